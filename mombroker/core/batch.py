@@ -1,0 +1,99 @@
+"""What one commit writes, as plain rows, and what may be read back: the whole contract between server and store.
+
+A store applies a `Batch` in one durable transaction, or not at all. None as a value means that the row is deleted.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+LINK_BITS = 40  # a queue_out key is link << 40 | sequence
+
+
+class InRow(NamedTuple):
+    """A message that waits for the reaction of one local agent."""
+
+    id: int
+    agent: str
+    data: bytes  # Message.data
+    attempts: int = 0  # reactions that have failed
+    trying: int = 0  # boots in a row at which its reaction was under way
+    info: tuple[str, str, int, int] = ("", "", 0, 0)  # domain, peer, received, delivered
+
+
+class ItemRow(NamedTuple):
+    """One item of an agent's ordered collection, in order of (key, id)."""
+
+    id: int
+    agent: str
+    collection: str
+    key: int
+    head: bytes
+    body: bytes
+
+
+class LinkRow(NamedTuple):
+    """One direction pair with a neighbour in one domain; sequences start at 1."""
+
+    id: int
+    domain: str
+    peer: str
+    sent: int  # last sequence stamped and stored
+    acked: int  # last one that the peer has durably
+    received: int  # last one of the peer's that is durable here
+    incarnation: str  # of the peer's store, once met
+
+
+class TaskRow(NamedTuple):
+    """A timer (`due` in ns, `data` is the Message.data that it will deliver) or a deferred function (`due` = 0)."""
+
+    id: int
+    agent: str
+    kind: str  # "timer", "defer"
+    due: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rows of one commit. `number` rises by one per batch of a run."""
+
+    number: int = 0
+    queue_out: list[tuple[int, bytes]] = field(default_factory=list)
+    acked: dict[int, int] = field(default_factory=dict)  # link -> delete queue_out up to this sequence
+    queue_in: dict[int, InRow | None] = field(default_factory=dict)
+    agents: dict[str, tuple[str, bytes] | None] = field(default_factory=dict)  # id -> class path, state
+    items: dict[int, ItemRow | None] = field(default_factory=dict)  # table `message`
+    dropped: list[str] = field(default_factory=list)  # agents whose items go, all of them
+    links: dict[int, LinkRow] = field(default_factory=dict)
+    core: dict[tuple[str, int, int], bytes | None] = field(default_factory=dict)  # (domain, kind, key)
+    tasks: dict[int, TaskRow | None] = field(default_factory=dict)
+    meta: dict[str, str | int | None] = field(default_factory=dict)
+    log: list[tuple] = field(default_factory=list)  # trace records, see core/trace.py
+    bytes: int = 0  # payload-sized estimate, for the cap
+
+    def empty(self) -> bool:
+        return not (
+            self.queue_out or self.acked or self.queue_in or self.agents or self.items or self.dropped
+            or self.links or self.core or self.tasks or self.meta or self.log
+        )  # fmt: skip
+
+
+class Reader(Protocol):
+    """Reads of *committed* rows. A batch that is being committed may be visible or not; the server copes."""
+
+    def meta(self) -> dict[str, str | int]: ...
+    def links(self) -> list[LinkRow]: ...
+    def core(self, domain: str) -> dict[tuple[int, int], bytes]: ...
+    def tasks(self) -> Iterable[TaskRow]: ...
+    def inboxes(self) -> list[tuple[str, int, int]]: ...  # (agent, lowest id, rows), one per agent with rows
+    def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]: ...  # after < id <= upto
+    def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]: ...  # (seq, data)
+    def queue_out_size(self, link: int) -> tuple[int, int]: ...  # rows, bytes
+    def agent(self, id: str) -> tuple[str, bytes] | None: ...
+    def agents(self, after: str, limit: int) -> list[tuple[str, str]]: ...  # (id, class path), in order of id
+    def item(self, id: int) -> ItemRow | None: ...
+    def items(
+        self, agent: str, collection: str, after: tuple[int, int] | None, limit: int
+    ) -> list[ItemRow]: ...  # in order of (key, id), strictly after
+    def item_count(self, agent: str, collection: str) -> int: ...

@@ -1,0 +1,45 @@
+"""The refusals of the agent server. Each is one sentence that names the next thing to try."""
+
+
+class MomError(Exception):
+    """A legal refusal. The CLI prints its sentence and exits 1."""
+
+
+class TopologyError(MomError):
+    """The topology file is wrong. `errors` holds one sentence per fault."""
+
+    def __init__(self, errors: list[str]):
+        self.errors = errors
+        super().__init__("\n".join(errors))
+
+
+class StoreError(MomError):
+    """The store cannot be used: locked, of another server or order digest, newer, damaged."""
+
+
+class PeerRefused(MomError):
+    """This link cannot be opened: the peer is not who, or not in the state, that our store says."""
+
+
+class PeerError(MomError):
+    """The peer sent bytes that break the protocol; its link is closed and counted."""
+
+
+class UnknownName(MomError):
+    """A reaction sent to a name that is not known here yet; it runs again once the name is known."""
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(f"no agent is named {name!r} on this bus yet")
+
+
+class UnknownNotification(MomError):
+    """No class is registered under the type name on the wire, or the agent has no reaction to it."""
+
+
+class Overloaded(MomError):
+    """The server takes no more work from outside: its store has reached `max_store`."""
+
+
+class StoreFailed(Exception):
+    """A commit failed: nothing of its batch may leave. The process must stop (exit 3)."""

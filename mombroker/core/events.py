@@ -1,0 +1,98 @@
+"""What can happen to an agent server (events), and what it wants done (Ready). Nothing else crosses its border."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mombroker.core.batch import Batch
+
+# A link frame is a tuple: ("data", domain, first sequence, [packet bytes, ...]) or
+# ("ack", domain, last durable sequence, limit), where `limit` is the highest sequence that may be sent.
+LinkFrame = tuple[str, str, int, Any]
+
+
+@dataclass(slots=True)
+class Hello:
+    """What the two ends of a link tell each other, from committed state only."""
+
+    server: str
+    incarnation: str
+    domain: str
+    digest: str  # of the shared domain's order
+    graph: str  # of the server-domain graph
+    sent: int
+    acked: int
+    received: int
+    limit: int
+
+
+@dataclass(slots=True)
+class LinkUp:
+    """Both hellos were exchanged and admitted; `conn` is never reused."""
+
+    peer: str
+    conn: int
+    hello: Hello
+
+
+@dataclass(slots=True)
+class LinkDown:
+    peer: str
+    conn: int
+
+
+@dataclass(slots=True)
+class LinkFrames:
+    """Frames that came in on one connection, in order."""
+
+    peer: str
+    conn: int
+    frames: list[LinkFrame]
+
+
+@dataclass(slots=True)
+class Tick:
+    """The time that Ready.timer asked for has come."""
+
+
+@dataclass(slots=True)
+class TaskDone:
+    """A deferred function ended: `payload` is its packed result, or None with the reason of its failure."""
+
+    id: int
+    payload: bytes | None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class StoreSize:
+    """The store's files take `bytes` on disk."""
+
+    bytes: int
+
+
+@dataclass(slots=True)
+class Admin:
+    """A request of the operator; its reply is in Ready.replies under the same ticket, after the commit."""
+
+    ticket: int
+    verb: str
+    args: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Ready:
+    """One step's wishes, in this order: persist `batch` in one transaction; then send, reply and run.
+
+    frames   [(connection, [frame, ...])], to be dropped where that connection is gone; acks come first
+    replies  [(ticket, result or error sentence)], result a dict, error a str
+    tasks    deferred functions to run: (task id, function path, packed arguments)
+    dial     peers that we have something for and no link to
+    timer    wall-clock ns of the next Tick, or 0
+    """
+
+    batch: Batch
+    frames: list[tuple[int, list[LinkFrame]]] = field(default_factory=list)
+    replies: list[tuple[int, dict[str, Any] | str]] = field(default_factory=list)
+    tasks: list[tuple[int, str, bytes]] = field(default_factory=list)
+    dial: list[str] = field(default_factory=list)
+    timer: int = 0

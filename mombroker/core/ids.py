@@ -1,0 +1,28 @@
+"""Names and ids: text without line breaks, so that they need no escape on the wire or in a log.
+
+An agent's id starts with its home server: `lyon/greeter` was declared under that name, `lyon/paris/17` was the
+17th agent that server `paris` created. A name without a slash is resolved by the bus (`greeter`).
+"""
+
+import re
+
+SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+AGENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
+
+
+def home_of(agent: str) -> str:
+    """The server that an agent lives on."""
+    return agent[: agent.index("/")]
+
+
+def declared_id(server: str, name: str) -> str:
+    return f"{server}/{name}"
+
+
+def created_id(home: str, creator: str, number: int) -> str:
+    return f"{home}/{creator}/{number}"
+
+
+def is_id(text: str) -> bool:
+    """True for an agent id, False for a bare name."""
+    return "/" in text

@@ -1,0 +1,100 @@
+"""The public interface of an ordering back end: one member's view of one domain, without I/O, clock or chance.
+
+An outsider writes a class with these methods and registers it under the entry-point group `mombroker.orderings`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+Rows = dict[tuple[int, int], bytes]  # (kind, key) -> blob
+
+
+@dataclass(slots=True, eq=False)
+class Packet:
+    """What one member sends to one neighbour.
+
+    to      the neighbour it goes to next (a member index)
+    dests   the members that the message is for
+    body    the message, opaque bytes
+    origin  the member that first sent it
+    stamp   the back end's own
+    frm     the neighbour it came from, set by `decode`
+    note    for the caller's use; a core keeps the object, so a delivered packet still carries it
+    """
+
+    to: int
+    dests: tuple[int, ...]
+    body: bytes
+    origin: int
+    stamp: Any = None
+    frm: int = -1
+    note: Any = None
+
+
+@dataclass(slots=True)
+class Step:
+    """What a core wants done, in this order: all of `send` is enqueued before any of `deliver` is handed over."""
+
+    send: list[Packet] = field(default_factory=list)
+    deliver: list[Packet] = field(default_factory=list)
+
+
+class Ordering:
+    """Members are indexes 0..size-1; `me` is never in dests (the engine hands local copies over).
+
+    One multicast is one `send`. Delivery only to members in `dests`. Duplicates of anything are tolerated, also of a
+    packet that is held. A delivered packet is the very object that `receive` was given (or `restore` rebuilt).
+    """
+
+    fifo: bool = False  # needs FIFO links
+    relays: bool = False  # members pass on packets for others
+    options: tuple[str, ...] = ()  # names of the options that the topology file may set
+
+    def __init__(self, me: int, size: int, **options: Any):
+        raise TypeError("Ordering is an interface: create a back end by mombroker.ordering.create")
+
+    @classmethod
+    def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
+        """One sentence per fault of a domain's options (values as in the topology file, members by name)."""
+        return [f"unknown option {name!r}" for name in options if name not in cls.options]
+
+    @classmethod
+    def resolve(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of the file turned into those of `__init__` (member names become indexes)."""
+        return dict(options)
+
+    def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
+        """Stamp one message for `dests`; never delivers."""
+        raise NotImplementedError
+
+    def receive(self, frm: int, packet: Packet) -> Step:
+        """A packet from neighbour `frm`: what to pass on, and what may now be delivered."""
+        raise NotImplementedError
+
+    def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
+        """Packets that wait, each with the (origin, sequence) pairs of the messages that it waits for."""
+        raise NotImplementedError
+
+    def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
+        """Rows to put and rows to delete since the last call; held packets are among them."""
+        raise NotImplementedError
+
+    @classmethod
+    def restore(cls, me: int, size: int, rows: Rows, **options: Any) -> Self:
+        """The core whose `dirty` rows, all applied, are `rows`."""
+        raise NotImplementedError
+
+    def encode(self, packet: Packet) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, frm: int, data: bytes) -> Packet:
+        """Raises ValueError for bytes that no member sends."""
+        raise NotImplementedError
+
+    def control_ints(self, packet: Packet) -> int:
+        """Control integers on this packet, in the papers' measure."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Asserts the numbered invariants of the class; the simulator calls it after every step."""
