@@ -1,0 +1,50 @@
+# Needs python3 (3.11 or later) with its venv module, and make. Everything else goes into .venv.
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip --quiet --disable-pip-version-check
+PYTEST = .venv/bin/python -m pytest
+ARGS ?=
+
+.PHONY: help demo test test-long lint bench clean
+
+help:
+	@echo "make demo       seven servers, one killed, every message still in causal order"
+	@echo "make test       the tests that take seconds        (ARGS='-k name' goes to pytest)"
+	@echo "make test-long  the tests that take minutes"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      the benchmarks                     (ARGS goes to mom bench)"
+
+demo: .venv/installed
+	@.venv/bin/mom demo $(ARGS)
+
+bench: .venv/installed
+	@.venv/bin/mom bench $(ARGS)
+
+test: .venv/installed-test
+	@$(PYTEST) -q $(ARGS)
+
+test-long: .venv/installed-test
+	@$(PYTEST) -q -m long $(ARGS)
+
+lint: .venv/installed-dev
+	@.venv/bin/ruff check --quiet
+	@.venv/bin/ruff format --check --quiet
+	@.venv/bin/mypy --strict mombroker/core mombroker/ordering mombroker/store
+
+clean:
+	@rm -rf .venv build dist *.egg-info
+
+# A stamp tells that .venv holds what setup.cfg asked for at that time: a second run installs nothing.
+.venv/installed: setup.cfg pyproject.toml
+	$(call install,.)
+.venv/installed-test: setup.cfg pyproject.toml
+	$(call install,'.[test]')
+.venv/installed-dev: setup.cfg pyproject.toml
+	$(call install,'.[test,dev]')
+
+# An environment that was cut off while it was made has no working pip, and is made anew.
+define install
+@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+@echo "installing $(1) into .venv"
+@$(PIP) install --editable $(1)
+@touch $@
+endef
