@@ -76,6 +76,13 @@ class Ordering:
         """Packets that wait, each with the (origin, sequence) pairs of the messages that it waits for."""
         raise NotImplementedError
 
+    def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
+        """What this one packet waits for, or None if it is not held. Override it where a scan of `held` is slow."""
+        for held, pairs in self.held():
+            if held is packet:
+                return pairs
+        return None
+
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
         """Rows to put and rows to delete since the last call; held packets are among them."""
         raise NotImplementedError

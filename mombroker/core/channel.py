@@ -1,0 +1,129 @@
+"""The Channel: causal, exactly-once transport between agent servers over one MessageConsumer per domain.
+
+Delivery in one domain and the stamping of every forward into the next ones are one step of one transaction, in
+delivery order (PROTOCOLS: router step; paper 004 §4.2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mombroker.core import trace
+from mombroker.core.consumer import MessageConsumer, Out
+from mombroker.core.errors import PeerError
+from mombroker.core.events import LinkFrame
+from mombroker.core.link import Link
+from mombroker.core.message import Message, decode
+from mombroker.ordering.base import Packet
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+MAX_MISSING = 64  # pairs named in a hold record
+
+
+class Channel:
+    __slots__ = ("server", "consumers", "routes", "forwarded", "received", "holds")
+
+    def __init__(self, server: AgentServer, consumers: dict[str, MessageConsumer]):
+        self.server = server
+        self.consumers = consumers
+        self.routes = server.routes
+        self.forwarded = self.received = self.holds = 0
+
+    def send(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
+        """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).
+
+        Returns the local agents, and what was stamped. All packets that leave in one domain are one multicast.
+        """
+        me, hop = self.server.name, self.routes.hop
+        local: list[str] = []
+        leaving: dict[str, dict[str, None]] = {}
+        for agent in message.dests:
+            home = agent[: agent.index("/")]
+            if home == me:
+                local.append(agent)
+            else:
+                into, peer = hop(home)
+                if into != domain:
+                    leaving.setdefault(into, {})[peer] = None
+        out: Out = []
+        for into, peers in leaving.items():
+            self.consumers[into].send(list(peers), message.encode(), out)
+        return local, out
+
+    def receive(self, peer: str, frames: list[LinkFrame]) -> None:
+        """Frames from a neighbour, in order."""
+        for kind, domain, number, value in frames:
+            consumer = self.consumers.get(domain)
+            if consumer is None:
+                raise PeerError(f"{peer} speaks of domain {domain}, which we are not in")
+            link = consumer.link(peer)
+            if kind == "data":
+                for data in link.fresh(number, value):
+                    self._packet(consumer, link, data)
+            elif kind == "ack":
+                link.acknowledged(number, value)
+            else:
+                raise PeerError(f"{peer} sent a frame of kind {kind!r}")
+
+    def _packet(self, consumer: MessageConsumer, link: Link, data: bytes) -> None:
+        try:
+            packet = consumer.core.decode(link.member, data)
+        except ValueError as error:
+            raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be read: {error}") from None
+        self.received += 1
+        server = self.server
+        packet.note = server.now
+        step = consumer.receive(link, packet)
+        if step.send:
+            out: Out = []
+            consumer.enqueue(step.send, out)
+            consumer.relays += len(step.send)
+            self._relayed(consumer, link, out)
+        waits = True
+        for done in step.deliver:
+            waits = waits and done is not packet
+            self._deliver(consumer, done)
+        if waits:
+            self._hold(consumer, link, packet)
+
+    def _hold(self, consumer: MessageConsumer, link: Link, packet: Packet) -> None:
+        missing = consumer.core.missing(packet)
+        if missing is None:
+            return  # it was passed on, or is a duplicate
+        link.hold(1)
+        self.holds += 1
+        if self.server.log_on:
+            message = decode(packet.body)
+            self.server.batch.log.append((
+                "hold", message.origin, message.number, "", (), len(message.payload), consumer.name, link.peer, 0,
+                message.sent, self.server.now, 0, 0, trace.NO_OUT, missing[:MAX_MISSING], "",
+            ))  # fmt: skip
+
+    def _relayed(self, consumer: MessageConsumer, link: Link, out: Out) -> None:
+        if self.server.log_on:
+            self.server.batch.log.append((
+                "relay", "", 0, "", (), 0, consumer.name, link.peer, 0, 0, self.server.now, 0, self.server.now, out,
+                trace.NO_MISSING, "",
+            ))  # fmt: skip
+
+    def _deliver(self, consumer: MessageConsumer, packet: Packet) -> None:
+        """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
+        server = self.server
+        message = decode(packet.body)
+        peer = consumer.members[packet.frm]
+        if message.expires and message.expires <= server.now:
+            server.engine.expired(message, consumer.name, peer, packet.note)
+            return
+        local, out = self.send(message, consumer.name)
+        if out:
+            self.forwarded += 1
+            if server.log_on:
+                server.batch.log.append((
+                    "forward", message.origin, message.number, "", (), len(message.payload), consumer.name, peer,
+                    self.routes.distance(message.origin), message.sent, packet.note, server.now, server.now, out,
+                    trace.NO_MISSING, "",
+                ))  # fmt: skip
+        if local:
+            server.engine.deliver(message, local, consumer.name, peer, packet.note)

@@ -1,0 +1,74 @@
+"""MessageConsumer: the part of a channel that serves one domain — its ordering core and its links (paper 004 §3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mombroker.core.batch import LinkRow
+from mombroker.core.link import Link
+from mombroker.ordering.base import Ordering, Packet, Step
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+    from mombroker.core.topology import Domain
+
+Out = list[tuple[str, str, int, int]]  # trace.py: (domain, peer, control bytes, control integers) per stamped packet
+
+
+class MessageConsumer:
+    """Stamps what leaves into one domain and orders what comes in from it."""
+
+    __slots__ = ("server", "domain", "name", "members", "core", "links", "touched", "relays")
+
+    def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow]):
+        self.server = server
+        self.domain = domain
+        self.name = domain.name
+        self.members = domain.members
+        self.core = core
+        self.links: dict[str, Link] = {row.peer: Link(server, row, domain.index(row.peer)) for row in rows}
+        self.touched = False  # the core has changed since its rows were last taken
+        self.relays = 0
+        for packet, _ in core.held():
+            packet.note = 0  # when it came in is not kept
+            self.links[self.members[packet.frm]].held += 1
+
+    def link(self, peer: str) -> Link:
+        link = self.links.get(peer)
+        if link is None:
+            row = LinkRow(self.server.new_link_id(), self.name, peer, 0, 0, 0, "")
+            link = self.links[peer] = Link(self.server, row, self.domain.index(peer))
+        return link
+
+    def send(self, hops: list[str], body: bytes, out: Out) -> None:
+        """One multicast of this domain's clock to the members `hops`."""
+        index = self.domain.index
+        self.touched = True
+        self.enqueue(self.core.send([index(hop) for hop in hops], body), out)
+
+    def enqueue(self, packets: list[Packet], out: Out) -> None:
+        core, members = self.core, self.members
+        for packet in packets:
+            data = core.encode(packet)
+            peer = members[packet.to]
+            self.link(peer).enqueue(data)
+            out.append((self.name, peer, len(data) - len(packet.body), core.control_ints(packet)))
+
+    def receive(self, link: Link, packet: Packet) -> Step:
+        self.touched = True
+        step = self.core.receive(link.member, packet)
+        for done in step.deliver:
+            if done is not packet:
+                self.links[self.members[done.frm]].hold(-1)
+        return step
+
+    def rows(self) -> None:
+        """Put the core's changed rows into the open batch."""
+        if self.touched:
+            self.touched = False
+            put, gone = self.core.dirty()
+            rows = self.server.batch.core
+            for (kind, key), blob in put.items():
+                rows[self.name, kind, key] = blob
+            for kind, key in gone:
+                rows[self.name, kind, key] = None

@@ -1,0 +1,252 @@
+"""One neighbour in one domain: persistent sequences, the out-queue's window in memory, credit. No sockets.
+
+Everything that decides what may be (re)sent to a neighbour, and what is a duplicate from it, is in this file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mombroker.core.batch import LINK_BITS, LinkRow
+from mombroker.core.errors import PeerError, PeerRefused
+from mombroker.core.events import Hello, LinkFrame
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+FRAME_PACKETS = 256
+FRAME_BYTES = 256 * 1024
+
+
+class Link:
+    """The sequences of one pair of neighbours (PROTOCOLS: contract of a link).
+
+    1. acked <= durable <= sent; each sequence in (acked, sent] has its row in queue_out, open batch included.
+    2. A packet is stored before it is sent and kept, byte for byte, until the peer has it durably.
+    3. No sequence above the peer's credit `limit` is ever sent; a peer of which nothing is held has credit.
+    4. `window` holds a contiguous run of sequences that have not been sent on this connection, up to the last one
+       unless `spilled`.
+    """
+
+    __slots__ = (
+        "server", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
+        "received_durable", "conn", "next", "limit", "granted", "owes", "window", "window_bytes", "held", "mean_bytes",
+        "changed", "last_seen", "duplicates", "dialled",
+    )  # fmt: skip
+
+    def __init__(self, server: AgentServer, row: LinkRow, member: int):
+        self.server = server
+        self.id, self.domain, self.peer, self.incarnation = row.id, row.domain, row.peer, row.incarnation
+        self.member = member
+        self.sent = self.durable = row.sent
+        self.acked = row.acked
+        self.received = self.received_durable = row.received
+        self.conn = 0  # 0 = down
+        self.next = self.acked + 1  # next sequence to put on the connection
+        self.limit = 0
+        self.granted = 0
+        self.owes = False  # the peer waits for an acknowledgement
+        self.window: deque[tuple[int, bytes]] = deque()
+        self.window_bytes = 0
+        self.held = 0  # packets from this peer that wait for their causes
+        self.mean_bytes = 256
+        self.changed = False  # the row differs from the store's
+        self.last_seen = 0
+        self.duplicates = 0
+        self.dialled = False
+
+    def row(self) -> LinkRow:
+        return LinkRow(self.id, self.domain, self.peer, self.sent, self.acked, self.received, self.incarnation)
+
+    # -- out ---------------------------------------------------------------------------------------------------
+
+    def enqueue(self, data: bytes) -> None:
+        """Store a stamped packet; queue order is stamp order."""
+        self.sent = seq = self.sent + 1
+        batch = self.server.batch
+        batch.queue_out.append((self.id << LINK_BITS | seq, data))
+        batch.bytes += len(data)
+        window = self.window
+        if self.conn and self.window_bytes < self.server.limits.link_window_bytes:
+            if not window or window[-1][0] == seq - 1:
+                window.append((seq, data))
+                self.window_bytes += len(data)
+        self.changed = True
+        self.server.touch(self)
+
+    def waiting(self) -> bool:
+        """True when the peer lacks something that we have."""
+        return self.sent > self.acked
+
+    def sendable(self) -> bool:
+        return self.conn != 0 and self.next <= self.sent and self.next <= self.limit
+
+    def frames(self) -> list[LinkFrame]:
+        """What to write now: an acknowledgement with credit first, then packets within the peer's credit.
+
+        Packets of the open batch are included: these frames leave only after that batch is durable.
+        """
+        out: list[LinkFrame] = []
+        if not self.conn:
+            return out
+        limit = self.grant()
+        if self.owes or self.credit_is_news(limit):
+            out.append(("ack", self.domain, self.received, limit))
+            self.granted, self.owes = limit, False
+        while self.next <= self.sent and self.next <= self.limit:
+            run = self._take()
+            if not run:
+                break  # on disk, but not durable yet: after the commit
+            out.append(("data", self.domain, self.next, run))
+            self.next += len(run)
+        return out
+
+    def _take(self) -> list[bytes]:
+        window = self.window
+        while window and window[0][0] < self.next:
+            self.window_bytes -= len(window.popleft()[1])
+        room = min(FRAME_PACKETS, self.limit - self.next + 1)
+        run: list[bytes] = []
+        size = 0
+        if window and window[0][0] == self.next:
+            while window and len(run) < room and size < FRAME_BYTES:
+                data = window.popleft()[1]
+                run.append(data)
+                size += len(data)
+            self.window_bytes -= size
+            return run
+        upto = min(self.durable, window[0][0] - 1 if window else self.durable)
+        if self.next <= upto:
+            for seq, data in self.server.reader.queue_out(self.id, self.next - 1, upto, room):
+                assert seq == self.next + len(run), f"queue_out of {self.peer} has a gap before {seq}"
+                run.append(data)
+                size += len(data)
+                if size >= FRAME_BYTES:
+                    break
+            assert run, f"queue_out of {self.peer} lacks {self.next}"
+        return run
+
+    def acknowledged(self, upto: int, limit: int) -> None:
+        """The peer has everything up to `upto` durably, and takes sequences up to `limit`."""
+        if upto > self.durable:
+            raise PeerError(f"{self.peer} acknowledged {upto} in {self.domain}; only {self.durable} was sent")
+        self.limit = max(self.limit, limit)
+        if upto > self.acked:
+            self.acked = upto
+            self.next = max(self.next, upto + 1)
+            self.changed = True
+            self.server.batch.acked[self.id] = upto
+            self.server.mark(1)
+        self.server.touch(self, urgent=self.sendable())
+
+    # -- in ----------------------------------------------------------------------------------------------------
+
+    def fresh(self, first: int, packets: list[bytes]) -> list[bytes]:
+        """The packets that were not received before. A gap is an error of the peer."""
+        known = self.received + 1 - first
+        if known < 0:
+            raise PeerError(f"{self.peer} sent {first} in {self.domain} after {self.received}: a gap")
+        self.owes = True
+        self.server.touch(self)
+        if known:
+            self.duplicates += min(known, len(packets))
+            packets = packets[known:]
+        if packets:
+            self.received += len(packets)
+            self.changed = True
+            mean = sum(map(len, packets)) // len(packets)
+            self.mean_bytes += (mean - self.mean_bytes) >> 2 if mean < self.mean_bytes else mean - self.mean_bytes
+        return packets
+
+    def room(self) -> int:
+        """How many further packets we take from this peer: fewer when they are large, none while too many are held."""
+        limits = self.server.limits
+        if self.held >= limits.max_held:
+            return 0
+        if self.server.full():
+            return 1
+        return max(1, min(limits.link_window, limits.link_window_bytes // max(1, self.mean_bytes)))
+
+    def grant(self) -> int:
+        return max(self.granted, self.received + self.room())
+
+    def credit_is_news(self, limit: int) -> bool:
+        """A new credit is sent by itself: always when the peer has none left, else in big steps."""
+        return limit > self.granted and (self.granted <= self.received or 2 * (limit - self.granted) >= self.room())
+
+    def hold(self, count: int) -> None:
+        """`count` more (or fewer) packets of this peer are held."""
+        before = self.held
+        self.held += count
+        assert self.held >= 0, "more packets released than were held"
+        if before >= self.server.limits.max_held > self.held:
+            self.server.touch(self)
+
+    # -- connection --------------------------------------------------------------------------------------------
+
+    def numbers(self) -> tuple[int, int, int, int]:
+        """sent, acked, received, limit for the handshake: committed state only."""
+        return self.durable, min(self.acked, self.durable), self.received_durable, self.received_durable + self.room()
+
+    def admit(self, hello: Hello) -> None:
+        """Raises PeerRefused when the two stores cannot both be whole."""
+        if self.incarnation and hello.incarnation != self.incarnation:
+            raise PeerRefused(
+                f"the store of {hello.server} is not the one that we knew (its incarnation has changed); restore its "
+                f"own store, or run `mom domain reset` for {hello.server}"
+            )
+        if hello.received > self.durable:
+            raise PeerRefused(
+                f"{hello.server} has received {hello.received} messages from us in {self.domain}, but our store has "
+                f"sent only {self.durable}: our store was restored from an old copy; run `mom domain reset` for us"
+            )
+        if hello.sent < self.received_durable:
+            raise PeerRefused(
+                f"{hello.server} has sent {hello.sent} messages in {self.domain}, but we have received "
+                f"{self.received_durable}: its store was wiped or restored from an old copy; run `mom domain reset` "
+                f"for {hello.server}"
+            )
+        if hello.received < self.acked:
+            raise PeerRefused(
+                f"{hello.server} has only {hello.received} of the {self.acked} messages that it acknowledged in "
+                f"{self.domain}: its store was wiped or restored from an old copy; run `mom domain reset` for "
+                f"{hello.server}"
+            )
+
+    def up(self, conn: int, hello: Hello) -> None:
+        self.conn = conn
+        self.dialled = False
+        self.window.clear()
+        self.window_bytes = 0
+        self.limit = hello.limit
+        self.granted = 0
+        self.owes = True  # tell our credit afresh
+        if not self.incarnation:
+            self.incarnation = hello.incarnation
+            self.changed = True
+        if hello.received > self.acked:
+            self.acked = hello.received
+            self.changed = True
+            self.server.batch.acked[self.id] = self.acked
+        self.next = self.acked + 1
+        self.server.touch(self)
+
+    def down(self) -> None:
+        self.conn = 0
+        self.window.clear()
+        self.window_bytes = 0
+        if self.waiting():
+            self.server.touch(self)
+
+    def committed(self, sent: int, received: int) -> None:
+        """The batch that was open when these were our last sequences is durable."""
+        self.durable = sent
+        self.received_durable = received
+
+    def check(self) -> None:
+        assert self.acked <= self.durable <= self.sent, (self.peer, self.acked, self.durable, self.sent)
+        assert not self.conn or self.next <= max(self.limit, self.acked) + 1, "sent beyond the peer's credit"
+        seqs = [seq for seq, _ in self.window]
+        assert seqs == list(range(seqs[0], seqs[0] + len(seqs))) if seqs else True
+        assert self.received_durable <= self.received
