@@ -1,6 +1,6 @@
 # Needs python3 (3.11 or later) with its venv module, and make. Everything else goes into .venv.
 PYTHON ?= python3
-PIP = .venv/bin/python -m pip --quiet --disable-pip-version-check
+PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
 PYTEST = .venv/bin/python -m pytest
 ARGS ?=
 

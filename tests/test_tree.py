@@ -1,0 +1,192 @@
+"""The tree itself: layers, packages, names, and what the built archives hold."""
+
+import ast
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHORT = ("agents", "admin")  # lie at the top, are imported as mombroker.agents and mombroker.admin
+SKIP = {"build", "dist", "var", "__pycache__"}
+
+# Low to high: a module may import its own level and those below it.
+LEVELS = [
+    {"core", "ordering"},
+    {"agents", "store", "stomp"},
+    {"net", "sim"},
+    {"jms"},
+    {"admin"},
+]
+SANS_IO = {"core", "ordering"}
+IMPURE = {"time", "random", "socket", "threading", "asyncio", "sqlite3", "logging"}
+TWISTED = ("mombroker.net", "mombroker.stomp.gateway", "mombroker.admin.web")
+
+
+def files(*suffixes: str) -> Iterator[Path]:
+    """The project's own files, each once (the links in mombroker/ are not followed)."""
+    stack = [ROOT]
+    while stack:
+        for path in sorted(stack.pop().iterdir()):
+            if path.name in SKIP or path.name.endswith(".egg-info") or path.is_symlink():
+                continue
+            if path.is_dir() and (not path.name.startswith(".") or path.name == ".ci"):
+                stack.append(path)
+            elif path.is_file() and path.suffix in suffixes:
+                yield path
+
+
+def module_of(path: Path) -> str:
+    """The dotted name under which a source file is imported."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(["mombroker", *parts] if parts[0] in SHORT else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules that a file imports, wherever in the file it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            found.add(str(node.module))
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+SOURCES = {module_of(path): imports_of(path) for path in files(".py")}
+OWN = {module: names for module, names in SOURCES.items() if module.startswith("mombroker")}
+
+
+def layer(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[0] == "mombroker" else None
+
+
+def level(name: str) -> int:
+    return next(at for at, names in enumerate(LEVELS) if name in names)
+
+
+def layers_of(names: set[str]) -> set[str]:
+    """The layers that imported names belong to (`from mombroker import __version__` belongs to none)."""
+    found = {layer(name) for name in names}
+    return {name for name in found if name is not None and (ROOT / "mombroker" / name).is_dir()}
+
+
+def test_every_package_has_a_layer():
+    packages = {path.name for path in (ROOT / "mombroker").iterdir() if path.is_dir() and path.name not in SKIP}
+    assert packages <= set.union(*LEVELS)
+
+
+@pytest.mark.parametrize("module", sorted(OWN))
+def test_a_module_imports_no_higher_layer(module):
+    mine = layer(module)
+    if mine is None:  # the package `mombroker` itself is below all
+        assert layers_of(OWN[module]) == set()
+        return
+    assert {name for name in layers_of(OWN[module]) if level(name) > level(mine)} == set()
+    siblings = {"net": "sim", "sim": "net"}
+    assert siblings.get(mine) not in layers_of(OWN[module])
+
+
+@pytest.mark.parametrize("module", sorted(name for name in OWN if layer(name) in SANS_IO))
+def test_the_core_needs_only_the_pure_part_of_the_standard_library(module):
+    tops = {name.split(".")[0] for name in OWN[module]}
+    assert tops <= sys.stdlib_module_names | {"mombroker"}
+    assert tops & IMPURE == set()
+
+
+def test_twisted_stays_at_the_border():
+    users = {name for name, imported in OWN.items() if any(each.split(".")[0] == "twisted" for each in imported)}
+    assert {name for name in users if not name.startswith(TWISTED)} == set()
+
+
+def test_nobody_imports_the_short_names():
+    wrong = {name for name, imported in SOURCES.items() if any(each.split(".")[0] in SHORT for each in imported)}
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("short", SHORT)
+def test_a_short_name_refuses_to_be_imported(short):
+    run = subprocess.run([sys.executable, "-c", f"import {short}"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert f"ImportError: this folder is imported as mombroker.{short}" in run.stderr
+
+
+def test_the_listed_packages_equal_the_tree():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = config["options"]["packages"].split()
+    assert listed == sorted(listed)
+    found = {module_of(path.parent / "__init__.py") for path in files(".py")}
+    assert set(listed) == {name for name in found if name.split(".")[0] == "mombroker"}
+    missing = [name for name in listed if not (ROOT / name.replace(".", "/") / "__init__.py").exists()]
+    assert missing == []
+
+
+DEAD_NAMES = re.compile(r"util|helper|manager", re.IGNORECASE)
+
+
+def test_no_module_class_or_function_has_a_name_that_says_nothing():
+    wrong = []
+    for path in files(".py"):
+        if DEAD_NAMES.search(path.stem):
+            wrong.append(str(path))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and DEAD_NAMES.search(node.name):
+                wrong.append(f"{path}: {node.name}")
+    assert wrong == []
+
+
+# Put together here so that this file does not find itself.
+DEAD_TEXT = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", r"(?<![\w.])/(?:" + r"tmp|work|root)/"]))
+
+
+def test_no_text_holds_open_ends_or_paths_of_one_machine():
+    texts = [*files(".py", ".md", ".toml", ".cfg", ".service", ""), *(ROOT / "etc").rglob("*.bash")]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in texts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if DEAD_TEXT.search(line)
+    ]
+    assert wrong == []
+
+
+BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
+
+
+def build(kind: str, source: Path, target: Path) -> Path:
+    command = [sys.executable, "-c", BUILD, kind, str(target)]
+    run = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    (built,) = target.iterdir()
+    return built
+
+
+def test_the_archives_hold_the_packages_where_they_are_imported_from(tmp_path):
+    """A wheel with a literal agents/ at its top would overwrite other people's package of that name."""
+    tree, sdist, wheel = (tmp_path / name for name in ("tree", "sdist", "wheel"))
+    sdist.mkdir(), wheel.mkdir()
+    ignored = shutil.ignore_patterns(".*", *SKIP, "*.egg-info", "tests", "docs", "examples")
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=ignored)
+    shutil.unpack_archive(build("sdist", tree, sdist), tmp_path)
+    (unpacked,) = tmp_path.glob("mombroker-*")
+    with zipfile.ZipFile(build("wheel", unpacked, wheel)) as archive:
+        names = set(archive.namelist())
+
+    held = {Path(name).parent.as_posix().replace("/", ".") for name in names if name.endswith(".py")}
+    assert held == {name for name in held if name.split(".")[0] == "mombroker"}
+    assert {"mombroker.agents", "mombroker.admin.cli", "mombroker.core"} <= held
+    sources = {path.relative_to(ROOT).as_posix() for path in files(".py") if module_of(path) in OWN}
+    installed = {name for name in names if name.endswith(".py")}
+    assert installed == {f"mombroker/{name}" if name.split("/")[0] in SHORT else name for name in sources}
