@@ -1,0 +1,358 @@
+"""Domains, the servers in them, the check that they make a causal bus, and the route from each server to each other.
+
+No file is read here (see net/config.py). A Topology that was made without complaint keeps causal order end to end.
+"""
+
+import difflib
+import hashlib
+import ipaddress
+import json
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import InitVar, dataclass, field
+from typing import Any, NamedTuple
+
+from mombroker.core import forest
+from mombroker.core.errors import MomError, TopologyError
+from mombroker.core.ids import AGENT_NAME, SERVER_NAME
+
+CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+ADDRESS = re.compile(r"(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>[0-9]{1,5})")
+WILDCARD = {"", "0.0.0.0", "::", "*"}
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong: the key of the file that it is about, and what to do."""
+
+    key: tuple[str | int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.key))}: {self.text}" if self.key else self.text
+
+
+@dataclass(slots=True)
+class Server:
+    """`host:port` is where peers reach it, `stomp` (host:port) where clients do, `data` its folder."""
+
+    name: str
+    host: str
+    port: int
+    stomp: str | None = None
+    data: str = ""
+
+    @property
+    def listen(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True)
+class Domain:
+    """A set of servers that share one clock. `options` are those of the back end, as in the file."""
+
+    name: str
+    members: tuple[str, ...]
+    backend: str = ""  # empty: the default, `fifo` between two servers and `matrix` among others
+    options: dict[str, Any] = field(default_factory=dict)
+    _index: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.backend = self.backend or ("fifo" if len(self.members) == 2 else "matrix")
+        self._index = {member: at for at, member in enumerate(self.members)}
+
+    def index(self, server: str) -> int:
+        """The number of a member in the clocks of this domain."""
+        return self._index[server]
+
+    def __contains__(self, server: str) -> bool:
+        return server in self._index
+
+    def digest(self) -> str:
+        """The order digest: two servers with the same one read each other's stamps alike."""
+        return _digest([self.name, self.members, self.backend, self.options])
+
+
+@dataclass(slots=True)
+class AgentDecl:
+    """An agent that the file declares; `cls` is "module:Class", `fields` are its first values."""
+
+    name: str
+    server: str
+    cls: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Topology:
+    """The whole bus. Raises TopologyError with all faults, unless it is made with `checked=False`.
+
+    An unchecked one is for reports on a wrong file, and for controls that must fail: its routes are still fixed and
+    shortest, and of several domains in which a hop could be made they take the first.
+    """
+
+    name: str
+    servers: dict[str, Server]
+    domains: dict[str, Domain] = field(default_factory=dict)
+    agents: list[AgentDecl] = field(default_factory=list)
+    registry: str | None = None  # the server that decides names; a bus of one server needs none
+    secret_file: str | None = None
+    allow: tuple[str, ...] = ()  # module prefixes of agent classes that may be deployed
+    limits: dict[str, int] = field(default_factory=dict)
+    log: dict[str, Any] = field(default_factory=dict)
+    checked: InitVar[bool] = True
+    _domains_of: dict[str, list[Domain]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self, checked: bool) -> None:
+        if self.registry is None and len(self.servers) == 1:
+            self.registry = next(iter(self.servers))
+        self._domains_of = {server: [] for server in self.servers}
+        for domain in self.domains.values():
+            for server in dict.fromkeys(domain.members):
+                self._domains_of.setdefault(server, []).append(domain)
+        if checked:
+            self.validate()
+
+    def domains_of(self, server: str) -> list[Domain]:
+        """In order of the file; two or more make the server a router."""
+        return self._domains_of[server]
+
+    def shared_domain(self, a: str, b: str) -> Domain | None:
+        """The one domain that both are in (in a forest there is no second)."""
+        return next((domain for domain in self._domains_of[a] if b in domain), None)
+
+    @property
+    def routers(self) -> list[str]:
+        return [server for server in self.servers if len(self._domains_of[server]) > 1]
+
+    def graph(self) -> str:
+        """The digest of who is in which domain: servers with the same one have the same routes."""
+        domains = sorted([name, sorted(domain.members)] for name, domain in self.domains.items())
+        return _digest([sorted(self.servers), domains])
+
+    def validate(self) -> None:
+        if faults := self.faults():
+            raise TopologyError([str(fault) for fault in faults])
+
+    def faults(self) -> list[Fault]:
+        """Everything that is wrong, each with its remedy."""
+        return [*self._bus_faults(), *self._address_faults(), *self._domain_faults(), *self._agent_faults()]
+
+    def _bus_faults(self) -> Iterable[Fault]:
+        yield from _name_faults(("bus", "name"), "bus", self.name)
+        if not self.servers:
+            yield Fault(("servers",), 'there is no server: add [servers.NAME] with listen = "HOST:PORT"')
+        if self.registry is None and len(self.servers) > 1:
+            yield Fault(("bus", "registry"), "missing: name the server that decides names, one that all can reach")
+        elif self.registry is not None and self.registry not in self.servers:
+            yield Fault(("bus", "registry"), self._no_server(self.registry))
+        for prefix in self.allow:
+            if not MODULE.fullmatch(prefix):
+                yield Fault(("bus", "allow"), f"{prefix!r} is not the name of a module, as `examples` or `shop.agents`")
+
+    def _address_faults(self) -> Iterable[Fault]:
+        taken: dict[tuple[str, str], str] = {}
+        for name, server in self.servers.items():
+            key, machine = ("servers", name), _machine(server.host)
+            yield from _name_faults(key, "server", name)
+            if server.host in WILDCARD:
+                yield Fault((*key, "listen"), "peers dial this address: give the name or address of one host")
+            uses = [("listen", machine, f"port {server.port}")] if server.port else []
+            if server.data:
+                uses.append(("data", machine, f"folder {server.data}"))
+            if server.stomp is not None:
+                try:
+                    host, port = address(server.stomp)
+                except ValueError as error:
+                    yield Fault((*key, "stomp"), str(error))
+                else:
+                    # A wildcard or loopback address belongs to the machine that the server runs on.
+                    local = host in WILDCARD or is_loopback(host)
+                    uses.append(("stomp", machine if local else _machine(host), f"port {port}"))
+            for what, at, thing in uses:
+                if user := taken.get((at, thing)):
+                    yield Fault((*key, what), f"{thing} on {at} is taken by {user}: give each its own")
+                taken.setdefault((at, thing), f"{what} of {name}")
+        outside = [name for name, server in self.servers.items() if not is_loopback(server.host)]
+        if outside and self.secret_file is None:
+            text = f"missing: other hosts can reach {listed(outside)}, so name a file with a secret, or use 127.0.0.1"
+            yield Fault(("bus", "secret_file"), text)
+
+    def _domain_faults(self) -> Iterable[Fault]:
+        for name, domain in self.domains.items():
+            key, inside = ("domains", name, "servers"), set[str]()
+            yield from _name_faults(key[:2], "domain", name)
+            for server in domain.members:
+                if server not in self.servers:
+                    yield Fault(key, self._no_server(server))
+                elif server in inside:
+                    yield Fault(key, f"{server} is named twice: name it once")
+                inside.add(server)
+            if not domain.members:
+                yield Fault(key, "the domain is empty: name its servers, or delete it")
+            elif len(inside) == 1 and len(self.servers) > 1:
+                yield Fault(key, f"the domain has only {domain.members[0]}: name a second server, or delete it")
+            if domain.backend == "fifo" and len(inside) > 2:
+                text = f"fifo keeps causal order between two servers only, not {len(inside)}: use matrix"
+                yield Fault(("domains", name, "ordering"), text)
+        if len(self.servers) > 1:
+            for server in self.servers:
+                if not self._domains_of[server]:
+                    yield Fault(("servers", server), "in no domain: add it to the `servers` of one, or delete it")
+        yield from self._graph_faults()
+
+    def _graph_faults(self) -> Iterable[Fault]:
+        # Names that are no servers are another fault; they must not join what they only seem to join.
+        members = {
+            name: [server for server in dict.fromkeys(domain.members) if server in self.servers]
+            for name, domain in self.domains.items()
+        }
+        parts = forest.pieces(members)
+        if len(parts) > 1:
+            shown = "; ".join(listed(part) for part in parts)
+            text = f"the bus is in {len(parts)} pieces ({shown}): put one server of each into a common domain"
+            yield Fault(("domains",), text)
+        for fault in forest.faults(members):
+            key = ("domains", fault.domain, "servers")
+            if isinstance(fault, forest.Overlap):
+                yield Fault(key, _overlap_text(fault))
+            else:
+                yield Fault(key, _cycle_text(fault))
+
+    def _agent_faults(self) -> Iterable[Fault]:
+        seen: dict[str, int] = {}
+        for at, agent in enumerate(self.agents):
+            key = ("agents", at)
+            if not AGENT_NAME.fullmatch(agent.name):
+                yield Fault((*key, "name"), f"{agent.name!r} is no name of an agent: use letters, digits and _ . : -")
+            elif agent.name in seen:
+                yield Fault((*key, "name"), f"{agent.name} is declared twice: names are global, choose another")
+            seen.setdefault(agent.name, at)
+            if agent.server not in self.servers:
+                yield Fault((*key, "server"), self._no_server(agent.server))
+            if not CLASS_PATH.fullmatch(agent.cls):
+                yield Fault((*key, "class"), f"{agent.cls!r} is no class path: write module:Class")
+
+    def _no_server(self, name: str) -> str:
+        return f"there is no server {name!r}: " + (suggestion(name, self.servers) or "add it under [servers]")
+
+
+class RoutingTable:
+    """Where a message for each server goes next, seen from server `me`: fixed and minimal.
+
+    Two successive hops are never in one domain. One entry per final server, filled at the first question.
+    """
+
+    __slots__ = ("me", "_topology", "_hops", "_came")
+
+    def __init__(self, topology: Topology, me: str):
+        assert me in topology.servers, f"{me} is not in the topology"
+        self.me = me
+        self._topology = topology
+        self._hops: dict[str, tuple[str, str]] = {}
+        self._came: dict[str, tuple[str, str]] = {}  # server -> (domain, server) by which it was found
+
+    def hop(self, final: str) -> tuple[str, str]:
+        """(domain, next server) on the way to another server. Raises MomError if no way leads there."""
+        found = self._hops.get(final)
+        if found is None:
+            found = self._hops[final] = self.path(final)[0]
+        return found
+
+    def path(self, final: str) -> list[tuple[str, str]]:
+        """All hops on the way to another server, as (domain, server that it leads to)."""
+        assert final != self.me, "a message to its own server takes no hop"
+        if not self._came:
+            self._explore()
+        if final not in self._came:
+            raise MomError(f"no route from {self.me} to {final!r}: it is not a server of this bus")
+        path = []
+        while final != self.me:
+            domain, before = self._came[final]
+            path.append((domain, final))
+            final = before
+        return path[::-1]
+
+    def distance(self, final: str) -> int:
+        return 0 if final == self.me else len(self.path(final))
+
+    def _explore(self) -> None:
+        """Breadth first from `me`; a domain is entered once, hence no route lingers in one."""
+        came, entered, queue = self._came, set[str](), deque([self.me])
+        while queue:
+            server = queue.popleft()
+            for domain in self._topology.domains_of(server):
+                if domain.name not in entered:
+                    entered.add(domain.name)
+                    by = (domain.name, server)
+                    for member in domain.members:
+                        if member not in came and member != self.me:
+                            came[member] = by
+                            queue.append(member)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of "host:port" or "[v6 address]:port". Raises ValueError with a sentence."""
+    found = ADDRESS.fullmatch(text)
+    if not found or not 0 < int(found["port"]) < 65536:
+        raise ValueError(f"{text!r} is no address: write HOST:PORT, as 127.0.0.1:16300 or [::1]:16300")
+    return found["v6"] or found["host"], int(found["port"])
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listed(names: Iterable[str], most: int = 6) -> str:
+    """Names in a sentence, the first few of many."""
+    names = list(names)
+    if len(names) > most:
+        return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest known name, if one is near."""
+    near = difflib.get_close_matches(name, known, 1, 0.7)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _digest(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _machine(host: str) -> str:
+    return "127.0.0.1" if is_loopback(host) else host.lower()
+
+
+def _name_faults(key: tuple[str, ...], what: str, name: str) -> Iterable[Fault]:
+    if not SERVER_NAME.fullmatch(name):
+        text = f"{name!r} is no name of a {what}: up to 64 letters, digits and . _ -, the first a letter or digit"
+        yield Fault(key, text)
+
+
+def _overlap_text(fault: forest.Overlap) -> str:
+    a, b, shared = fault.domain, fault.other, fault.shared
+    if fault.inside:
+        return f"all its servers are in {b} too, which is a cycle ({_ring([a, shared[0], b, shared[1]])}): delete {a}"
+    return (
+        f"{a} and {b} share {listed(shared)}, which is a cycle ({_ring([a, shared[0], b, shared[1]])}): "
+        f"take {listed(fault.surplus)} out of {a}"
+    )
+
+
+def _cycle_text(fault: forest.Cycle) -> str:
+    text = (
+        f"{_ring(fault.path)} is a cycle, in which causal order breaks: "
+        f"take {fault.server} out of {fault.domain}, which costs the fewest hops"
+    )
+    return text + f", and delete {fault.domain}, since one server is left in it" if fault.alone else text
+
+
+def _ring(path: list[str]) -> str:
+    return " – ".join([*path, path[0]])
