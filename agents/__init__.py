@@ -2,3 +2,28 @@
 
 if __name__ == "agents":
     raise ImportError("this folder is imported as mombroker.agents")
+
+from mombroker.agents.base import Agent, Item, Items, reacts
+from mombroker.agents.notification import (
+    DeferDone,
+    DeferFailed,
+    Expired,
+    ReactionFailed,
+    UnknownAgent,
+    notification,
+)
+from mombroker.agents.program import program
+
+__all__ = [
+    "Agent",
+    "DeferDone",
+    "DeferFailed",
+    "Expired",
+    "Item",
+    "Items",
+    "ReactionFailed",
+    "UnknownAgent",
+    "notification",
+    "program",
+    "reacts",
+]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mombroker.core import trace
 from mombroker.core.consumer import MessageConsumer, Out
-from mombroker.core.errors import PeerError
+from mombroker.core.errors import MomError, PeerError
 from mombroker.core.events import LinkFrame
 from mombroker.core.link import Link
 from mombroker.core.message import Message, decode
@@ -68,13 +68,17 @@ class Channel:
                 raise PeerError(f"{peer} sent a frame of kind {kind!r}")
 
     def _packet(self, consumer: MessageConsumer, link: Link, data: bytes) -> None:
-        try:
-            packet = consumer.core.decode(link.member, data)
-        except ValueError as error:
-            raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be read: {error}") from None
-        self.received += 1
         server = self.server
-        packet.note = server.now
+        try:  # all that can be wrong with its bytes is found before anything changes
+            packet = consumer.core.decode(link.member, data)
+            message = decode(packet.body) if consumer.me in packet.dests else None
+            for agent in message.dests if message else ():
+                self.routes.hop(agent[: agent.index("/")])
+        except (ValueError, MomError) as error:
+            raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
+        link.took()
+        self.received += 1
+        packet.note = (server.now, message)
         step = consumer.receive(link, packet)
         if step.send:
             out: Out = []
@@ -111,10 +115,11 @@ class Channel:
     def _deliver(self, consumer: MessageConsumer, packet: Packet) -> None:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
         server = self.server
-        message = decode(packet.body)
+        received, message = packet.note
+        message = message or decode(packet.body)
         peer = consumer.members[packet.frm]
-        if message.expires and message.expires <= server.now:
-            server.engine.expired(message, consumer.name, peer, packet.note)
+        if message.expires and message.expires <= server.now:  # a tombstone need not go further
+            server.engine.expired(message, consumer.name, peer, received)
             return
         local, out = self.send(message, consumer.name)
         if out:
@@ -122,8 +127,8 @@ class Channel:
             if server.log_on:
                 server.batch.log.append((
                     "forward", message.origin, message.number, "", (), len(message.payload), consumer.name, peer,
-                    self.routes.distance(message.origin), message.sent, packet.note, server.now, server.now, out,
+                    self.routes.distance(message.origin), message.sent, received, server.now, server.now, out,
                     trace.NO_MISSING, "",
                 ))  # fmt: skip
         if local:
-            server.engine.deliver(message, local, consumer.name, peer, packet.note)
+            server.engine.deliver(message, local, consumer.name, peer, received)

@@ -18,19 +18,20 @@ Out = list[tuple[str, str, int, int]]  # trace.py: (domain, peer, control bytes,
 class MessageConsumer:
     """Stamps what leaves into one domain and orders what comes in from it."""
 
-    __slots__ = ("server", "domain", "name", "members", "core", "links", "touched", "relays")
+    __slots__ = ("server", "domain", "name", "members", "me", "core", "links", "touched", "relays")
 
     def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow]):
         self.server = server
         self.domain = domain
         self.name = domain.name
         self.members = domain.members
+        self.me = domain.index(server.name)
         self.core = core
         self.links: dict[str, Link] = {row.peer: Link(server, row, domain.index(row.peer)) for row in rows}
         self.touched = False  # the core has changed since its rows were last taken
         self.relays = 0
         for packet, _ in core.held():
-            packet.note = 0  # when it came in is not kept
+            packet.note = (0, None)  # when it came in is not kept
             self.links[self.members[packet.frm]].held += 1
 
     def link(self, peer: str) -> Link:

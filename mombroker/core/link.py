@@ -143,7 +143,7 @@ class Link:
     # -- in ----------------------------------------------------------------------------------------------------
 
     def fresh(self, first: int, packets: list[bytes]) -> list[bytes]:
-        """The packets that were not received before. A gap is an error of the peer."""
+        """The packets that were not received before, to be `took` one by one. A gap is an error of the peer."""
         known = self.received + 1 - first
         if known < 0:
             raise PeerError(f"{self.peer} sent {first} in {self.domain} after {self.received}: a gap")
@@ -153,11 +153,14 @@ class Link:
             self.duplicates += min(known, len(packets))
             packets = packets[known:]
         if packets:
-            self.received += len(packets)
-            self.changed = True
             mean = sum(map(len, packets)) // len(packets)
             self.mean_bytes += (mean - self.mean_bytes) >> 2 if mean < self.mean_bytes else mean - self.mean_bytes
         return packets
+
+    def took(self) -> None:
+        """The next packet could be read and is now ours to keep."""
+        self.received += 1
+        self.changed = True
 
     def room(self) -> int:
         """How many further packets we take from this peer: fewer when they are large, none while too many are held."""

@@ -1,0 +1,83 @@
+"""The code that a server may run: classes and functions by `module:Name`, within what the topology file allows."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from mombroker.agents import notification as notes
+from mombroker.agents.base import Agent, initial
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology
+
+
+class Program:
+    """`allow` are the module prefixes of classes that may come over the wire; `declared` the topology file's own."""
+
+    def __init__(self, allow: tuple[str, ...], declared: frozenset[str]):
+        self.allow, self.declared = allow, declared
+        self._classes: dict[str, type[Agent]] = {}
+
+    def load(self, path: str, agent: str, state: bytes) -> Agent:
+        try:
+            return self.find(path)(agent, state)
+        except TypeError as error:
+            raise MomError(f"{agent} cannot be loaded: {error}") from None
+
+    def find(self, path: str) -> type[Agent]:
+        cls = self._classes.get(path)
+        if cls is None:
+            cls = _named(path)
+            if not (isinstance(cls, type) and issubclass(cls, Agent)):
+                raise MomError(f"{path} is not an Agent class")
+            self._classes[path] = cls
+        return cls
+
+    def allowed(self, path: str, remote: bool) -> None:
+        module = path.partition(":")[0]
+        within = any(module == prefix or module.startswith(prefix + ".") for prefix in self.allow)
+        if remote and path not in self.declared and not within:
+            raise MomError(f"{path} may not be deployed here: add {module!r} to allow in [bus] of the topology file")
+        self.find(path)
+
+    def run(self, path: str, arguments: bytes) -> bytes:
+        return notes.pack(_named(path)(*notes.unpack(arguments)), f"result of {path}")
+
+    def initial(self, path: str, fields: dict[str, Any]) -> bytes:
+        try:
+            return initial(self.find(path), fields)
+        except TypeError as error:
+            raise MomError(str(error)) from None
+
+    def notice(self, kind: str, **fields: Any) -> tuple[str, bytes]:
+        return notes.encode(notes.NOTICES[kind](**fields))
+
+    def compose(self, type: str, fields: dict[str, Any]) -> bytes:
+        return notes.compose(type, fields)
+
+    def read(self, type: str, payload: bytes) -> dict[str, Any]:
+        try:
+            note = notes.decode(type, payload)
+        except MomError:
+            return {"packed": payload}
+        return {name: getattr(note, name) for name in note.__wire_fields__}
+
+    def describe(self, path: str, state: bytes) -> dict[str, Any]:
+        values: dict[str, Any] = notes.unpack(state)
+        return values
+
+
+def _named(path: str) -> Any:
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MomError(f"{path} cannot be imported: {error}") from None
+
+
+def program(topology: Topology) -> Program:
+    """The program of a topology's servers. Raises MomError for a declared class that cannot be imported."""
+    made = Program(topology.allow, frozenset(agent.cls for agent in topology.agents))
+    for agent in topology.agents:
+        made.initial(agent.cls, agent.fields)
+    return made

@@ -1,0 +1,255 @@
+"""What an operator may ask of a running server. Answers are plain dicts; refusals are one sentence (MomError)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mombroker.core.batch import ItemRow
+from mombroker.core.errors import MomError, Overloaded
+from mombroker.core.ids import is_id
+from mombroker.core.message import decode
+
+if TYPE_CHECKING:
+    from mombroker.core.link import Link
+    from mombroker.core.server import AgentServer
+
+Args = dict[str, Any]
+Reply = dict[str, Any]
+
+
+def answer(server: AgentServer, ticket: int, verb: str, args: Args) -> Reply | None:
+    """The reply, or None when it follows later under the same ticket."""
+    if verb not in VERBS:
+        raise MomError(f"no such request: {verb}; known are {', '.join(sorted(VERBS))}")
+    try:
+        return VERBS[verb](server, ticket, args)
+    except KeyError as error:
+        raise MomError(f"the request {verb} needs {error}") from None
+
+
+def status(server: AgentServer) -> Reply:
+    engine, channel = server.engine, server.channel
+    links = [_link(server, link) for consumer in server.consumers.values() for link in consumer.links.values()]
+    return {
+        "server": server.name,
+        "incarnation": server.incarnation,
+        "now": server.now,
+        "domains": [
+            {
+                "domain": consumer.name,
+                "ordering": consumer.domain.backend,
+                "members": list(consumer.members),
+                "held": sum(link.held for link in consumer.links.values()),
+                "relays": consumer.relays,
+            }
+            for consumer in server.consumers.values()
+        ],
+        "links": links,
+        "agents_in_memory": len(engine.residents),
+        "inbox_in_memory": engine.in_memory,
+        "sent": server.sent,
+        "received": channel.received,
+        "forwarded": channel.forwarded,
+        "reactions": engine.reactions,
+        "failures": engine.failures,
+        "holds": channel.holds,
+        "dead_letters": len(engine.letters),
+        "names": len(server.names.known),
+        "store_bytes": server.store_bytes,
+        "full": server.full(),
+        "problems": _problems(server),
+    }
+
+
+def _link(server: AgentServer, link: Link) -> Reply:
+    return {
+        "peer": link.peer, "domain": link.domain, "up": bool(link.conn), "sent": link.sent, "acked": link.acked,
+        "received": link.received, "waiting": link.sent - link.acked, "held": link.held,
+        "duplicates": link.duplicates, "last_seen": link.last_seen, "trouble": server.trouble.get(link.peer, ""),
+    }  # fmt: skip
+
+
+def _problems(server: AgentServer) -> list[str]:
+    """One sentence for each thing that an operator should act on."""
+    out = []
+    if server.full():
+        waiting = {link.peer: link.sent - link.acked for c in server.consumers.values() for link in c.links.values()}
+        blame = max(waiting, key=lambda peer: waiting[peer], default="")
+        backlog = f"; most of it waits for {blame} ({waiting[blame]} packets)" if blame and waiting[blame] else ""
+        out.append(
+            f"the store holds {server.store_bytes} bytes of max_store = {server.limits.max_store}: no work is taken "
+            f"from outside{backlog}; raise max_store or bring the peer back"
+        )
+    for consumer in server.consumers.values():
+        for link in consumer.links.values():
+            reason = server.trouble.get(link.peer)
+            if reason:
+                waiting_for = sum(
+                    any(origin == link.member for origin, _ in missing) for _, missing in consumer.core.held()
+                )
+                out.append(
+                    f"{link.peer} is refused: {reason} ({link.sent - link.acked} packets wait for it here, "
+                    f"{waiting_for} held messages in domain {consumer.name} wait for messages that only it had)"
+                )
+    return out
+
+
+def why(server: AgentServer) -> list[Reply]:
+    """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
+    out: list[Reply] = []
+    for consumer in server.consumers.values():
+        for packet, missing in consumer.core.held():
+            message = packet.note[1] or decode(packet.body)
+            causes = []
+            for member, sequence in missing:
+                peer = consumer.members[member]
+                link = consumer.links.get(peer)
+                seen = link.last_seen if link else 0
+                causes.append({"server": peer, "sequence": sequence, "up": bool(link and link.conn), "last_seen": seen})
+            out.append({
+                "kind": "held", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
+                "from": consumer.members[packet.frm], "waits_for": causes,
+            })  # fmt: skip
+    for box in server.engine.inboxes.values():
+        if box.blocked():
+            first = box.queue[0]
+            out.append({
+                "kind": "name" if box.name else "retry", "agent": box.agent, "name": box.name, "until": box.until,
+                "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
+                "behind": len(box.queue) - 1,
+            })  # fmt: skip
+    for consumer in server.consumers.values():
+        for link in consumer.links.values():
+            if link.waiting() and (not link.conn or link.next > link.limit):
+                out.append({
+                    "kind": "link" if not link.conn else "credit", "peer": link.peer, "domain": consumer.name,
+                    "packets": link.sent - link.acked, "last_seen": link.last_seen,
+                    "trouble": server.trouble.get(link.peer, ""),
+                })  # fmt: skip
+    return out
+
+
+def _why(server: AgentServer, ticket: int, args: Args) -> Reply:
+    return {"now": server.now, "waits": why(server)}
+
+
+def _agents(server: AgentServer, ticket: int, args: Args) -> Reply:
+    limit = min(int(args.get("limit", 1000)), 10_000)
+    rows = server.reader.agents(str(args.get("after", "")), limit)
+    names = {id: name for name, id in server.names.known.items()}
+    return {"agents": [{"agent": id, "class": path, "name": names.get(id, "")} for id, path in rows]}
+
+
+def _known(server: AgentServer, agent: str) -> str:
+    id = agent if is_id(agent) else server.names.resolve(agent)
+    server.routes.hop(id.partition("/")[0])
+    return id
+
+
+def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
+    id = _known(server, args["agent"])
+    row = server.written_agent(id)
+    if row is None:
+        raise MomError(f"{id} does not live on {server.name}; ask its home server {id.partition('/')[0]}")
+    box = server.engine.inboxes.get(id)
+    fields = server.program.describe(row[0], row[1])
+    waiting = len(box.queue) if box else 0
+    return {"agent": id, "class": row[0], "fields": fields, "waiting": waiting, "blocked": bool(box and box.blocked())}
+
+
+def _open(server: AgentServer) -> None:
+    if server.full():
+        raise Overloaded(f"{server.name} takes no work from outside: its store has reached max_store; see `mom status`")
+    if server.stopping:
+        raise Overloaded(f"{server.name} is stopping")
+
+
+def _send(server: AgentServer, ticket: int, args: Args) -> Reply:
+    _open(server)
+    dests = tuple(dict.fromkeys(_known(server, agent) for agent in args["to"]))
+    payload = server.program.compose(args["type"], args.get("fields", {}))
+    if len(payload) > server.limits.max_message:
+        raise MomError(f"{len(payload)} bytes are over max_message = {server.limits.max_message}")
+    ttl = int(args.get("ttl_ns", 0))
+    message = server.message(
+        f"{server.name}/_admin", dests, args["type"], payload, server.now + ttl if ttl else 0
+    )
+    server.send(message)
+    return {"message": f"{message.origin}#{message.number}", "to": list(dests)}
+
+
+def _deploy(server: AgentServer, ticket: int, args: Args) -> None:
+    _open(server)
+    path = args["class"]
+    server.program.allowed(path, remote=True)
+    state = server.program.initial(path, args.get("fields", {}))
+    server.names.ask(ticket, args["name"], path, state, args.get("server") or server.name)
+
+
+def _delete(server: AgentServer, ticket: int, args: Args) -> Reply:
+    id = _known(server, args["agent"])
+    server.send(server.message(f"{server.name}/_admin", (id,), "_delete", b""))
+    return {"agent": id}
+
+
+def _letter(row: ItemRow) -> Reply:
+    return {"id": row.id, **json.loads(row.head)}
+
+
+def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:
+    limit = min(int(args.get("limit", 100)), 10_000)
+    after = args.get("after")
+    rows = server.engine.letters.scan(tuple(after) if after else None, limit)
+    letters = [{k: v for k, v in _letter(row).items() if k != "traceback"} for row in rows]
+    return {"count": len(server.engine.letters), "letters": letters}
+
+
+def _one_letter(server: AgentServer, args: Args) -> ItemRow:
+    row = server.engine.letters.get(int(args["id"]))
+    if row is None:
+        raise MomError(f"no dead letter {args['id']} here; see `mom deadletter list`")
+    return row
+
+
+def _deadletter(server: AgentServer, ticket: int, args: Args) -> Reply:
+    row = _one_letter(server, args)
+    return {**_letter(row), "payload": server.program.read(decode(row.body).type, decode(row.body).payload)}
+
+
+def _retry(server: AgentServer, ticket: int, args: Args) -> Reply:
+    """Send a dead letter anew, to the agent that failed; it gets a new id and comes late by nature."""
+    row = _one_letter(server, args)
+    letter, message = _letter(row), decode(row.body)
+    dests = (letter["agent"],) if letter["agent"] else message.dests
+    again = server.message(message.source, dests, message.type, message.payload)
+    _remove(server, row)
+    server.send(again)
+    return {"message": f"{again.origin}#{again.number}", "to": list(dests)}
+
+
+def _drop(server: AgentServer, ticket: int, args: Args) -> Reply:
+    row = _one_letter(server, args)
+    _remove(server, row)
+    return {"dropped": row.id}
+
+
+def _remove(server: AgentServer, row: ItemRow) -> None:
+    server.engine.letters.remove(row.id)
+    server.engine.letters.accept()
+
+
+VERBS: dict[str, Callable[[AgentServer, int, Args], Reply | None]] = {
+    "status": lambda server, ticket, args: status(server),
+    "why": _why,
+    "agents": _agents,
+    "agent": _agent,
+    "send": _send,
+    "deploy": _deploy,
+    "delete": _delete,
+    "deadletters": _deadletters,
+    "deadletter": _deadletter,
+    "retry": _retry,
+    "drop": _drop,
+}

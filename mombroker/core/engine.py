@@ -1,0 +1,587 @@
+"""The Engine: persistent reactive agents and their inboxes; one reaction is atomic (paper 004 §3).
+
+A reaction's state change, sends, creations, timers, collection changes and the message that it consumed join one
+batch, or none of them does. Inboxes live on disk with a bounded window in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections import OrderedDict, deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mombroker.core import trace
+from mombroker.core.batch import InRow, ItemRow, TaskRow
+from mombroker.core.collection import Collection
+from mombroker.core.errors import MomError, UnknownName, UnknownNotification
+from mombroker.core.ids import created_id, is_id
+from mombroker.core.message import BOUNCE, Message, decode
+from mombroker.core.names import CREATE
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+DELETE = "_delete"
+DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
+PAGE = 256
+
+
+class Reactive(Protocol):
+    """What the engine needs of an agent in memory."""
+
+    def react(self, reaction: Reaction) -> None: ...  # raises to refuse; UnknownNotification: no such reaction
+    def pack(self) -> bytes: ...
+    def unpack(self, state: bytes) -> None: ...
+
+
+class Program(Protocol):
+    """The code that a server may run; class and function paths are `module:Name`."""
+
+    def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
+    def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
+    def run(self, path: str, arguments: bytes) -> bytes: ...
+    def initial(self, path: str, fields: dict[str, Any]) -> bytes: ...  # the state of a new agent
+    def notice(self, kind: str, **fields: Any) -> tuple[str, bytes]: ...  # a named notification, packed
+    def compose(self, type: str, fields: dict[str, Any]) -> bytes: ...  # a notification given as text
+    def read(self, type: str, payload: bytes) -> dict[str, Any]: ...
+    def describe(self, path: str, state: bytes) -> dict[str, Any]: ...  # an agent's fields
+
+
+class Entry:
+    """One message in one agent's inbox."""
+
+    __slots__ = ("id", "message", "attempts", "trying", "stored", "done", "domain", "peer", "received", "delivered")
+
+    def __init__(self, id: int, message: Message, domain: str, peer: str, received: int, delivered: int):
+        self.id, self.message = id, message
+        self.domain, self.peer, self.received, self.delivered = domain, peer, received, delivered
+        self.attempts = self.trying = 0
+        self.stored = False  # it has a row in queue_in, open batch included
+        self.done = False
+
+
+class Inbox:
+    """1. `queue` is a contiguous run of the agent's messages, its oldest ones.
+    2. Ids above `cursor`, up to `last`, are only on disk."""
+
+    __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "marked")
+
+    def __init__(self, agent: str):
+        self.agent = agent
+        self.queue: deque[Entry] = deque()
+        self.cursor = self.last = 0
+        self.runnable = False
+        self.until = 0  # retry time of its first message, 0 = not waiting for one
+        self.name = ""  # the name that its first message's reaction waits for
+        self.marked = False  # its first message may be tried once the mark is durable
+
+    def on_disk(self) -> bool:
+        return self.last > self.cursor
+
+    def blocked(self) -> bool:
+        return bool(self.until or self.name)
+
+
+class Reaction:
+    """What one reaction may do; nothing of it happens unless the reaction succeeds."""
+
+    __slots__ = ("engine", "agent", "message", "now", "ops", "deleted")
+
+    def __init__(self, engine: Engine, agent: str, message: Message, now: int):
+        self.engine, self.agent, self.message, self.now = engine, agent, message, now
+        self.ops: list[tuple[str, Any]] = []
+        self.deleted = False
+
+    def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
+        """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
+        server = self.engine.server
+        dests = []
+        for agent in to:
+            id = agent if is_id(agent) else server.names.resolve(agent)
+            server.routes.hop(id[: id.index("/")])  # raises for a server that is not on this bus
+            if id not in dests:
+                dests.append(id)
+        if len(payload) > server.limits.max_message:
+            raise MomError(
+                f"a notification of {len(payload)} bytes is over the limit of {server.limits.max_message}; "
+                f"send less or raise max_message in [limits]"
+            )
+        if dests:
+            expires = self.now + ttl if ttl else 0
+            self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
+
+    def create(self, path: str, state: bytes, home: str = "") -> str:
+        """Create an agent here or on another server; it exists once its home server delivers this."""
+        server = self.engine.server
+        home = home or server.name
+        server.routes.hop(home)
+        id = created_id(home, server.name, server.new_id())
+        self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
+        return id
+
+    def delete(self, agent: str) -> None:
+        self.send((agent,), DELETE, b"")
+
+    def timer(self, delay: int, type: str, payload: bytes) -> int:
+        """A message to oneself in `delay` ns; survives restarts."""
+        server = self.engine.server
+        id = server.new_id()
+        message = Message(server.name, id, self.agent, (self.agent,), type, payload)
+        self.ops.append(("task", TaskRow(id, self.agent, "timer", self.now + delay, message.encode())))
+        return id
+
+    def cancel(self, task: int) -> None:
+        self.ops.append(("cancel", task))
+
+    def defer(self, path: str, arguments: bytes) -> int:
+        """Run a function outside; it may run more than once, its result comes exactly once."""
+        id = self.engine.server.new_id()
+        self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
+        return id
+
+    def collection(self, name: str) -> Collection:
+        return self.engine.collection(self.agent, name)
+
+
+class Resident:
+    """An agent in memory. `state` is its row's blob: the undo image of a failed reaction."""
+
+    __slots__ = ("path", "reactive", "state", "batch", "collections")
+
+    def __init__(self, path: str, reactive: Reactive, state: bytes):
+        self.path, self.reactive, self.state = path, reactive, state
+        self.batch = 0  # the batch that last wrote it: not to be evicted before that is durable
+        self.collections: dict[str, Collection] = {}
+
+
+class Engine:
+    """1. Each agent's messages are reacted to one by one, in delivery order; a failing one holds back only its agent.
+    2. Every undone entry at the close of a batch has its row.
+    3. `running` names the agent whose reaction is under way."""
+
+    def __init__(self, server: AgentServer, program: Program, unclean: int):
+        self.server, self.program = server, program
+        self.inboxes: dict[str, Inbox] = {}
+        self.run: deque[Inbox] = deque()
+        self.residents: OrderedDict[str, Resident] = OrderedDict()
+        self.new: list[tuple[str, Entry]] = []  # entries of the open batch
+        self.in_memory = 0  # entries
+        self.timers: list[tuple[int, int, str]] = []  # (due, task id or 0, agent)
+        self.tasks: dict[int, TaskRow] = {}
+        self.waiting: dict[str, list[Inbox]] = {}  # name -> inboxes whose first reaction needs it
+        self.after_commit: list[Inbox] = []
+        self.dirty: dict[str, Resident] = {}  # with collection changes that are not durable
+        self.running = ""
+        self.trial: Inbox | None = None
+        self.trial_batch = 0
+        self.letters = Collection(server, f"{server.name}/{DEAD}", LETTERS)
+        self.reactions = self.failures = self.dead = 0
+        # After an unclean stop the first messages are tried one by one, each marked durably before its reaction, so
+        # that one which kills the process is found; each further unclean stop in a row widens the search.
+        self.careful = 64 * 8 ** min(unclean - 1, 6) if unclean else 0
+        self._recover(unclean)
+
+    def _recover(self, unclean: int) -> None:
+        reader, server = self.server.reader, self.server
+        for agent, lowest, _ in reader.inboxes():
+            box = self.inbox(agent)
+            box.cursor, box.last = lowest - 1, server.next_id
+            self.wake(box)
+        for task in reader.tasks():
+            self._schedule(task)
+        for declared in server.topology.agents:
+            if declared.server == server.name and reader.agent(f"{server.name}/{declared.name}") is None:
+                id = f"{server.name}/{declared.name}"
+                state = self.program.initial(declared.cls, declared.fields)
+                server.send(server.message(id, (id,), CREATE, declared.cls.encode() + b"\n" + state))
+
+    # -- inboxes -----------------------------------------------------------------------------------------------
+
+    def inbox(self, agent: str) -> Inbox:
+        box = self.inboxes.get(agent)
+        if box is None:
+            box = self.inboxes[agent] = Inbox(agent)
+        return box
+
+    def wake(self, box: Inbox) -> None:
+        if not box.runnable and not box.blocked() and (box.queue or box.on_disk()):
+            box.runnable = True
+            self.run.append(box)
+
+    def deliver(self, message: Message, agents: list[str], domain: str = "", peer: str = "", received: int = 0) -> None:
+        """Hand a message over to local agents, in delivery order. Creations and names are applied here and now."""
+        now, handlers = self.server.now, self.server.names.handlers
+        for agent in agents:
+            if message.type == CREATE and not self._create(message, agent):
+                continue
+            if message.type in handlers:
+                self._record("react", message, agent, domain, peer, received, "")
+                handlers[message.type](message)
+                continue
+            entry = Entry(self.server.new_id(), message, domain, peer, received, now)
+            box = self.inbox(agent)
+            if box.on_disk() or self.in_memory >= self.server.limits.max_inbox:
+                self._store(agent, entry)
+                box.last = entry.id
+            else:
+                box.queue.append(entry)
+                box.cursor = box.last = entry.id
+                self.in_memory += 1
+                self.new.append((agent, entry))
+            self.wake(box)
+        self.server.mark(2)
+
+    def _store(self, agent: str, entry: Entry) -> None:
+        entry.stored = True
+        data = entry.message.encode()
+        info = (entry.domain, entry.peer, entry.received, entry.delivered)
+        self.server.batch.queue_in[entry.id] = InRow(entry.id, agent, data, entry.attempts, entry.trying, info)
+        self.server.batch.bytes += len(data)
+
+    def _refill(self, box: Inbox) -> bool:
+        """Read the next page of an inbox; False while its rows are not durable yet."""
+        rows = self.server.reader.queue_in(box.agent, box.cursor, min(box.last, self.server.durable_id), PAGE)
+        for row in rows:
+            entry = Entry(row.id, decode(row.data), *row.info)
+            entry.attempts, entry.trying, entry.stored = row.attempts, row.trying if self.careful else 0, True
+            box.queue.append(entry)
+            self.in_memory += 1
+            box.cursor = row.id
+        if len(rows) < PAGE and box.last <= self.server.durable_id:
+            box.cursor = box.last
+        return bool(rows) or not box.on_disk()
+
+    def _finish(self, box: Inbox, entry: Entry) -> None:
+        """The entry leaves the inbox: consumed, parked or dropped."""
+        box.queue.popleft()
+        self.in_memory -= 1
+        entry.done = True
+        box.marked = False
+        if entry.stored:
+            self.server.batch.queue_in[entry.id] = None
+            self.server.mark(2)
+
+    # -- reactions ---------------------------------------------------------------------------------------------
+
+    def turn(self, budget: int) -> bool:
+        """Run reactions to a fixed point; False when the budget ended before the work."""
+        run = self.run
+        max_bytes = self.server.limits.batch_bytes
+        while run:
+            if budget <= 0 or self.server.batch.bytes >= max_bytes:
+                return False
+            if self.careful:
+                if self.trial and not self.trial.marked:
+                    return True  # its mark must be durable first
+                if self.trial:
+                    run.remove(self.trial)
+                    run.appendleft(self.trial)
+                    self.trial = None
+            box = run.popleft()
+            box.runnable = False
+            if not box.queue and not self._refill(box):
+                self.after_commit.append(box)
+                continue
+            if not box.queue:
+                self._forget(box)
+                continue
+            entry = box.queue[0]
+            if self.careful and not box.marked and not self._mark(box, entry):
+                continue
+            budget -= 1
+            self._react(box, entry)
+            self.wake(box)
+            if not box.queue and not box.on_disk() and not box.runnable:
+                self._forget(box)
+        return True
+
+    def _forget(self, box: Inbox) -> None:
+        self.inboxes.pop(box.agent, None)
+
+    def _mark(self, box: Inbox, entry: Entry) -> bool:
+        """Careful mode: the attempt itself is made durable before the reaction. True if there is nothing to try."""
+        limit = self.server.limits.trying_boots
+        if entry.trying >= limit:
+            self.park(box, entry, f"its reaction was under way at {limit} unclean stops in a row", "")
+            self.wake(box)
+            return False
+        entry.trying += 1
+        self._store(box.agent, entry)
+        self.trial, self.trial_batch = box, self.server.batch.number
+        box.runnable = True
+        self.run.appendleft(box)
+        self.server.mark(2)
+        return False
+
+    def _react(self, box: Inbox, entry: Entry) -> None:
+        message, now, agent = entry.message, self.server.now, box.agent
+        if self.careful:
+            self.careful -= 1
+            self.server.careful_step(self.careful)
+        if message.expires and message.expires <= now:
+            self._finish(box, entry)
+            self.expired(message, entry.domain, entry.peer, entry.received, agent)
+            return
+        try:
+            resident = self.resident(agent)
+        except MomError as error:  # its class cannot be loaded: perhaps soon again
+            self._failed(box, entry, error)
+            return
+        if resident is None:
+            self._finish(box, entry)
+            if not agent.startswith(f"{self.server.name}/_"):
+                self.bury(message, agent, "unknown agent", "", "UnknownAgent", 0)
+            return
+        reaction = Reaction(self, agent, message, now)
+        self.running = agent
+        try:
+            resident.reactive.react(reaction)
+            state = resident.reactive.pack()
+        except UnknownName as error:
+            self._undo(resident)
+            box.name = error.name
+            box.marked = False
+            self.waiting.setdefault(error.name, []).append(box)
+            return
+        except UnknownNotification as error:
+            self._undo(resident)
+            self.park(box, entry, str(error), "")
+            return
+        except Exception as error:  # whatever the agent's code raises is that agent's failure, not ours
+            self._undo(resident)
+            self._failed(box, entry, error)
+            return
+        finally:
+            self.running = ""
+        self._accept(box, entry, resident, reaction, state)
+
+    def _accept(self, box: Inbox, entry: Entry, resident: Resident, reaction: Reaction, state: bytes) -> None:
+        server, agent, message = self.server, box.agent, entry.message
+        self.reactions += 1
+        self._finish(box, entry)
+        if server.log_on:
+            server.batch.log.append((
+                "react", message.origin, message.number, agent, (), len(message.payload), entry.domain, entry.peer,
+                server.routes.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
+                trace.NO_OUT, trace.NO_MISSING, "",
+            ))  # fmt: skip
+        if message.type == DELETE:
+            self._delete(agent)
+        else:
+            if state != resident.state:
+                resident.state = state
+                server.batch.agents[agent] = (resident.path, state)
+                server.mark(2)
+            resident.batch = server.batch.number
+            for collection in resident.collections.values():
+                if collection.accept():
+                    self.dirty[agent] = resident
+                    server.mark(2)
+        for kind, value in reaction.ops:
+            if kind == "send":
+                server.send(value)
+            elif kind == "task":
+                server.batch.tasks[value.id] = value
+                self._schedule(value)
+                server.mark(2)
+            elif self.tasks.pop(value, None):
+                server.batch.tasks[value] = None
+                server.mark(2)
+
+    def _undo(self, resident: Resident) -> None:
+        resident.reactive.unpack(resident.state)
+        for collection in resident.collections.values():
+            collection.reject()
+
+    def _failed(self, box: Inbox, entry: Entry, error: Exception) -> None:
+        self.failures += 1
+        entry.attempts += 1
+        entry.trying = 0
+        box.marked = False
+        limits = self.server.limits
+        if entry.attempts >= limits.max_attempts:
+            text = "".join(traceback.format_exception(error))[-limits.max_traceback :]
+            self.park(box, entry, f"{type(error).__name__}: {error}", text)
+            return
+        delay = min(limits.retry_first_ns * limits.retry_factor ** (entry.attempts - 1), limits.retry_max_ns)
+        box.until = self.server.now + delay
+        heappush(self.timers, (box.until, 0, box.agent))
+        self._store(box.agent, entry)
+        self.server.mark(2)
+        self.server.note(f"{box.agent} failed at {entry.message.type}, attempt {entry.attempts}: {error}")
+
+    # -- dead letters ------------------------------------------------------------------------------------------
+
+    def park(self, box: Inbox, entry: Entry, reason: str, text: str) -> None:
+        self._finish(box, entry)
+        self.bury(entry.message, box.agent, reason, text, "ReactionFailed", entry.attempts)
+
+    def expired(self, message: Message, domain: str, peer: str, received: int, agent: str = "") -> None:
+        self._record("expire", message, agent, domain, peer, received, "expired")
+        self.bury(message, agent, "expired", "", "Expired", 0, logged=True)
+
+    def bury(
+        self, message: Message, agent: str, reason: str, text: str, notice: str, attempts: int, logged: bool = False
+    ) -> None:
+        """Put a message among the dead letters, and tell its sender."""
+        server = self.server
+        self.dead += 1
+        if not logged:
+            self._record("dead", message, agent, "", "", 0, reason)
+        head = json.dumps({
+            "agent": agent, "reason": reason, "traceback": text, "attempts": attempts, "time": server.now,
+            "type": message.type, "source": message.source, "origin": message.origin, "number": message.number,
+        })  # fmt: skip
+        self.letters.add(server.now, head.encode(), message.encode())
+        self.letters.accept()
+        server.mark(2)
+        if not message.flags & BOUNCE and "/_" not in message.source and message.source != agent:
+            type_, payload = self.program.notice(
+                notice, agent=agent, type=message.type, reason=reason, origin=message.origin, number=message.number
+            )
+            source = agent or f"{server.name}/{DEAD}"
+            server.send(server.message(source, (message.source,), type_, payload, flags=BOUNCE))
+
+    def _record(
+        self, kind: str, message: Message, agent: str, domain: str, peer: str, received: int, detail: str
+    ) -> None:
+        server = self.server
+        if server.log_on:
+            server.batch.log.append((
+                kind, message.origin, message.number, agent, (), len(message.payload), domain, peer,
+                server.routes.distance(message.origin), message.sent, received, server.now, server.now, trace.NO_OUT,
+                trace.NO_MISSING, detail,
+            ))  # fmt: skip
+
+    # -- agents ------------------------------------------------------------------------------------------------
+
+    def resident(self, agent: str) -> Resident | None:
+        """The agent, loaded if need be; None if there is none."""
+        resident = self.residents.get(agent)
+        if resident is not None:
+            self.residents.move_to_end(agent)
+            return resident
+        row = self.server.written_agent(agent)
+        if row is None:
+            return None
+        resident = Resident(row[0], self.program.load(row[0], agent, row[1]), row[1])
+        resident.batch = self.server.batch.number
+        self.residents[agent] = resident
+        return resident
+
+    def evict(self) -> None:
+        """Idle agents beyond the limit leave memory; those with changes that are not durable stay."""
+        excess = len(self.residents) - self.server.limits.max_residents
+        for agent in list(self.residents)[:excess]:
+            if self.residents[agent].batch <= self.server.durable_batch:
+                del self.residents[agent]
+
+    def collection(self, agent: str, name: str) -> Collection:
+        resident = self.residents[agent]
+        found = resident.collections.get(name)
+        if found is None:
+            found = resident.collections[name] = Collection(self.server, agent, name)
+        return found
+
+    def _create(self, message: Message, agent: str) -> bool:
+        path, _, state = message.payload.partition(b"\n")
+        try:
+            if self.server.written_agent(agent) is not None:
+                raise MomError(f"{agent} exists already")
+            self.program.allowed(path.decode(), remote=message.origin != self.server.name)
+        except MomError as error:
+            self.bury(message, agent, str(error), "", "ReactionFailed", 0)
+            return False
+        self.server.batch.agents[agent] = (path.decode(), state)
+        self._record("create", message, agent, "", "", 0, path.decode())
+        return True
+
+    def _delete(self, agent: str) -> None:
+        del self.residents[agent]
+        server = self.server
+        server.batch.agents[agent] = None
+        server.batch.dropped.append(agent)
+        for id in [id for id, row in server.batch.items.items() if row and row.agent == agent]:
+            del server.batch.items[id]
+        for task in [task for task in self.tasks.values() if task.agent == agent]:
+            del self.tasks[task.id]
+            server.batch.tasks[task.id] = None
+        server.mark(2)
+
+    def name_known(self, name: str) -> None:
+        for box in self.waiting.pop(name, []):
+            box.name = ""
+            self.wake(box)
+
+    # -- timers and deferred functions --------------------------------------------------------------------------
+
+    def _schedule(self, task: TaskRow) -> None:
+        self.tasks[task.id] = task
+        if task.kind == "timer":
+            heappush(self.timers, (task.due, task.id, task.agent))
+        else:
+            path, _, arguments = task.data.partition(b"\n")
+            self.server.tasks.append((task.id, path.decode(), arguments))
+
+    def tick(self, now: int) -> None:
+        while self.timers and self.timers[0][0] <= now:
+            due, id, agent = heappop(self.timers)
+            if id:
+                task = self.tasks.pop(id, None)
+                if task:
+                    self.server.batch.tasks[id] = None
+                    message = decode(task.data)
+                    self.server.send(self.server.message(message.source, message.dests, message.type, message.payload))
+            else:
+                box = self.inboxes.get(agent)
+                if box and box.until == due:
+                    box.until = 0
+                    self.wake(box)
+
+    def done(self, id: int, payload: bytes | None, reason: str) -> None:
+        """A deferred function ended; only the first end counts."""
+        task = self.tasks.pop(id, None)
+        if task:
+            self.server.batch.tasks[id] = None
+            if payload is None:
+                type_, body = self.program.notice("DeferFailed", task=id, reason=reason)
+            else:
+                type_, body = self.program.notice("DeferDone", task=id, packed=payload)
+            self.server.send(self.server.message(task.agent, (task.agent,), type_, body))
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The open batch closes: what is left in the inboxes gets its row."""
+        for agent, entry in self.new:
+            if not entry.done and not entry.stored:
+                self._store(agent, entry)
+        self.new = []
+
+    def committed(self, number: int, items: dict[int, ItemRow | None]) -> None:
+        """Batch `number`, which changed `items`, is durable."""
+        if items:
+            self.letters.committed(items)
+            dirty, self.dirty = self.dirty, {}
+            for agent, resident in dirty.items():
+                for collection in resident.collections.values():
+                    collection.committed(items)
+                if any(c.fresh or c.gone for c in resident.collections.values()):
+                    self.dirty[agent] = resident
+        if self.trial and self.trial_batch <= number:
+            self.trial.marked = True
+        boxes, self.after_commit = self.after_commit, []
+        for box in boxes:
+            self.wake(box)
+        if len(self.residents) > self.server.limits.max_residents:
+            self.evict()
+
+    def check(self) -> None:
+        assert self.in_memory == sum(len(box.queue) for box in self.inboxes.values()), "entries miscounted"
+        for box in self.inboxes.values():
+            assert all(not entry.done for entry in box.queue), f"{box.agent} keeps a consumed message"
+            assert box.runnable == (box in self.run), box.agent
+            ids = [entry.id for entry in box.queue]
+            assert ids == sorted(ids) and (not ids or ids[-1] <= box.cursor), box.agent

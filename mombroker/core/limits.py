@@ -1,0 +1,25 @@
+"""Every bound of a server, by name; the topology file's [limits] table sets them."""
+
+from dataclasses import dataclass
+
+SECOND = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Limits:
+    max_message: int = 8 << 20  # bytes of one packed notification
+    max_store: int = 16 << 30  # bytes on disk; beyond it no work from outside is taken
+    max_held: int = 10_000  # packets of one link that wait for their causes
+    max_inbox: int = 20_000  # messages of all inboxes in memory; the rest waits on disk
+    max_residents: int = 10_000  # agents in memory
+    max_attempts: int = 5  # reactions to one message
+    max_traceback: int = 8_000  # characters kept in a dead letter
+    retry_first_ns: int = SECOND // 10
+    retry_factor: int = 4
+    retry_max_ns: int = 60 * SECOND
+    trying_boots: int = 3  # unclean stops in a row during one message's reaction
+    link_window: int = 4_096  # packets that a peer may send ahead
+    link_window_bytes: int = 8 << 20
+    turn_reactions: int = 1_024
+    batch_bytes: int = 4 << 20
+    batch_rows: int = 4_096

@@ -1,0 +1,302 @@
+"""AgentServer: Engine, Channel and links as one state machine without I/O (paper 004 §3).
+
+`step` takes an event, `turn` runs reactions, `ready` closes the open batch and says what to do once it is durable,
+`committed` says that it is. The driver on Twisted and the simulator's cluster are its only callers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mombroker import ordering
+from mombroker.core import admin, trace
+from mombroker.core.batch import Batch, Reader
+from mombroker.core.channel import Channel
+from mombroker.core.consumer import MessageConsumer
+from mombroker.core.engine import Engine, Program
+from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.events import Admin, Hello, LinkDown, LinkFrames, LinkUp, Ready, StoreSize, TaskDone, Tick
+from mombroker.core.limits import Limits
+from mombroker.core.link import Link
+from mombroker.core.message import Message
+from mombroker.core.names import Names
+from mombroker.core.topology import Domain, RoutingTable, Topology
+from mombroker.ordering.base import Ordering, Rows
+
+ID_CHUNK = 100_000
+
+
+class AgentServer:
+    """1. Whatever a batch causes outside leaves only after that batch is durable, in batch order.
+    2. At most one batch is under way; after a failed commit the server is of no more use.
+    3. Acks, handshake numbers and answers to duplicates speak of durable state only.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        name: str,
+        reader: Reader,
+        program: Program,
+        now: int,
+        limits: Limits | None = None,
+    ):
+        self.topology, self.name, self.reader, self.program = topology, name, reader, program
+        self.limits = limits or Limits(**topology.limits)
+        self.routes = RoutingTable(topology, name)
+        self.log_on = bool(topology.log.get("enabled", True))
+        meta = reader.meta()
+        self.incarnation = str(meta.get("incarnation", ""))
+        self.now = max(now, int(meta.get("now", 0)))
+        self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
+        self.names = Names(self, meta)
+        unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
+        self.batch = Batch(number=1, meta={"clean": 0, "unclean": unclean})
+        self.in_flight: Batch | None = None
+        self.in_flight_id = 0
+        self.durable_batch = 0
+        self.level = 2
+        self.more = False
+        self.stopping = False
+        self.store_bytes = 0
+        self.notes: list[str] = []  # lines for the operator's log
+        self.tasks: list[tuple[int, str, bytes]] = []
+        self.replies: list[tuple[int, dict[str, Any] | str]] = []
+        self.trouble: dict[str, str] = {}  # peer -> why its link is refused, set by the driver
+        self.touched: dict[Link, None] = {}
+        self.numbers: list[tuple[Link, int, int]] = []  # of the batch under way
+        self.conns: dict[int, Link] = {}
+        self.sent = 0
+        rows = reader.links()
+        self.next_link = max((row.id for row in rows), default=0)
+        self.consumers: dict[str, MessageConsumer] = {}
+        for domain in topology.domains_of(name):
+            core = self.core(domain, reader.core(domain.name))
+            mine = [row for row in rows if row.domain == domain.name]
+            self.consumers[domain.name] = MessageConsumer(self, domain, core, mine)
+        self.channel = Channel(self, self.consumers)
+        self.engine = Engine(self, program, unclean)
+        for consumer in self.consumers.values():
+            for link in consumer.links.values():
+                if link.waiting():
+                    self.touch(link)
+
+    def core(self, domain: Domain, rows: Rows) -> Ordering:
+        """The domain's ordering core as of its stored rows (none: a new one)."""
+        options = ordering.backend(domain.backend).resolve(domain.members, domain.options)
+        return ordering.restore(domain.backend, domain.index(self.name), len(domain.members), rows, **options)
+
+    # -- for the parts -----------------------------------------------------------------------------------------
+
+    def mark(self, level: int) -> None:
+        if level > self.level:
+            self.level = level
+
+    def touch(self, link: Link, urgent: bool = True) -> None:
+        """The link's row or frames are to be looked at when the batch closes."""
+        self.touched[link] = None
+        self.mark(2 if urgent else 1)
+
+    def new_id(self) -> int:
+        self.next_id += 1
+        if self.next_id > self.id_limit:
+            self.id_limit = self.next_id + ID_CHUNK
+            self.batch.meta["next"] = self.id_limit
+        return self.next_id
+
+    def new_link_id(self) -> int:
+        self.next_link += 1
+        return self.next_link
+
+    def note(self, line: str) -> None:
+        if len(self.notes) < 100:
+            self.notes.append(line)
+
+    def full(self) -> bool:
+        return self.store_bytes >= self.limits.max_store
+
+    def written_agent(self, agent: str) -> tuple[str, bytes] | None:
+        """An agent's row as of the open batch."""
+        for batch in (self.batch, self.in_flight):
+            if batch and agent in batch.agents:
+                return batch.agents[agent]
+        return self.reader.agent(agent)
+
+    def message(
+        self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
+    ) -> Message:
+        return Message(self.name, self.new_id(), source, dests, type, payload, self.now, expires, flags)
+
+    def send(self, message: Message) -> None:
+        """The send event: stamp the remote copies, hand the local ones over."""
+        self.sent += 1
+        local, out = self.channel.send(message)
+        if self.log_on:
+            self.batch.log.append((
+                "send", message.origin, message.number, message.source, message.dests, len(message.payload), "", "", 0,
+                message.sent, 0, 0, self.now, out, trace.NO_MISSING, message.type,
+            ))  # fmt: skip
+        self.mark(2)
+        if local:
+            self.engine.deliver(message, local, received=self.now)
+
+    def careful_step(self, left: int) -> None:
+        if left == 0:
+            self.batch.meta["unclean"] = 0
+
+    # -- handshake ---------------------------------------------------------------------------------------------
+
+    def _link_to(self, peer: str) -> tuple[MessageConsumer, Link]:
+        domain = self.topology.shared_domain(self.name, peer)
+        if domain is None:
+            raise PeerRefused(f"{peer} shares no domain with {self.name}; check that both use the same topology file")
+        consumer = self.consumers[domain.name]
+        return consumer, consumer.link(peer)
+
+    def greet(self, peer: str) -> Hello:
+        """Our side of the handshake with a neighbour."""
+        consumer, link = self._link_to(peer)
+        digest, graph = consumer.domain.digest(), self.topology.graph()
+        return Hello(self.name, self.incarnation, consumer.name, digest, graph, *link.numbers())
+
+    def admit(self, hello: Hello) -> None:
+        """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
+        consumer, link = self._link_to(hello.server)
+        if hello.domain != consumer.name or hello.digest != consumer.domain.digest():
+            raise PeerRefused(
+                f"{hello.server} orders domain {consumer.name} differently (members, back end or options): give both "
+                f"servers the same topology file"
+            )
+        if hello.graph != self.topology.graph():
+            raise PeerRefused(f"{hello.server} has another graph of domains: give both servers the same topology file")
+        link.admit(hello)
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def step(self, event: object, now: int) -> None:
+        """One event. Raises PeerError for bytes that break the protocol (close that link) and PeerRefused."""
+        self.now = max(self.now, now)
+        match event:
+            case LinkFrames(peer, conn, frames):
+                link = self.conns.get(conn)
+                if link is not None:
+                    link.last_seen = self.now
+                    self.channel.receive(peer, frames)
+            case LinkUp(peer, conn, hello):
+                self.admit(hello)
+                _, link = self._link_to(peer)
+                self.conns.pop(link.conn, None)
+                self.conns[conn] = link
+                self.trouble.pop(peer, None)
+                link.last_seen = self.now
+                link.up(conn, hello)
+            case LinkDown(_, conn):
+                if conn in self.conns:
+                    self.conns.pop(conn).down()
+            case Tick():
+                self.engine.tick(self.now)
+            case TaskDone(id, payload, reason):
+                self.engine.done(id, payload, reason)
+            case StoreSize(size):
+                was, self.store_bytes = self.full(), size
+                if was and not self.full():
+                    for link in self.conns.values():
+                        self.touch(link)
+            case Admin(ticket, verb, args):
+                self._admin(ticket, verb, args)
+            case _:
+                raise AssertionError(f"no such event: {event!r}")
+
+    def _admin(self, ticket: int, verb: str, args: dict[str, Any]) -> None:
+        try:
+            reply = admin.answer(self, ticket, verb, args)
+        except MomError as error:
+            self.replies.append((ticket, str(error)))
+        else:
+            if reply is not None:
+                self.replies.append((ticket, reply))
+        self.mark(2)
+
+    def turn(self, now: int) -> None:
+        """Run reactions to a fixed point, or to the cap (then `more` is True)."""
+        self.now = max(self.now, now)
+        self.engine.tick(self.now)
+        self.more = not self.engine.turn(self.limits.turn_reactions)
+
+    def stop(self) -> None:
+        """The last batch: everything that is not done is on disk, and the stop was clean."""
+        self.stopping = True
+        self.batch.meta["clean"] = 1
+        self.batch.meta["unclean"] = 0
+        self.mark(2)
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    @property
+    def urgency(self) -> int:
+        """0: nothing to do; 1: the batch may linger; 2: commit now."""
+        return self.level
+
+    def ready(self, now: int) -> Ready:
+        """Close the open batch. Not to be called while another one is under way."""
+        assert self.in_flight is None, "one batch is under way"
+        self.now = max(self.now, now)
+        self.engine.close()
+        batch = self.batch
+        ready = Ready(batch)
+        for consumer in self.consumers.values():
+            consumer.rows()
+        touched, self.touched = self.touched, {}
+        self.numbers = []
+        for link in touched:
+            frames = link.frames()
+            if frames:
+                ready.frames.append((link.conn, frames))
+            if not link.conn and link.waiting():
+                ready.dial.append(link.peer)
+            if link.changed:
+                link.changed = False
+                batch.links[link.id] = link.row()
+                self.numbers.append((link, link.sent, link.received))
+            if link.sendable():
+                self.touched[link] = None  # the rest is on disk and can be read after the commit
+        if not batch.empty():
+            batch.meta["now"] = self.now
+        ready.replies, self.replies = self.replies, []
+        ready.tasks, self.tasks = self.tasks, []
+        timers = self.engine.timers
+        ready.timer = timers[0][0] if timers else 0
+        self.in_flight = batch
+        self.in_flight_id = self.next_id
+        self.batch = Batch(number=batch.number + 1)
+        self.level = 0
+        return ready
+
+    def committed(self, ready: Ready) -> None:
+        """The batch of `ready` is durable."""
+        batch = ready.batch
+        assert batch is self.in_flight, "another batch is under way"
+        self.in_flight = None
+        self.durable_batch = batch.number
+        self.durable_id = self.in_flight_id
+        for link, sent, received in self.numbers:
+            link.committed(sent, received)
+        self.engine.committed(batch.number, batch.items)
+        if self.touched:
+            self.mark(2)
+
+    # -- for the operator --------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        return admin.status(self)
+
+    def why(self) -> list[dict[str, Any]]:
+        return admin.why(self)
+
+    def check(self) -> None:
+        """Assert the invariants of all parts."""
+        self.engine.check()
+        for consumer in self.consumers.values():
+            consumer.core.check()
+            for link in consumer.links.values():
+                link.check()
