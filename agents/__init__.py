@@ -4,7 +4,7 @@ if __name__ == "agents":
     raise ImportError("this folder is imported as mombroker.agents")
 
 from mombroker.agents.base import Agent, Item, Items, reacts
-from mombroker.agents.notification import (
+from mombroker.agents.notes import (
     DeferDone,
     DeferFailed,
     Expired,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mombroker.agents import notification as notes
-from mombroker.agents.notification import pack, unpack
+from mombroker.agents import notes
+from mombroker.agents.notes import pack, unpack
 from mombroker.core.collection import Collection
 from mombroker.core.engine import CREATE, DELETE, Reaction
 from mombroker.core.errors import UnknownNotification

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mombroker.agents import notification as notes
+from mombroker.agents import notes
 from mombroker.agents.base import Agent, initial
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology

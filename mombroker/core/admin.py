@@ -144,7 +144,7 @@ def _agents(server: AgentServer, ticket: int, args: Args) -> Reply:
 
 def _known(server: AgentServer, agent: str) -> str:
     id = agent if is_id(agent) else server.names.resolve(agent)
-    server.routes.hop(id.partition("/")[0])
+    server.distance(id.partition("/")[0])
     return id
 
 

@@ -73,7 +73,7 @@ class Channel:
             packet = consumer.core.decode(link.member, data)
             message = decode(packet.body) if consumer.me in packet.dests else None
             for agent in message.dests if message else ():
-                self.routes.hop(agent[: agent.index("/")])
+                server.distance(agent[: agent.index("/")])
         except (ValueError, MomError) as error:
             raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
         link.took()
@@ -127,7 +127,7 @@ class Channel:
             if server.log_on:
                 server.batch.log.append((
                     "forward", message.origin, message.number, "", (), len(message.payload), consumer.name, peer,
-                    self.routes.distance(message.origin), message.sent, received, server.now, server.now, out,
+                    server.distance(message.origin), message.sent, received, server.now, server.now, out,
                     trace.NO_MISSING, "",
                 ))  # fmt: skip
         if local:

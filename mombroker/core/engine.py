@@ -100,7 +100,7 @@ class Reaction:
         dests = []
         for agent in to:
             id = agent if is_id(agent) else server.names.resolve(agent)
-            server.routes.hop(id[: id.index("/")])  # raises for a server that is not on this bus
+            server.distance(id[: id.index("/")])  # raises for a server that is not on this bus
             if id not in dests:
                 dests.append(id)
         if len(payload) > server.limits.max_message:
@@ -116,7 +116,7 @@ class Reaction:
         """Create an agent here or on another server; it exists once its home server delivers this."""
         server = self.engine.server
         home = home or server.name
-        server.routes.hop(home)
+        server.distance(home)
         id = created_id(home, server.name, server.new_id())
         self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
         return id
@@ -181,9 +181,9 @@ class Engine:
         # After an unclean stop the first messages are tried one by one, each marked durably before its reaction, so
         # that one which kills the process is found; each further unclean stop in a row widens the search.
         self.careful = 64 * 8 ** min(unclean - 1, 6) if unclean else 0
-        self._recover(unclean)
 
-    def _recover(self, unclean: int) -> None:
+    def recover(self) -> None:
+        """Take up what the store holds: inboxes, tasks; make the declared agents that do not exist yet."""
         reader, server = self.server.reader, self.server
         for agent, lowest, _ in reader.inboxes():
             box = self.inbox(agent)
@@ -364,7 +364,7 @@ class Engine:
         if server.log_on:
             server.batch.log.append((
                 "react", message.origin, message.number, agent, (), len(message.payload), entry.domain, entry.peer,
-                server.routes.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
+                server.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
                 trace.NO_OUT, trace.NO_MISSING, "",
             ))  # fmt: skip
         if message.type == DELETE:
@@ -451,7 +451,7 @@ class Engine:
         if server.log_on:
             server.batch.log.append((
                 kind, message.origin, message.number, agent, (), len(message.payload), domain, peer,
-                server.routes.distance(message.origin), message.sent, received, server.now, server.now, trace.NO_OUT,
+                server.distance(message.origin), message.sent, received, server.now, server.now, trace.NO_OUT,
                 trace.NO_MISSING, detail,
             ))  # fmt: skip
 

@@ -41,7 +41,7 @@ class Names:
             raise MomError(f"{name!r} cannot be an agent's name: letters, digits and . _ : - only, no leading _")
         if name in self.known or name in self.tickets:
             raise MomError(f"the name {name} is taken by {self.known.get(name, 'a deployment under way')}")
-        server.routes.hop(home)
+        server.distance(home)
         self.tickets[name] = ticket
         registry = server.topology.registry or server.name
         payload = f"{name}\n{home}\n{path}\n".encode() + state

@@ -44,6 +44,7 @@ class AgentServer:
         self.topology, self.name, self.reader, self.program = topology, name, reader, program
         self.limits = limits or Limits(**topology.limits)
         self.routes = RoutingTable(topology, name)
+        self.distances: dict[str, int] = {}
         self.log_on = bool(topology.log.get("enabled", True))
         meta = reader.meta()
         self.incarnation = str(meta.get("incarnation", ""))
@@ -76,6 +77,7 @@ class AgentServer:
             self.consumers[domain.name] = MessageConsumer(self, domain, core, mine)
         self.channel = Channel(self, self.consumers)
         self.engine = Engine(self, program, unclean)
+        self.engine.recover()
         for consumer in self.consumers.values():
             for link in consumer.links.values():
                 if link.waiting():
@@ -114,6 +116,13 @@ class AgentServer:
 
     def full(self) -> bool:
         return self.store_bytes >= self.limits.max_store
+
+    def distance(self, server: str) -> int:
+        """Links between us and another server. Raises MomError for one that is not on this bus."""
+        found = self.distances.get(server)
+        if found is None:
+            found = self.distances[server] = self.routes.distance(server)
+        return found
 
     def written_agent(self, agent: str) -> tuple[str, bytes] | None:
         """An agent's row as of the open batch."""
