@@ -173,9 +173,7 @@ def _send(server: AgentServer, ticket: int, args: Args) -> Reply:
     if len(payload) > server.limits.max_message:
         raise MomError(f"{len(payload)} bytes are over max_message = {server.limits.max_message}")
     ttl = int(args.get("ttl_ns", 0))
-    message = server.message(
-        f"{server.name}/_admin", dests, args["type"], payload, server.now + ttl if ttl else 0
-    )
+    message = server.message(f"{server.name}/_admin", dests, args["type"], payload, server.now + ttl if ttl else 0)
     server.send(message)
     return {"message": f"{message.origin}#{message.number}", "to": list(dests)}
 

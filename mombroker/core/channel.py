@@ -37,6 +37,16 @@ class Channel:
         Returns the local agents, and what was stamped. All packets that leave in one domain are one multicast.
         """
         me, hop = self.server.name, self.routes.hop
+        if len(message.dests) == 1:  # the common case, without tables
+            agent = message.dests[0]
+            home = agent[: agent.index("/")]
+            if home == me:
+                return [agent], trace.NO_OUT
+            into, peer = hop(home)
+            stamped: Out = []
+            if into != domain:
+                self.consumers[into].send([peer], message.encode(), stamped)
+            return [], stamped
         local: list[str] = []
         leaving: dict[str, dict[str, None]] = {}
         for agent in message.dests:
