@@ -51,23 +51,23 @@ class Names:
         name_, home_, path, state = message.payload.split(b"\n", 3)
         name, home, server = name_.decode(), home_.decode(), self.server
         source = f"{server.name}/_registry"
+        asker = message.source.partition("/")[0]
         if name in self.known:
-            asker = message.source.partition("/")[0]
             server.send(server.message(source, (f"{asker}/_names",), REFUSED, message.payload, flags=BOUNCE))
             return
         id = declared_id(home, name)
         server.send(server.message(source, (id,), CREATE, path + b"\n" + state))
         everyone = tuple(f"{other}/_names" for other in server.topology.servers)
-        server.send(server.message(source, everyone, NAMED, f"{name}\n{id}".encode(), flags=BOUNCE))
+        server.send(server.message(source, everyone, NAMED, f"{name}\n{id}\n{asker}".encode(), flags=BOUNCE))
 
     def _named(self, message: Message) -> None:
-        name, id = message.payload.decode().split("\n")
+        name, id, asker = message.payload.decode().split("\n")
         server = self.server
         if name not in self.known:
             self.known[name] = id
             server.batch.meta[f"name:{name}"] = id
             server.engine.name_known(name)
-        ticket = self.tickets.pop(name, 0)
+        ticket = self.tickets.pop(name, 0) if asker == server.name else 0
         if ticket:
             server.replies.append((ticket, {"name": name, "agent": self.known[name]}))
 

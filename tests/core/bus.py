@@ -31,7 +31,7 @@ def topology(domains: dict[str, str], agents: dict[str, str] | None = None, **mo
 
 
 class Bus:
-    """`pump` runs everything to a standstill; `cut` and `join` break and make links; `crash` loses what is not durable."""
+    """`pump` runs to a standstill; `cut` and `join` break and make links; `crash` loses what is not durable."""
 
     def __init__(self, topology: Topology, limits: Limits | None = None):
         self.topology, self.limits = topology, limits

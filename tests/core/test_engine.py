@@ -226,7 +226,7 @@ def test_an_inbox_beyond_its_window_waits_on_disk_in_order():
 
 def test_idle_agents_leave_memory_and_come_back_unchanged():
     b = bus(max_residents=1)
-    for number in range(3):
+    for _ in range(3):
         b.send("a", "source", Do("create", 1))
     children = b.fields("a/source")["born"]
     for child in children * 2:
