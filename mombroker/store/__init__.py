@@ -1,0 +1,57 @@
+"""Where a server keeps its rows: `open` makes or opens the SQLite store of one server; `memory` is the simulator's.
+
+SQLite is loaded by the functions that need it, so that the simulator starts without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from mombroker.store.base import Store
+from mombroker.store.folder import token
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+    from mombroker.store.reader import SqliteReader
+    from mombroker.store.sqlite import SqliteStore
+
+__all__ = ["Store", "backup", "open", "read", "token", "verify"]
+
+
+def open(path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False) -> SqliteStore:
+    """The store of `server` in the data folder `path`, made if there is none, locked until it is closed.
+
+    With `adopt` it may have been made under another order: the caller is about to write the new one.
+    Raises StoreError, in one sentence, for a store that this server cannot or must not use.
+    """
+    from mombroker.store.sqlite import SqliteStore
+
+    return SqliteStore(path, topology, server, adopt=adopt)
+
+
+def read(path: str | PathLike[str]) -> SqliteReader:
+    """The committed rows of a store (a data folder or a backup), also while its server runs."""
+    from mombroker.store.reader import SqliteReader
+
+    return SqliteReader(path)
+
+
+def verify(path: str | PathLike[str]) -> list[str]:
+    """What is wrong with a store (a data folder or a backup), one sentence a fault; its server may run."""
+    from mombroker.store import check
+
+    return check.verify(path)
+
+
+def backup(
+    path: str | PathLike[str], target: str | PathLike[str], progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Copy a store, as of one commit, into the new file `target`; its server may run.
+
+    `progress` is told (pages done, pages in all). Raises StoreError.
+    """
+    from mombroker.store import check
+
+    check.backup(path, target, progress)

@@ -1,0 +1,132 @@
+"""What every store does, and the rows by which a store knows its server and the order its clocks are made under."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from mombroker.core.batch import Batch, Reader
+from mombroker.core.trace import Record
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+
+Meta = dict[str, str | int]
+
+SCHEMA = 1  # the version of the tables: the number of migrations in schema.py
+
+EXPORTED = "exported"  # meta key, once an export is registered: the last log record that it has taken
+LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
+
+
+class Span(NamedTuple):
+    """A row of the log: the records of one commit."""
+
+    id: int  # sequence of the first
+    next: int  # behind the last
+    last: int  # when the last was written, ns
+    offset: int  # bytes of log before this row, pruned ones included
+
+
+class Store(Reader, Protocol):
+    """A `Batch` becomes durable as a whole or not at all.
+
+    1. At most one batch is staged; readers see it only once it is durable.
+    2. Within a batch `acked` goes before `queue_out`, and `dropped` before `items`.
+    3. After a failure nothing is ever staged or committed again.
+    """
+
+    def begin(self, batch: Batch) -> None:
+        """Stage the rows in the open transaction (cheap). Raises StoreFailed."""
+
+    def finish(self) -> None:
+        """Make the staged batch durable; may run in another thread. Raises StoreFailed."""
+
+    def commit(self, batch: Batch) -> None:
+        """`begin` and `finish`."""
+
+    def log(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        """Up to `limit` records with a sequence above `after`, in order."""
+
+    def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
+        """Let old log records go with the next commit; returns how many. `max_age` and `now` are nanoseconds.
+
+        Records go when they are older than `max_age` and, once an export is registered, exported. What exceeds
+        `max_bytes` goes in any case; meta "log_lost" counts those among it that should have stayed.
+        """
+
+    def size(self) -> int:
+        """Bytes in use."""
+
+    def close(self) -> None: ...
+
+
+def identity(topology: Topology, server: str) -> Meta:
+    """The meta rows that tie a store to its server and to the order that its clocks are made under."""
+    order: dict[str, dict[str, Any]] = {name: {"members": d.members} for name, d in topology.domains.items()}
+    meta: Meta = {"server": server, "graph": topology.graph()}
+    for domain in topology.domains_of(server):
+        order[domain.name] |= {"backend": domain.backend, "options": domain.options}
+        meta[f"digest:{domain.name}"] = domain.digest()
+    return meta | {"order": json.dumps(order, sort_keys=True)}
+
+
+def difference(stored: Meta, wanted: Meta) -> str:
+    """How the order in the topology file (`wanted`, from `identity`) differs from the store's; empty if it does not."""
+    if _digests(stored) == _digests(wanted):
+        return ""
+    old, new = json.loads(str(stored["order"])), json.loads(str(wanted["order"]))
+    found: list[str] = []
+    for name in sorted(old.keys() | new.keys()):
+        found += _domain(name, old.get(name), new.get(name))
+    return ", ".join(found) or "the digests differ although the domains are the same"
+
+
+def prune(
+    meta: Meta, first: int, end: int, cut: Callable[[Callable[[Span], bool]], int], max_bytes: int, oldest: int
+) -> tuple[int, int]:
+    """(first log record to keep, records lost by then).
+
+    `cut` tells the first record of the oldest row that is to be kept; it never lets the newest row go, which holds
+    the next sequence. `end` is the offset behind the last row, `first` the first record there is.
+    """
+    aged = wanted = cut(lambda row: row.last > oldest)
+    safe = aged  # what goes from here on is lost
+    if EXPORTED in meta:
+        safe = int(meta[EXPORTED]) + 1
+        wanted = min(aged, cut(lambda row: row.next > safe))
+    keep = max(wanted, cut(lambda row: end - row.offset <= max_bytes))
+    return keep, int(meta.get(LOST, 0)) + max(0, keep - max(first, safe))
+
+
+def _digests(meta: Meta) -> dict[str, str | int]:
+    return {key: value for key, value in meta.items() if key == "graph" or key.startswith("digest:")}
+
+
+def _domain(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    if new is None:
+        return [f"domain {name} is gone"]
+    if old is None:
+        return [f"domain {name} is new"]
+    found = [f"domain {name} has lost {member}" for member in old["members"] if member not in new["members"]]
+    found += [f"domain {name} has gained {member}" for member in new["members"] if member not in old["members"]]
+    if not found and old["members"] != new["members"]:
+        found.append(f"domain {name} lists {_list(new['members'])} in place of {_list(old['members'])}")
+    if "backend" not in old or "backend" not in new:
+        return found  # a domain of other servers: its order is not ours
+    if old["backend"] != new["backend"]:
+        found.append(f"domain {name} is ordered by {new['backend']} in place of {old['backend']}")
+    before, after = old["options"], new["options"]
+    for option in sorted(before.keys() | after.keys()):
+        if before.get(option) != after.get(option):
+            found.append(f"domain {name} has {_option(after, option)} in place of {_option(before, option)}")
+    return found
+
+
+def _list(members: list[str]) -> str:
+    return " ".join(members)
+
+
+def _option(options: dict[str, Any], name: str) -> str:
+    return f"{name} = {json.dumps(options[name])}" if name in options else f"no {name}"

@@ -1,0 +1,48 @@
+"""The log records of one commit as columns, so that what all have in common is stored once or not at all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+
+from mombroker.core.trace import FIELDS, NO_MISSING, NO_OUT, Record
+
+# A column is nil (every value is the default), one value (all are equal) or one value per record.
+_pack: Callable[[Any], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
+
+_DEFAULTS: tuple[object, ...] = ("", "", 0, "", (), 0, "", "", 0, 0, 0, 0, 0, NO_OUT, NO_MISSING, "")
+_DESTS, _OUT, _MISSING = FIELDS.index("dests"), FIELDS.index("out"), FIELDS.index("missing")
+
+
+def pack(records: list[Record]) -> bytes:
+    count = len(records)
+    columns: list[tuple[Any, ...] | None] = []
+    for column in zip(*records, strict=True):
+        value = column[0]
+        if column.count(value) < count:
+            columns.append(column)
+        else:
+            columns.append((value,) if value else None)
+    return _pack(columns)
+
+
+def unpack(data: bytes, count: int) -> list[Record]:
+    """The records; fields that are younger than `data` have their defaults. Raises ValueError if it is none."""
+    stored = msgpack.unpackb(data, use_list=True, unicode_errors="surrogatepass")
+    columns: list[list[Any]] = []
+    for index, default in enumerate(_DEFAULTS):
+        column = stored[index] if index < len(stored) else None
+        if column is None:
+            column = [default]
+        if index == _DESTS:
+            column = [tuple(value) for value in column]
+        elif index in (_OUT, _MISSING):
+            column = [[tuple(entry) for entry in value] for value in column]
+        columns.append(column if len(column) == count else column * count)
+    return list(zip(*columns, strict=True))
+
+
+def time(record: Record) -> int:
+    """When this server wrote the record: its latest station."""
+    _, _, _, _, _, _, _, _, _, sent, received, delivered, done, *_ = record
+    return done or delivered or received or sent

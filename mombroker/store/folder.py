@@ -1,0 +1,86 @@
+"""A server's data folder: made private, locked by one process, with the operator's token in it."""
+
+import fcntl
+import os
+import secrets
+from os import PathLike
+from pathlib import Path
+
+from mombroker.core.errors import StoreError
+
+STORE, LOCK, TOKEN = "store.sqlite", "lock", "token"
+
+
+def unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot use {path}: {error.strerror or error}; set `data` to a folder that this user can write, with room left"
+    )
+
+
+def make(path: str | PathLike[str]) -> Path:
+    """The folder, made with its parents for this user alone, and on disk."""
+    folder = Path(path)
+    try:
+        for step in reversed([folder, *folder.parents]):
+            if not step.exists():
+                step.mkdir(0o700, exist_ok=True)
+                sync(step.parent)
+        if not folder.is_dir():
+            raise StoreError(f"{folder} is not a directory; set `data` to a folder")
+    except NotADirectoryError as error:
+        raise StoreError(f"{error.filename} is not in a directory; set `data` to a folder") from None
+    except OSError as error:
+        raise unusable(folder, error) from None
+    return folder
+
+
+def sync(folder: Path) -> None:
+    """What was made in the folder survives a power failure."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class Lock:
+    """One process per folder. The system drops it with the process, however that ends; the file stays."""
+
+    def __init__(self, folder: Path):
+        path = folder / LOCK
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise unusable(path, error) from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._fd, 20, 0).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise StoreError(
+                f"{folder} is in use by process {holder or 'unknown'}; stop it, or give this server its own folder"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def token(path: str | PathLike[str]) -> str:
+    """The secret by which the operator of this machine is known to the server; made once, for this user alone."""
+    file = make(path) / TOKEN
+    try:
+        if not file.exists():
+            draft = file.with_name(f"{TOKEN}.{os.getpid()}")
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+                out.write(secrets.token_hex() + "\n")
+            try:
+                os.link(draft, file)  # whole or not at all, and never over another's
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        return file.read_text().strip()
+    except OSError as error:
+        raise unusable(file, error) from None

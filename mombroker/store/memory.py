@@ -1,0 +1,281 @@
+"""The simulator's store: plain dicts, with a disk that outlives crashes and can be put back to an old copy."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, TypeVar
+
+from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.errors import StoreFailed
+from mombroker.core.trace import Record
+from mombroker.store import columns
+from mombroker.store.base import LOST, SCHEMA, Meta, Span, identity, prune
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Place = TypeVar("Place", int, tuple[int, int])
+
+RECORD_BYTES = 100  # what a log record counts for; it is not packed here
+
+
+@dataclass(slots=True)
+class Disk:
+    """What is durable.
+
+    1. An out-queue's dict is in order of its sequences.
+    2. `inboxes` and `places` hold exactly the keys of `queue_in` and `items`, sorted; no empty lists.
+    """
+
+    meta: Meta = field(default_factory=dict)
+    queue_out: dict[int, dict[int, bytes]] = field(default_factory=dict)  # link -> sequence -> packet
+    queue_in: dict[int, InRow] = field(default_factory=dict)
+    inboxes: dict[str, list[int]] = field(default_factory=dict)
+    items: dict[int, ItemRow] = field(default_factory=dict)
+    places: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    agents: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    links: dict[int, LinkRow] = field(default_factory=dict)
+    core: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=dict)
+    tasks: dict[int, TaskRow] = field(default_factory=dict)
+    log: list[tuple[Span, list[Record]]] = field(default_factory=list)
+
+    def copy(self) -> Disk:
+        """One that changes by itself; rows are never changed in place, so they are shared."""
+        return Disk(
+            dict(self.meta),
+            {link: dict(rows) for link, rows in self.queue_out.items()},
+            dict(self.queue_in),
+            {agent: list(ids) for agent, ids in self.inboxes.items()},
+            dict(self.items),
+            {name: list(places) for name, places in self.places.items()},
+            dict(self.agents),
+            dict(self.links),
+            {domain: dict(rows) for domain, rows in self.core.items()},
+            dict(self.tasks),
+            list(self.log),
+        )
+
+
+class MemoryStore:
+    """A store on a simulated disk.
+
+    A process may die before `begin` or between `begin` and `finish` (`crash`: the batch in COMMIT is durable or
+    not, as the caller chooses, and never half), or after `finish` before anybody has seen that it is durable.
+    """
+
+    def __init__(self, topology: Topology, server: str, incarnation: str):
+        self.disk = Disk(meta=identity(topology, server) | {"incarnation": incarnation, "schema": SCHEMA})
+        self._staged: Batch | None = None
+        self._failed = ""
+        self._prune = (0, 0)
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def crash(self, durable: bool = False) -> None:
+        """The process dies; a batch that is staged is on disk or not, as the caller chooses."""
+        batch, self._staged = self._staged, None
+        if batch is not None and durable:
+            self._apply(batch)
+        self._failed = ""
+        self._prune = (0, 0)
+
+    def fail(self, sentence: str) -> None:
+        """From now on every `begin` and `finish` raises StoreFailed, until a crash."""
+        self._failed = sentence
+
+    def snapshot(self) -> Disk:
+        """A backup: what is durable now."""
+        return self.disk.copy()
+
+    def restore(self, backup: Disk) -> None:
+        """Put an old copy in place of the disk, while no process runs on it."""
+        assert self._staged is None, "a server runs on this store: crash it first"
+        self.disk = backup.copy()
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        assert self._staged is None, "the last batch is not finished"
+        self._usable()
+        self._staged = batch
+
+    def finish(self) -> None:
+        self._usable()
+        assert self._staged is not None, "no batch is staged"
+        batch, self._staged = self._staged, None
+        self._apply(batch)
+
+    def commit(self, batch: Batch) -> None:
+        self.begin(batch)
+        self.finish()
+
+    def _usable(self) -> None:
+        if self._failed:
+            raise StoreFailed(self._failed)
+
+    def _apply(self, batch: Batch) -> None:
+        disk = self.disk
+        for link, upto in batch.acked.items():
+            queue = disk.queue_out.get(link, {})
+            for seq in list(takewhile(upto.__ge__, queue)):
+                del queue[seq]
+        for key, data in batch.queue_out:
+            link, seq = key >> LINK_BITS, key & ((1 << LINK_BITS) - 1)
+            queue = disk.queue_out.setdefault(link, {})
+            assert not queue or seq > next(reversed(queue)), f"sequence {seq} of link {link} is not a new one"
+            queue[seq] = data
+        if batch.queue_in:
+            self._put_queue_in(batch.queue_in)
+        for agent in batch.dropped:
+            for name in [name for name in disk.places if name[0] == agent]:
+                for _, id in disk.places.pop(name):
+                    del disk.items[id]
+        if batch.items:
+            self._put_items(batch.items)
+        _put(disk.agents, batch.agents)
+        disk.links.update(batch.links)
+        for (domain, kind, number), blob in batch.core.items():
+            rows = disk.core.setdefault(domain, {})
+            if blob is None:
+                rows.pop((kind, number), None)
+            else:
+                rows[kind, number] = blob
+        _put(disk.tasks, batch.tasks)
+        _put(disk.meta, batch.meta)
+        if batch.log:
+            self._put_log(batch.log)
+        cut, lost = self._prune
+        if cut:
+            disk.log = [row for row in disk.log if row[0].id >= cut]
+            disk.meta[LOST] = lost
+            self._prune = (0, 0)
+
+    def _put_queue_in(self, rows: dict[int, InRow | None]) -> None:
+        table, inboxes = self.disk.queue_in, self.disk.inboxes
+        for id, row in rows.items():
+            old = table.pop(id, None)
+            if old is not None:
+                _discard(inboxes, old.agent, id)
+            if row is not None:
+                table[id] = row
+                insort(inboxes.setdefault(row.agent, []), id)
+
+    def _put_items(self, rows: dict[int, ItemRow | None]) -> None:
+        table, places = self.disk.items, self.disk.places
+        for id, row in rows.items():
+            old = table.pop(id, None)
+            if old is not None:
+                _discard(places, (old.agent, old.collection), (old.key, id))
+            if row is not None:
+                table[id] = row
+                insort(places.setdefault((row.agent, row.collection), []), (row.key, id))
+
+    def _put_log(self, records: list[Record]) -> None:
+        last = self.disk.log[-1][0] if self.disk.log else Span(1, 1, 0, 0)
+        id, offset = last.next, last.offset + (last.next - last.id) * RECORD_BYTES
+        self.disk.log.append((Span(id, id + len(records), columns.time(records[-1]), offset), records))
+
+    # -- reads -------------------------------------------------------------------------------------------------
+
+    def meta(self) -> Meta:
+        return dict(self.disk.meta)
+
+    def links(self) -> list[LinkRow]:
+        return sorted(self.disk.links.values())
+
+    def core(self, domain: str) -> dict[tuple[int, int], bytes]:
+        return dict(self.disk.core.get(domain, {}))
+
+    def tasks(self) -> list[TaskRow]:
+        return sorted(self.disk.tasks.values())
+
+    def inboxes(self) -> list[tuple[str, int, int]]:
+        return sorted((agent, ids[0], len(ids)) for agent, ids in self.disk.inboxes.items())
+
+    def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
+        ids = self.disk.inboxes.get(agent, [])
+        first = bisect_right(ids, after)
+        return [self.disk.queue_in[id] for id in ids[first : min(first + limit, bisect_right(ids, upto))]]
+
+    def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
+        queue = self.disk.queue_out.get(link)
+        if not queue:
+            return []
+        first, last = max(after + 1, next(iter(queue))), min(upto, next(reversed(queue)))
+        return list(islice(((seq, queue[seq]) for seq in range(first, last + 1) if seq in queue), limit))
+
+    def queue_out_size(self, link: int) -> tuple[int, int]:
+        queue = self.disk.queue_out.get(link, {})
+        return len(queue), sum(map(len, queue.values()))
+
+    def agent(self, id: str) -> tuple[str, bytes] | None:
+        return self.disk.agents.get(id)
+
+    def agents(self, after: str, limit: int) -> list[tuple[str, str]]:
+        ids = sorted(id for id in self.disk.agents if id > after)[:limit]
+        return [(id, self.disk.agents[id][0]) for id in ids]
+
+    def item(self, id: int) -> ItemRow | None:
+        return self.disk.items.get(id)
+
+    def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]:
+        places = self.disk.places.get((agent, collection), [])
+        first = bisect_right(places, after) if after else 0
+        return [self.disk.items[id] for _, id in places[first : first + limit]]
+
+    def item_count(self, agent: str, collection: str) -> int:
+        return len(self.disk.places.get((agent, collection), []))
+
+    def log(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        rows = self.disk.log
+        first = bisect_right(rows, after + 1, key=lambda row: row[0].id) - 1
+        records = ((seq, record) for span, part in rows[max(0, first) :] for seq, record in enumerate(part, span.id))
+        return list(islice(((seq, record) for seq, record in records if seq > after), limit))
+
+    def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
+        rows = [span for span, _ in self.disk.log]
+        if not rows:
+            return 0
+
+        def cut(keep: Callable[[Span], bool]) -> int:
+            return next((row.id for row in rows if keep(row)), rows[-1].id)
+
+        end = rows[-1].offset + (rows[-1].next - rows[-1].id) * RECORD_BYTES
+        self._prune = prune(self.disk.meta, rows[0].id, end, cut, max_bytes, now - max_age)
+        return self._prune[0] - rows[0].id
+
+    def size(self) -> int:
+        disk = self.disk
+        return (
+            sum(len(data) for queue in disk.queue_out.values() for data in queue.values())
+            + sum(len(row.data) for row in disk.queue_in.values())
+            + sum(len(row.head) + len(row.body) for row in disk.items.values())
+            + sum(len(state) for _, state in disk.agents.values())
+            + sum(len(blob) for rows in disk.core.values() for blob in rows.values())
+            + sum(len(records) for _, records in disk.log) * RECORD_BYTES
+        )
+
+    def close(self) -> None:
+        """What is staged but not finished is given up."""
+        self.crash()
+
+
+def _put(table: dict[Key, Value], rows: Mapping[Key, Value | None]) -> None:
+    for key, row in rows.items():
+        if row is None:
+            table.pop(key, None)
+        else:
+            table[key] = row
+
+
+def _discard(index: dict[Key, list[Place]], name: Key, place: Place) -> None:
+    """Take one place out of a sorted list, and the list out of the index with its last place."""
+    places = index[name]
+    del places[bisect_left(places, place)]
+    if not places:
+        del index[name]

@@ -1,0 +1,168 @@
+"""Committed rows of a SQLite store, read on a connection of their own, beside its server or without one."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from mombroker.core.batch import LINK_BITS, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.errors import StoreError, StoreFailed
+from mombroker.core.trace import Record
+from mombroker.store import columns, folder
+from mombroker.store.base import SCHEMA, Meta
+
+REPAIR = "restore it from a backup, or run `mom domain reset` for this server"
+
+Row = tuple[Any, ...]
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def refusal(path: Path, error: sqlite3.Error) -> StoreError:
+    """Why SQLite cannot open this file, in one sentence."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return StoreError(f"{path} is damaged or not a store ({error}); {REPAIR}")
+    return StoreError(f"cannot use {path}: {error}; see that this user can write its folder and the disk has room")
+
+
+class SqliteReader:
+    """Committed rows, each method as of one commit. Raises StoreFailed when the file cannot be read."""
+
+    def __init__(self, path: str | PathLike[str]):
+        self.path = Path(path)
+        if self.path.is_dir():
+            self.path /= folder.STORE
+        if not self.path.exists():
+            raise StoreError(f"there is no store at {self.path}; a server makes it at its first start")
+        self._connect()
+
+    def _connect(self) -> None:
+        try:
+            self.reader = connect(self.path, "ro")
+            meta = self._known(self.reader)
+            self._page = int(self.reader.execute("PRAGMA page_size").fetchone()[0])
+        except sqlite3.Error as error:
+            raise refusal(self.path, error) from None
+        if not meta:
+            raise StoreError(f"{self.path} is not a store; name the `data` folder of a server or a backup")
+
+    def _known(self, conn: sqlite3.Connection) -> Meta:
+        """The meta rows of a store that this program can read; none if the file has no tables yet."""
+        tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        if not tables:
+            return {}
+        meta: Meta = dict(conn.execute("SELECT key, value FROM meta").fetchall()) if "meta" in tables else {}
+        if "server" not in meta or "schema" not in meta:
+            raise StoreError(f"{self.path} is a database of another program; give this server its own folder")
+        if int(meta["schema"]) > SCHEMA:
+            raise StoreError(
+                f"{self.path} was written by a newer mombroker (schema {meta['schema']}, this one knows "
+                f"{SCHEMA}); install that version"
+            )
+        return meta
+
+    def select(self, sql: str, *args: object) -> list[Row]:
+        try:
+            return self.reader.execute(sql, args).fetchall()
+        except sqlite3.Error as error:
+            raise StoreFailed(f"cannot read {self.path}: {error}; {REPAIR}") from error
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads inside are as of one commit."""
+        self.select("BEGIN")
+        try:
+            yield
+        finally:
+            self.select("ROLLBACK")
+
+    def meta(self) -> Meta:
+        return dict(self.select("SELECT key, value FROM meta"))
+
+    def links(self) -> list[LinkRow]:
+        sql = "SELECT id, domain, peer, sent, acked, received, incarnation FROM link ORDER BY id"
+        return [LinkRow(*row) for row in self.select(sql)]
+
+    def core(self, domain: str) -> dict[tuple[int, int], bytes]:
+        rows = self.select("SELECT kind, key, blob FROM core WHERE domain = ?", domain)
+        return {(kind, key): blob for kind, key, blob in rows}
+
+    def tasks(self) -> list[TaskRow]:
+        return [TaskRow(*row) for row in self.select("SELECT id, agent, kind, due, data FROM task ORDER BY id")]
+
+    def inboxes(self) -> list[tuple[str, int, int]]:
+        return self.select("SELECT agent, min(id), count(*) FROM queue_in GROUP BY agent ORDER BY agent")
+
+    def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
+        rows = self.select(
+            "SELECT id, agent, data, attempts, trying, domain, peer, received, delivered FROM queue_in"
+            " WHERE agent = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
+            agent, after, upto, limit,
+        )  # fmt: skip
+        return [InRow(id, name, data, tries, boots, tuple(info)) for id, name, data, tries, boots, *info in rows]
+
+    def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
+        base = link << LINK_BITS
+        return self.select(
+            "SELECT id - ?, data FROM queue_out WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            base, base + after, base + upto, limit,
+        )  # fmt: skip
+
+    def queue_out_size(self, link: int) -> tuple[int, int]:
+        sql = "SELECT count(*), coalesce(sum(length(data)), 0) FROM queue_out WHERE id >= ? AND id < ?"
+        rows, size = self.select(sql, link << LINK_BITS, (link + 1) << LINK_BITS)[0]
+        return rows, size
+
+    def agent(self, id: str) -> tuple[str, bytes] | None:
+        return next(iter(self.select("SELECT class, state FROM agent WHERE id = ?", id)), None)
+
+    def agents(self, after: str, limit: int) -> list[tuple[str, str]]:
+        return self.select("SELECT id, class FROM agent WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+
+    def item(self, id: int) -> ItemRow | None:
+        rows = self.select("SELECT id, agent, collection, key, head, body FROM message WHERE id = ?", id)
+        return ItemRow(*rows[0]) if rows else None
+
+    def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]:
+        sql = "SELECT id, agent, collection, key, head, body FROM message WHERE agent = ? AND collection = ?"
+        place: tuple[int, ...] = after or ()
+        if after:
+            sql += " AND (key, id) > (?, ?)"
+        rows = self.select(f"{sql} ORDER BY key, id LIMIT ?", agent, collection, *place, limit)
+        return [ItemRow(*row) for row in rows]
+
+    def item_count(self, agent: str, collection: str) -> int:
+        sql = "SELECT count(*) FROM message WHERE agent = ? AND collection = ?"
+        return int(self.select(sql, agent, collection)[0][0])
+
+    def log(self, after: int, limit: int) -> list[tuple[int, Record]]:
+        """Up to `limit` records with a sequence above `after`, in order."""
+        found: list[tuple[int, Record]] = []
+        first = self.select("SELECT coalesce(max(id), 0) FROM log WHERE id <= ?", after + 1)[0][0]
+        while len(found) < limit:
+            rows = self.select("SELECT id, count, columns FROM log WHERE id >= ? ORDER BY id LIMIT 1", first)
+            if not rows:
+                break
+            id, count, data = rows[0]
+            skip = max(0, after + 1 - id)
+            records = columns.unpack(data, count)[skip : skip + limit - len(found)]
+            found += enumerate(records, id + skip)
+            first = id + count
+        return found
+
+    def size(self) -> int:
+        """Bytes in use: pages that hold rows, and the write-ahead log. The file itself never shrinks."""
+        pages = self.select("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count")
+        wal = self.path.with_name(f"{self.path.name}-wal")
+        return int(pages[0][0]) * self._page + (wal.stat().st_size if wal.exists() else 0)
+
+    def close(self) -> None:
+        self.reader.close()

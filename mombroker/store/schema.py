@@ -1,0 +1,36 @@
+"""The tables of a store, as migrations: one function per schema version, never changed once released.
+
+Every version keeps the table `meta` with the row "schema", by which a program sees a store newer than itself.
+"""
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("mombroker")
+
+
+@migrations()
+def version_1(db: Database) -> None:
+    for statement in (
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+        # Queues: rowid tables, appended and deleted by integer key.
+        "CREATE TABLE queue_out (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",  # link << 40 | sequence
+        "CREATE TABLE queue_in (id INTEGER PRIMARY KEY, agent TEXT NOT NULL, data BLOB NOT NULL, attempts INTEGER,"
+        " trying INTEGER, domain TEXT, peer TEXT, received INTEGER, delivered INTEGER)",
+        "CREATE INDEX queue_in_agent ON queue_in (agent)",
+        # The agents' ordered collections.
+        "CREATE TABLE message (id INTEGER PRIMARY KEY, agent TEXT NOT NULL, collection TEXT NOT NULL,"
+        " key INTEGER NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL)",
+        "CREATE INDEX message_place ON message (agent, collection, key)",
+        "CREATE TABLE agent (id TEXT PRIMARY KEY, class TEXT NOT NULL, state BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE link (id INTEGER PRIMARY KEY, domain TEXT NOT NULL, peer TEXT NOT NULL, sent INTEGER,"
+        " acked INTEGER, received INTEGER, incarnation TEXT)",
+        # Measured: domain as text costs no more here than a small integer packed into one key.
+        "CREATE TABLE core (domain TEXT, kind INTEGER, key INTEGER, blob BLOB NOT NULL,"
+        " PRIMARY KEY (domain, kind, key)) WITHOUT ROWID",
+        "CREATE TABLE task (id INTEGER PRIMARY KEY, agent TEXT NOT NULL, kind TEXT NOT NULL, due INTEGER,"
+        " data BLOB NOT NULL)",
+        # One row per commit: records id .. id + count - 1, from `first` to `last` (ns), after `offset` bytes of log.
+        "CREATE TABLE log (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, first INTEGER, last INTEGER,"
+        " offset INTEGER NOT NULL, version INTEGER NOT NULL, columns BLOB NOT NULL)",
+    ):
+        db.execute(statement)

@@ -1,0 +1,237 @@
+"""The store of one server in one SQLite file: a write-ahead log, synchronous=FULL, one transaction per batch.
+
+sqlite-utils makes and migrates the tables; a commit runs fixed SQL on the same connection. All reads go through a
+second connection (reader.py), because the first may be inside COMMIT in another thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from sqlite_utils import Database
+
+from mombroker.core.batch import LINK_BITS, Batch
+from mombroker.core.errors import StoreError, StoreFailed
+from mombroker.core.trace import VERSION as TRACE_VERSION
+from mombroker.core.trace import Record
+from mombroker.store import columns, folder, schema
+from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune
+from mombroker.store.reader import Row, SqliteReader, connect, refusal
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+
+JOURNAL_LIMIT = 64 << 20  # a write-ahead log that a long reader let grow shrinks to this again
+
+# What a commit runs, in this order: a batch's own acknowledgements and deletions come before what it adds.
+ACKED = "DELETE FROM queue_out WHERE id > ? AND id <= ?"
+QUEUE_OUT = "INSERT INTO queue_out (id, data) VALUES (?, ?)"
+QUEUE_IN = "INSERT OR REPLACE INTO queue_in VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+QUEUE_IN_GONE = "DELETE FROM queue_in WHERE id = ?"
+DROPPED = "DELETE FROM message WHERE agent = ?"
+ITEM = "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?)"
+ITEM_GONE = "DELETE FROM message WHERE id = ?"
+AGENT = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?)"
+AGENT_GONE = "DELETE FROM agent WHERE id = ?"
+LINK = "INSERT OR REPLACE INTO link VALUES (?, ?, ?, ?, ?, ?, ?)"
+CORE = "INSERT OR REPLACE INTO core VALUES (?, ?, ?, ?)"
+CORE_GONE = "DELETE FROM core WHERE domain = ? AND kind = ? AND key = ?"
+TASK = "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?)"
+TASK_GONE = "DELETE FROM task WHERE id = ?"
+META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+META_GONE = "DELETE FROM meta WHERE key = ?"
+LOG = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)"
+LOG_PRUNED = "DELETE FROM log WHERE id < ?"
+
+
+class SqliteStore(SqliteReader):
+    """The store of one server. Its folder is locked for this process until `close`.
+
+    1. The writing connection is touched by `begin`, `finish` and `close` alone, one at a time.
+    2. `_staged` holds from a whole `begin` to the end of `finish`.
+    3. Once `_failed` is set nothing is written any more.
+    """
+
+    def __init__(self, path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False):
+        home = folder.make(path)
+        self.path = home / folder.STORE
+        self._staged = False
+        self._failed = ""
+        self._prune = (0, 0)  # log rows below this id go with the next batch; records lost by then
+        with contextlib.ExitStack() as undo:
+            self._lock = folder.Lock(home)
+            undo.callback(self._lock.release)
+            try:
+                self._create()
+                self.db = Database(connect(self.path, "rw"), recursive_triggers=False, execute_plugins=False)
+                undo.callback(self.db.conn.close)
+                self._prepare(identity(topology, server), adopt)
+            except sqlite3.Error as error:
+                raise refusal(self.path, error) from None
+            except OSError as error:
+                raise folder.unusable(self.path, error) from None
+            self._connect()
+            undo.pop_all()
+        rows = self.select("SELECT id + count, offset + length(columns) FROM log ORDER BY id DESC LIMIT 1")
+        self._log_next, self._log_bytes = rows[0] if rows else (1, 0)
+
+    def _create(self) -> None:
+        """An empty file, for this user alone; SQLite gives the files beside it the same mode."""
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            folder.sync(self.path.parent)
+
+    def _prepare(self, wanted: Meta, adopt: bool) -> None:
+        """Refuse a store that is not ours; make the tables in a new file, migrate those of an old one."""
+        conn = self.db.conn
+        meta = self._known(conn)
+        if meta and meta["server"] != wanted["server"]:
+            raise StoreError(
+                f"{self.path} is the store of server {meta['server']}, not of {wanted['server']}; "
+                "give each server its own folder"
+            )
+        if meta and not adopt and (changes := difference(meta, wanted)):
+            raise StoreError(
+                f"{self.path} was made under another order than that of the topology file: {changes}; "
+                "start with the former file, or run `mom topology adopt`"
+            )
+        (journal,) = conn.execute("PRAGMA journal_mode = WAL").fetchone()
+        conn.execute("PRAGMA synchronous = FULL")
+        conn.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT}")
+        if journal != "wal" or conn.execute("PRAGMA synchronous").fetchone() != (2,):
+            raise StoreError(f"{self.path} cannot be made durable on its file system; use a local disk")
+        conn.execute("BEGIN IMMEDIATE")  # also where nothing is to be written: a file that cannot be is found out now
+        try:
+            schema.migrations.apply(self.db)
+            if not meta:
+                meta = wanted | {"incarnation": secrets.token_hex(8)}
+                conn.executemany(META, meta.items())
+            conn.execute(META, ("schema", SCHEMA))
+            conn.execute("COMMIT")
+        except BaseException:
+            conn.execute("ROLLBACK")
+            raise
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        """Stage the rows in the open transaction (cheap). Raises StoreFailed."""
+        assert not self._staged, "the last batch is not finished"
+        self._usable()
+        try:
+            self.db.conn.execute("BEGIN IMMEDIATE")
+            self._stage(batch)
+        except sqlite3.Error as error:
+            raise self._fail(error) from error
+        self._staged = True
+
+    def finish(self) -> None:
+        """Make the staged batch durable; may run in another thread. Raises StoreFailed."""
+        self._usable()
+        assert self._staged, "no batch is staged"
+        try:
+            self.db.conn.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._fail(error) from error
+        self._staged = False
+
+    def commit(self, batch: Batch) -> None:
+        """`begin` and `finish`."""
+        self.begin(batch)
+        self.finish()
+
+    def _stage(self, batch: Batch) -> None:
+        many = self.db.conn.executemany
+        if batch.acked:
+            many(ACKED, [(link << LINK_BITS, link << LINK_BITS | upto) for link, upto in batch.acked.items()])
+        if batch.queue_out:
+            many(QUEUE_OUT, batch.queue_out)
+        if batch.queue_in:
+            self._put(QUEUE_IN, [row[:5] + row.info for row in batch.queue_in.values() if row is not None])
+            self._put(QUEUE_IN_GONE, [(id,) for id, row in batch.queue_in.items() if row is None])
+        if batch.dropped:
+            many(DROPPED, [(agent,) for agent in batch.dropped])
+        if batch.items:
+            self._put(ITEM, [row for row in batch.items.values() if row is not None])
+            self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
+        if batch.agents:
+            self._put(AGENT, [(id, *row) for id, row in batch.agents.items() if row is not None])
+            self._put(AGENT_GONE, [(id,) for id, row in batch.agents.items() if row is None])
+        if batch.links:
+            many(LINK, list(batch.links.values()))
+        if batch.core:
+            self._put(CORE, [(*key, blob) for key, blob in batch.core.items() if blob is not None])
+            self._put(CORE_GONE, [key for key, blob in batch.core.items() if blob is None])
+        if batch.tasks:
+            self._put(TASK, [row for row in batch.tasks.values() if row is not None])
+            self._put(TASK_GONE, [(id,) for id, row in batch.tasks.items() if row is None])
+        if batch.meta:
+            self._put(META, [pair for pair in batch.meta.items() if pair[1] is not None])
+            self._put(META_GONE, [(key,) for key, value in batch.meta.items() if value is None])
+        if batch.log:
+            self._log(batch.log)
+        if self._prune[0]:
+            self._put(LOG_PRUNED, [self._prune[:1]])
+            self._put(META, [(LOST, self._prune[1])])
+            self._prune = (0, 0)
+
+    def _put(self, sql: str, rows: Sequence[Row]) -> None:
+        if rows:
+            self.db.conn.executemany(sql, rows)
+
+    def _log(self, records: list[Record]) -> None:
+        data = columns.pack(records)
+        first, last = columns.time(records[0]), columns.time(records[-1])
+        row = (self._log_next, len(records), first, last, self._log_bytes, TRACE_VERSION, data)
+        self.db.conn.execute(LOG, row)
+        self._log_next += len(records)
+        self._log_bytes += len(data)
+
+    def _usable(self) -> None:
+        if self._failed:
+            raise StoreFailed(self._failed)
+
+    def _fail(self, error: sqlite3.Error) -> StoreFailed:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            self._failed = f"the disk is full: nothing more can be written to {self.path}; make room, then start again"
+        else:
+            self._failed = f"cannot write {self.path}: {error}; see to the disk, then start again"
+        return StoreFailed(self._failed)
+
+    # -- log ---------------------------------------------------------------------------------------------------
+
+    def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
+        """Let old log records go with the next commit; returns how many."""
+        first, last, end = self.select(
+            "SELECT coalesce(min(id), 0), max(id), max(offset + length(columns)) FROM log WHERE id IN"
+            " ((SELECT min(id) FROM log), (SELECT max(id) FROM log))"
+        )[0]
+        if not first:
+            return 0
+        self._prune = prune(self.meta(), first, end, partial(self._log_cut, first, last), max_bytes, now - max_age)
+        return self._prune[0] - int(first)
+
+    def _log_cut(self, first: int, last: int, keep: Callable[[Span], bool]) -> int:
+        """The first record of the oldest row to keep; of the newest, if of no other."""
+        while first < last:
+            middle = (first + last) // 2
+            rows = self.select("SELECT id, id + count, last, offset FROM log WHERE id >= ? ORDER BY id LIMIT 1", middle)
+            if keep(span := Span(*rows[0])):
+                last = middle
+            else:
+                first = span.next
+        return first
+
+    def close(self) -> None:
+        """What is staged but not finished is given up."""
+        self.reader.close()
+        with contextlib.suppress(sqlite3.Error):  # after a failure: there is nothing left to save
+            self.db.conn.close()
+        self._lock.release()
