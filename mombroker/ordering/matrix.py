@@ -75,7 +75,8 @@ class Matrix(Ordering):
         self._cell = CODES[width_of(cells - 1)]
         self._bitmap = (cells + 7) // 8
         cell = WIDTHS[width_of(cells - 1)]
-        self._few = (self._bitmap - cell) // cell  # up to here a list is smaller than a bitmap
+        self._few = (self._bitmap - cell) // cell  # cells; up to here a list is smaller than a bitmap
+        self._most = cells * 7 // 8  # cells; up to here a bitmap is smaller than the whole matrix
 
     @classmethod
     def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
@@ -97,8 +98,10 @@ class Matrix(Ordering):
             value[cell] += 1
             since[cell] = state
             source[cell] = me
-            journal[cell] = None
-            journal.move_to_end(cell)
+            try:
+                journal.move_to_end(cell)
+            except KeyError:
+                journal[cell] = None
         self._changed.add(first)
         packets = []
         for d in dests:
@@ -119,13 +122,13 @@ class Matrix(Ordering):
         if self._pruned:
             for cell in self._column & stamp.keys():
                 del stamp[cell]
-        if 8 * len(stamp) > 7 * len(value) and self._full_is_smallest(stamp):
+        if len(stamp) > self._most and self._full_is_smallest(stamp):
             stamp = dict(enumerate(value))
         return stamp
 
     def _full_is_smallest(self, stamp: Stamp) -> bool:
-        listed = self._bitmap + len(stamp) * WIDTHS[width_of(max(stamp.values()))]
-        return len(self.value) * WIDTHS[width_of(max(self.value))] < listed
+        full = len(self.value) * WIDTHS[width_of(max(self.value))]
+        return full < self._bitmap + len(stamp) * WIDTHS[width_of(max(stamp.values()))]
 
     def receive(self, frm: int, packet: Packet) -> Step:
         stamp = packet.stamp
@@ -167,8 +170,10 @@ class Matrix(Ordering):
                 value[cell] = new
                 since[cell] = state
                 source[cell] = frm
-                journal[cell] = None
-                journal.move_to_end(cell)
+                try:
+                    journal.move_to_end(cell)
+                except KeyError:
+                    journal[cell] = None
                 self._changed.add(cell)
 
     def _wake(self, now: tuple[int, int], deliver: list[Packet]) -> None:
@@ -291,7 +296,7 @@ class Matrix(Ordering):
         try:
             form = data[0]
             if form < LIST:
-                (number,) = _OWN[form].unpack_from(data)[1:]
+                _, number = _OWN[form].unpack_from(data)
                 if not 0 < number < LIMIT:
                     raise ValueError(f"no number of a message: {number}")
                 return Packet(me, self._only, data[1 + WIDTHS[form] :], frm, {own: number}, frm)
