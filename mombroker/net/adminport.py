@@ -1,0 +1,75 @@
+"""Requests of the operator on the listen port: [number, verb, arguments] in, [number, done, result] out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mombroker.core.errors import PeerError
+from mombroker.core.events import Admin
+from mombroker.net import wire
+from mombroker.net.connection import Connection
+from mombroker.net.handshake import Login
+
+MAX_OPEN = 64  # unanswered requests of one connection; beyond it the connection is not read
+
+
+class AdminPort:
+    """Hands requests to the agent server and its replies back.
+
+    own     requests that concern the process, answered here: verb -> function of the arguments
+    extend  verb -> function that completes the agent server's reply to it
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Any], None],
+        own: dict[str, Callable[[dict[str, Any]], dict[str, Any]]],
+        extend: dict[str, Callable[[dict[str, Any]], None]],
+    ):
+        self.post, self.own, self.extend = post, own, extend
+        self._tickets = 0
+        self._open: dict[int, tuple[Connection, int, str]] = {}
+        self._counts: dict[Connection, int] = {}
+
+    def opened(self, conn: Connection, login: Login) -> None:
+        conn.transport.setTcpKeepAlive(True)  # the operator may think for long
+        self._counts[conn] = 0
+
+    def received(self, conn: Connection, frames: list[Any]) -> None:
+        for frame in frames:
+            if not (type(frame) is list and [type(each) for each in frame] == [int, str, dict]):
+                raise PeerError("a request is not [number, verb, arguments]")
+            number, verb, args = frame
+            if verb in self.own:
+                self._answer(conn, number, True, self.own[verb](args))
+                continue
+            self._tickets += 1
+            self._open[self._tickets] = conn, number, verb
+            self._counts[conn] += 1
+            if self._counts[conn] == MAX_OPEN:
+                conn.transport.pauseProducing()
+            self.post(Admin(self._tickets, verb, args))
+
+    def reply(self, ticket: int, result: dict[str, Any] | str) -> None:
+        """The agent server's answer, durable now. A string is a refusal."""
+        conn, number, verb = self._open.pop(ticket)
+        if conn not in self._counts:
+            return
+        if self._counts[conn] == MAX_OPEN:
+            conn.transport.resumeProducing()
+        self._counts[conn] -= 1
+        if isinstance(result, str):
+            self._answer(conn, number, False, result)
+        else:
+            if verb in self.extend:
+                self.extend[verb](result)
+            self._answer(conn, number, True, result)
+
+    def _answer(self, conn: Connection, number: int, done: bool, result: dict[str, Any] | str) -> None:
+        try:
+            data = wire.encode([number, done, result])
+        except (TypeError, ValueError, OverflowError) as error:
+            data = wire.encode([number, False, f"the answer cannot be packed: {error}"])
+        conn.send([], [data])
+
+    def closed(self, conn: Connection) -> None:
+        del self._counts[conn]

@@ -1,0 +1,123 @@
+"""Where a batch is committed: inline, or its COMMIT in a writer thread while the reactor goes on.
+
+The rows are always staged in the reactor thread (`Store.begin`); only `Store.finish`, which waits for the disk, may
+run elsewhere. `done(error)` is called in the reactor thread, with None when the batch is durable.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from threading import Thread
+from time import perf_counter
+from typing import Any, Protocol
+
+from twisted.python.threadpool import ThreadPool
+
+from mombroker.core.batch import Batch
+
+Done = Callable[[Exception | None], None]
+
+SWITCH_S = 0.0005  # a writer waits for the interpreter twice per commit, 5 ms each time by default
+SLOW_S = 0.0006  # from here on the way to a writer thread and back costs less than waiting for the disk
+WEIGHT = 1 / 8  # of the newest commit in the moving average
+
+
+class Writer(Protocol):
+    """The part of a store that commits."""
+
+    def begin(self, batch: Batch) -> None: ...
+    def finish(self) -> None: ...
+
+
+class Committer(Protocol):
+    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+        """Make `batch` durable; one at a time per store."""
+
+
+class Pool(ThreadPool):
+    """Threads for commits and deferred functions, shared by all servers of a process. They never keep it alive: what
+    is not committed, or not done, is done again after the next start."""
+
+    def __init__(self, size: int, name: str):
+        super().__init__(0, size, name)
+
+    threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
+
+    def leave(self) -> None:
+        """Let idle threads end; do not wait for busy ones."""
+        self.threads.clear()
+        self.stop()
+
+
+class Inline:
+    """Commits in the reactor thread."""
+
+    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+        try:
+            store.begin(batch)
+            store.finish()
+        except Exception as error:
+            failed: Exception | None = error
+        else:
+            failed = None
+        done(failed)
+
+
+class Split:
+    """Hands each COMMIT to a writer thread."""
+
+    def __init__(self, reactor: Any, pool: Pool):
+        self.reactor, self.pool = reactor, pool
+        if sys.getswitchinterval() > SWITCH_S:
+            sys.setswitchinterval(SWITCH_S)
+
+    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+        try:
+            store.begin(batch)
+        except Exception as error:
+            done(error)
+            return
+        self.pool.callInThread(self._finish, store, done)
+
+    def _finish(self, store: Writer, done: Done) -> None:
+        failed: Exception | None = None
+        try:
+            store.finish()
+        except Exception as error:
+            failed = error
+        self.reactor.callFromThread(done, failed)
+
+
+class Adaptive:
+    """Inline while the disk answers fast, else split: decided by the moving average of the time of COMMIT."""
+
+    def __init__(self, reactor: Any, pool: Pool, clock: Callable[[], float] = perf_counter):
+        self.clock = clock
+        self.mean_s = 0.0
+        self._inline = Inline()
+        self._split = Split(reactor, pool)
+
+    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+        chosen = self._split if self.mean_s > SLOW_S else self._inline
+        chosen.submit(_Timed(store, self), batch, done)
+
+    def took(self, seconds: float) -> None:
+        self.mean_s += (seconds - self.mean_s) * WEIGHT
+
+
+class _Timed:
+    """A store whose COMMIT is timed. Only one thread is in it at a time, since one commit is in flight."""
+
+    __slots__ = ("store", "committer")
+
+    def __init__(self, store: Writer, committer: Adaptive):
+        self.store, self.committer = store, committer
+
+    def begin(self, batch: Batch) -> None:
+        self.store.begin(batch)
+
+    def finish(self) -> None:
+        clock = self.committer.clock
+        start = clock()
+        self.store.finish()
+        self.committer.took(clock() - start)

@@ -1,0 +1,263 @@
+"""The loop around one agent server: events in, one durable batch after the other, outputs after their commit.
+
+Everything logical happens in the reactor thread. While one batch is in COMMIT, the next one fills: the size of the
+batches follows the load, without timers. The same loop with virtual time is sim/cluster.py.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet import defer
+
+from mombroker.core.batch import Batch
+from mombroker.core.errors import PeerError, PeerRefused
+from mombroker.core.events import LinkFrame, Ready, StoreSize, Tick
+from mombroker.core.limits import Limits
+from mombroker.net.committer import Committer
+
+LINGER_S = 0.003  # that a batch waits in which nothing is urgent
+SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits
+TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be set
+
+
+class Machine(Protocol):
+    """The part of an agent server that the loop turns."""
+
+    batch: Batch
+    limits: Limits
+    more: bool
+    notes: list[str]
+
+    @property
+    def urgency(self) -> int: ...
+    def step(self, event: Any, now: int) -> None: ...
+    def turn(self, now: int) -> None: ...
+    def ready(self, now: int) -> Ready: ...
+    def committed(self, ready: Ready) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Disk(Protocol):
+    def begin(self, batch: Batch) -> None: ...
+    def finish(self) -> None: ...
+    def size(self) -> int: ...
+
+
+class Outputs(Protocol):
+    """Where the wishes of a Ready go once its batch is durable."""
+
+    def send(self, number: int, frames: list[LinkFrame]) -> None: ...
+    def reply(self, ticket: int, result: dict[str, Any] | str) -> None: ...
+    def run(self, id: int, function: str, payload: bytes) -> None: ...
+    def dial(self, peer: str) -> None: ...
+    def note(self, line: str) -> None: ...
+
+
+class Driver:
+    """Turns one agent server.
+
+    1. At most one batch is in COMMIT.
+    2. Nothing of a Ready leaves before its batch is durable; after a failed commit nothing is committed or sent.
+
+    failed   called once, with the error, when the server cannot go on
+    now      wall clock in ns; what the server sees of it never goes back
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        server: Machine,
+        store: Disk,
+        committer: Committer,
+        outputs: Outputs,
+        failed: Callable[[Exception], None],
+        now: Callable[[], int] = time.time_ns,
+    ):
+        self.reactor, self.server, self.store = reactor, server, store
+        self.committer, self.outputs, self.failed = committer, outputs, failed
+        self.dead = False
+        self.commits = 0
+        self._clock = now
+        self._last_now = 0
+        self._flying: Ready | None = None
+        self._turning: Any = None  # the call at the end of this loop turn
+        self._linger: Any = None
+        self._timer: Any = None
+        self._timer_at = 0
+        self._sized_at = 0
+        self._stopped: defer.Deferred[None] | None = None
+        self._ending = False  # the last batch is on its way
+
+    def now(self) -> int:
+        self._last_now = max(self._last_now, self._clock())
+        return self._last_now
+
+    def start(self) -> None:
+        """Let what recovery found go on: reactions, deferred functions, timers, links."""
+        self.post(StoreSize(self.store.size()))
+        if not self.dead:
+            self._guarded(self.server.turn, self.now())
+            self._commit()
+
+    def post(self, event: Any) -> None:
+        """An event of this loop turn. Raises PeerError, PeerRefused when the peer whose event it is has to go."""
+        if self.dead or self._stopped is not None:
+            return
+        self._soon()
+        try:
+            self.server.step(event, self.now())
+        except (PeerError, PeerRefused):
+            raise
+        except Exception as error:
+            self.fail(error)
+
+    def _soon(self) -> None:
+        if self._turning is None:
+            self._turning = self.reactor.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        """The end of a loop turn: run the reactions, and commit if something waits for it."""
+        self._turning = None
+        server = self.server
+        self._guarded(server.turn, self.now())
+        if self.dead:
+            return
+        if server.notes:
+            for line in server.notes:
+                self.outputs.note(line)
+            server.notes.clear()
+        if server.more and (self._flying is None or server.batch.bytes < server.limits.batch_bytes):
+            self._soon()  # a full batch has to wait for the commit under way
+        if self._flying is None:
+            urgency = server.urgency
+            if urgency > 1:
+                self._commit()
+            elif urgency and self._linger is None:
+                self._linger = self.reactor.callLater(LINGER_S, self._lingered)
+
+    def _lingered(self) -> None:
+        self._linger = None
+        if self._flying is None:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        ready = self._guarded(self.server.ready, self.now())
+        if self.dead:
+            return
+        self._flying = ready
+        if ready.batch.empty():
+            self._guarded(self._leave, ready)
+        else:
+            self.commits += 1
+            self.committer.submit(self.store, ready.batch, self._durable)
+
+    def _durable(self, error: Exception | None) -> None:
+        if self.dead:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        ready = self._flying
+        assert ready is not None, "a batch is durable that was not submitted"
+        self._guarded(self._leave, ready)
+        now = self._last_now
+        if now - self._sized_at >= SIZE_EVERY_NS and not self.dead:
+            self._sized_at = now
+            self.post(StoreSize(self.store.size()))
+
+    def _leave(self, ready: Ready) -> None:
+        """The batch is durable: its outputs leave."""
+        outputs = self.outputs
+        for number, frames in ready.frames:
+            outputs.send(number, frames)
+        for ticket, result in ready.replies:
+            outputs.reply(ticket, result)
+        if self._stopped is None:
+            for id, function, payload in ready.tasks:
+                outputs.run(id, function, payload)
+            for peer in ready.dial:
+                outputs.dial(peer)
+            self._set_timer(ready.timer)
+        self.server.committed(ready)
+        self._flying = None
+        if self._stopped is None:
+            self._soon()
+        else:
+            self._end()
+
+    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
+        """An error of ours: what is in memory is no longer to be trusted, and the store has all that was promised."""
+        try:
+            return step(argument)
+        except Exception as error:
+            self.fail(error)
+
+    # -- timer -----------------------------------------------------------------------------------------------------
+
+    def _set_timer(self, at: int) -> None:
+        if at == self._timer_at:
+            return
+        self._timer_at = at
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at:
+            self._wait()
+
+    def _wait(self) -> None:
+        seconds = min(max(0, self._timer_at - self.now()) / 1e9, TIMER_MAX_S)
+        self._timer = self.reactor.callLater(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._timer_at > self.now():
+            self._wait()
+        else:
+            self._timer_at = 0
+            self.post(Tick())
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def stop(self) -> "defer.Deferred[None]":
+        """Take no more events, finish the commit under way, commit what is open, marked clean. Fires when the last
+        outputs were written."""
+        if self._stopped is None:
+            self._stopped = defer.Deferred()
+            self._cancel()
+            if self.dead:
+                self._stopped.callback(None)
+            elif self._flying is None:
+                self._end()
+        return self._stopped
+
+    def _end(self) -> None:
+        assert self._stopped is not None, "the end without a stop"
+        if self._ending:
+            self._stopped.callback(None)
+            return
+        self._ending = True
+        try:
+            self.server.stop()
+        except Exception as error:
+            self.fail(error)
+        else:
+            self._commit()
+
+    def _cancel(self) -> None:
+        for call in (self._turning, self._linger, self._timer):
+            if call is not None:
+                call.cancel()
+        self._turning = self._linger = self._timer = None
+
+    def fail(self, error: Exception) -> None:
+        if self.dead:
+            return
+        self.dead = True
+        self._cancel()
+        self.failed(error)
+        if self._stopped is not None and not self._stopped.called:
+            self._stopped.callback(None)

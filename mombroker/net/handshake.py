@@ -1,0 +1,189 @@
+"""How the two ends of a connection make sure who is there, as frames in and frames out. No sockets.
+
+    dialer    mom, version, role, own name, wanted name, nonce
+    listener  mom, version, own name, nonce
+    dialer    proof of the key
+    listener  proof of the key, hello
+    dialer    hello
+    listener  welcome
+
+The key never travels: a proof is HMAC-SHA256 over both nonces, both names, the role and the side, so that it is
+good for this connection only and cannot be sent back to its maker. A `peer` proves the secret of the bus; an
+`admin` proves the token of the server's data folder, and is done after the proofs. Either end may answer any frame
+with a refusal: one sentence for the other end's log.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Generator
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any
+
+import msgpack
+
+from mombroker.core.errors import PeerError, PeerRefused
+from mombroker.core.events import Hello
+from mombroker.core.ids import SERVER_NAME
+
+VERSION = 1
+NONCE_BYTES = 16
+ADMIN = "admin"
+PEER = "peer"
+SENTENCE_CHARS = 600  # of a refusal that another end sent, in our log
+
+
+class Busy(PeerRefused):
+    """There is a better connection between these two servers already; nothing is wrong."""
+
+
+class Told(PeerRefused):
+    """The other end refused us; it knows already."""
+
+    busy = False
+
+
+@dataclass(slots=True)
+class Login:
+    """A handshake that went well: who is at the other end, and the frames that still have to be sent first."""
+
+    role: str
+    peer: str
+    hello: Hello | None = None
+    last: list[Any] = field(default_factory=list)
+
+
+# Yields the frames to send, is sent the frame that came in, returns the Login.
+Handshake = Generator[list[Any], Any, Login]
+
+
+def refusal(error: Exception) -> list[Any]:
+    """The frame that tells the other end why it is refused."""
+    return ["refused", "busy" if isinstance(error, Busy) else "", str(error)]
+
+
+def dialer(
+    me: str,
+    peer: str,
+    role: str,
+    key: bytes,
+    nonce: bytes,
+    greet: Callable[[str], Hello] | None = None,
+    admit: Callable[[Hello], None] | None = None,
+) -> Handshake:
+    """The side that connects to `peer`. Raises PeerRefused (also when it is told so) or PeerError."""
+    frame = yield [["mom", VERSION, role, me, peer, nonce]]
+    name, other = _first(frame, peer, str, bytes)
+    if name != peer:
+        raise PeerRefused(f"{name} answers where {peer} was expected; compare `listen` of both in the topology file")
+    _check_nonce(other)
+    frame = yield [["proof", _proof(key, "dialer", role, me, peer, nonce, other)]]
+    proof, *rest = _frame(frame, "proof", peer, bytes, *((list,) if role == PEER else ()))
+    if not hmac.compare_digest(proof, _proof(key, "listener", role, me, peer, nonce, other)):
+        raise PeerRefused(_wrong_key(role, me, peer))
+    if role == ADMIN:
+        return Login(role, peer)
+    assert greet and admit, "a peer has a hello"
+    hello = _hello(rest[0], peer)
+    admit(hello)
+    frame = yield [["hello", list(astuple(greet(peer)))]]
+    _frame(frame, "welcome", peer)
+    return Login(role, peer, hello)
+
+
+def listener(
+    me: str,
+    nonce: bytes,
+    key_of: Callable[[str, str], bytes],
+    accept: Callable[[str], None],
+    greet: Callable[[str], Hello],
+    admit: Callable[[Hello], None],
+) -> Handshake:
+    """The side that was connected to.
+
+    key_of(role, peer)  the key that the dialer has to prove
+    accept(peer)        raises PeerRefused when the peer, whose key is proved, must not connect (now)
+    """
+    frame = yield []
+    role, peer, wanted, other = _first(frame, "the dialer", str, str, str, bytes)
+    if role not in (PEER, ADMIN) or not SERVER_NAME.fullmatch(peer):
+        raise PeerError("a login names no role or no server")
+    if wanted != me:
+        raise PeerRefused(f"this is {me}, not {wanted}; compare `listen` of both in the topology file")
+    _check_nonce(other)
+    key = key_of(role, peer)
+    frame = yield [["mom", VERSION, me, nonce]]
+    (proof,) = _frame(frame, "proof", peer, bytes)
+    if not hmac.compare_digest(proof, _proof(key, "dialer", role, peer, me, other, nonce)):
+        raise PeerRefused(_wrong_key(role, peer, me))
+    mine = _proof(key, "listener", role, peer, me, other, nonce)
+    if role == ADMIN:
+        return Login(role, peer, None, [["proof", mine]])
+    accept(peer)
+    frame = yield [["proof", mine, list(astuple(greet(peer)))]]
+    (values,) = _frame(frame, "hello", peer, list)
+    hello = _hello(values, peer)
+    accept(peer)  # again: another connection may have come up meanwhile
+    admit(hello)
+    return Login(role, peer, hello, [["welcome"]])
+
+
+def _proof(key: bytes, side: str, role: str, dialer: str, listener: str, first: bytes, second: bytes) -> bytes:
+    text = msgpack.packb(["mom", VERSION, side, role, dialer, listener, first, second])
+    return hmac.new(key, text, hashlib.sha256).digest()
+
+
+def _wrong_key(role: str, dialer: str, listener: str) -> str:
+    if role == ADMIN:
+        return f"the token is not that of the running server {listener}; read it from the data folder of {listener}"
+    return f"{dialer} and {listener} have different secrets; `secret_file` must hold the same on both"
+
+
+def _check_nonce(nonce: bytes) -> None:
+    if len(nonce) != NONCE_BYTES:
+        raise PeerError(f"a nonce has {NONCE_BYTES} bytes")
+
+
+def _first(frame: Any, who: str, *types: type) -> list[Any]:
+    """The rest of a `mom` frame. Its first two fields stay the same in all versions."""
+    _told(frame, who)
+    if not isinstance(frame, list) or len(frame) < 2 or frame[0] != "mom" or type(frame[1]) is not int:
+        raise PeerError("no login: whoever speaks there is no agent server")
+    if frame[1] != VERSION:
+        raise PeerRefused(
+            f"{who} speaks version {frame[1]} of the link protocol, we speak {VERSION}; upgrade the older"
+        )
+    return _shape(frame[2:], "mom", types)
+
+
+def _frame(frame: Any, kind: str, who: str, *types: type) -> list[Any]:
+    """The fields of a frame of this kind."""
+    _told(frame, who)
+    if not isinstance(frame, list) or not frame or frame[0] != kind:
+        raise PeerError(f"a login frame is not the expected {kind}")
+    return _shape(frame[1:], kind, types)
+
+
+def _shape(fields: list[Any], kind: str, types: tuple[type, ...]) -> list[Any]:
+    if tuple(map(type, fields)) != types:
+        raise PeerError(f"a {kind} frame has other fields than expected")
+    return fields
+
+
+def _told(frame: Any, who: str) -> None:
+    if isinstance(frame, list) and len(frame) == 3 and frame[0] == "refused":
+        text = "".join(c if c.isprintable() else " " for c in str(frame[2])[:SENTENCE_CHARS])
+        told = Told(f"{who} refuses: {text}")
+        told.busy = frame[1] == "busy"
+        raise told
+
+
+def _hello(values: list[Any], peer: str) -> Hello:
+    kinds = {"str": str, "int": int}
+    types = tuple(each.type if isinstance(each.type, type) else kinds[each.type] for each in fields(Hello))
+    _shape(values, "hello", types)
+    hello = Hello(*values)
+    if hello.server != peer:
+        raise PeerError(f"the hello of {peer} names {hello.server}")
+    if min(hello.sent, hello.acked, hello.received, hello.limit) < 0:
+        raise PeerError(f"the hello of {peer} counts below zero")
+    return hello

@@ -1,0 +1,409 @@
+"""Connections with the neighbours: who dials, which of two connections stays, when one is closed, who is logged.
+
+There is one TCP connection per pair of servers, dialled when there is something to send. When both dial at once, the
+server with the lower name decides, so that the two never close each other's choice:
+  lower    while its own connection to the peer is in the handshake or up, it refuses the peer's as `busy`;
+  higher   takes whatever the lower one has completed: a new connection replaces the one before.
+A peer dials only when it believes that there is no connection, so in all other cases the newest one is the true one.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from twisted.internet import defer, protocol
+from twisted.internet.error import CannotListenError
+
+from mombroker.core.errors import MomError, PeerError, PeerRefused
+from mombroker.core.events import Hello, LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.topology import Topology, is_loopback
+from mombroker.net import wire
+from mombroker.net.connection import Connection, Owner, Times
+from mombroker.net.handshake import ADMIN, NONCE_BYTES, PEER, Busy, Login, Told, dialer, listener
+
+MAX_LOGINS = 64  # connections whose login is not over; the oldest goes
+MAX_SAID = 16  # different complaints logged per neighbour between two successful logins, and of strangers in all
+BACKLOG = 512  # of the listen port: all of a large domain may dial at once
+
+
+class Doorman(Protocol):
+    """The part of an agent server that opens links. `trouble` tells it why a peer's link is refused."""
+
+    trouble: dict[str, str]
+
+    def greet(self, peer: str) -> Hello: ...
+    def admit(self, hello: Hello) -> None: ...
+
+
+class Neighbour:
+    """What is known of one neighbour's connection."""
+
+    __slots__ = ("name", "up", "connector", "dialled", "timer", "wanted", "failures", "reason", "said", "faults")
+
+    def __init__(self, name: str):
+        self.name = name
+        self.up: Connection | None = None
+        self.connector: Any = None  # of an attempt that has not become `up`
+        self.dialled: Connection | None = None  # its connection, while in the handshake
+        self.timer: Any = None  # of the next attempt
+        self.wanted = False  # we have something for it
+        self.failures = 0  # attempts in a row
+        self.reason = ""  # of the last failure, until a login goes well
+        self.said: set[str] = set()
+        self.faults = 0
+
+    def state(self) -> str:
+        if self.up:
+            return "up"
+        if self.reason:
+            return "down"
+        return "dialling" if self.connector else "idle"
+
+
+class Links:
+    """All connections of one agent server. Events go to `post`, which raises PeerError for frames that make no sense.
+
+    token   of the data folder, for the role `admin`, whose connections are handed to `admin`
+    secret  of the bus; without one only loopback addresses are dialled and let in
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        me: str,
+        topology: Topology,
+        server: Doorman,
+        post: Callable[[Any], None],
+        log: Callable[[str], None],
+        admin: Owner,
+        secret: bytes = b"",
+        token: bytes = b"",
+        times: Times | None = None,
+        chance: Callable[[], float] = random.random,
+    ):
+        self.reactor, self.me, self.topology, self.server = reactor, me, topology, server
+        self.post, self.log, self.admin = post, log, admin
+        self.secret, self.token = secret, token
+        self.times = times or Times()
+        self.chance = chance
+        self.neighbours: dict[str, Neighbour] = {}
+        self.faults = 0  # of connections without a login
+        self._said: set[str] = set()
+        self._numbers = 0
+        self._by_number: dict[int, Connection] = {}  # links that are up
+        self._logins: dict[Connection, None] = {}  # accepted, login not over; in order of age
+        self._all: set[Connection] = set()
+        self._port: Any = None
+        self._sweep: Any = None
+        self._stopped: defer.Deferred[None] | None = None
+
+    # -- the driver's side -----------------------------------------------------------------------------------------
+
+    def send(self, number: int, frames: list[LinkFrame]) -> None:
+        """Acknowledgements first. Frames for a connection that is gone are dropped: the next handshake sees to them."""
+        conn = self._by_number.get(number)
+        if conn is not None:
+            urgent = [wire.encode(frame) for frame in frames if frame[0] != "data"]
+            data = [wire.encode(frame) for frame in frames if frame[0] == "data"]
+            conn.send(urgent, data)
+
+    def dial(self, peer: str) -> None:
+        """There is something for `peer`: connect, and go on trying."""
+        each = self._neighbour(peer)
+        if each.up is None:
+            each.wanted = True
+            self._try(each)
+
+    # -- listening -------------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Open the listen port. A port 0 of the topology is replaced by the one that the system chose."""
+        server = self.topology.servers[self.me]
+        if not self.secret and not is_loopback(server.host):
+            raise MomError(
+                f"{self.me} listens on {server.host} without a secret; set [bus] secret_file, or listen on 127.0.0.1"
+            )
+        factory = _Accepting(self)
+        try:
+            self._port = self.reactor.listenTCP(server.port, factory, BACKLOG, server.host)
+        except CannotListenError as error:
+            raise MomError(
+                f"{self.me} cannot listen on {server.host}:{server.port}: {error.socketError}; stop whoever uses that "
+                "address, or change `listen`"
+            ) from None
+        server.port = self._port.getHost().port
+
+    def accepted(self, host: str) -> Connection | None:
+        """A connection came in; its protocol, or None to close it."""
+        if self._stopped or not (self.secret or is_loopback(host)):
+            return None
+        while len(self._logins) >= MAX_LOGINS:
+            oldest = next(iter(self._logins))
+            del self._logins[oldest]
+            self._failed(oldest, PeerError("too many logins at once"))
+            oldest.close()
+        conn = self._connection("", host, False)
+        conn.handshake = listener(
+            self.me,
+            os.urandom(NONCE_BYTES),
+            lambda role, peer: self.token if role == ADMIN else self.secret,
+            partial(self._accept, conn),
+            self.server.greet,
+            self.server.admit,
+        )
+        self._logins[conn] = None
+        return conn
+
+    def _accept(self, conn: Connection, peer: str) -> None:
+        """A dialer has proved that it belongs to the bus and says that it is `peer`."""
+        if peer not in self.topology.servers:
+            raise PeerRefused(f"the topology file of {self.me} has no server {peer}; give both the same [servers]")
+        each = self._neighbour(peer)
+        conn.peer = peer
+        if self.me < peer:
+            if each.up is not None and each.up.dialled:
+                each.up.beat()  # if its other end is gone, this is how we learn it
+                raise Busy(f"{self.me} is connected to {peer} already")
+            if each.dialled is not None:
+                raise Busy(f"{self.me} connects to {peer} at this moment")
+
+    # -- dialling --------------------------------------------------------------------------------------------------
+
+    def _neighbour(self, name: str) -> Neighbour:
+        each = self.neighbours.get(name)
+        if each is None:
+            if name == self.me or self.topology.shared_domain(self.me, name) is None:
+                raise PeerRefused(f"{name} shares no domain with {self.me}; give both the same [domains]")
+            each = self.neighbours[name] = Neighbour(name)
+        return each
+
+    def _try(self, each: Neighbour, slowly: bool = False) -> None:
+        """Dial now, or after the wait that the failures so far call for."""
+        if each.up or each.connector or each.timer or self._stopped or not each.wanted:
+            return
+        if not each.failures:
+            self._connect(each)
+            return
+        times = self.times
+        wait = times.retry_refused if slowly else min(times.retry_last, times.retry_first * 2.0 ** (each.failures - 1))
+        each.timer = self.reactor.callLater(wait * (0.5 + self.chance()), self._connect, each)
+
+    def _connect(self, each: Neighbour) -> None:
+        each.timer = None
+        target = self.topology.servers[each.name]
+        if not self.secret and not is_loopback(target.host):
+            each.failures += 1
+            self._say(each, f"{each.name} is at {target.host}, and there is no secret; set [bus] secret_file")
+            self._try(each, slowly=True)
+            return
+        each.connector = self.reactor.connectTCP(
+            target.host, target.port, _Dialling(self, each), timeout=self.times.connect
+        )
+
+    def connected(self, each: Neighbour) -> Connection:
+        """TCP is there; the protocol for it."""
+        conn = each.dialled = self._connection(each.name, each.name, True)
+        conn.handshake = dialer(
+            self.me, each.name, PEER, self.secret, os.urandom(NONCE_BYTES), self.server.greet, self.server.admit
+        )
+        return conn
+
+    def unreachable(self, each: Neighbour, reason: str) -> None:
+        """TCP did not come about."""
+        each.connector = None
+        if each.up or self._stopped:
+            return
+        each.failures += 1
+        target = self.topology.servers[each.name]
+        each.reason = f"{each.name} cannot be reached at {target.host}:{target.port} ({reason}); it is tried again"
+        self._say(each, each.reason)
+        self._try(each)
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def _connection(self, peer: str, where: str, dialled: bool) -> Connection:
+        self._numbers += 1
+        conn = Connection(
+            self.reactor, self._numbers, self.times, self._owner_of, self._failed, self._lost, peer, where, dialled
+        )
+        self._all.add(conn)
+        return conn
+
+    def _owner_of(self, login: Login) -> Owner:
+        return self.admin if login.role == ADMIN else self
+
+    def opened(self, conn: Connection, login: Login) -> None:
+        self._logins.pop(conn, None)
+        assert login.hello is not None, "a peer has a hello"
+        each = self._neighbour(login.peer)
+        if conn.dialled:
+            each.connector = each.dialled = None
+        elif each.connector is not None and each.dialled is None:  # still connecting: no longer needed
+            connector, each.connector = each.connector, None
+            connector.disconnect()
+        if each.timer is not None:
+            each.timer.cancel()
+            each.timer = None
+        if each.up is not None:
+            each.up.close()  # tells the server that it is down
+        each.up = conn
+        self._by_number[conn.number] = conn
+        if self._sweep is None:
+            self._sweep = self.reactor.callLater(self.times.tick, self._tick)
+        self.post(LinkUp(each.name, conn.number, login.hello))
+        each.wanted = False
+        if each.reason:
+            self.log(f"{each.name} is connected again")
+        each.reason = ""
+        each.said.clear()
+
+    def received(self, conn: Connection, frames: list[Any]) -> None:
+        for at, frame in enumerate(frames):
+            if _is_data(frame):
+                conn.idle = 0
+            elif not _is_ack(frame):
+                raise PeerError("a frame is neither data nor an acknowledgement")
+            frames[at] = tuple(frame)
+        self.post(LinkFrames(conn.peer, conn.number, frames))
+
+    def closed(self, conn: Connection) -> None:
+        each = self.neighbours[conn.peer]
+        del self._by_number[conn.number]
+        each.up = None
+        if conn.ticks < 2:  # do not run in circles
+            each.failures += 1
+        self.post(LinkDown(conn.peer, conn.number))
+
+    def _lost(self, conn: Connection) -> None:
+        """The socket of a connection, with or without a login, is closed."""
+        self._all.discard(conn)
+        self._logins.pop(conn, None)
+        each = self.neighbours.get(conn.peer)
+        if each is not None and each.dialled is conn:  # the login failed
+            each.connector = each.dialled = None
+            each.failures += 1
+        if each is not None:
+            self._try(each, slowly=conn.refused)
+        if self._stopped is not None and not self._all and not self._stopped.called:
+            self._stopped.callback(None)
+
+    def _failed(self, conn: Connection, error: Exception) -> None:
+        """A peer did something wrong, or is refused, or refuses us: count it and say it once."""
+        if isinstance(error, Busy) or (isinstance(error, Told) and error.busy):
+            return
+        each = self.neighbours.get(conn.peer)
+        conn.refused = isinstance(error, PeerRefused)
+        if not conn.refused:
+            if each is None:
+                self.faults += 1
+            else:
+                each.faults += 1
+        if conn.refused and each is not None and each.up in (None, conn):
+            each.reason = self.server.trouble[each.name] = str(error)
+        way = "to" if conn.dialled else "from"
+        self._say(each, f"closed the connection {way} {conn.peer or conn.where}: {error}")
+
+    def _say(self, each: Neighbour | None, sentence: str) -> None:
+        said = self._said if each is None else each.said
+        if sentence not in said and len(said) < MAX_SAID:
+            said.add(sentence)
+            self.log(sentence)
+
+    def _tick(self) -> None:
+        self._sweep = None
+        for conn in list(self._by_number.values()):
+            if conn.closing:
+                continue
+            conn.tick()
+            conn.idle += 1
+            if conn.ticks == 2:
+                self.neighbours[conn.peer].failures = 0
+            if conn.idle > self.times.idle_ticks:
+                conn.close()
+        if self._by_number and not self._stopped:
+            self._sweep = self.reactor.callLater(self.times.tick, self._tick)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def stop(self) -> "defer.Deferred[None]":
+        """Take no new connections, let what was written leave, close all."""
+        if self._stopped is None:
+            self._stopped = defer.Deferred()
+            self._quit()
+            for conn in list(self._all):
+                conn.close()
+            if not self._all:
+                self._stopped.callback(None)
+        return self._stopped
+
+    def abort(self) -> None:
+        """Close everything at once; nothing more leaves."""
+        if self._stopped is None:
+            self._stopped = defer.succeed(None)
+        self._quit()
+        for conn in list(self._all):
+            conn.abort()
+
+    def _quit(self) -> None:
+        if self._port is not None:
+            self._port.stopListening()
+            self._port = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for each in self.neighbours.values():
+            if each.timer is not None:
+                each.timer.cancel()
+                each.timer = None
+            if each.connector is not None and each.dialled is None:
+                each.connector.disconnect()
+
+    def status(self) -> dict[str, Any]:
+        """Of each neighbour that had a connection or an attempt: up, dialling, idle or down, with the reason."""
+        return {
+            "faults": self.faults,
+            "peers": {
+                each.name: {"state": each.state(), "reason": each.reason, "faults": each.faults}
+                for each in self.neighbours.values()
+            },
+        }
+
+
+def _is_data(frame: Any) -> bool:
+    return (
+        type(frame) is list and len(frame) == 4 and frame[0] == "data" and type(frame[1]) is str
+        and type(frame[2]) is int and frame[2] > 0 and type(frame[3]) is list and set(map(type, frame[3])) == {bytes}
+    )  # fmt: skip
+
+
+def _is_ack(frame: Any) -> bool:
+    return (
+        type(frame) is list and len(frame) == 4 and frame[0] == "ack" and type(frame[1]) is str
+        and type(frame[2]) is int and frame[2] >= 0 and type(frame[3]) is int and frame[3] >= 0
+    )  # fmt: skip
+
+
+class _Accepting(protocol.ServerFactory):
+    noisy = False
+
+    def __init__(self, links: Links):
+        self.links = links
+
+    def buildProtocol(self, addr: Any) -> Connection | None:
+        return self.links.accepted(addr.host)
+
+
+class _Dialling(protocol.ClientFactory):
+    noisy = False
+
+    def __init__(self, links: Links, each: Neighbour):
+        self.links, self.each = links, each
+
+    def buildProtocol(self, addr: Any) -> Connection:
+        return self.links.connected(self.each)
+
+    def clientConnectionFailed(self, connector: Any, reason: Any) -> None:
+        if self.each.connector is connector:
+            self.links.unreachable(self.each, reason.getErrorMessage())

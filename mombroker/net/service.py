@@ -1,0 +1,327 @@
+"""Agent servers as a process: files opened, sockets bound, signals obeyed, one line on stderr for all that matters."""
+
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from twisted.internet import defer, threads
+from twisted.logger import LogLevel, formatEvent, globalLogBeginner
+
+from mombroker import agents, store
+from mombroker.core.errors import MomError, StoreFailed
+from mombroker.core.events import LinkFrame, TaskDone
+from mombroker.core.server import AgentServer
+from mombroker.core.topology import Topology
+from mombroker.net.adminport import AdminPort
+from mombroker.net.committer import Adaptive, Committer, Pool
+from mombroker.net.connection import Times
+from mombroker.net.driver import Driver
+from mombroker.net.links import Links
+from mombroker.net.watchdog import Watchdog
+from mombroker.store import folder
+
+DONE, FAILED = 0, 3  # exit codes; 1, a refusal, is the CLI's
+
+COMMITTERS = 8  # writer threads of a process
+TASKS = 8  # deferred functions that run at once in a process
+PRUNE_EVERY_S = 60.0
+LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
+DAY_NS = 86_400_000_000_000
+GC_THRESHOLDS = (20_000, 20, 50)  # a full pass over a deep queue stops the reactor for long
+
+Log = Callable[[str], None]
+
+
+def stderr(name: str) -> Log:
+    """Lines of server `name` on stderr. A text of several lines becomes one."""
+
+    def line(text: str) -> None:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        flat = " | ".join(part.strip() for part in text.splitlines() if part.strip())
+        print(f"{stamp}.{int(now * 1000) % 1000:03d}Z {name} {flat}", file=sys.stderr, flush=True)
+
+    return line
+
+
+def secret_of(topology: Topology, log: Log) -> bytes:
+    """The secret of the bus, empty if it has none."""
+    if topology.secret_file is None:
+        return b""
+    path = Path(topology.secret_file)
+    try:
+        secret = path.read_bytes().strip()
+        if path.stat().st_mode & 0o077:
+            log(f"other users may read the secret in {path}; run chmod 600 {path}")
+    except OSError as error:
+        raise MomError(f"cannot read secret_file {path}: {error.strerror}; make it, the same on all servers") from None
+    if not secret:
+        raise MomError(f"secret_file {path} is empty; put a long random text there, the same on all servers")
+    return secret
+
+
+class Shared:
+    """What all servers of a process have in common: reactor, threads, program."""
+
+    def __init__(self, reactor: Any, topology: Topology, committer: Callable[[], Committer] | None = None):
+        self.reactor, self.topology = reactor, topology
+        self.program = agents.program(topology)
+        self.commits = Pool(COMMITTERS, "commit")
+        self.tasks = Pool(TASKS, "task")
+        self.committer = committer or (lambda: Adaptive(reactor, self.commits))
+
+    def start(self) -> None:
+        self.commits.start()
+        self.tasks.start()
+
+    def stop(self) -> None:
+        self.commits.leave()
+        self.tasks.leave()
+
+
+class Node:
+    """One agent server of this process, from its open store to its open port.
+
+    failed   called once, with the error, when it cannot go on; it has closed everything by then
+    stop     called when the operator asks for the end of the process
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        name: str,
+        log: Log,
+        failed: Callable[["Node", Exception], None],
+        quit: Callable[[], None],
+        times: Times | None = None,
+    ):
+        if name not in shared.topology.servers:
+            known = ", ".join(shared.topology.servers)
+            raise MomError(f"the topology file has no server {name!r}; it has {known}")
+        self.shared, self.name, self.log, self.times = shared, name, log, times
+        self._failed, self._quit = failed, quit
+        self._prune: Any = None
+
+    def open(self) -> None:
+        """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
+        shared, topology = self.shared, self.shared.topology
+        data = topology.servers[self.name].data
+        secret = secret_of(topology, self.log)
+        self.store = store.open(data, topology, self.name)
+        try:
+            token = folder.token(data).encode()
+            self.server = AgentServer(topology, self.name, self.store, shared.program, time.time_ns())
+        except BaseException:
+            self.store.close()
+            raise
+        self.driver = Driver(shared.reactor, self.server, self.store, shared.committer(), self, self._fail)
+        self.admin = AdminPort(self.driver.post, {"stop": self._asked_to_stop}, {"status": self._complete})
+        self.links = Links(
+            shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
+            self.times,
+        )  # fmt: skip
+        self.watchdog = Watchdog(self.server.engine, self.log)
+
+    def listen(self) -> None:
+        """Open the port. Raises MomError."""
+        self.links.listen()
+
+    def start(self) -> None:
+        """Let the work begin; all servers of the process that can be reached should listen by now."""
+        at = self.shared.topology.servers[self.name]
+        self.log(f"serves {at.listen}, store {at.data}")
+        self.watchdog.start()
+        self._tidy()
+        self.driver.start()
+
+    async def stop(self) -> None:
+        """Take no new work, make durable what is there, let it leave, close everything."""
+        await self.driver.stop()
+        self._still()
+        if not self.driver.dead:
+            await self.links.stop()
+            self.store.close()
+            self.log("stopped")
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing more may leave. What was promised is in the store."""
+        self.links.abort()
+        self._still()
+        if isinstance(error, StoreFailed):
+            self.log(str(error))
+        else:
+            self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))
+        self._failed(self, error)
+
+    def _still(self) -> None:
+        self.watchdog.stop()
+        if self._prune is not None:
+            self._prune.cancel()
+            self._prune = None
+
+    def _tidy(self) -> None:
+        """Keep the log within the bounds of the topology file's [log] table."""
+        log = self.shared.topology.log
+        max_bytes, days = int(log.get("max_bytes", LOG_BYTES)), int(log.get("max_age_days", LOG_DAYS))
+        try:
+            self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now())
+        except StoreFailed as error:
+            self.driver.fail(error)
+        else:
+            self._prune = self.shared.reactor.callLater(PRUNE_EVERY_S, self._tidy)
+
+    # -- outputs of the driver ---------------------------------------------------------------------------------------
+
+    def send(self, number: int, frames: list[LinkFrame]) -> None:
+        self.links.send(number, frames)
+
+    def reply(self, ticket: int, result: dict[str, Any] | str) -> None:
+        self.admin.reply(ticket, result)
+
+    def dial(self, peer: str) -> None:
+        self.links.dial(peer)
+
+    def note(self, line: str) -> None:
+        self.log(line)
+
+    def run(self, id: int, function: str, payload: bytes) -> None:
+        self.shared.tasks.callInThread(self._run, id, function, payload)
+
+    def _run(self, id: int, function: str, payload: bytes) -> None:
+        """A deferred function, in its thread. Whatever it raises is its result."""
+        try:
+            done = TaskDone(id, self.shared.program.run(function, payload))
+        except Exception as error:
+            done = TaskDone(id, None, f"{type(error).__name__}: {error}")
+        self.shared.reactor.callFromThread(self.driver.post, done)
+
+    # -- requests about the process ----------------------------------------------------------------------------------
+
+    def _asked_to_stop(self, args: dict[str, Any]) -> dict[str, Any]:
+        self.shared.reactor.callLater(0, self._quit)
+        return {"stopping": self.name}
+
+    def _complete(self, status: dict[str, Any]) -> None:
+        status["net"] = self.links.status()
+
+
+class Host:
+    """Several agent servers of one bus in this process, or one. They speak TCP to each other, as separate ones do.
+
+    code   for the process to exit with
+    log    from a server's name to where its lines go
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        topology: Topology,
+        names: Iterable[str] | None = None,
+        log: Callable[[str], Log] = stderr,
+        committer: Callable[[], Committer] | None = None,
+        times: Times | None = None,
+    ):
+        self.reactor = reactor
+        self.shared = Shared(reactor, topology, committer)
+        self.code = DONE
+        self.nodes: dict[str, Node] = {}
+        for name in topology.servers if names is None else names:
+            self.nodes[name] = Node(self.shared, name, log(name), self._failed, self._quit, times)
+        self._refusal: Exception | None = None
+        self._started: defer.Deferred[None] | None = None
+        self._stopped: defer.Deferred[None] | None = None
+
+    def start(self) -> "defer.Deferred[None]":
+        """Open all stores, then all ports, then let them work. Fails with MomError, everything closed again."""
+        self._started = defer.Deferred.fromCoroutine(self._start())
+        return self._started
+
+    async def _start(self) -> None:
+        self.shared.start()
+        pool = self.shared.commits
+        opening = [threads.deferToThreadPool(self.reactor, pool, node.open) for node in self.nodes.values()]
+        results: list[tuple[bool, Any]] = await defer.DeferredList(opening, consumeErrors=True)
+        opened = [node for node, (done, _) in zip(self.nodes.values(), results, strict=True) if done]
+        try:
+            for done, result in results:
+                if not done:
+                    result.raiseException()
+            for node in opened:
+                node.listen()
+        except BaseException:
+            self.nodes.clear()
+            for node in opened:
+                node.links.abort()
+                node.store.close()
+            raise
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        for node in opened:
+            node.start()
+
+    def stop(self) -> "defer.Deferred[None]":
+        """Stop all servers in good order, once they have started."""
+        if self._stopped is None:
+            self._stopped = defer.Deferred.fromCoroutine(self._stop())
+        return self._stopped
+
+    async def _stop(self) -> None:
+        if self._started is not None:
+            await _end_of(self._started)
+        ends = [defer.Deferred.fromCoroutine(node.stop()) for node in self.nodes.values()]
+        await defer.DeferredList(ends, consumeErrors=True)
+        self.shared.stop()
+
+    def _failed(self, node: Node, error: Exception) -> None:
+        self.code = FAILED
+        self._quit()
+
+    def _quit(self) -> None:
+        if self._stopped is None:
+            self.reactor.stop()
+
+    def run(self) -> int:
+        """Run the reactor until a signal or a failure ends it; the exit code. Raises MomError if it cannot start."""
+        self.reactor.addSystemEventTrigger("before", "shutdown", self.stop)
+        self.reactor.callWhenRunning(lambda: self.start().addErrback(self._refused))
+        self.reactor.run()
+        if self._refusal is not None:
+            raise self._refusal
+        return self.code
+
+    def _refused(self, failure: Any) -> None:
+        self._refusal = failure.value
+        self.reactor.stop()
+
+
+def _end_of(other: "defer.Deferred[None]") -> "defer.Deferred[None]":
+    """Fires when `other` has fired, whatever its result, and leaves that to others."""
+    end: defer.Deferred[None] = defer.Deferred()
+
+    def fire(result: Any) -> Any:
+        end.callback(None)
+        return result
+
+    other.addBoth(fire)
+    return end
+
+
+def serve(topology: Topology, name: str) -> int:
+    """Run one server until SIGTERM; the exit code. Raises MomError if it cannot start."""
+    from twisted.internet import reactor
+
+    globalLogBeginner.beginLoggingTo([partial(_twisted, stderr(name))], redirectStandardIO=False)
+    return Host(reactor, topology, [name]).run()
+
+
+def _twisted(log: Log, event: dict[str, Any]) -> None:
+    """What goes wrong inside the reactor is our error; its notices of sockets are not news."""
+    if event.get("log_level", LogLevel.info) >= LogLevel.error:
+        failure = event.get("log_failure")
+        log(formatEvent(event) + (": " + failure.getTraceback() if failure is not None else ""))
