@@ -268,9 +268,9 @@ class Engine:
     def turn(self, budget: int) -> bool:
         """Run reactions to a fixed point; False when the budget ended before the work."""
         run = self.run
-        max_bytes = self.server.limits.batch_bytes
+        batch, limits = self.server.batch, self.server.limits
         while run:
-            if budget <= 0 or self.server.batch.bytes >= max_bytes:
+            if budget <= 0 or batch.bytes >= limits.batch_bytes or len(batch.queue_out) >= limits.batch_rows:
                 return False
             if self.careful:
                 if self.trial and not self.trial.marked:
@@ -331,7 +331,9 @@ class Engine:
             return
         if resident is None:
             self._finish(box, entry)
-            if not agent.startswith(f"{self.server.name}/_"):
+            if agent.startswith(f"{self.server.name}/_"):
+                self._record("drop", message, agent, entry.domain, entry.peer, entry.received, "nobody is there")
+            else:
                 self.bury(message, agent, "unknown agent", "", "UnknownAgent", 0)
             return
         reaction = Reaction(self, agent, message, now)

@@ -17,7 +17,7 @@ class Hello:
     server: str
     incarnation: str
     domain: str
-    digest: str  # of the shared domain's order
+    digest: str  # of the shared domain's order, "/", the epoch of its clocks
     graph: str  # of the server-domain graph
     sent: int
     acked: int

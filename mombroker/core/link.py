@@ -204,6 +204,11 @@ class Link:
                 f"{hello.server} has received {hello.received} messages from us in {self.domain}, but our store has "
                 f"sent only {self.durable}: our store was restored from an old copy; run `mom domain reset` for us"
             )
+        if hello.acked > self.received_durable:
+            raise PeerRefused(
+                f"{hello.server} knows that we had {hello.acked} of its messages in {self.domain}, but our store has "
+                f"only {self.received_durable}: our store was restored from an old copy; run `mom domain reset` for us"
+            )
         if hello.sent < self.received_durable:
             raise PeerRefused(
                 f"{hello.server} has sent {hello.sent} messages in {self.domain}, but we have received "

@@ -51,6 +51,7 @@ class AgentServer:
         self.now = max(now, int(meta.get("now", 0)))
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.names = Names(self, meta)
+        self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
         unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
         self.batch = Batch(number=1, meta={"clean": 0, "unclean": unclean})
         self.in_flight: Batch | None = None
@@ -162,16 +163,26 @@ class AgentServer:
         consumer = self.consumers[domain.name]
         return consumer, consumer.link(peer)
 
+    def _order(self, consumer: MessageConsumer) -> str:
+        """Two servers with the same one read each other's stamps alike."""
+        return f"{consumer.domain.digest()}/{self.epochs[consumer.name]}"
+
     def greet(self, peer: str) -> Hello:
         """Our side of the handshake with a neighbour."""
         consumer, link = self._link_to(peer)
-        digest, graph = consumer.domain.digest(), self.topology.graph()
-        return Hello(self.name, self.incarnation, consumer.name, digest, graph, *link.numbers())
+        order, graph = self._order(consumer), self.topology.graph()
+        return Hello(self.name, self.incarnation, consumer.name, order, graph, *link.numbers())
 
     def admit(self, hello: Hello) -> None:
         """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
         consumer, link = self._link_to(hello.server)
-        if hello.domain != consumer.name or hello.digest != consumer.domain.digest():
+        digest, _, epoch = hello.digest.partition("/")
+        if digest == consumer.domain.digest() and hello.digest != self._order(consumer):
+            raise PeerRefused(
+                f"the clocks of domain {consumer.name} were started anew for some servers only ({hello.server} is at "
+                f"epoch {epoch}, we are at {self.epochs[consumer.name]}): run `mom domain reset` again for all"
+            )
+        if hello.domain != consumer.name or digest != consumer.domain.digest():
             raise PeerRefused(
                 f"{hello.server} orders domain {consumer.name} differently (members, back end or options): give both "
                 f"servers the same topology file"
