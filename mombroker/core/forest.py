@@ -149,7 +149,15 @@ def _around(members: Members, domain: str, server: str) -> list[Node]:
     path = [end]
     while path[-1] != start:
         path.append(came[path[-1]])
-    return path[::-1]
+    return _as_told(members, path)
+
+
+def _as_told(members: Members, path: list[Node]) -> list[Node]:
+    """The same cycle from its first domain of the file on, towards the earlier of that one's neighbours."""
+    place = {(domain, True): at for at, domain in enumerate(members)}
+    first = min((at for at, node in enumerate(path) if node in place), key=lambda at: place[path[at]])
+    path = path[first:] + path[:first]
+    return path if place[path[2]] < place[path[-2]] else path[:1] + path[:0:-1]
 
 
 def _cheapest(members: Members, path: list[Node]) -> tuple[str, str]:
@@ -157,7 +165,7 @@ def _cheapest(members: Members, path: list[Node]) -> tuple[str, str]:
 
     Without one edge the cycle is a line, on which each server hangs at the node of the cycle that is nearest to it:
     a piece of the line costs one half hop for each pair of servers that it parts. Among equals the largest domain
-    gives its server up, since there a clock shrinks most.
+    gives its server up, since there a clock shrinks most, and then the last of the file.
     """
     graph, queue = _neighbours(members), deque(path)
     nearest = {node: at for at, node in enumerate(path)}
@@ -170,17 +178,18 @@ def _cheapest(members: Members, path: list[Node]) -> tuple[str, str]:
                 weight[nearest[node]] += not neighbour[1]
                 queue.append(neighbour)
 
-    def cost(at: int) -> tuple[int, int]:
+    def cost(at: int) -> tuple[int, int, int]:
         """Of the edge between path[at - 1] and path[at]."""
         before = hops = 0
         for each in weight[at:] + weight[:at]:
             before += each
             hops += before * (total - before)
-        return hops, -len(members[ends(at)[1]])
+        domain = ends(at)[1]
+        return hops, -len(members[domain]), -order.index(domain)
 
     def ends(at: int) -> tuple[str, str]:
         (a, a_is_domain), (b, _) = path[at - 1], path[at]
         return (b, a) if a_is_domain else (a, b)
 
-    total = sum(weight)
+    total, order = sum(weight), list(members)
     return ends(min(range(len(path)), key=cost))

@@ -30,7 +30,8 @@ class Fault(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{'.'.join(map(str, self.key))}: {self.text}" if self.key else self.text
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)
+        return f"{where[1:]}: {self.text}"
 
 
 @dataclass(slots=True)
@@ -144,7 +145,8 @@ class Topology:
         if not self.servers:
             yield Fault(("servers",), 'there is no server: add [servers.NAME] with listen = "HOST:PORT"')
         if self.registry is None and len(self.servers) > 1:
-            yield Fault(("bus", "registry"), "missing: name the server that decides names, one that all can reach")
+            text = f'missing: name the server that decides names, as registry = "{next(iter(self.servers))}"'
+            yield Fault(("bus", "registry"), text)
         elif self.registry is not None and self.registry not in self.servers:
             yield Fault(("bus", "registry"), self._no_server(self.registry))
         for prefix in self.allow:
@@ -158,6 +160,8 @@ class Topology:
             yield from _name_faults(key, "server", name)
             if server.host in WILDCARD:
                 yield Fault((*key, "listen"), "peers dial this address: give the name or address of one host")
+            elif not ADDRESS.fullmatch(server.listen) or server.port > 65535:
+                yield Fault((*key, "listen"), f"{server.listen!r} is no address: write HOST:PORT")
             uses = [("listen", machine, f"port {server.port}")] if server.port else []
             if server.data:
                 uses.append(("data", machine, f"folder {server.data}"))
@@ -174,7 +178,8 @@ class Topology:
                 if user := taken.get((at, thing)):
                     yield Fault((*key, what), f"{thing} on {at} is taken by {user}: give each its own")
                 taken.setdefault((at, thing), f"{what} of {name}")
-        outside = [name for name, server in self.servers.items() if not is_loopback(server.host)]
+        known = {name: server.host for name, server in self.servers.items() if server.host not in WILDCARD}
+        outside = [name for name, host in known.items() if not is_loopback(host)]
         if outside and self.secret_file is None:
             text = f"missing: other hosts can reach {listed(outside)}, so name a file with a secret, or use 127.0.0.1"
             yield Fault(("bus", "secret_file"), text)
