@@ -1,0 +1,305 @@
+"""The outsider's judgement of a whole bus, from the logs and rows in its servers' stores, also while they run.
+
+First pass: the log of each server, one after another; what is left of them when every event whose cause was not read
+is taken out is a consistent cut, and only that is judged. Second pass, for messages that the cut has not seen arrive:
+the stores along each one's route, in the order of the route. A message leaves a place only once it is durable at the
+next, so one that is in none of them, and has not been reacted to after all, is lost.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mombroker import ordering
+from mombroker.core import causality
+from mombroker.core.batch import InRow, ItemRow, LinkRow
+from mombroker.core.engine import DEAD, LETTERS
+from mombroker.core.errors import PeerError
+from mombroker.core.ids import home_of
+from mombroker.core.message import decode
+from mombroker.core.topology import Domain, RoutingTable, Topology
+from mombroker.core.trace import Record
+
+PAGE = 10_000
+LAST = (1 << 40) - 1  # above every id and sequence
+ENDS = ("expire", "dead", "drop", "redeliver")  # no reaction will follow, or one out of order
+
+MessageId = tuple[str, int]  # server of the send, its counter
+
+
+class Store(Protocol):
+    """What is read of one server's store."""
+
+    def log(self, after: int, limit: int) -> list[tuple[int, Record]]: ...
+    def links(self) -> list[LinkRow]: ...
+    def core(self, domain: str) -> dict[tuple[int, int], bytes]: ...
+    def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]: ...
+    def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]: ...
+    def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]: ...
+
+
+@dataclass(slots=True)
+class Findings:
+    """What `audit` found. `clean` is the verdict; the counts say how much it rests on."""
+
+    violations: list[tuple[str, MessageId, MessageId]] = field(default_factory=list)  # agent, late, before
+    duplicates: list[tuple[str, MessageId]] = field(default_factory=list)
+    unsent: list[tuple[str, MessageId]] = field(default_factory=list)  # reacted to, but nobody sent it
+    lost: list[tuple[str, MessageId]] = field(default_factory=list)
+    records: int = 0
+    sends: int = 0
+    reactions: int = 0
+    agents: dict[str, int] = field(default_factory=dict)  # reactions judged, per agent
+    waiting: int = 0  # sent, not reacted to, and found in a store (or reacted to since)
+    ended: int = 0  # (message, agent) pairs that ended otherwise: dead letter, expired, dropped, retried
+    uncut: int = 0  # events left out because a cause of theirs was read too early to be seen
+    unjudged: int = 0  # pairs whose other half may be in a part of the log that is not kept any more
+    retired: list[str] = field(default_factory=list)  # servers whose log has lost its beginning
+
+    @property
+    def clean(self) -> bool:
+        return not (self.violations or self.duplicates or self.unsent or self.lost)
+
+
+@dataclass(slots=True)
+class _Logs:
+    """The first pass."""
+
+    events: dict[str, list[causality.Event]] = field(default_factory=lambda: defaultdict(list))  # per agent, in order
+    sends: dict[MessageId, tuple[str, ...]] = field(default_factory=dict)  # destinations
+    reacted: set[tuple[str, MessageId]] = field(default_factory=set)
+    ended: set[tuple[str, MessageId]] = field(default_factory=set)
+    cut_off: list[tuple[str, MessageId]] = field(default_factory=list)  # expired at this router, for all beyond it
+    upto: dict[str, int] = field(default_factory=dict)  # server -> last sequence read
+    retired: set[str] = field(default_factory=set)
+    records: int = 0
+
+
+def audit(
+    topology: Topology, stores: Mapping[str, Store], progress: Callable[[int], None] = lambda _: None
+) -> Findings:
+    """Judge the bus by the stores of its servers (if some are not given, what depends on them is not judged).
+
+    `progress` hears the number of log records read so far.
+    """
+    logs = _Logs()
+    for server, store in stores.items():
+        _read(logs, server, store, progress)
+    for router, id in logs.cut_off:
+        beyond = (agent for agent in logs.sends.get(id, ()) if router in _servers(topology, id[0], home_of(agent)))
+        logs.ended.update((agent, id) for agent in beyond)
+    found = Findings(records=logs.records, retired=sorted(logs.retired), ended=len(logs.ended))
+    events = _cut(logs, stores, found)
+    verdict = causality.check(events)
+    found.violations, found.duplicates, found.unsent = verdict.violations, verdict.duplicates, verdict.unsent
+    found.sends, found.reactions = verdict.sends, verdict.deliveries
+    found.agents = dict(Counter(event[1] for event in events if event[0] == "deliver"))
+    _search(logs, topology, stores, [pair for pair in verdict.lost if pair not in logs.reacted], found)
+    return found
+
+
+# -- first pass ------------------------------------------------------------------------------------------------------
+
+
+def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None]) -> None:
+    logs.upto[server] = 0
+    for seq, record in _records(store, 0):
+        if not logs.upto[server] and seq > 1:
+            logs.retired.add(server)
+        logs.upto[server] = seq
+        kind, origin, number, agent, dests = record[:5]
+        id = (origin, number)
+        if kind == "send":
+            # What a server sends again in the name of a far agent is no event of that agent.
+            process = agent if agent.startswith(f"{server}/") else f"{server}/_{agent}"
+            logs.sends.setdefault(id, tuple(dests))
+            logs.events[process].append(("send", process, id, tuple(dests)))
+        elif kind == "react":
+            logs.reacted.add((agent, id))
+            logs.events[agent].append(("deliver", agent, id))
+        elif kind in ENDS and agent:
+            logs.ended.add((agent, id))
+        elif kind in ENDS:
+            logs.cut_off.append((server, id))
+        logs.records += 1
+        if logs.records % PAGE == 0:
+            progress(logs.records)
+
+
+def _records(store: Store, after: int) -> Iterator[tuple[int, Record]]:
+    while page := store.log(after, PAGE):
+        yield from page
+        after = page[-1][0]
+
+
+def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[causality.Event]:
+    """The events to judge, causes first. An agent's events from the first on whose cause was not read are left out."""
+    unread = _unread(logs, stores)
+    events: list[causality.Event] = []
+    sent: set[MessageId] = set()
+    at: dict[str, int] = dict.fromkeys(logs.events, 0)  # next event of each agent
+    blocked: dict[MessageId, list[str]] = defaultdict(list)  # agents whose next event needs this send
+    stopped: list[str] = []
+    run = deque(logs.events)
+    while run:
+        agent = run.popleft()
+        for kind, _, id, *dests in logs.events[agent][at[agent] :]:
+            if kind == "send":
+                sent.add(id)
+                events.append(("send", agent, id, _judged(logs, stores, id, dests[0], found)))
+                run.extend(blocked.pop(id, ()))
+            elif id in unread:
+                stopped.append(agent)
+                break
+            elif id in logs.sends and id not in sent:
+                blocked[id].append(agent)
+                break
+            elif id not in logs.sends and (id[0] not in stores or id[0] in logs.retired):
+                found.unjudged += 1
+            elif _ordinary(agent) and (agent, id) not in logs.ended:
+                events.append(("deliver", agent, id))
+            at[agent] += 1
+    while stopped:
+        for kind, _, id, *_ in logs.events[agent := stopped.pop()][at[agent] :]:
+            found.uncut += 1
+            if kind == "send":
+                stopped.extend(blocked.pop(id, ()))
+    # What is still blocked waits for itself: no execution has such an order, and the checker says so.
+    for agent in (agent for agents in blocked.values() for agent in agents):
+        events.extend(logs.events[agent][at[agent] :])
+    return events
+
+
+def _unread(logs: _Logs, stores: Mapping[str, Store]) -> set[MessageId]:
+    """Messages whose reactions were read but not their sends, since these were logged after their log was read."""
+    missing = {id for _, id in logs.reacted if id not in logs.sends}
+    found: set[MessageId] = set()
+    for server in sorted({server for server, _ in missing if server in stores}):
+        tail = _records(stores[server], logs.upto[server])
+        found.update((record[1], record[2]) for _, record in tail if record[0] == "send")
+    return found & missing
+
+
+def _judged(
+    logs: _Logs, stores: Mapping[str, Store], id: MessageId, dests: tuple[str, ...], found: Findings
+) -> tuple[str, ...]:
+    """The destinations that must react to this message."""
+    judged = []
+    for agent in dests:
+        if not _ordinary(agent) or (agent, id) in logs.ended:
+            continue
+        home = home_of(agent)
+        if (home in logs.retired or home not in stores) and (agent, id) not in logs.reacted:
+            found.unjudged += 1
+        else:
+            judged.append(agent)
+    return tuple(judged)
+
+
+def _ordinary(agent: str) -> bool:
+    """False for the endpoints of the server itself, which take what they are sent without a reaction."""
+    return not agent.partition("/")[2].startswith("_")
+
+
+# -- second pass -----------------------------------------------------------------------------------------------------
+
+
+def _search(
+    logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs: list[tuple[str, MessageId]], found: Findings
+) -> None:
+    """Look for messages that had not arrived in the cut along their routes; those that are nowhere are lost."""
+    routes: dict[tuple[str, str], set[tuple[str, MessageId]]] = defaultdict(set)
+    for agent, id in pairs:
+        routes[id[0], home_of(agent)].add((agent, id))
+    lost = set()
+    for (origin, final), wanted in routes.items():
+        if not stores.keys() >= _servers(topology, origin, final):
+            found.unjudged += len(wanted)
+            continue
+        ids = {id for _, id in wanted}
+        for seen in _underway(topology, stores, origin, final):
+            ids -= seen
+            if not ids:
+                break
+        left = {pair for pair in wanted if pair[1] in ids}
+        left = _arrived(stores[final], final, left, logs.upto[final])
+        found.waiting += len(wanted) - len(left)
+        lost |= left
+    found.lost = [pair for pair in pairs if pair in lost]
+
+
+def _servers(topology: Topology, origin: str, final: str) -> set[str]:
+    path = RoutingTable(topology, origin).path(final) if final != origin else []
+    return {origin, *(server for _, server in path)}
+
+
+def _underway(topology: Topology, stores: Mapping[str, Store], origin: str, final: str) -> Iterator[set[MessageId]]:
+    """The messages in each place on the way from `origin` to `final`, place after place."""
+    here = origin
+    for name, peer in RoutingTable(topology, origin).path(final) if final != origin else []:
+        domain = topology.domains[name]
+        if ordering.backend(domain.backend).relays:
+            # A packet may take any way through the members; each round in which it is not seen, it has gone on.
+            for member in domain.members * len(domain.members):
+                yield _held(stores[member], domain, member)
+                for other in domain.members:
+                    yield _outgoing(stores[member], domain, member, other)
+        else:
+            yield _outgoing(stores[here], domain, here, peer)
+            yield _held(stores[peer], domain, peer)
+        here = peer
+
+
+def _outgoing(store: Store, domain: Domain, me: str, peer: str) -> set[MessageId]:
+    """Messages in the out-queue to `peer`."""
+    bodies = []
+    core = _core(domain, peer, {})
+    for link in store.links():
+        if (link.domain, link.peer) == (domain.name, peer):
+            seq = 0
+            while page := store.queue_out(link.id, seq, LAST, PAGE):
+                bodies += [core.decode(domain.index(me), data).body for _, data in page]
+                seq = page[-1][0]
+    return _ids(bodies)
+
+
+def _held(store: Store, domain: Domain, me: str) -> set[MessageId]:
+    """Messages that came in and wait for their causes."""
+    return _ids(packet.body for packet, _ in _core(domain, me, store.core(domain.name)).held())
+
+
+def _core(domain: Domain, me: str, rows: dict[tuple[int, int], bytes]) -> ordering.Ordering:
+    options = ordering.backend(domain.backend).resolve(domain.members, domain.options)
+    return ordering.restore(domain.backend, domain.index(me), len(domain.members), rows, **options)
+
+
+def _arrived(store: Store, server: str, pairs: set[tuple[str, MessageId]], after: int) -> set[tuple[str, MessageId]]:
+    """The pairs that are neither in the inboxes of their agents, nor reacted to, nor dead."""
+    pairs = set(pairs)
+    for agent in {agent for agent, _ in pairs}:
+        seq = 0
+        while page := store.queue_in(agent, seq, LAST, PAGE):
+            pairs -= {(agent, id) for id in _ids(row.data for row in page)}
+            seq = page[-1].id
+    place = None
+    while pairs and (letters := store.items(f"{server}/{DEAD}", LETTERS, place, PAGE)):
+        dead = _ids(letter.body for letter in letters)
+        pairs = {pair for pair in pairs if pair[1] not in dead}
+        place = (letters[-1].key, letters[-1].id)
+    if pairs:
+        for _, (kind, origin, number, agent, *_) in _records(store, after):
+            if kind == "react" or kind in ENDS:
+                pairs.discard((agent, (origin, number)))
+    return pairs
+
+
+def _ids(bodies: Iterable[bytes]) -> set[MessageId]:
+    found = set()
+    for body in bodies:
+        try:
+            message = decode(body)
+        except PeerError:
+            continue  # a packet that only carries clocks
+        found.add((message.origin, message.number))
+    return found

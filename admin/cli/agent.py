@@ -1,0 +1,147 @@
+"""`mom agent`: the agents of the bus."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import output_options, show, show_one
+
+
+@click.group()
+def agent() -> None:
+    """Agents: list, show, send to, deploy, delete."""
+
+
+@agent.command("list")
+@options.file_option
+@options.server_option("Only the agents of this server.")
+@click.option("--after", default="", metavar="ID", help="Begin after this id.")
+@click.option("--limit", default=1000, show_default=True, help="At most so many of each server.")
+@output_options
+def list_agents(file: Path, server: str | None, after: str, limit: int, output: str, columns: str) -> None:
+    """List agents with their class, and their name if they have one.
+
+    \b
+    Example:
+      mom agent list
+      mom agent list --server lyon -c agent,class
+    """
+    rows: list[dict[str, Any]] = []
+    for _, found in options.answers(options.load(file), server, "agents", after=after, limit=limit):
+        rows += found["agents"]
+    show(rows, output, columns)
+
+
+@agent.command("show")
+@options.file_option
+@options.server_option("Ask this server; without it the agent's home.")
+@click.argument("agent")
+@output_options
+def show_agent(file: Path, server: str | None, agent: str, output: str, columns: str) -> None:
+    """Show the fields of one agent, given by id or name, and how many messages wait for it.
+
+    \b
+    Example:
+      mom agent show greeter
+      mom agent show lyon/paris/17 -o json
+    """
+    topology = options.load(file)
+    show_one(options.ask(topology, options.home(topology, agent, server), "agent", agent=agent), output, columns)
+
+
+@agent.command()
+@options.file_option
+@options.server_option("Send from this server; without it from the home of the first agent.")
+@click.option("--ttl", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Expires after so long.")
+@click.argument("agents", metavar="AGENT[,AGENT...]")
+@click.argument("type", metavar="TYPE")
+@click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
+@output_options
+def send(
+    file: Path,
+    server: str | None,
+    ttl: float,
+    agents: str,
+    type: str,
+    fields: tuple[str, ...],
+    output: str,
+    columns: str,
+) -> None:
+    """Send a notification to one or many agents.
+
+    TYPE is the name of a notification on the wire. A VALUE is JSON if it can be read as such, else text. When this
+    returns, the message is durable on the server that sends it.
+
+    \b
+    Example:
+      mom agent send greeter examples.greeter.Greet name=Ann
+      mom agent send lyon/a,paris/b shop.Order item=tea count=3 --ttl 60
+    """
+    topology = options.load(file)
+    to = agents.split(",")
+    home = options.home(topology, to[0], server)
+    sent = options.ask(topology, home, "send", to=to, type=type, fields=values(fields), ttl_ns=int(ttl * 1e9))
+    show_one(sent, output, columns)
+
+
+@agent.command()
+@options.file_option
+@options.server_option("Ask this server; any one can deploy.")
+@click.option("--on", metavar="NAME", help="Where the agent is to live; without it on the server that is asked.")
+@click.argument("name")
+@click.argument("path", metavar="MODULE:CLASS")
+@click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
+@output_options
+def deploy(
+    file: Path,
+    server: str | None,
+    on: str | None,
+    name: str,
+    path: str,
+    fields: tuple[str, ...],
+    output: str,
+    columns: str,
+) -> None:
+    """Create an agent under a new name, of a class that `[bus] allow` permits and its server can import.
+
+    \b
+    Example:
+      mom agent deploy greeter examples.greeter:Greeter greeting=Hello --on lyon
+    """
+    topology = options.load(file)
+    args = {"name": name, "class": path, "fields": values(fields), "server": on}
+    show_one(options.ask(topology, options.pick(topology, server or on), "deploy", **args), output, columns)
+
+
+@agent.command()
+@options.file_option
+@options.server_option("Ask this server; without it the agent's home.")
+@click.argument("agent")
+@click.confirmation_option(prompt="Delete the agent with all that it stores?")
+@output_options
+def delete(file: Path, server: str | None, agent: str, output: str, columns: str) -> None:
+    """Delete an agent. What was sent to it before is still reacted to, in order; what comes later is a dead letter.
+
+    \b
+    Example:
+      mom agent delete greeter --yes
+    """
+    topology = options.load(file)
+    show_one(options.ask(topology, options.home(topology, agent, server), "delete", agent=agent), output, columns)
+
+
+def values(fields: tuple[str, ...]) -> dict[str, Any]:
+    """FIELD=VALUE words as a dict."""
+    found: dict[str, Any] = {}
+    for word in fields:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"{word!r} is not FIELD=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found

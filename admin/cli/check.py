@@ -1,0 +1,92 @@
+"""`mom check`: did the bus keep its promises? Judged from the stores of all its servers, also while they run."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mombroker import store
+from mombroker.admin import audit
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, output_options, show, show_one
+from mombroker.admin.cli.progress import Bar
+from mombroker.core.errors import MomError
+
+SHOWN = 20  # findings of each kind in the table
+
+
+@click.command()
+@options.file_argument
+@output_options
+def check(file: Path, output: str, columns: str) -> None:
+    """Judge from the logs alone whether the bus kept its promises.
+
+    The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
+    Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
+    although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 1 if there are
+    any.
+
+    \b
+    Example:
+      mom check bus.toml
+      mom check bus.toml -o json
+    """
+    topology = options.load(file)
+    if not topology.log.get("enabled", True):
+        raise MomError(f"{file} switches the log off, so there is nothing to judge; set enabled = true in [log]")
+    readers = {server.name: store.read(server.data) for server in topology.servers.values()}
+    with Bar("log records") as bar:
+        found = audit.audit(topology, readers, bar.at)
+    report = describe(found)
+    if output == "json":
+        echo_json(report)
+    else:
+        _tables(report, columns)
+    if not found.clean:
+        raise SystemExit(1)
+
+
+def describe(found: audit.Findings) -> dict[str, Any]:
+    """The findings as plain values; a message is written `server#number`."""
+
+    def name(id: audit.MessageId) -> str:
+        return f"{id[0]}#{id[1]}"
+
+    def pairs(findings: list[tuple[str, audit.MessageId]]) -> list[dict[str, str]]:
+        return [{"agent": str(agent), "message": name(id)} for agent, id in findings]
+
+    return {
+        "clean": found.clean,
+        "records": found.records,
+        "sends": found.sends,
+        "reactions": found.reactions,
+        "violations": [
+            {"agent": agent, "late": name(late), "before": name(before)} for agent, late, before in found.violations
+        ],
+        "duplicates": pairs(found.duplicates),
+        "unsent": pairs(found.unsent),
+        "lost": pairs(found.lost),
+        "waiting": found.waiting,
+        "ended": found.ended,
+        "outside_the_cut": found.uncut,
+        "not_judged": found.unjudged,
+        "logs_without_beginning": found.retired,
+        "agents": found.agents,
+    }
+
+
+def _tables(report: dict[str, Any], columns: str) -> None:
+    findings = ("violations", "duplicates", "unsent", "lost")
+    show_one({k: len(v) if k in (*findings, "agents") else v for k, v in report.items()}, "table", columns)
+    for name in findings:
+        if report[name]:
+            click.echo(f"\n{name}:")
+            show(report[name][:SHOWN], "table", "")
+            if len(report[name]) > SHOWN:
+                click.echo(f"... {len(report[name]) - SHOWN} more; see -o json")
+    if report["agents"] and not columns:
+        click.echo()
+        most = sorted(report["agents"].items(), key=lambda pair: (-pair[1], pair[0]))
+        show([{"agent": agent, "reactions": count} for agent, count in most[:SHOWN]], "table", "")
+        if len(most) > SHOWN:
+            click.echo(f"... {len(most) - SHOWN} agents more; see -o json")

@@ -1,0 +1,88 @@
+"""`mom deadletter`: messages that no agent could take."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import output_options, show, show_one
+
+BRIEF = "server,id,agent,type,source,attempts,reason"
+
+
+@click.group()
+def deadletter() -> None:
+    """Messages that no agent could take: list, show, retry, drop."""
+
+
+@deadletter.command("list")
+@options.file_option
+@options.server_option("Only those of this server.")
+@click.option("--limit", default=100, show_default=True, help="At most so many of each server, the oldest.")
+@output_options
+def list_letters(file: Path, server: str | None, limit: int, output: str, columns: str) -> None:
+    """List dead letters: whom they were for, and why they are dead.
+
+    \b
+    Example:
+      mom deadletter list
+      mom deadletter list --server lyon -o json
+    """
+    rows: list[dict[str, Any]] = []
+    for each, found in options.answers(options.load(file), server, "deadletters", limit=limit):
+        rows += ({"server": each.name, **letter} for letter in found["letters"])
+        if output == "table" and found["count"] > len(found["letters"]):
+            click.echo(f"mom: {each.name} has {found['count']}, {limit} are shown; see --limit", err=True)
+    show(rows, output, columns, BRIEF)
+
+
+@deadletter.command("show")
+@options.file_option
+@options.server_option("The server that has it.")
+@click.argument("id", type=int)
+@output_options
+def show_letter(file: Path, server: str | None, id: int, output: str, columns: str) -> None:
+    """Show one dead letter with its content and, if a reaction raised, the traceback.
+
+    \b
+    Example:
+      mom deadletter show --server lyon 4711
+    """
+    show_one(_ask(file, server, "deadletter", id), output, columns)
+
+
+@deadletter.command()
+@options.file_option
+@options.server_option("The server that has them.")
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@output_options
+def retry(file: Path, server: str | None, ids: tuple[int, ...], output: str, columns: str) -> None:
+    """Send dead letters again, as new messages: they come late by nature.
+
+    \b
+    Example:
+      mom deadletter retry --server lyon 4711 4712
+    """
+    show([{"id": id, **_ask(file, server, "retry", id)} for id in ids], output, columns)
+
+
+@deadletter.command()
+@options.file_option
+@options.server_option("The server that has them.")
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@click.confirmation_option(prompt="Drop them for good?")
+@output_options
+def drop(file: Path, server: str | None, ids: tuple[int, ...], output: str, columns: str) -> None:
+    """Drop dead letters for good.
+
+    \b
+    Example:
+      mom deadletter drop --server lyon 4711 --yes
+    """
+    show([_ask(file, server, "drop", id) for id in ids], output, columns)
+
+
+def _ask(file: Path, server: str | None, verb: str, id: int) -> dict[str, Any]:
+    topology = options.load(file)
+    return options.ask(topology, options.pick(topology, server), verb, id=id)

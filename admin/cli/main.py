@@ -1,0 +1,86 @@
+"""The root of the command line. A command's module is imported when the command is run, not before."""
+
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem
+
+import mombroker
+from mombroker.core.errors import MomError, StoreFailed
+
+# name: (module, attribute, first line of its help); a test holds the help against the command's own.
+COMMANDS = {
+    "agent": ("agent", "agent", "Agents: list, show, send to, deploy, delete."),
+    "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
+    "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
+    "down": ("up", "down", "Stop the servers that `mom up` started."),
+    "log": ("log", "log", "The record of what every message did."),
+    "serve": ("serve", "serve", "Run one agent server in the foreground."),
+    "status": ("status", "status", "How the servers are."),
+    "store": ("store", "store", "A server's store: verify, back up, describe."),
+    "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import."),
+    "up": ("up", "up", "Run all servers of a topology file on this machine."),
+    "why": ("status", "why", "What the waiting messages of a server wait for."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and one-line help without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[name]
+        command: click.Command = getattr(import_module(f"mombroker.admin.cli.{module}"), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        return [CompletionItem(name, help=COMMANDS[name][2]) for name in names] + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (MomError, StoreFailed) as error:
+            refusal = click.ClickException(str(error))
+            refusal.exit_code = 3 if isinstance(error, StoreFailed) else 1
+            raise refusal from None
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(mombroker.__version__, prog_name="mom")
+def cli() -> None:
+    """Run, watch and repair a bus of causally ordered agent servers.
+
+    Exit codes: 0 done, 1 refused or found wrong, 2 wrong usage, 3 a store can no longer be written.
+    """
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command with its full name, groups before their members."""
+    stack: list[tuple[str, click.Command]] = [("mom", cli)]
+    while stack:
+        name, command = stack.pop()
+        yield name, command
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            members = ((each, command.get_command(ctx, each)) for each in reversed(command.list_commands(ctx)))
+            stack.extend((f"{name} {each}", member) for each, member in members if member is not None)
+
+
+def main() -> None:
+    cli(prog_name="mom")
+
+
+if __name__ == "__main__":
+    main()

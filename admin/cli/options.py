@@ -1,0 +1,98 @@
+"""What most commands share: which topology file, which server, and a connection to it."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mombroker.core.errors import MomError
+from mombroker.core.ids import home_of, is_id
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Server, Topology
+    from mombroker.net.adminclient import AdminClient
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_FILE = "mombroker.toml"
+
+
+def file_argument(command: F) -> F:
+    """`FILE` as the command's argument."""
+    path = click.Path(path_type=Path)
+    return click.argument("file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE)(command)
+
+
+def file_option(command: F) -> F:
+    """`--file FILE`."""
+    return click.option(
+        "-f", "--file", type=click.Path(path_type=Path), envvar="MOM_FILE", default=DEFAULT_FILE,
+        help=f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]",
+    )(command)  # fmt: skip
+
+
+def server_option(text: str) -> Callable[[F], F]:
+    """`--server NAME`, with what it means to the command."""
+    return click.option("-s", "--server", metavar="NAME", envvar="MOM_SERVER", help=f"{text} [env: MOM_SERVER]")
+
+
+def load(file: Path) -> "Topology":
+    from mombroker.net import config
+
+    return config.load(file)
+
+
+def importable(file: Path) -> None:
+    """Agent classes may lie beside the topology file."""
+    sys.path.insert(0, str(file.resolve().parent))
+
+
+def pick(topology: "Topology", name: str | None) -> "Server":
+    """The server of this name; without a name the only one."""
+    if name is None and len(topology.servers) == 1:
+        return next(iter(topology.servers.values()))
+    if name not in topology.servers:
+        wrong = "several servers are in this file" if name is None else f"there is no server {name!r}"
+        raise click.UsageError(f"{wrong}: name one of {', '.join(topology.servers)} by --server")
+    return topology.servers[name]
+
+
+def chosen(topology: "Topology", name: str | None) -> "list[Server]":
+    """The named server, or all."""
+    return [pick(topology, name)] if name else list(topology.servers.values())
+
+
+def connect(topology: "Topology", server: "Server") -> "AdminClient":
+    """A client of the running server. Its token lies in its data folder."""
+    from mombroker.net import adminclient
+
+    return adminclient.connect(topology, server.name)
+
+
+def ask(topology: "Topology", server: "Server", verb: str, **args: Any) -> dict[str, Any]:
+    """One request to a running server. Raises MomError when it refuses or does not run."""
+    with connect(topology, server) as client:
+        return client.request(verb, **args)
+
+
+def answers(
+    topology: "Topology", name: str | None, verb: str, **args: Any
+) -> "Iterator[tuple[Server, dict[str, Any]]]":
+    """The answer of the named server; without a name of all that run (of those that do not, a line on stderr)."""
+    for server in chosen(topology, name):
+        try:
+            yield server, ask(topology, server, verb, **args)
+        except MomError as error:
+            if name:
+                raise
+            click.echo(f"mom: {error}", err=True)
+
+
+def home(topology: "Topology", agent: str, name: str | None) -> "Server":
+    """The server to ask about an agent: the named one, else where the agent lives, if its id or the file says so."""
+    if name is None and is_id(agent):
+        name = home_of(agent)
+    if name is None:
+        name = next((each.server for each in topology.agents if each.name == agent), topology.registry)
+    return pick(topology, name)

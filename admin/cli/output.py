@@ -1,0 +1,106 @@
+"""One way out: the table on the screen is a rendering of the same dicts that `-o json` prints."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Row = Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def output_options(command: F) -> F:
+    """Adds `-o` and `-c`; the command gets `output` and `columns` and hands them to `show`."""
+    columns = click.option("-c", "--columns", metavar="A,B", default="", help="Only these columns, in this order.")
+    output = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Form of output.",
+    )
+    return output(columns(command))
+
+
+def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> None:
+    """Print rows as a table, or as one JSON array. `default` names the table's columns if the user names none."""
+    known = list(dict.fromkeys(name for row in rows for name in row))
+    chosen = _choose(columns, known) if rows else []
+    if output == "json":
+        echo_json([{name: row.get(name) for name in chosen} for row in rows] if chosen else list(rows))
+        return
+    chosen = chosen or [name for name in default.split(",") if name in known] or known
+    table = [[text(row.get(name)) for name in chosen] for row in rows]
+    if chosen and sys.stdout.isatty():
+        _rich_table(chosen, table, [all(isinstance(row.get(name), int | float) for row in rows) for name in chosen])
+    elif chosen:
+        _plain_table([chosen, *table])
+
+
+def show_one(record: Row, output: str, columns: str = "") -> None:
+    """Print one record: a table of two columns, or one JSON object."""
+    picked = {name: record[name] for name in _choose(columns, list(record)) or record}
+    table = [[name, text(value)] for name, value in picked.items()]
+    if output == "json":
+        echo_json(picked)
+    elif sys.stdout.isatty():
+        _rich_table(["", ""], table, [False, False])
+    else:
+        _plain_table(table)
+
+
+def echo_json(value: object, indent: int | None = 2) -> None:
+    click.echo(json.dumps(value, indent=indent, default=plain))
+
+
+def _choose(columns: str, known: list[str]) -> list[str]:
+    chosen = [name.strip() for name in columns.split(",") if name.strip()]
+    for name in chosen:
+        if name not in known:
+            raise click.UsageError(f"there is no column {name!r}; there are {', '.join(known)}")
+    return chosen
+
+
+def plain(value: object) -> object:
+    """What JSON has no form for: bytes as text, sets and other collections as lists."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, Iterable):
+        return list(value)
+    return str(value)
+
+
+def text(value: object) -> str:
+    """A cell of a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={text(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple | set):
+        return ", ".join(text(each) for each in value)
+    return str(plain(value)) if isinstance(value, bytes) else str(value)
+
+
+def _plain_table(lines: list[list[str]]) -> None:
+    """Columns, but no borders and no colour: for pipes and files."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
+def _rich_table(names: list[str], lines: list[list[str]], numbers: list[bool]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=any(names))
+    for name, number in zip(names, numbers, strict=True):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for cells in lines:
+        table.add_row(*(Text(cell) for cell in cells))
+    Console().print(table)

@@ -1,0 +1,27 @@
+"""`mom serve`: one agent server in the foreground."""
+
+from pathlib import Path
+
+import click
+
+from mombroker.admin.cli import options
+
+
+@click.command()
+@options.file_argument
+@options.server_option("Which server of the file; not needed if there is only one.")
+def serve(file: Path, server: str | None) -> None:
+    """Run one agent server in the foreground, until SIGTERM or Ctrl-C.
+
+    The folder of FILE can be imported from, so that agent classes may lie beside it. What the server has to tell goes
+    to stderr. Exit code 3 means that a commit failed, as on a full disk: then restarting does not help.
+
+    \b
+    Example:
+      mom serve bus.toml --server lyon
+    """
+    from mombroker.net import service
+
+    topology = options.load(file)
+    options.importable(file)
+    raise SystemExit(service.serve(topology, options.pick(topology, server).name))

@@ -1,0 +1,138 @@
+"""`mom status` and `mom why`: how the servers are, and what waits for what."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, output_options, show, show_one
+from mombroker.core.errors import MomError
+
+BRIEF = "server,state,reactions,sent,held,waiting,inbox_in_memory,dead_letters,store_bytes"
+
+
+@click.command()
+@options.file_option
+@options.server_option("Only this server, in full.")
+@output_options
+def status(file: Path, server: str | None, output: str, columns: str) -> None:
+    """How the servers are.
+
+    Without --server one line for each server of the file; with it everything about one: its domains and links, and
+    what its operator should act on.
+
+    \b
+    Example:
+      mom status
+      mom status --server lyon -o json
+      mom status -c server,state,store_bytes
+    """
+    topology = options.load(file)
+    if server:
+        _full(options.ask(topology, options.pick(topology, server), "status"), output, columns)
+        return
+    rows = []
+    problems: list[str] = []
+    for each in topology.servers.values():
+        try:
+            found = options.ask(topology, each, "status")
+        except MomError as error:
+            rows.append({"server": each.name, "state": "down"})
+            problems.append(f"{each.name}: {error}")
+        else:
+            rows.append({"server": each.name, "state": "up", **_brief(found)})
+            problems += [f"{each.name}: {problem}" for problem in found["problems"]]
+    show(rows, output, columns, BRIEF)
+    for problem in problems if output == "table" else []:
+        click.echo(f"! {problem}")
+
+
+def _brief(found: dict[str, Any]) -> dict[str, Any]:
+    """One line's worth: the plain values, and sums over the links."""
+    row = {name: value for name, value in found.items() if not isinstance(value, list)}
+    return row | {name: sum(link[name] for link in found["links"]) for name in ("held", "waiting")}
+
+
+def _full(found: dict[str, Any], output: str, columns: str) -> None:
+    if output == "json" or columns:
+        show_one(found, output, columns)
+        return
+    show_one({name: value for name, value in found.items() if not isinstance(value, list)}, output)
+    for name in ("domains", "links"):
+        if found[name]:
+            click.echo()
+            show(found[name], output, "")
+    for problem in found["problems"]:
+        click.echo(f"! {problem}")
+
+
+@click.command()
+@options.file_option
+@click.argument("server", required=False)
+@output_options
+def why(file: Path, server: str | None, output: str, columns: str) -> None:
+    """What the waiting messages of a server wait for.
+
+    One sentence for each message that is held for its causes, each agent that waits (for a name, or to try again), and
+    each neighbour that something waits for. Nothing is printed when nothing waits.
+
+    \b
+    Example:
+      mom why lyon
+      mom why lyon -o json
+    """
+    topology = options.load(file)
+    found = options.ask(topology, options.pick(topology, server), "why")
+    if output == "table" and not columns:
+        for wait in found["waits"]:
+            click.echo(sentence(wait, found["now"]))
+    elif columns:
+        show(found["waits"], output, columns)
+    else:
+        echo_json(found)
+
+
+def sentence(wait: dict[str, Any], now: int) -> str:
+    """One entry of `why` in words; `now` is the server's clock."""
+    match wait["kind"]:
+        case "held":
+            causes = ", ".join(f"#{cause['sequence']} from {cause['server']}" for cause in wait["waits_for"])
+            servers = {cause["server"]: cause for cause in wait["waits_for"]}
+            seen = ", ".join(f"{name} {_seen(cause, now)}" for name, cause in servers.items())
+            return f"{wait['message']} (from {wait['from']}) waits for {causes} in domain {wait['domain']}; {seen}"
+        case "name":
+            return f"{wait['agent']} waits for the name {wait['name']!r} in order to take {_first(wait)}"
+        case "retry":
+            due = _span(max(0, wait["until"] - now))
+            return (
+                f"{wait['agent']} has failed {wait['attempts']} times and tries again in {due} to take {_first(wait)}"
+            )
+        case "credit":
+            return f"{_packets(wait)}; it has no room now"
+        case _:
+            return f"{_packets(wait)}; it {_seen(wait, now)}"
+
+
+def _first(wait: dict[str, Any]) -> str:
+    behind = f", {wait['behind']} more wait behind it" if wait["behind"] else ""
+    return wait["message"] + behind
+
+
+def _packets(wait: dict[str, Any]) -> str:
+    trouble = f" ({wait['trouble']})" if wait["trouble"] else ""
+    return f"{wait['packets']} packets in domain {wait['domain']} wait for {wait['peer']}{trouble}"
+
+
+def _seen(link: dict[str, Any], now: int) -> str:
+    if link.get("up"):
+        return "is connected"
+    return f"last seen {_span(now - link['last_seen'])} ago" if link["last_seen"] else "was not seen since our start"
+
+
+def _span(ns: int) -> str:
+    seconds = ns / 1e9
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size * (2 if unit == "days" else 1):
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

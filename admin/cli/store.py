@@ -1,0 +1,96 @@
+"""`mom store`: the store of one server. All of it works while the server runs."""
+
+from pathlib import Path
+
+import click
+
+from mombroker import store as stores
+from mombroker.admin.cli import options
+from mombroker.admin.cli.log import last
+from mombroker.admin.cli.output import output_options, show_one
+from mombroker.admin.cli.progress import Bar
+
+
+@click.group()
+def store() -> None:
+    """A server's store: verify, back up, describe."""
+
+
+def path_argument(command: options.F) -> options.F:
+    path = click.Path(exists=True, path_type=Path)
+    return click.argument("path", type=path, required=False)(command)
+
+
+def _path(file: Path, server: str | None, path: Path | None) -> Path:
+    """The store at `path` if one is named, else that of a server of the file."""
+    return path or Path(options.pick(options.load(file), server).data)
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one, or a PATH is given.")
+@path_argument
+def verify(file: Path, server: str | None, path: Path | None) -> None:
+    """Verify a store, or the data folder or backup at PATH. Exit code 1 if something is wrong.
+
+    \b
+    Example:
+      mom store verify --server lyon
+      mom store verify backup/lyon.sqlite
+    """
+    where = _path(file, server, path)
+    faults = stores.verify(where)
+    for fault in faults:
+        click.echo(fault)
+    if faults:
+        raise SystemExit(1)
+    click.echo(f"{where} is sound")
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one.")
+@click.argument("target", type=click.Path(path_type=Path))
+def backup(file: Path, server: str | None, target: Path) -> None:
+    """Copy a store, as of one commit, into the new file TARGET.
+
+    A restored backup is refused by the neighbours if messages have passed since: see docs/operate.md.
+
+    \b
+    Example:
+      mom store backup --server lyon backup/lyon.sqlite
+    """
+    with Bar("pages") as bar:
+        stores.backup(_path(file, server, None), target, bar.at)
+    click.echo(f"{target} has {target.stat().st_size} bytes")
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one, or a PATH is given.")
+@path_argument
+@output_options
+def info(file: Path, server: str | None, path: Path | None, output: str, columns: str) -> None:
+    """Describe a store: whose it is, and how much of what it holds.
+
+    \b
+    Example:
+      mom store info --server lyon
+      mom store info backup/lyon.sqlite -o json
+    """
+    reader = stores.read(_path(file, server, path))
+    meta = reader.meta()
+    waiting = {f"{link.peer} ({link.domain})": link.sent - link.acked for link in reader.links()}
+    described = {
+        "server": meta["server"],
+        "schema": meta["schema"],
+        "incarnation": meta.get("incarnation", ""),
+        "bytes": reader.size(),
+        "inbox": sum(count for _, _, count in reader.inboxes()),
+        "out": sum(waiting.values()),
+        "out_to": {peer: count for peer, count in waiting.items() if count},
+        "tasks": len(reader.tasks()),
+        "log_records": last(reader),
+        "stopped_cleanly": bool(meta.get("clean", 1)),
+    }
+    show_one(described, output, columns)

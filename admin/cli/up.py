@@ -1,0 +1,245 @@
+"""`mom up` and `mom down`: all servers of a topology file as processes of this machine."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mombroker.admin import supervisor
+from mombroker.admin.cli import options
+from mombroker.admin.cli.progress import Bar
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Server, Topology
+
+POLL = 0.1  # seconds between two looks at what a server does
+PATIENCE = 3  # failed starts of a server, until `up` no longer waits for it
+ANSWER = 1.0  # seconds for a starting server to tell its status
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green", "bright_magenta")
+
+# What the supervisor tells: ("ready", server), ("again" or "over", sentence), ("settled", "").
+Tell = Callable[[str, str], None]
+
+
+@click.command()
+@options.file_argument
+@click.option("-s", "--server", "names", metavar="NAME", multiple=True, help="Only this server; can be repeated.")
+@click.option("-d", "--detach", is_flag=True, help="Return once all are ready; `mom down` stops them.")
+def up(file: Path, names: tuple[str, ...], detach: bool) -> None:
+    """Run all servers of a topology file on this machine.
+
+    Each is a process of its own that logs to log.txt in its data folder. One that dies is started again, with growing
+    pauses, but not one that refused to start or that cannot write its store. In the foreground their logs are shown,
+    and Ctrl-C stops them all in good order.
+
+    \b
+    Example:
+      mom up etc/two-sites.toml
+      mom up etc/two-sites.toml --detach
+    """
+    topology = options.load(file)
+    servers = [options.pick(topology, name) for name in names] or list(topology.servers.values())
+    options.importable(file)
+    code = (_detached if detach else _attached)(topology, servers)
+    raise SystemExit(code)
+
+
+@click.command()
+@options.file_argument
+def down(file: Path) -> None:
+    """Stop the servers that `mom up` started.
+
+    They make durable what they have and then end; what waits for delivery goes on at the next start. Servers of FILE
+    that run here without `mom up` are stopped too.
+
+    \b
+    Example:
+      mom down etc/two-sites.toml
+    """
+    from mombroker.store.folder import LOCK
+
+    locks: dict[Path, str] = {}
+    for server in options.load(file).servers.values():
+        data = Path(server.data)
+        lock = next((each for each in (data / supervisor.LOCK, data / LOCK) if supervisor.holder(each)), None)
+        if lock is not None:
+            locks[lock] = server.name
+    for pid in {supervisor.holder(lock) for lock in locks} - {0}:
+        os.kill(pid, signal.SIGTERM)
+    stopped = _await_release(locks)
+    click.echo(f"stopped {', '.join(stopped)}" if stopped else f"no server of {file} runs here")
+
+
+def _await_release(locks: dict[Path, str]) -> list[str]:
+    """Wait until nobody holds these locks any more. Raises MomError if that takes too long."""
+    left = dict(locks)
+    deadline = time.monotonic() + supervisor.GRACE + 5.0
+    with Bar("stopped") as bar:
+        while left:
+            left = {lock: name for lock, name in left.items() if supervisor.holder(lock)}
+            bar.at(len(locks) - len(left), len(locks))
+            if left and time.monotonic() > deadline:
+                raise MomError(f"{', '.join(left.values())} did not stop; see its log.txt, or kill it")
+            if left:
+                time.sleep(POLL)
+    return list(locks.values())
+
+
+# -- in the foreground -------------------------------------------------------------------------------------------------
+
+
+def _attached(topology: "Topology", servers: "list[Server]") -> int:
+    ready: list[str] = []
+    tails = Tails({server.name: Path(server.data) / supervisor.LOG for server in servers})
+    with Bar("servers are up") as bar:
+        bar.at(0, len(servers))
+
+        def tell(kind: str, text: str) -> None:
+            if kind == "ready":
+                ready.append(text)
+                bar.at(len(ready), len(servers))
+            elif kind == "settled":
+                bar.close()
+                click.echo(f"{len(ready)} of {len(servers)} servers are up; Ctrl-C stops them", err=True)
+                watch.tails = tails
+            else:
+                bar.say(text)
+
+        watch = Watch(topology, [server.name for server in servers], tell)
+        return _supervisor(topology, servers, watch).run()
+
+
+# -- in the background -------------------------------------------------------------------------------------------------
+
+
+def _detached(topology: "Topology", servers: "list[Server]") -> int:
+    """Fork a supervisor that stays, and wait until it says that its servers are ready, or why they are not."""
+    ours, its = os.pipe()
+    if not os.fork():
+        os.close(ours)
+        _stay(topology, servers, its)
+    os.close(its)
+    ready = 0
+    with Bar("servers are up") as bar, open(ours) as lines:
+        for kind, text in map(json.loads, lines):
+            ready += kind == "ready"
+            bar.at(ready, len(servers))
+            if kind in ("again", "over"):
+                bar.say(text)
+    if ready:
+        click.echo(f"{ready} of {len(servers)} servers are up; `mom down` stops them")
+    return 0 if ready == len(servers) else 1
+
+
+def _stay(topology: "Topology", servers: "list[Server]", pipe: int) -> None:
+    """The supervisor's process: away from the terminal, and never back into the caller's."""
+    from mombroker.store.folder import make
+
+    code = 1
+    try:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        log = os.open(make(servers[0].data) / supervisor.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for stream, target in ((0, null), (1, log), (2, log)):
+            os.dup2(target, stream)
+
+        def tell(kind: str, text: str) -> None:
+            nonlocal pipe
+            if pipe >= 0:
+                os.write(pipe, json.dumps([kind, text]).encode() + b"\n")
+            if pipe >= 0 and kind == "settled":
+                running.private.remove(pipe)
+                os.close(pipe)
+                pipe = -1
+
+        running = _supervisor(topology, servers, Watch(topology, [server.name for server in servers], tell))
+        running.private.append(pipe)
+        try:
+            code = running.run()
+        except MomError as error:
+            tell("over", str(error))
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _supervisor(topology: "Topology", servers: "list[Server]", watch: "Watch") -> supervisor.Supervisor:
+    from mombroker.net import service  # loaded once, before the servers are forked
+
+    children = [supervisor.Child(server.name, Path(server.data)) for server in servers]
+    return supervisor.Supervisor(children, lambda name: service.serve(topology, name), watch)
+
+
+class Tails:
+    """What is added to log files from now on, line by line, under the name of the server."""
+
+    def __init__(self, logs: dict[str, Path]):
+        self.logs = logs
+        self.at = {name: log.stat().st_size if log.exists() else 0 for name, log in logs.items()}
+        self.width = max(map(len, logs))
+
+    def show(self) -> None:
+        for number, (name, log) in enumerate(self.logs.items()):
+            if not log.exists():
+                continue
+            with log.open("rb") as file:
+                file.seek(self.at[name])
+                whole, newline, _ = file.read().rpartition(b"\n")
+            self.at[name] += len(whole + newline)
+            prefix = click.style(f"{name:{self.width}} |", fg=COLOURS[number % len(COLOURS)])
+            for line in whole.decode(errors="replace").splitlines():
+                click.echo(f"{prefix} {line}")
+
+
+class Watch:
+    """Looks when the servers are ready, tells what happens to them, and shows their logs once `tails` is set."""
+
+    def __init__(self, topology: "Topology", names: list[str], tell: Tell):
+        self.topology, self.tell = topology, tell
+        self.unsettled = dict.fromkeys(names, 0)  # server -> process, until it is ready or has failed
+        self.failures = dict.fromkeys(names, 0)
+        self.tails: Tails | None = None
+
+    def started(self, server: str, pid: int) -> None:
+        if server in self.unsettled:
+            self.unsettled[server] = pid
+
+    def ended(self, server: str, text: str, again: bool) -> None:
+        if text != "stopped" and self.tails is None:  # the logs tell it too
+            self.tell("again" if again else "over", f"{server} {text}")
+        self.failures[server] += 1
+        if not again or self.failures[server] == PATIENCE:
+            self._settle(server)
+
+    def tick(self) -> float:
+        for name in [name for name, pid in self.unsettled.items() if pid and self._answers(name)]:
+            self.tell("ready", name)
+            self._settle(name)
+        if self.tails:
+            self.tails.show()
+        return POLL if self.unsettled or self.tails else supervisor.NEVER
+
+    def _settle(self, server: str) -> None:
+        if self.unsettled.pop(server, None) is not None and not self.unsettled:
+            self.tell("settled", "")
+
+    def _answers(self, server: str) -> bool:
+        from mombroker.net import adminclient
+
+        try:
+            with adminclient.connect(self.topology, server, ANSWER) as client:
+                client.request("status")
+        except MomError:
+            return False
+        return True

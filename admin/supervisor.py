@@ -1,0 +1,218 @@
+"""All servers of a topology file as processes of this machine, forked from one loaded parent and kept running.
+
+A process that was killed or crashed is started again, with growing pauses. One that refused to start (exit code 1) or
+that can no longer write its store (3, as on a full disk) is not: only a person can mend that.
+"""
+
+import fcntl
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mombroker.core.errors import MomError
+
+LOCK = "up.lock"  # in a data folder: held by the supervisor of its server, with its process id inside
+LOG = "log.txt"
+CRASHED = 70  # exit code of a server that ends by an exception
+FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
+STEADY = 60.0  # a server that ran for so long starts again with the first pause
+GRACE = 30.0  # for a server to stop in
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+NEVER = float("inf")
+
+
+class Watcher(Protocol):
+    """Who is told of what happens."""
+
+    def started(self, server: str, pid: int) -> None: ...
+    def ended(self, server: str, text: str, again: bool) -> None: ...
+    def tick(self) -> float: ...  # called after every event; returns the seconds until it wants to be called again
+
+
+@dataclass(slots=True)
+class Child:
+    name: str
+    folder: Path
+    pid: int = 0  # 0: not running
+    started: float = 0.0
+    due: float = 0.0  # when to start it
+    pause: float = FIRST_PAUSE
+    code: int = 0  # of its last end
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Starts the servers, and again, until it gets SIGTERM, SIGINT or SIGHUP, or none is left.
+
+    serve    runs one server in a forked child and returns its exit code
+    private  open files that the children must not keep: our locks, and what the caller adds
+    """
+
+    children: list[Child]
+    serve: Callable[[str], int]
+    watcher: Watcher
+    private: list[int] = field(default_factory=list)
+    stopping: float = 0.0  # when SIGTERM was passed on
+
+    def run(self) -> int:
+        """The exit code: 0 after an orderly stop, else the worst of the servers that ended by themselves."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        locks: list[int] = []
+        try:
+            for child in self.children:
+                locks.append(hold(child.folder))
+            self.private += locks
+            gc.collect()
+            gc.freeze()  # the children share these pages as long as nobody counts references in them
+            while self._step():
+                pass
+        finally:
+            for lock in locks:
+                os.close(lock)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        return max((child.code for child in self.children), default=0)
+
+    def _step(self) -> bool:
+        """One round: start what is due, wait for a signal, see who ended. False when nothing is left to do."""
+        now = time.monotonic()
+        for child in self.children:
+            if not child.pid and child.due <= now and not self.stopping:
+                self._start(child, now)
+        wait = min([self.watcher.tick(), *(child.due - now for child in self.children if not child.pid)])
+        caught = signal.sigtimedwait(SIGNALS, min(max(wait, 0.0), 3600.0))
+        if caught and caught.si_signo != signal.SIGCHLD:
+            self._stop(time.monotonic())
+        elif self.stopping and time.monotonic() - self.stopping > GRACE:
+            self._signal(signal.SIGKILL)
+        self._reap(time.monotonic())
+        return any(child.pid or (child.due < NEVER and not self.stopping) for child in self.children)
+
+    def _start(self, child: Child, now: float) -> None:
+        child.pid = os.fork()
+        if not child.pid:
+            self._become(child)
+        child.started = now
+        self.watcher.started(child.name, child.pid)
+
+    def _become(self, child: Child) -> None:
+        """In the child: run the server; never returns into what the parent was doing."""
+        code = CRASHED
+        try:
+            os.setsid()  # Ctrl-C at the terminal is for the supervisor, who passes on an orderly stop
+            for file in self.private:
+                os.close(file)
+            log = os.open(child.folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for stream in (1, 2):
+                os.dup2(log, stream)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            for each in SIGNALS:
+                signal.signal(each, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            code = self.serve(child.name)
+        except MomError as error:
+            print(error, file=sys.stderr)
+            code = 1
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _stop(self, now: float) -> None:
+        """Pass on SIGTERM; at the second time do not wait any more."""
+        self._signal(signal.SIGKILL if self.stopping else signal.SIGTERM)
+        self.stopping = self.stopping or now
+
+    def _signal(self, number: signal.Signals) -> None:
+        for child in self.children:
+            if child.pid:
+                os.kill(child.pid, number)
+
+    def _reap(self, now: float) -> None:
+        for child in self.children:
+            if not child.pid:
+                continue
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid:
+                child.pid = 0
+                self._ended(child, os.waitstatus_to_exitcode(status), now)
+
+    def _ended(self, child: Child, code: int, now: float) -> None:
+        if self.stopping:
+            child.code = max(code, 0)
+            self.watcher.ended(child.name, "stopped" if code == 0 else how(code), False)
+            return
+        again = code not in (0, 1, 3)
+        if again:
+            child.pause = FIRST_PAUSE if now - child.started > STEADY else min(child.pause * 2, LAST_PAUSE)
+            child.due = now + child.pause
+        else:
+            child.due, child.code = NEVER, code
+        text = f"{how(code)} and {f'starts again in {child.pause:.1f} s' if again else 'is not started again'}"
+        last = last_line(child.folder / LOG)
+        with (child.folder / LOG).open("a") as log:
+            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), child.name, text, file=log)
+        self.watcher.ended(child.name, f"{text}: {last}" if last else text, again)
+
+
+def how(code: int) -> str:
+    """What an exit code (negative: a signal) means."""
+    match code:
+        case 0:
+            return "has ended"
+        case 1:
+            return "refused to start"
+        case 3:
+            return "cannot go on"
+        case _ if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        case _:
+            return f"ended with exit code {code}"
+
+
+def last_line(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+        return file.read().decode(errors="replace").rstrip().rpartition("\n")[2]
+
+
+def hold(folder: Path) -> int:
+    """Take the supervisor's lock of a data folder; the open file holds it. Raises MomError if another has it."""
+    from mombroker.store.folder import make
+
+    lock = os.open(make(folder) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    for _ in range(10):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)  # somebody may only be looking who holds it
+        else:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            return lock
+    pid = os.pread(lock, 20, 0).decode()
+    os.close(lock)
+    raise MomError(f"process {pid} runs the server in {folder} already; stop it by `mom down`")
+
+
+def holder(file: Path) -> int:
+    """The process that holds a lock file, 0 if none does."""
+    try:
+        lock = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(lock, 20, 0).decode().strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(lock)
+    return 0
