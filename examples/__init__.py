@@ -1,0 +1,1 @@
+"""Small buses to read, run and change; each topology file lies beside its agents."""
