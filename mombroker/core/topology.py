@@ -198,9 +198,6 @@ class Topology:
                 yield Fault(key, "the domain is empty: name its servers, or delete it")
             elif len(inside) == 1 and len(self.servers) > 1:
                 yield Fault(key, f"the domain has only {domain.members[0]}: name a second server, or delete it")
-            if domain.backend == "fifo" and len(inside) > 2:
-                text = f"fifo keeps causal order between two servers only, not {len(inside)}: use matrix"
-                yield Fault(("domains", name, "ordering"), text)
         if len(self.servers) > 1:
             for server in self.servers:
                 if not self._domains_of[server]:

@@ -211,8 +211,8 @@ def refused(**parts):
     return [str(fault) for fault in Topology(**{**sound, **parts}, checked=False).faults()]
 
 
-def domains(*members, **options):
-    return {f"d{at}": Domain(f"d{at}", tuple(each), **options) for at, each in enumerate(members, 1)}
+def domains(*members):
+    return {f"d{at}": Domain(f"d{at}", tuple(each)) for at, each in enumerate(members, 1)}
 
 
 def servers(*made):
@@ -228,7 +228,6 @@ FAULTS = [
     ({"domains": domains("abc", "")}, ["domains.d2.servers: the domain is empty: name its servers, or delete it"]),
     ({"domains": domains("abc", "a")}, ["domains.d2.servers: the domain has only a: name a second server, or delete"]),
     ({"domains": domains("abca")}, ["domains.d1.servers: a is named twice"]),
-    ({"domains": domains("abc", backend="fifo")}, ["domains.d1.ordering: fifo keeps causal order between two"]),
     ({"domains": {}}, [f"servers.{name}: in no domain" for name in "abc"]),
     ({"domains": {"d 1": Domain("d 1", ("a", "b", "c"))}}, ["domains.d 1: 'd 1' is no name of a domain"]),
     (

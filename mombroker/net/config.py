@@ -1,0 +1,326 @@
+"""The topology file: TOML to a Topology and back, with the line, the key and a remedy for everything that is wrong."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from mombroker import ordering
+from mombroker.core.errors import MomError, TopologyError
+from mombroker.core.limits import Limits
+from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
+
+Key = tuple[str | int, ...]
+Table = dict[str, Any]
+MAX_BYTES = 16 << 20  # of a topology file
+
+# What each table may hold: name -> (type, an example). One that starts with "!" must be there.
+TABLES = {"bus": (dict, "[bus]"), "servers": (dict, "[servers.NAME]"), "domains": (dict, "[domains.NAME]")}
+TOP = {**TABLES, "agents": (list, "[[agents]]"), "limits": (dict, "[limits]"), "log": (dict, "[log]")}
+BUS = {
+    "name": (str, '!name = "demo"'),
+    "registry": (str, 'registry = "paris"'),
+    "secret_file": (str, 'secret_file = "bus.secret"'),
+    "allow": (list, 'allow = ["examples"]'),
+}
+SERVER = {
+    "listen": (str, '!listen = "127.0.0.1:16300"'),
+    "stomp": (str, 'stomp = "127.0.0.1:61613"'),
+    "data": (str, 'data = "var/paris"'),
+}
+DOMAIN = {"servers": (list, '!servers = ["paris", "lyon"]'), "ordering": (object, 'ordering = "matrix"')}
+AGENT = {
+    "name": (str, '!name = "greeter"'),
+    "server": (str, '!server = "lyon"'),
+    "class": (str, '!class = "examples.greeter:Greeter"'),
+    "fields": (dict, 'fields = { greeting = "hello" }'),
+}
+LOG = {
+    "enabled": (bool, "enabled = true"),
+    "max_bytes": (int, "max_bytes = 1_000_000_000"),
+    "max_age_days": (int, "max_age_days = 30"),
+}
+LIMITS = {each.name: (int, f"{each.name} = {each.default}") for each in fields(Limits) if each.default is not MISSING}
+WORDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or false", int: "a whole number from 1 up"}
+
+
+def load(path: str | Path) -> Topology:
+    """The topology in a TOML file. Raises TopologyError with all that is wrong, each as `file:line: key: what to do`.
+
+    Relative `data` and `secret_file` are relative to the file's folder.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise TopologyError([f"{path}: larger than {MAX_BYTES >> 20} MiB: give a topology file"])
+        text = content.decode()
+    except OSError as error:
+        raise TopologyError([f"{path}: {(error.strerror or str(error)).lower()}: give the topology file"]) from None
+    except UnicodeDecodeError as error:
+        raise TopologyError([f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8"]) from None
+    return loads(text, path.parent.absolute(), str(path))
+
+
+def loads(text: str, base: Path, source: str = "topology") -> Topology:
+    """As `load`, from text whose relative paths are relative to `base`; errors name `source`."""
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        what, _, line = str(error).partition(" (at line ")
+        where = f"{source}:{line.partition(',')[0]}" if line else source
+        raise TopologyError([f"{where}: not TOML: {what[:1].lower()}{what[1:]}"]) from None
+    reading = _Reading(base)
+    topology = reading.topology(content)
+    faults = [*reading.faults, *reading.kept(topology.faults()), *_ordering_faults(topology)]
+    if faults:
+        lines = key_lines(text)
+        at = [(_line(lines, fault.key), fault) for fault in faults]
+        at.sort(key=lambda pair: pair[0])
+        raise TopologyError([f"{source}:{line}: {fault}" if line else f"{source}: {fault}" for line, fault in at])
+    return topology
+
+
+class _Reading:
+    """Turns parsed TOML into a Topology and collects what is wrong with its shape on the way."""
+
+    def __init__(self, base: Path):
+        self.base = base
+        self.faults: list[Fault] = []
+
+    def topology(self, content: Table) -> Topology:
+        top = self.table((), content, TOP)
+        bus = self.table(("bus",), top.get("bus", {}), BUS)
+        servers = {name: self.server(name, table) for name, table in top.get("servers", {}).items()}
+        domains = {name: self.domain(name, table) for name, table in top.get("domains", {}).items()}
+        agents = [self.agent(at, table) for at, table in enumerate(top.get("agents", []))]
+        secret = bus.get("secret_file")
+        return Topology(
+            name=bus.get("name", ""),
+            servers=servers,
+            domains=domains,
+            agents=agents,
+            registry=bus.get("registry"),
+            secret_file=str(self.base / secret) if secret is not None else None,
+            allow=tuple(bus.get("allow", ())),
+            limits=self.table(("limits",), top.get("limits", {}), LIMITS),
+            log=self.table(("log",), top.get("log", {}), LOG),
+            checked=False,
+        )
+
+    def server(self, name: str, value: object) -> Server:
+        key = ("servers", name)
+        table = self.table(key, value, SERVER)
+        host, port = "", 0
+        if "listen" in table:
+            try:
+                host, port = address(table["listen"])
+            except ValueError as error:
+                self.fault((*key, "listen"), str(error))
+        data = str(self.base / table.get("data", f"var/{name}"))
+        return Server(name, host, port, table.get("stomp"), data)
+
+    def domain(self, name: str, value: object) -> Domain:
+        key = ("domains", name)
+        table = self.table(key, value, DOMAIN)
+        order, options = table.get("ordering", ""), Table()
+        if isinstance(order, dict):
+            options = {option: each for option, each in order.items() if option != "backend"}
+            order = order.get("backend")
+        if not isinstance(order, str) or ("ordering" in table and not order):
+            self.fault((*key, "ordering"), 'write a name, as "matrix", or { backend = "daisy", groups = [...] }')
+            order = ""
+        return Domain(name, tuple(table.get("servers", ())), order, options)
+
+    def agent(self, at: int, value: object) -> AgentDecl:
+        key = ("agents", at)
+        table = self.table(key, value, AGENT)
+        if (bad := _unpackable(table.get("fields", {}))) is not None:
+            self.fault((*key, "fields"), f"{bad} cannot be a field: use text, numbers, true, false, lists and tables")
+        return AgentDecl(
+            table.get("name", ""), table.get("server", ""), table.get("class", ""), table.get("fields", {})
+        )
+
+    def table(self, key: Key, value: object, known: Mapping[str, tuple[type, str]]) -> Table:
+        """The entries of a table that may be used; the others are faults."""
+        if not isinstance(value, dict):
+            self.fault(key, f"must be a table, not {_shown(value)}")
+            return {}
+        good = {}
+        for name, each in value.items():
+            if name not in known:
+                hint = suggestion(name, known) or f"known are {listed(known, 99)}"
+                self.fault((*key, name), f"unknown key: {hint}")
+            elif not _fits(each, known[name][0], name):
+                kind, example = known[name]
+                self.fault((*key, name), f"must be {WORDS[kind]}, not {_shown(each)}: {example.lstrip('!')}")
+            else:
+                good[name] = each
+        for name, (_, example) in known.items():
+            if example.startswith("!") and name not in value:
+                self.fault((*key, name), f"missing: add {example[1:]}")
+        return good
+
+    def fault(self, key: Key, text: str) -> None:
+        self.faults.append(Fault(key, text))
+
+    def kept(self, faults: Iterable[Fault]) -> list[Fault]:
+        """Without those that only follow from a value that is missing or of the wrong type."""
+        told = {fault.key for fault in self.faults}
+        return [each for each in faults if told.isdisjoint(each.key[:end] for end in range(1, len(each.key) + 1))]
+
+
+def _fits(value: object, kind: type, name: str) -> bool:
+    if kind is str:
+        return isinstance(value, str) and value != ""
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if kind is list:
+        inner = dict if name == "agents" else str
+        return isinstance(value, list) and all(isinstance(each, inner) for each in value)
+    return isinstance(value, kind)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _unpackable(value: object) -> object:
+    """A value in it that TOML has and a message has not: a date or a time."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return next((bad for bad in map(_unpackable, value) if bad is not None), None)
+    return None if isinstance(value, str | int | float) else value
+
+
+def _ordering_faults(topology: Topology) -> Iterable[Fault]:
+    """What the back ends say of their options; core, which lies below them, cannot ask."""
+    for domain in topology.domains.values():
+        key = ("domains", domain.name, "ordering")
+        try:
+            backend = ordering.backend(domain.backend)
+        except MomError as error:
+            yield Fault(key, str(error))
+        else:
+            if domain.members:  # else that is the fault
+                yield from (Fault(key, text) for text in backend.validate(domain.members, domain.options))
+
+
+# A statement starts with a table header or a key; of its value only the end must be found.
+PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+PATH = rf"{PART}(?:[ \t]*\.[ \t]*{PART})*"
+STATEMENT = re.compile(
+    rf"\s*(?:\#[^\n]*\s*)*(?:(?P<open>\[\[?)[ \t]*(?P<header>{PATH})[ \t]*\]\]?|(?P<key>{PATH})[ \t]*=)"
+)
+TOKEN = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"{3,5}|\'{3}.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[{]|[\]}]|\n|[^"'\#\[\]{}\n]+''',
+    re.DOTALL,
+)
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """The line of each key and table header of a valid TOML text; keys inside a value have none."""
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    counts: dict[Key, int] = {}
+    at, line, counted = 0, 1, 0
+    while found := STATEMENT.match(text, at):
+        group = "header" if found["header"] else "key"
+        line += text.count("\n", counted, found.start(group))
+        counted = found.start(group)
+        path: Key = tuple(_unquoted(part) for part in re.findall(PART, found[group]))
+        if group == "header":
+            table = _in_last(path, counts)
+            if found["open"] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            path = table
+        else:
+            path = (*table, *path)
+        for end in range(1, len(path) + 1):
+            lines.setdefault(path[:end], line)
+        at = _statement_end(text, found.end())
+    return lines
+
+
+def _in_last(path: Key, counts: Mapping[Key, int]) -> Key:
+    """[agents.fields] means a table of the last [[agents]]."""
+    for end in range(len(path) - 1, 0, -1):
+        if path[:end] in counts:
+            return (*path[:end], counts[path[:end]], *path[end:])
+    return path
+
+
+def _statement_end(text: str, at: int) -> int:
+    depth = 0
+    while token := TOKEN.match(text, at):
+        at = token.end()
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if token[0] == "\n" and not depth:
+            break
+    return at
+
+
+def _unquoted(part: str) -> str:
+    if part[0] == '"':
+        return str(tomllib.loads(f"key = {part}")["key"])
+    return part.strip("'")
+
+
+def _line(lines: Mapping[Key, int], key: Key) -> int:
+    """Of the key, or of the nearest table around it; 0 if there is none."""
+    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), 0)
+
+
+def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] = ()) -> str:
+    """The topology as TOML that `loads` reads back; paths below `base` are written relative to it."""
+
+    def place(path: str) -> str:
+        return str(Path(path).relative_to(base)) if base and Path(path).is_relative_to(base) else path
+
+    remarks = list(remarks)
+    assert all(map(str.isprintable, remarks)), "a remark must not leave its line"
+    out = [f"# {remark}" for remark in remarks]
+    bus = {"name": topology.name, "registry": topology.registry}
+    bus["secret_file"] = place(topology.secret_file) if topology.secret_file else None
+    _write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
+    for name, server in topology.servers.items():
+        table = {"listen": server.listen, "stomp": server.stomp, "data": place(server.data) if server.data else None}
+        _write(out, f"[servers.{_key(name)}]", table)
+    for name, domain in topology.domains.items():
+        order = {"backend": domain.backend, **domain.options} if domain.options else domain.backend
+        _write(out, f"[domains.{_key(name)}]", {"servers": list(domain.members), "ordering": order})
+    for agent in topology.agents:
+        decl = {"name": agent.name, "server": agent.server, "class": agent.cls, "fields": agent.fields or None}
+        _write(out, "[[agents]]", decl)
+    for name in ("limits", "log"):
+        if table := getattr(topology, name):
+            _write(out, f"[{name}]", table)
+    return "\n".join(out) + "\n"
+
+
+def _write(out: list[str], header: str, table: Mapping[str, Any]) -> None:
+    out.extend(["", header] if out else [header])
+    out.extend(f"{_key(name)} = {_value(value)}" for name, value in table.items() if value is not None)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
