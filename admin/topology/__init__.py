@@ -1,0 +1,1 @@
+"""Topology files: pictures of them, and the import of other brokers' files."""
