@@ -74,7 +74,7 @@ class AgentServer:
         self.consumers: dict[str, MessageConsumer] = {}
         for domain in topology.domains_of(name):
             core = self.core(domain, reader.core(domain.name))
-            mine = [row for row in rows if row.domain == domain.name]
+            mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
             self.consumers[domain.name] = MessageConsumer(self, domain, core, mine)
         self.channel = Channel(self, self.consumers)
         self.engine = Engine(self, program, unclean)

@@ -1,0 +1,225 @@
+"""`mom domain reset` and `mom topology adopt`: offline surgery on the stores of a bus, none of whose servers runs.
+
+Both are made of one commit a store, and both may be repeated after they were cut short: until all stores of a domain
+agree, the epoch or the order digest keeps its servers from meeting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from mombroker import ordering
+from mombroker.core import repair
+from mombroker.core.batch import Batch, LinkRow
+from mombroker.core.engine import Program
+from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.events import LinkFrames, LinkUp
+from mombroker.core.message import Message, decode
+from mombroker.core.server import AgentServer
+from mombroker.core.topology import RoutingTable, Topology
+from mombroker.core.trace import Record
+from mombroker.store.base import Store, identity
+
+PAGE = 10_000
+
+
+@dataclass(slots=True)
+class Report:
+    """What an operation did. `dead` are messages put among the dead letters; `lost` were only in the lost store or
+    may have been half delivered by it: sent towards it, and no trace of them at their destination."""
+
+    domains: list[str] = field(default_factory=list)
+    dead: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "domains": self.domains, "dead": self.dead, "lost": self.lost, "names": self.names, "notes": self.notes,
+        }  # fmt: skip
+
+
+def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Program, now: int) -> Report:
+    """Go on without the store of server `lost`: `stores` are all servers' stores, with a new empty one for `lost`.
+
+    The survivors first deliver to each other what they can; what remains under way in a domain of `lost` becomes dead
+    letters; the clocks of those domains start anew under a higher epoch; the new store learns epochs and names.
+    """
+    missing = sorted(set(topology.servers) - set(stores))
+    if missing:
+        raise MomError(f"the stores of all servers are needed: {', '.join(missing)} not found")
+    report = Report(domains=[domain.name for domain in topology.domains_of(lost)])
+    survivors = {
+        name: AgentServer(topology, name, store, program, now) for name, store in stores.items() if name != lost
+    }
+    _settle(survivors, stores)
+    report.lost = _lost(topology, lost, stores)
+    known = {name: id for server in survivors.values() for name, id in server.names.known.items()}
+    declared = {agent.name for agent in topology.agents}
+    report.names = sorted(name for name, id in known.items() if id.startswith(f"{lost}/") and name not in declared)
+    epochs = {
+        domain: 1 + max(int(store.meta().get(f"epoch:{domain}", 0)) for store in stores.values())
+        for domain in report.domains
+    }
+    fresh = Batch(meta={"next": now // 1000, "now": now})  # ids of the lost store are not given again
+    fresh.meta |= {f"epoch:{domain}": epoch for domain, epoch in epochs.items()}
+    fresh.meta |= {f"name:{name}": id for name, id in known.items() if name not in declared | set(report.names)}
+    stores[lost].commit(fresh)
+    for name, server in survivors.items():
+        for domain, epoch in epochs.items():
+            if domain in server.consumers:
+                for message, agent, reason in repair.start_anew(server, domain, epoch):
+                    report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
+        for gone in report.names:
+            server.names.known.pop(gone, None)
+            server.batch.meta[f"name:{gone}"] = None
+        server.stop()
+        stores[name].commit(server.ready(now).batch)
+    return report
+
+
+def _described(message: Message) -> dict[str, Any]:
+    return {"message": f"{message.origin}#{message.number}", "type": message.type, "source": message.source}
+
+
+def _settle(servers: dict[str, AgentServer], stores: dict[str, Store]) -> None:
+    """Let the survivors pass on what they have for each other; no agent reacts."""
+    conns: dict[int, tuple[str, int]] = {}
+    numbers = count(1)
+    now = max(server.now for server in servers.values())
+    for name, server in servers.items():
+        for peer, other in servers.items():
+            if name < peer and server.topology.shared_domain(name, peer):
+                try:
+                    mine, theirs = server.greet(peer), other.greet(name)
+                    server.admit(theirs)
+                    other.admit(mine)
+                except PeerRefused:
+                    continue  # reset before this run was cut short: what they have for each other is reported
+                one, two = next(numbers), next(numbers)
+                conns[one], conns[two] = (peer, two), (name, one)
+                server.step(LinkUp(peer, one, theirs), now)
+                other.step(LinkUp(name, two, mine), now)
+    busy = True
+    while busy:
+        busy = False
+        for name, server in servers.items():
+            while server.urgency:
+                busy = True
+                ready = server.ready(now)
+                if not ready.batch.empty():
+                    stores[name].commit(ready.batch)
+                for conn, frames in ready.frames:
+                    peer, other_conn = conns[conn]
+                    servers[peer].step(LinkFrames(name, other_conn, frames), now)
+                server.committed(ready)
+
+
+def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> list[dict[str, Any]]:
+    """Copies that were to go to, or through, the lost server and have left no trace at their destination."""
+    routes = {name: RoutingTable(topology, name) for name in topology.servers}
+
+    def passes(origin: str, home: str) -> bool:
+        return home == lost or (origin != home and any(hop == lost for _, hop in routes[origin].path(home)))
+
+    wanted: dict[tuple[str, int, str], dict[str, Any]] = {}
+    ended: set[tuple[str, int, str]] = set()
+    for store in stores.values():
+        for kind, origin, number, agent, dests, *_, detail in _records(store):
+            if kind == "send":
+                for dest in dests:
+                    if passes(origin, dest.partition("/")[0]):
+                        what = {"message": f"{origin}#{number}", "agent": dest, "type": detail, "source": agent}
+                        wanted[origin, number, dest] = what
+            elif kind in ("react", "dead", "expire", "drop"):
+                ended.add((origin, number, agent))
+        for agent, message in _waiting(store):
+            ended.add((message.origin, message.number, agent))
+    return [
+        what for (origin, number, agent), what in wanted.items()
+        if (origin, number, agent) not in ended and (origin, number, "") not in ended
+    ]  # fmt: skip
+
+
+def _records(store: Store) -> Iterator[Record]:
+    after = 0
+    while rows := store.log(after, PAGE):
+        yield from (record for _, record in rows)
+        after = rows[-1][0]
+
+
+def _waiting(store: Store) -> Iterator[tuple[str, Message]]:
+    """What is in the inboxes of a store is not lost."""
+    for agent, lowest, _ in store.inboxes():
+        after = lowest - 1
+        while rows := store.queue_in(agent, after, 1 << 62, PAGE):
+            yield from ((agent, decode(row.data)) for row in rows)
+            after = rows[-1].id
+
+
+def adopt(topology: Topology, stores: dict[str, Store]) -> Report:
+    """Put the stores under the order of the topology file. Raises MomError, with what is in the way, to refuse.
+
+    New servers and domains may be attached to a bus as it is; any other change needs a bus in which nothing is under
+    way, and starts all clocks anew.
+    """
+    missing = sorted(set(topology.servers) - set(stores))
+    if missing:
+        raise MomError(f"the stores of all servers are needed: {', '.join(missing)} not found")
+    report = Report(domains=sorted(topology.domains))
+    metas = {name: stores[name].meta() for name in topology.servers}
+    wanted = {name: identity(topology, name) for name in topology.servers}
+    kept = all(
+        wanted[name].get(key) == value
+        for name, meta in metas.items()
+        for key, value in meta.items()
+        if key.startswith("digest:")
+    )
+    if not kept:
+        _nothing_under_way(stores)
+    epochs = {
+        domain: max(int(meta.get(f"epoch:{domain}", 0)) for meta in metas.values()) + (not kept)
+        for domain in topology.domains
+    }
+    names = {key: value for meta in metas.values() for key, value in meta.items() if key.startswith("name:")}
+    for name in topology.servers:
+        store = stores[name]
+        meta: dict[str, str | int | None] = {key: None for key in metas[name] if key.startswith("digest:")}
+        batch = Batch(meta=meta | names | wanted[name])
+        batch.meta |= {f"epoch:{domain.name}": epochs[domain.name] for domain in topology.domains_of(name)}
+        if not kept:
+            for link in store.links():
+                batch.links[link.id] = LinkRow(link.id, link.domain, link.peer, 0, 0, 0, "")
+            for domain in json.loads(str(metas[name]["order"])):
+                for kind, key in store.core(domain):
+                    batch.core[domain, kind, key] = None
+        store.commit(batch)
+    report.notes.append("attached, all clocks go on" if kept else "all clocks were started anew")
+    return report
+
+
+def _nothing_under_way(stores: dict[str, Store]) -> None:
+    found = []
+    for name, store in stores.items():
+        for link in store.links():
+            rows, _ = store.queue_out_size(link.id)
+            if rows:
+                found.append(f"{rows} packets wait in {name} for {link.peer}")
+        for domain, order in json.loads(str(store.meta()["order"])).items():
+            rows_of_core = store.core(domain)
+            if rows_of_core and "backend" in order:
+                members = tuple(order["members"])
+                options = ordering.backend(order["backend"]).resolve(members, order["options"])
+                core = ordering.restore(order["backend"], members.index(name), len(members), rows_of_core, **options)
+                if core.held():
+                    found.append(f"{len(core.held())} packets are held in {name} in domain {domain}")
+    if found:
+        raise MomError(
+            "the domains changed, and messages are under way: start the bus under the old file, let it come to rest, "
+            "stop it and adopt again (" + "; ".join(found) + ")"
+        )

@@ -1,0 +1,165 @@
+"""A lost store, and a changed topology: the bus goes on, and the report says what did not."""
+
+import pytest
+
+from mombroker.admin.reset import adopt, reset
+from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.topology import Topology
+from mombroker.store.memory import MemoryStore
+from tests.core.bus import Bus, topology
+from tests.core.sample_agents import Tell
+
+AGENTS = "tests.core.sample_agents"
+DOMAINS = {"x": "abr", "y": "rcd"}
+SINKS = {f"{server}/sink-{server}": f"{AGENTS}:Sink" for server in "abcdr"}
+
+
+def bus() -> Bus:
+    made = Bus(
+        topology(DOMAINS, {"a/source": f"{AGENTS}:Source", "c/far": f"{AGENTS}:Source"} | SINKS, allow=("tests",))
+    )
+    made.pump()
+    return made
+
+
+def tell(bus: Bus, text: str, *to: str, source: str = "source") -> None:
+    bus.send("a" if source == "source" else "c", source, Tell([f"sink-{server}" for server in to], text))
+
+
+def got(bus: Bus, server: str) -> list[str]:
+    return bus.fields(f"{server}/sink-{server}")["got"]
+
+
+def reset_bus(b: Bus, lost: str) -> dict:
+    for name in list(b.servers):
+        b.crash(name)
+    b.stores[lost] = MemoryStore(b.topology, lost, "a new store")
+    report = reset(b.topology, lost, b.stores, b.program, b.now).as_dict()
+    for name in b.topology.servers:
+        b.boot(name)
+    b.down.clear()
+    b.pump()
+    return report
+
+
+def test_a_router_that_lost_its_store_returns_and_causal_order_goes_on():
+    b = bus()
+    tell(b, "before", *"abcdr")
+    b.cut("a", "r")
+    b.cut("b", "r")
+    tell(b, "caught", *"bcr")
+    report = reset_bus(b, "r")
+    assert report["domains"] == ["x", "y"]
+    assert {(dead["at"], dead["agent"]) for dead in report["dead"]} == {
+        ("a", "c/sink-c"), ("a", "r/sink-r"),
+    }  # fmt: skip
+    assert {lost["agent"] for lost in report["lost"]} >= {"r/sink-r", "c/sink-c"}
+    assert got(b, "b") == ["before", "caught"]
+    tell(b, "after", *"abcdr")
+    tell(b, "back", *"abcdr", source="far")
+    assert got(b, "c") == ["before", "after", "back"]
+    assert got(b, "r") == ["after", "back"], "its agents were lost with the store"
+    news = b.fields("a/source")["news"]
+    assert sum("ReactionFailed" in line and "started anew" in line for line in news) == 2
+    assert not [wait for server in b.servers.values() for wait in server.why()]
+
+
+def test_what_is_held_for_a_lost_leaf_becomes_dead_letters():
+    """1. d tells b's domain something that c never gets. 2. c holds what r sends on top of it. 3. d's disk is gone."""
+    b = Bus(topology({"y": "rcd"}, {"d/source": f"{AGENTS}:Source", "r/far": f"{AGENTS}:Source"} | {
+        f"{server}/sink-{server}": f"{AGENTS}:Sink" for server in "rcd"
+    }))  # fmt: skip
+    b.pump()
+    b.cut("c", "d")
+    b.send("d", "source", Tell(["sink-c"], "cause"))
+    b.send("d", "source", Tell(["r/far"], "heard"))
+    b.send("r", "far", Tell(["sink-c"], "effect"))
+    assert got(b, "c") == []
+    report = reset_bus(b, "d")
+    assert [(dead["at"], dead["agent"]) for dead in report["dead"]] == [("c", "c/sink-c")]
+    assert got(b, "c") == []
+    b.send("r", "far", Tell(["sink-c", "sink-d"], "new"))
+    assert got(b, "c") == got(b, "d") == ["new"]
+
+
+def test_a_reset_that_was_cut_short_is_refused_by_the_peers_and_may_be_repeated():
+    b = bus()
+    tell(b, "before", *"abcdr")
+    for name in list(b.servers):
+        b.crash(name)
+    copy = b.stores["b"].snapshot()
+    b.stores["r"] = MemoryStore(b.topology, "r", "a new store")
+    reset(b.topology, "r", b.stores, b.program, b.now)
+    b.stores["b"].restore(copy)  # as if the process had died before it came to b
+    for name in b.topology.servers:
+        b.boot(name)
+    with pytest.raises(PeerRefused, match="some servers only"):
+        b.servers["a"].admit(b.servers["b"].greet("a"))
+    reset_bus(b, "r")
+    tell(b, "after", *"abcdr")
+    assert got(b, "b") == ["before", "after"]
+
+
+def test_a_deployed_name_that_lived_on_the_lost_server_is_forgotten_and_the_others_are_known_to_its_successor():
+    b = bus()
+    for name, server in (("here", "a"), ("gone", "r")):
+        b.ask("a", "deploy", **{"name": name, "class": f"{AGENTS}:Sink", "server": server})
+    report = reset_bus(b, "r")
+    assert report["names"] == ["gone"]
+    assert all("gone" not in server.names.known for server in b.servers.values())
+    assert b.servers["r"].names.known["here"] == "a/here"
+
+
+def test_reset_needs_all_stores():
+    b = bus()
+    b.stores.pop("a")
+    with pytest.raises(MomError, match="a not found"):
+        reset(b.topology, "r", b.stores, b.program, b.now)
+
+
+def restart(b: Bus, changed: Topology) -> None:
+    for name in list(b.servers):
+        b.crash(name)
+    for name in changed.servers:
+        if name not in b.stores:
+            b.stores[name] = MemoryStore(changed, name, f"store of {name}")
+    adopt(changed, b.stores)
+    b.topology = changed
+    for name in changed.servers:
+        b.boot(name)
+    b.pump()
+
+
+def declared(*more: str) -> dict[str, str]:
+    return {"a/source": f"{AGENTS}:Source", "c/far": f"{AGENTS}:Source"} | SINKS | {
+        f"{server}/sink-{server}": f"{AGENTS}:Sink" for server in more
+    }  # fmt: skip
+
+
+def test_a_new_domain_is_attached_while_messages_are_under_way():
+    b = bus()
+    b.ask("a", "deploy", **{"name": "here", "class": f"{AGENTS}:Sink", "server": "a"})
+    b.cut("a", "r")
+    tell(b, "under way", *"cd")
+    b.down.clear()
+    restart(b, topology(DOMAINS | {"z": "def"}, declared(*"ef"), allow=("tests",)))
+    tell(b, "new", *"def")
+    assert got(b, "d") == ["under way", "new"] and got(b, "e") == got(b, "f") == ["new"]
+    assert b.servers["f"].names.known["here"] == "a/here"
+
+
+def test_a_changed_domain_needs_a_bus_at_rest_and_starts_its_clocks_anew():
+    b = bus()
+    tell(b, "before", *"abcdr")
+    b.cut("a", "b")
+    tell(b, "under way", "b")
+    grown = topology({"x": "abre", "y": "rcd"}, declared("e"), allow=("tests",))
+    with pytest.raises(MomError, match="1 packets wait in a for b"):
+        restart(b, grown)
+    b.down.clear()
+    for name in b.topology.servers:
+        b.boot(name)
+    b.pump()
+    restart(b, grown)
+    tell(b, "after", *"abcdre")
+    assert got(b, "b") == ["before", "under way", "after"] and got(b, "e") == ["after"]
