@@ -15,6 +15,7 @@ from struct import Struct, error
 from typing import Any, Self
 
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, from_bytes, layout, to_bytes, width_of
 
 Stamp = dict[int, int]  # cell -> value; cell (k,l) is number k * size + l
@@ -43,7 +44,7 @@ class Matrix(Ordering):
     1. No value decreases; a cell is in the journal, in order of `since`, if and only if its value is above zero.
     2. told[d] < state; no cell has `since` above `state`. So what is learned now is news to everybody.
     3. source(me,l) == me, and source(k,me) == k: only the message itself counts in the column of its receiver.
-    4. A held packet from j is not the next of j, or has a cell (k,me) above value(k,me); it is listed under one such.
+    4. A held packet from j is not the next of j, or has a cell (k,me) above value(k,me).
     """
 
     options = ("own_column",)
@@ -59,15 +60,12 @@ class Matrix(Ordering):
         self.source = array("H", [NOBODY]) * cells
         self.told = array("Q", bytes(8 * size))
         self.journal: OrderedDict[int, None] = OrderedDict()
-        self._held: dict[tuple[int, int], Packet] = {}  # (neighbour, its number for me)
-        self._waiting: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (cell, value) -> the held that need it
+        self._waiting = Waiting()  # a need is (cell, value); a packet's number is the value of its cell (frm,me)
         self._column = frozenset(range(me, cells, size))
         self._row = frozenset(range(me * size, me * size + size))
         self._pruned = not own_column
         self._saved = self.state  # as in the head row
         self._changed: set[int] = set()  # cells since the last `dirty`
-        self._put: set[tuple[int, int]] = set()  # held since then
-        self._gone: set[tuple[int, int]] = set()  # rows of packets delivered since then
         self._floor: array[int] = self.value[:0]  # values at the last `check`
 
         self._dests = Dests(me, size)
@@ -131,36 +129,38 @@ class Matrix(Ordering):
         return full < self._bitmap + len(stamp) * WIDTHS[width_of(max(stamp.values()))]
 
     def receive(self, frm: int, packet: Packet) -> Step:
-        stamp = packet.stamp
+        stamp, waiting = packet.stamp, self._waiting
         own = frm * self.size + self.me
         number, have = stamp[own], self.value[own]
-        if number <= have or (self._held and (frm, number) in self._held):
+        if number <= have or (waiting.packets and (frm, number) in waiting.packets):
             return Step([], [])  # a duplicate; a held one would wait for ever
         if number != have + 1 or len(stamp) > 1:
-            need = self._need(own, stamp)
+            need = self._need((frm, number), packet)
             if need:
-                self._hold(frm, number, packet, need)
-                self._put.add((frm, number))
+                waiting.hold((frm, number), packet, need)
                 return Step([], [])
-        deliver = [packet]
         self._merge(frm, stamp)
-        if self._waiting:
-            self._wake((own, number), deliver)
-        return Step([], deliver)
+        if waiting.packets:
+            return Step([], [packet, *waiting.wake((own, number), self._need, self._deliver)])
+        return Step([], [packet])
 
-    def _need(self, own: int, stamp: Stamp) -> tuple[int, int] | None:
-        """A cell that must rise to a value before a packet with this stamp can be delivered."""
-        value = self.value
-        if stamp[own] != value[own] + 1:
-            return own, stamp[own] - 1
+    def _need(self, key: Key, packet: Packet) -> Need | None:
+        """A cell that must rise to a value before the packet can be delivered.
+
+        In my column only the cell of a delivered packet changes, and by one, so it passes over no value.
+        """
+        stamp, value = packet.stamp, self.value
+        own = key[0] * self.size + self.me
+        if key[1] != value[own] + 1:
+            return own, key[1] - 1
         for cell in self._column & stamp.keys():
             if stamp[cell] > value[cell] and cell != own:
                 return cell, stamp[cell]
         return None
 
-    def _hold(self, frm: int, number: int, packet: Packet, need: tuple[int, int]) -> None:
-        self._held[frm, number] = packet
-        self._waiting.setdefault(need, []).append((frm, number))
+    def _deliver(self, key: Key, packet: Packet) -> Need:
+        self._merge(key[0], packet.stamp)
+        return key[0] * self.size + self.me, key[1]
 
     def _merge(self, frm: int, stamp: Stamp) -> None:
         """Learn the stamp of a packet that is delivered. `state` stays: see invariant 2."""
@@ -176,33 +176,10 @@ class Matrix(Ordering):
                     journal[cell] = None
                 self._changed.add(cell)
 
-    def _wake(self, now: tuple[int, int], deliver: list[Packet]) -> None:
-        """Deliver what a cell's new value has set free, and what that sets free in turn.
-
-        In my column only the cell of a delivered packet changes, and by one, so no waited-for value is passed over.
-        """
-        risen = [now]
-        for each in risen:
-            for key in self._waiting.pop(each, ()):
-                packet = self._held[key]
-                own = key[0] * self.size + self.me
-                need = self._need(own, packet.stamp)
-                if need:
-                    self._waiting.setdefault(need, []).append(key)
-                    continue
-                del self._held[key]
-                if key in self._put:
-                    self._put.remove(key)
-                else:
-                    self._gone.add(key)
-                self._merge(key[0], packet.stamp)
-                deliver.append(packet)
-                risen.append((own, key[1]))
-
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its number among those from its origin to this member."""
         found = []
-        for (frm, number), packet in self._held.items():
+        for (frm, number), packet in self._waiting.packets.items():
             own = frm * self.size + self.me
             causes = [
                 (cell // self.size, packet.stamp[cell])
@@ -215,25 +192,15 @@ class Matrix(Ordering):
         return found
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows: Rows = {}
-        size = self.size
+        rows, gone = self._waiting.dirty(HELD, self.size, self.encode)
         if self._saved != self.state:
             self._saved = self.state
             rows[HEAD, 0] = self.state.to_bytes(8, "little") + to_bytes(self.told)
-        for k in {cell // size for cell in self._changed}:
-            row = slice(k * size, k * size + size)
+        for k in {cell // self.size for cell in self._changed}:
+            row = slice(k * self.size, k * self.size + self.size)
             rows[ROW, k] = to_bytes(self.value[row]) + to_bytes(self.since[row]) + to_bytes(self.source[row])
         self._changed.clear()
-        for key in self._put:
-            rows[HELD, self._key(key)] = key[0].to_bytes(2, "little") + self.encode(self._held[key])
-        gone = {(HELD, self._key(key)) for key in self._gone}
-        self._put.clear()
-        self._gone.clear()
         return rows, gone
-
-    def _key(self, held: tuple[int, int]) -> int:
-        """Below 2**63, since a number is below LIMIT and a size below NOBODY."""
-        return held[1] * self.size + held[0]
 
     @classmethod
     def restore(cls, me: int, size: int, rows: Rows, **options: Any) -> Self:
@@ -250,14 +217,7 @@ class Matrix(Ordering):
         known = [cell for cell, number in enumerate(core.value) if number]
         known.sort(key=core.since.__getitem__)  # cells of one state need no order among themselves
         core.journal = OrderedDict.fromkeys(known)
-        for (kind, _), blob in sorted(rows.items()):
-            if kind == HELD:
-                frm = int.from_bytes(blob[:2], "little")
-                packet = core.decode(frm, blob[2:])
-                own = frm * size + me
-                need = core._need(own, packet.stamp)
-                assert need, "a packet that waits for nothing is not stored as held"
-                core._hold(frm, packet.stamp[own], packet, need)
+        core._waiting.load(HELD, size, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -273,20 +233,20 @@ class Matrix(Ordering):
         code = CODES[form]
         if count == 1:
             form += OWN
-            data = layout("", 1, code).pack(*values)
+            data = layout(1, code).pack(*values)
         elif count <= self._few:
             form += LIST
             data = _list(self._cell, count, code).pack(count, *stamp, *values)
         elif count == cells:
             form += FULL
-            data = layout("", count, code).pack(*values)
+            data = layout(count, code).pack(*values)
         else:
             form += BITMAP
             flags = bytearray(cells)
             for cell in stamp:
                 flags[cell] = 1
             data = int(flags.translate(_ONE_ZERO), 2).to_bytes(self._bitmap, "big")
-            data += layout("", count, code).pack(*map(stamp.__getitem__, compress(range(cells), flags)))
+            data += layout(count, code).pack(*map(stamp.__getitem__, compress(range(cells), flags)))
         if len(packet.dests) == 1:
             return bytes((form,)) + data + packet.body
         return bytes((form + MANY,)) + self._dests.pack(packet.dests) + data + packet.body
@@ -320,9 +280,9 @@ class Matrix(Ordering):
         if kind == OWN:
             count, cell = 1, (own,)
         elif kind == LIST:
-            head = layout("", 1, self._cell)
+            head = layout(1, self._cell)
             (count,) = head.unpack_from(data, at)
-            named = layout("", count, self._cell)
+            named = layout(count, self._cell)
             cell = named.unpack_from(data, at + head.size)
             at += head.size + named.size
         elif kind == BITMAP:
@@ -335,7 +295,7 @@ class Matrix(Ordering):
             count, cell = cells, range(cells)
         else:
             raise ValueError(f"no form of a stamp: {form}")
-        values = layout("", count, code)
+        values = layout(count, code)
         stamp = dict(zip(cell, values.unpack_from(data, at), strict=True))
         if len(stamp) < count or max(stamp, default=0) >= cells:
             raise ValueError("a cell of the stamp is listed twice, or is none")
@@ -359,12 +319,7 @@ class Matrix(Ordering):
         for k in range(size):
             assert self.source[me * size + k] in (me, NOBODY), "3: another source in the own row"
             assert self.source[k * size + me] in (k, NOBODY), "3: another source in the own column"
-        listed = {key: need for need, keys in self._waiting.items() for key in keys}
-        assert listed.keys() == self._held.keys(), "4: held and index differ"
-        assert len(listed) == sum(map(len, self._waiting.values())), "4: listed twice"
-        for (frm, _), (cell, least) in listed.items():
-            assert value[cell] < least, f"4: a packet of member {frm} waits for what is there"
-        assert all(causes for _, causes in self.held()), "4: held without a cause"
+        self._waiting.check(self._need, value.__getitem__)
 
 
 @lru_cache(4096)

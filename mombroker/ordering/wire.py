@@ -15,9 +15,9 @@ def width_of(value: int) -> int:
 
 
 @lru_cache(4096)
-def layout(format: str, count: int, code: str) -> Struct:
-    """`format`, then `count` integers of typecode `code`."""
-    return Struct(f"<{format}{count}{code}")
+def layout(count: int, code: str, order: str = "<") -> Struct:
+    """`count` integers of typecode `code`."""
+    return Struct(f"{order}{count}{code}")
 
 
 class Dests:
@@ -30,13 +30,13 @@ class Dests:
         self.code = CODES[width_of(size - 1)]
 
     def pack(self, dests: tuple[int, ...]) -> bytes:
-        return layout("", 1 + len(dests), self.code).pack(len(dests), *dests)
+        return layout(1 + len(dests), self.code).pack(len(dests), *dests)
 
     def unpack(self, data: bytes, at: int, frm: int) -> tuple[tuple[int, ...], int]:
         """(destinations, where the rest begins) of a packet that came from its origin `frm`."""
         try:
-            (count,) = layout("", 1, self.code).unpack_from(data, at)
-            form = layout("", 1 + count, self.code)
+            (count,) = layout(1, self.code).unpack_from(data, at)
+            form = layout(1 + count, self.code)
             dests = form.unpack_from(data, at)[1:]
         except error:
             raise ValueError("cut short in its destinations") from None
