@@ -15,7 +15,7 @@ from mombroker import ordering
 from mombroker.core import causality
 from mombroker.core.batch import InRow, ItemRow, LinkRow
 from mombroker.core.engine import DEAD, LETTERS
-from mombroker.core.errors import PeerError
+from mombroker.core.errors import MomError, PeerError
 from mombroker.core.ids import home_of
 from mombroker.core.message import decode
 from mombroker.core.topology import Domain, RoutingTable, Topology
@@ -244,24 +244,32 @@ def _underway(topology: Topology, stores: Mapping[str, Store], origin: str, fina
             for member in domain.members * len(domain.members):
                 yield _held(stores[member], domain, member)
                 for other in domain.members:
-                    yield _outgoing(stores[member], domain, member, other)
+                    yield _outgoing(stores, domain, member, other)
         else:
-            yield _outgoing(stores[here], domain, here, peer)
+            yield _outgoing(stores, domain, here, peer)
             yield _held(stores[peer], domain, peer)
         here = peer
 
 
-def _outgoing(store: Store, domain: Domain, me: str, peer: str) -> set[MessageId]:
-    """Messages in the out-queue to `peer`."""
-    bodies = []
-    core = _core(domain, peer, {})
-    for link in store.links():
+def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str) -> set[MessageId]:
+    """Messages in the out-queue of `me` to `peer`."""
+    packets: list[bytes] = []
+    for link in stores[me].links():
         if (link.domain, link.peer) == (domain.name, peer):
             seq = 0
-            while page := store.queue_out(link.id, seq, LAST, PAGE):
-                bodies += [core.decode(domain.index(me), data).body for _, data in page]
+            while page := stores[me].queue_out(link.id, seq, LAST, PAGE):
+                packets += [data for _, data in page]
                 seq = page[-1][0]
-    return _ids(bodies)
+    # A packet is decoded by its receiver, who may find that it speaks of what he has never sent: hence his own core,
+    # read after the packets.
+    core = _core(domain, peer, stores[peer].core(domain.name)) if packets else None
+    try:
+        return _ids(core.decode(domain.index(me), data).body for data in packets if core)
+    except ValueError as error:
+        raise MomError(
+            f"{peer} cannot read a packet that waits for it on {me} ({error}): one of the two stores is not the one "
+            f"that it was; see docs/operate.md on restored stores"
+        ) from None
 
 
 def _held(store: Store, domain: Domain, me: str) -> set[MessageId]:
