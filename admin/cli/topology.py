@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.topology import joram, render
 from mombroker.core import layouts
@@ -20,6 +21,9 @@ FLOODING = ("vector", "overlay", "daisy")  # every packet goes to all members, a
 @click.group("topology")
 def topology() -> None:
     """Topology files: check, show, draw, generate, import."""
+
+
+topology.add_command(adopt)
 
 
 @topology.command("validate")

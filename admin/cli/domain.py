@@ -1,0 +1,136 @@
+"""`mom domain reset` and `mom topology adopt`: done to all stores of a bus at once, while none of its servers runs."""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from mombroker import agents
+from mombroker import store as stores
+from mombroker.admin import reset as surgery
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, output_options, show
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology
+from mombroker.store.base import Store
+from mombroker.store.folder import STORE, Lock
+
+
+@click.group()
+def domain() -> None:
+    """Domains of causality: go on without a lost store."""
+
+
+def open_all(
+    stack: contextlib.ExitStack, topology: Topology, names: Iterable[str], *, adopt: bool = False
+) -> dict[str, Store]:
+    """Stores, locked until the stack unwinds. Raises StoreError while one of their servers runs."""
+    return {
+        name: stack.enter_context(
+            contextlib.closing(stores.open(topology.servers[name].data, topology, name, adopt=adopt))
+        )
+        for name in names
+    }
+
+
+def _present(topology: Topology, names: set[str]) -> None:
+    """Opening would make a store; here a missing one is most likely on another machine."""
+    missing = [f"{name} ({topology.servers[name].data})" for name in sorted(names) if not _store_of(topology, name)]
+    if missing:
+        raise MomError(
+            f"no store of {', '.join(missing)}: bring the data folders of all servers to this machine, stopped, "
+            "and put them back afterwards"
+        )
+
+
+def _store_of(topology: Topology, name: str) -> bool:
+    return (Path(topology.servers[name].data) / STORE).exists()
+
+
+@domain.command("reset")
+@options.file_option
+@click.argument("server")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_options
+def reset(file: Path, server: str, yes: bool, output: str, columns: str) -> None:
+    """Go on after the store of SERVER was lost for good, or was restored from an old copy.
+
+    All servers must be stopped. Before that, let the survivors run until only what waits for SERVER is left. What can
+    still be delivered is delivered; the rest of what was under way in SERVER's domains becomes dead letters; the
+    clocks of those domains start anew. What is left of SERVER's own store is set aside, and it gets a new one.
+
+    \b
+    Example:
+      mom down && mom domain reset lyon && mom up
+    """
+    topology = options.load(file)
+    options.importable(file)
+    lost = options.pick(topology, server)
+    program = agents.program(topology)
+    _present(topology, set(topology.servers) - {server})
+    if not yes:
+        click.confirm(f"Give up the store of {server} in {lost.data}, with its agents and queues?", abort=True)
+    with contextlib.ExitStack() as stack:
+        found = open_all(stack, topology, [name for name in topology.servers if name != server])
+        _set_aside(Path(lost.data))
+        found |= open_all(stack, topology, [server])
+        report = surgery.reset(topology, server, found, program, time.time_ns())
+    show_report(report, output, columns)
+
+
+def _set_aside(data: Path) -> None:
+    if data.exists():
+        Lock(data).release()  # raises while its server runs
+        aside = data.with_name(f"{data.name}.lost-{time.strftime('%Y%m%d-%H%M%S')}")
+        data.rename(aside)
+        click.echo(f"what was in {data} is now in {aside}", err=True)
+
+
+def show_report(report: surgery.Report, output: str, columns: str) -> None:
+    if output == "json":
+        echo_json(report.as_dict())
+        return
+    click.echo(f"new clocks in {', '.join(report.domains)}")
+    for title, rows in (("dead letters", report.dead), ("lost, or possibly half delivered", report.lost)):
+        click.echo(f"{title}: {len(rows)}")
+        if rows:
+            show(rows, output, columns)
+    if report.names:
+        click.echo(f"names forgotten: {', '.join(report.names)}")
+    for note in report.notes:
+        click.echo(note)
+
+
+@click.command("adopt")
+@options.file_argument
+@output_options
+def adopt(file: Path, output: str, columns: str) -> None:
+    """Put the stores of all servers under the domains of the topology file FILE. All servers must be stopped.
+
+    New servers and domains can be attached at any time. Any other change of the domains needs a bus in which nothing
+    is under way, and starts all clocks anew.
+
+    \b
+    Example:
+      mom topology adopt mombroker.toml
+    """
+    topology = options.load(file)
+    known: set[str] = set()  # servers that an existing store has heard of, hence not new
+    for name, server in topology.servers.items():
+        if _store_of(topology, name):
+            with contextlib.closing(stores.read(server.data)) as store:
+                known |= {
+                    name for order in json.loads(str(store.meta()["order"])).values() for name in order["members"]
+                }
+    if not known:
+        raise MomError("none of the servers has a store of a bus yet: there is nothing to adopt, start them")
+    _present(topology, known & set(topology.servers))
+    with contextlib.ExitStack() as stack:
+        report = surgery.adopt(topology, open_all(stack, topology, topology.servers, adopt=True))
+    if output == "json":
+        echo_json(report.as_dict())
+    else:
+        click.echo("; ".join(report.notes))

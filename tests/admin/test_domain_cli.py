@@ -1,0 +1,91 @@
+"""`mom domain reset` and `mom topology adopt` on real stores."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from mombroker import store as stores
+from mombroker.admin.cli.main import cli
+from mombroker.net import config
+
+BUS = """
+[bus]
+name = "three"
+registry = "a"
+{servers}
+[domains.x]
+servers = [{members}]
+"""
+
+
+def bus(folder: Path, members: str) -> Path:
+    servers = "".join(
+        f'[servers.{name}]\nlisten = "127.0.0.1:{18300 + at}"\ndata = "{name}"\n' for at, name in enumerate(members)
+    )
+    file = folder / "bus.toml"
+    file.write_text(BUS.format(servers=servers, members=", ".join(f'"{name}"' for name in members)))
+    return file
+
+
+def made(folder: Path, members: str = "abc") -> Path:
+    file = bus(folder, members)
+    topology = config.load(file)
+    for name, server in topology.servers.items():
+        stores.open(server.data, topology, name).close()
+    return file
+
+
+def mom(*words: object) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words])
+
+
+def epoch(folder: Path, name: str) -> object:
+    return stores.read(folder / name).meta().get("epoch:x")
+
+
+def test_reset_sets_the_old_store_aside_and_gives_all_a_new_epoch(tmp_path):
+    file = made(tmp_path)
+    result = mom("domain", "reset", "b", "--yes", "-f", file, "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["domains"] == ["x"]
+    assert [epoch(tmp_path, name) for name in "abc"] == [1, 1, 1]
+    assert len(list(tmp_path.glob("b.lost-*"))) == 1
+
+
+def test_reset_refuses_while_a_server_runs_and_when_a_store_is_not_here(tmp_path):
+    file = made(tmp_path)
+    running = stores.open(tmp_path / "a", config.load(file), "a")
+    result = mom("domain", "reset", "b", "--yes", "-f", file)
+    running.close()
+    assert result.exit_code == 1 and "in use by process" in result.stderr
+    assert not list(tmp_path.glob("b.lost-*"))
+    (tmp_path / "c").rename(tmp_path / "elsewhere")
+    result = mom("domain", "reset", "b", "--yes", "-f", file)
+    assert result.exit_code == 1 and "no store of c" in result.stderr and "bring the data folders" in result.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_reset_asks_first(tmp_path):
+    file = made(tmp_path)
+    assert CliRunner().invoke(cli, ["domain", "reset", "b", "-f", str(file)], input="n\n").exit_code == 1
+    assert not list(tmp_path.glob("b.lost-*"))
+
+
+def test_a_changed_file_is_refused_by_the_stores_until_it_is_adopted(tmp_path):
+    made(tmp_path)
+    file = bus(tmp_path, "abcd")
+    topology = config.load(file)
+    result = mom("topology", "adopt", file)
+    assert result.exit_code == 0, result.output
+    assert "all clocks were started anew" in result.stdout
+    for name, server in topology.servers.items():
+        stores.open(server.data, topology, name).close()
+
+
+def test_adopt_does_not_take_an_absent_store_for_a_new_server(tmp_path):
+    made(tmp_path)
+    (tmp_path / "c").rename(tmp_path / "elsewhere")
+    result = mom("topology", "adopt", bus(tmp_path, "abcd"))
+    assert result.exit_code == 1 and "no store of c" in result.stderr
+    assert not (tmp_path / "d").exists()
