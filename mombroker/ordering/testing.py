@@ -1,0 +1,274 @@
+"""The conformance kit: what every ordering back end must stand, for the authors of back ends.
+
+    conform(MyOrdering, range(100), random.Random)
+
+runs one random schedule a seed: members of one domain that send and react, links with delays, members that restart
+from their rows, packets that come twice. Then everything arrives, and an outsider that knows only who sent and who
+delivered what says whether the execution was causal and complete. `caught` is for controls: broken back ends that must
+not pass.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from mombroker.core import causality
+from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.matrix import Matrix
+from mombroker.ordering.waiting import Key, Need
+
+T = TypeVar("T")
+Event = tuple[Any, ...]  # ("send", member, message, dests) or ("deliver", member, message)
+Options = Callable[[int], Mapping[str, Any]]  # size of the domain -> options of `__init__`
+Judge = Callable[[list[Event]], causality.Verdict]
+SIZES = range(3, 18)
+
+
+class Chance(Protocol):
+    """A seeded generator such as `random.Random`; the caller brings it, since this package knows no chance."""
+
+    def random(self) -> float: ...
+    def randrange(self, stop: int) -> int: ...
+    def choice(self, seq: Sequence[T]) -> T: ...
+    def sample(self, population: Sequence[T], k: int) -> list[T]: ...
+
+
+class Nonconforming(AssertionError):
+    """The back end failed; the seed and the size that show it are in the text."""
+
+
+def conform(
+    backend: type[Ordering],
+    seeds: Iterable[int],
+    chance: Callable[[int], Chance],
+    *,
+    sizes: Sequence[int] = SIZES,
+    options: Options = lambda size: {},
+    judge: Judge = causality.check,
+) -> None:
+    """Raises Nonconforming with the first seed whose schedule the back end does not stand."""
+    for seed in seeds:
+        run(backend, seed, chance, sizes=sizes, options=options, judge=judge)
+
+
+def caught(backend: type[Ordering], seeds: Iterable[int], chance: Callable[[int], Chance], **kind: Any) -> int:
+    """The first seed that shows that a broken back end is broken. Raises AssertionError if none does."""
+    for seed in seeds:
+        try:
+            run(backend, seed, chance, **kind)
+        except Nonconforming:
+            return seed
+    raise AssertionError(f"{backend.__name__} is broken, and no schedule showed it")
+
+
+def run(
+    backend: type[Ordering],
+    seed: int,
+    chance: Callable[[int], Chance],
+    *,
+    sizes: Sequence[int] = SIZES,
+    options: Options = lambda size: {},
+    judge: Judge = causality.check,
+) -> list[Event]:
+    """One schedule; its events. The same seed gives the same ones."""
+    lots = chance(seed)
+    size = lots.choice(sizes)
+    domain = Domain(backend, size, dict(options(size)), lots)
+    try:
+        domain.disturb()
+        domain.heal()
+    except Exception as error:  # whatever a back end raises, the author wants the seed
+        raise Nonconforming(f"{backend.__name__}, seed {seed}, {size} members: {error!r}") from error
+    verdict = judge(domain.events)
+    if not verdict.safe or verdict.lost:
+        raise Nonconforming(f"{backend.__name__}, seed {seed}, {size} members: {verdict}")
+    return domain.events
+
+
+@dataclass(slots=True)
+class Member:
+    """A core, what its store holds, and the batch that is open: a restart loses the batch, all of it."""
+
+    core: Ordering
+    rows: Rows = field(default_factory=dict)
+    given: dict[int, Packet] = field(default_factory=dict)  # by identity: what the core got and has not delivered
+    taken: list[tuple[int, Packet, bytes]] = field(default_factory=list)  # (neighbour, as sent, bytes) in this batch
+    stored: list[tuple[int, Packet, bytes]] = field(default_factory=list)  # those of all batches before
+    out: list[tuple[Packet, bytes]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+
+class Domain:
+    """One domain under a random schedule.
+
+    A link keeps its packets, byte for byte, until they are committed at the receiver. In one batch with the rows of a
+    core go the packets that it sent, those that it took, and its events: nothing leaves before.
+    """
+
+    def __init__(self, backend: type[Ordering], size: int, options: dict[str, Any], lots: Chance):
+        self.backend, self.size, self.options, self.lots = backend, size, options, lots
+        self.members = [Member(backend(me, size, **options)) for me in range(size)]
+        self.links = {(a, b): list[tuple[Packet, bytes]]() for a in range(size) for b in range(size) if a != b}
+        self.sent: list[tuple[int, tuple[int, ...], bytes]] = []  # by message: origin, destinations, body
+        self.events: list[Event] = []
+        # First which faults there are at all, then when they strike.
+        self.any_order = not backend.fifo and lots.random() < 0.5
+        self.multicast = lots.choice((0.0, 0.2, 0.8))
+        self.react = lots.choice((0.2, 0.6, 0.9))
+        self.commit = lots.choice((0.1, 0.4, 1.0))
+        self.restart = lots.choice((0.0, 0.02, 0.1))
+        self.twice = lots.choice((0.0, 0.1, 0.3))
+        self.garble = lots.choice((0.0, 0.05))
+        self.slow = {link for link in self.links if lots.random() < 0.2}
+
+    def disturb(self) -> None:
+        lots = self.lots
+        left = 20 + lots.randrange(2 * self.size)
+        while left:
+            if lots.random() < 0.3:
+                self.send(lots.randrange(self.size))
+                left -= 1
+            else:
+                me = self.pass_on()
+                if me is not None and lots.random() < self.react:
+                    self.send(me)
+                    left -= 1
+            me = lots.randrange(self.size)
+            if lots.random() < self.twice:
+                self.repeat(me)
+            if lots.random() < self.garble:
+                self.spoil(me)
+            if lots.random() < self.restart:
+                self.crash(me)
+            for me in range(self.size):
+                if lots.random() < self.commit:
+                    self.store(me)
+
+    def heal(self) -> None:
+        """No faults any more: all that is on its way arrives, and nothing may be left."""
+        for me in range(self.size):
+            self.store(me)
+        self.slow.clear()
+        while any(self.links.values()):
+            self.pass_on()
+            for me in range(self.size):
+                self.store(me)
+        for me, member in enumerate(self.members):
+            assert not member.core.held(), f"member {me} still holds packets, and nothing is on its way"
+
+    def send(self, me: int) -> None:
+        """The application of `me` sends a message to one or to several."""
+        lots = self.lots
+        count = 1 + lots.randrange(self.size - 1) if lots.random() < self.multicast else 1
+        dests = tuple(lots.sample([k for k in range(self.size) if k != me], count))
+        number = len(self.sent)
+        body = b"%d:" % number + bytes(lots.randrange(8))
+        self.sent.append((me, dests, body))
+        self.members[me].events.append(("send", me, number, dests))
+        self.post(me, self.members[me].core.send(dests, body))
+
+    def post(self, me: int, packets: list[Packet]) -> None:
+        member = self.members[me]
+        for packet in packets:
+            assert (me, packet.to) in self.links, f"member {me} sent a packet to {packet.to}"
+            data = member.core.encode(packet)
+            assert isinstance(data, bytes)
+            member.out.append((packet, data))
+        member.core.check()
+
+    def pass_on(self) -> int | None:
+        """The next packet of some link arrives, or any one where links may reorder. The member, if it delivered."""
+        lots = self.lots
+        ways = [link for link, queue in self.links.items() if queue and (link not in self.slow or lots.random() < 0.1)]
+        if not ways:
+            return None
+        frm, me = lots.choice(ways)
+        queue = self.links[frm, me]
+        sent, data = queue.pop(lots.randrange(len(queue)) if self.any_order else 0)
+        member = self.members[me]
+        member.taken.append((frm, sent, data))
+        packet = member.core.decode(frm, data)
+        same = packet.to == me and packet.frm == frm and packet.origin == sent.origin
+        assert same and sorted(packet.dests) == sorted(sent.dests), f"{packet} was {sent}"
+        assert me not in packet.dests or packet.body == sent.body, f"{packet} was {sent}"
+        return me if self.receive(frm, me, packet) else None
+
+    def receive(self, frm: int, me: int, packet: Packet) -> bool:
+        member = self.members[me]
+        member.given[id(packet)] = packet
+        step: Step = member.core.receive(frm, packet)
+        assert self.backend.relays or not step.send, "only a back end that says so relays"
+        for done in step.deliver:
+            assert member.given.pop(id(done), None) is done, "not the object that `receive` got"
+            number = int(done.body.split(b":")[0])
+            assert (done.origin, tuple(sorted(done.dests)), done.body) == (
+                self.sent[number][0], tuple(sorted(self.sent[number][1])), self.sent[number][2],
+            ), f"message {number} was delivered as {done}"  # fmt: skip
+            member.events.append(("deliver", me, number))
+        self.post(me, step.send)
+        for packet, causes in member.core.held():
+            assert member.given.get(id(packet)) is packet, "holds an object that `receive` did not get"
+            assert causes and all(0 <= k < self.size for k, _ in causes), f"{packet} is held for {causes}"
+        return bool(step.deliver)
+
+    def repeat(self, me: int) -> None:
+        """A packet comes once more: one that is held, the latest, or any."""
+        member = self.members[me]
+        came = member.stored + member.taken
+        if not came:
+            return
+        held = {(packet.frm, packet.body) for packet, _ in member.core.held()}
+        waiting = [each for each in came if (each[0], each[1].body) in held]
+        frm, _, data = self.lots.choice(self.lots.choice((waiting or came, came[-1:], came)))
+        self.receive(frm, me, member.core.decode(frm, data))
+
+    def spoil(self, me: int) -> None:
+        """Bytes that no member sends are refused by ValueError, or read as a packet: never anything else."""
+        member, lots = self.members[me], self.lots
+        if not member.stored:
+            return
+        frm, _, data = lots.choice(member.stored)
+        at = lots.randrange(len(data))
+        odd = bytes((lots.randrange(256),))
+        wrong = lots.choice((data[:at], data[:at] + odd + data[at + 1 :], data[:at] + odd + data[at:], odd * at))
+        core = self.backend.restore(me, self.size, member.rows, **self.options)
+        try:
+            core.decode(frm, wrong)
+        except ValueError:
+            pass
+
+    def crash(self, me: int) -> None:
+        """The open batch is lost, the core is what its rows say; what it had taken comes again."""
+        member = self.members[me]
+        member.core = self.backend.restore(me, self.size, dict(member.rows), **self.options)
+        member.core.check()
+        member.given = {id(packet): packet for packet, _ in member.core.held()}
+        for frm, sent, data in reversed(member.taken):
+            self.links[frm, me].insert(0, (sent, data))
+        del member.taken[:], member.out[:], member.events[:]
+
+    def store(self, me: int) -> None:
+        member = self.members[me]
+        rows, gone = member.core.dirty()
+        assert not rows.keys() & gone, "a row is put and deleted at once"
+        member.rows.update(rows)
+        for key in gone:
+            del member.rows[key]
+        assert member.core.dirty() == ({}, set()), "nothing has changed since, and there are rows"
+        for packet, data in member.out:
+            self.links[me, packet.to].append((packet, data))
+        self.events += member.events
+        member.stored += member.taken
+        del member.taken[:], member.out[:], member.events[:]
+
+
+class Eager(Matrix):
+    """A control: FIFO links, and no regard for what others have sent. The kit must catch it."""
+
+    fifo = True
+
+    def check(self) -> None:
+        """The judge shall see it, not the core."""
+
+    def _need(self, key: Key, packet: Packet) -> Need | None:
+        return None
