@@ -280,7 +280,7 @@ class RoutingTable:
         return 0 if final == self.me else len(self.path(final))
 
     def _explore(self) -> None:
-        """Breadth first from `me`; a domain is entered once, hence no route lingers in one."""
+        """Breadth first from `me`: shortest routes, and a shortest route never makes two hops in one domain."""
         came, entered, queue = self._came, set[str](), deque([self.me])
         while queue:
             server = queue.popleft()
