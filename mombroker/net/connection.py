@@ -21,7 +21,7 @@ class Times:
 
     connect: float = 5.0
     login: float = 5.0  # from the first byte to the welcome
-    tick: float = 3.0  # a heartbeat leaves when nothing else did in a tick
+    tick: float = 3.0  # a heartbeat leaves when nothing else did in two ticks
     silent_ticks: int = 5  # a peer that sends nothing for so long is closed
     idle_ticks: int = 20  # a link without data for so long is closed
     retry_first: float = 0.1

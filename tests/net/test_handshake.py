@@ -1,0 +1,187 @@
+import pytest
+
+from mombroker.core.errors import MomError, PeerError, PeerRefused
+from mombroker.core.events import Hello
+from mombroker.net import handshake, wire
+from mombroker.net.handshake import Busy, Told, dialer, listener, refusal
+
+A, B = bytes(range(16)), bytes(range(16, 32))
+
+
+def hello(server, **changed):
+    values = dict(
+        server=server, incarnation="i", domain="d", digest="x", graph="g", sent=3, acked=2, received=1, limit=9
+    )
+    return Hello(**{**values, **changed})
+
+
+def ends(
+    role="peer", name="a", wanted="b", keys=(b"k", b"k"), refuse=None, accept=None, greeting=None, nonces=(A, B), me="b"
+):
+    """Both generators, and what each end admitted."""
+    admitted = []
+
+    def admit(hello):
+        if refuse == hello.server:
+            raise PeerRefused(f"{hello.server} is wiped")
+        admitted.append(hello)
+
+    one = dialer(name, wanted, role, keys[0], nonces[0], lambda peer: greeting or hello(name), admit)
+    two = listener(me, nonces[1], lambda role, peer: keys[1], accept or (lambda peer: None), lambda p: hello(me), admit)
+    return one, two, admitted
+
+
+def run(one, two, tamper=lambda frame: frame):
+    """Pass frames to and fro until both are done. Returns what each came to: a Login or its error."""
+    results = [None, None]
+    boxes = [[None], [None]]  # frames for each; None starts a generator
+    sides = [one, two]
+    while any(boxes[at] and results[at] is None for at in (0, 1)):
+        for at in (0, 1):
+            if results[at] is None and boxes[at]:
+                frame = boxes[at].pop(0)
+                try:
+                    out = sides[at].send(frame)
+                except StopIteration as stop:
+                    results[at], out = stop.value, stop.value.last
+                except MomError as error:
+                    results[at], out = error, [] if isinstance(error, Told) else [refusal(error)]
+                boxes[1 - at] += [wire.decode(wire.encode(tamper(each))[4:]) for each in out]
+    return results
+
+
+def test_two_servers_exchange_their_hellos():
+    one, two, admitted = ends()
+    first, second = run(one, two)
+    assert (first.role, first.peer, first.hello) == ("peer", "b", hello("b"))
+    assert (second.role, second.peer, second.hello) == ("peer", "a", hello("a"))
+    assert admitted == [hello("b"), hello("a")]
+
+
+def test_an_operator_has_no_hello():
+    one, two, admitted = ends(role="admin", name="mom", keys=(b"token", b"token"))
+    first, second = run(one, two)
+    assert (first.role, first.peer, first.hello) == ("admin", "b", None)
+    assert (second.role, second.peer, second.hello) == ("admin", "mom", None)
+    assert admitted == []
+
+
+def test_a_wrong_secret_is_refused_by_the_listener_and_told_to_the_dialer():
+    first, second = run(*ends(keys=(b"k", b"other"))[:2])
+    assert isinstance(second, PeerRefused) and "a and b have different secrets; `secret_file` must" in str(second)
+    assert isinstance(first, Told) and str(first).startswith("b refuses: a and b have different secrets")
+
+
+def test_a_wrong_token_names_the_data_folder():
+    first, second = run(*ends(role="admin", name="mom", keys=(b"k", b"other"))[:2])
+    assert "read it from the data folder of b" in str(first)
+
+
+def test_a_listener_that_does_not_know_the_secret_is_refused_by_the_dialer():
+    one, _, admitted = ends()
+    (first,) = one.send(None)
+    assert first[0] == "mom"
+    (proof,) = one.send(["mom", handshake.VERSION, "b", B])
+    with pytest.raises(PeerRefused, match="different secrets"):
+        one.send(["proof", bytes(32), ["b"]])
+    with pytest.raises(PeerRefused, match="different secrets"):  # nor is the dialer's own proof good for it
+        again = ends()[0]
+        again.send(None)
+        again.send(["mom", handshake.VERSION, "b", B])
+        again.send(["proof", proof[1], ["b"]])
+    assert admitted == []
+
+
+def test_a_proof_is_good_for_one_connection_only():
+    """A recorded login, played again to the same listener, meets another nonce."""
+    recorded = []
+    run(*ends()[:2], tamper=lambda frame: recorded.append(frame) or frame)
+    sent_by_dialer = [recorded[0], recorded[2]]
+    _, two, _ = ends(nonces=(A, bytes(16)))
+    two.send(None)
+    two.send(sent_by_dialer[0])
+    with pytest.raises(PeerRefused, match="different secrets"):
+        two.send(sent_by_dialer[1])
+
+
+def test_the_names_are_part_of_the_proof():
+    """A server cannot pass the proof of another one on as its own, nor as that of an operator."""
+    for change in ({3: "c"}, {2: "admin"}):
+
+        def tamper(frame, change=change):
+            return [change.get(at, value) for at, value in enumerate(frame)] if len(frame) == 6 else frame
+
+        first, second = run(*ends()[:2], tamper=tamper)
+        assert isinstance(second, PeerRefused) and isinstance(first, Told)
+
+
+def test_nothing_that_travels_holds_the_secret():
+    sent = []
+    run(*ends(keys=(b"very secret", b"very secret"))[:2], tamper=lambda frame: sent.append(frame) or frame)
+    assert len(sent) == 6
+    assert b"very secret" not in b"".join(map(wire.encode, sent))
+
+
+def test_another_version_is_refused_whatever_else_it_says():
+    _, two, _ = ends()
+    two.send(None)
+    with pytest.raises(PeerRefused, match="speaks version 9 of the link protocol, we speak 1; upgrade the older"):
+        two.send(["mom", 9, {"something": "new"}])
+
+
+def test_the_wrong_server_at_an_address_is_named():
+    first, second = run(*ends(me="c")[:2])
+    assert str(second) == "this is c, not b; compare `listen` of both in the topology file"
+    assert "this is c, not b" in str(first)
+
+
+def test_a_refused_hello_is_told_to_the_other_end():
+    first, second = run(*ends(refuse="b")[:2])  # the dialer refuses the listener
+    assert str(first) == "b is wiped" and str(second) == "a refuses: b is wiped"
+    first, second = run(*ends(refuse="a")[:2])
+    assert str(second) == "a is wiped" and str(first) == "b refuses: a is wiped"
+
+
+def test_busy_is_told_apart():
+    def accept(peer):
+        raise Busy("later")
+
+    first, second = run(*ends(accept=accept)[:2])
+    assert isinstance(second, Busy) and isinstance(first, Told) and first.busy
+
+
+def test_nobody_is_accepted_before_the_proof():
+    asked = []
+    run(*ends(keys=(b"k", b"other"), accept=asked.append)[:2])
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        None, 7, [], {}, "GET / HTTP/1.1", ["mom"], ["mom", "1"], ["mom", True, 1], ["mom", 1, "peer", "a", "b"],
+        ["mom", 1, "peer", "a", "b", "text"], ["mom", 1, "peer", "a", "b", b"short"], ["mom", 1, "king", "a", "b", A],
+        ["mom", 1, "peer", "a/b", "b", A], ["mom", 1, "peer", "a", "b", A, 1], ["refused"], ["refused", 1],
+    ],
+)  # fmt: skip
+def test_a_first_frame_out_of_shape_is_the_peers_fault(frame):
+    _, two, _ = ends()
+    two.send(None)
+    with pytest.raises(PeerError):
+        two.send(frame)
+
+
+@pytest.mark.parametrize("changed", [{"sent": -1}, {"sent": "1"}, {"limit": True}, {"server": "z"}, {"digest": b"x"}])
+def test_a_hello_out_of_shape_is_the_peers_fault(changed):
+    one, two, admitted = ends(greeting=hello(**{"server": "a", **changed}))
+    _, second = run(one, two)
+    assert isinstance(second, PeerError)
+    assert admitted == [hello("b")]
+
+
+def test_a_refusal_of_a_stranger_is_cut_and_cleaned_before_it_is_logged():
+    one, _, _ = ends()
+    one.send(None)
+    with pytest.raises(Told) as caught:
+        one.send(["refused", "", "line\nforged \x1b[31m" + "x" * 5000])
+    assert len(str(caught.value)) < 700 and str(caught.value).isprintable()
