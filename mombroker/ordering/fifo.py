@@ -7,24 +7,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.waiting import Key, Need, Waiting
 
-COUNTERS = 0  # kind of the one row in the store
+COUNTERS, HELD = 0, 1  # kinds of rows in the store
 LIMIT = 1 << 47  # of a number: 400 years of 10,000 messages a second
 
 
 class Fifo(Ordering):
-    """The link already keeps the order; the number on a packet only tells duplicates.
+    """The link keeps the order; the number on a packet tells duplicates, and would tell what came out of order.
 
     1. No counter decreases.
+    2. A held packet is not the next one.
     """
-
-    fifo = True
 
     def __init__(self, me: int, size: int):
         assert size == 2 and me in (0, 1), f"no member {me} in a domain of {size}: fifo is for two"
         self.me, self.peer = me, 1 - me
         self.sent = self.received = 0
         self._saved = self._floor = 0, 0
+        self._waiting = Waiting()  # a need is (0, value of `received`)
 
     @classmethod
     def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
@@ -39,23 +40,32 @@ class Fifo(Ordering):
         return [Packet(self.peer, (self.peer,), body, self.me, self.sent)]
 
     def receive(self, frm: int, packet: Packet) -> Step:
-        """Raises ValueError for a packet that came before an earlier one: the link is no FIFO link."""
-        if packet.stamp <= self.received:
-            return Step()
-        if packet.stamp != self.received + 1:
-            raise ValueError(f"packet {packet.stamp} came next after packet {self.received}")
-        self.received = packet.stamp
-        return Step(deliver=[packet])
+        key, waiting = (frm, packet.stamp), self._waiting
+        if packet.stamp <= self.received or key in waiting.packets:
+            return Step([], [])
+        need = self._need(key, packet)
+        if need:
+            waiting.hold(key, packet, need)
+            return Step([], [])
+        return Step([], [packet, *waiting.wake(self._deliver(key, packet), self._need, self._deliver)])
+
+    def _need(self, key: Key, packet: Packet) -> Need | None:
+        return (0, key[1] - 1) if key[1] > self.received + 1 else None
+
+    def _deliver(self, key: Key, packet: Packet) -> Need:
+        self.received = key[1]
+        return 0, key[1]
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
-        return []
+        return [(packet, [(frm, number - 1)]) for (frm, number), packet in self._waiting.packets.items()]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
+        rows, gone = self._waiting.dirty(HELD, 2, self.encode)
         now = self.sent, self.received
-        if now == self._saved:
-            return {}, set()
-        self._saved = now
-        return {(COUNTERS, 0): self.sent.to_bytes(8, "little") + self.received.to_bytes(8, "little")}, set()
+        if now != self._saved:
+            self._saved = now
+            rows[COUNTERS, 0] = self.sent.to_bytes(8, "little") + self.received.to_bytes(8, "little")
+        return rows, gone
 
     @classmethod
     def restore(cls, me: int, size: int, rows: Rows, **options: Any) -> Self:
@@ -63,6 +73,7 @@ class Fifo(Ordering):
         blob = rows.get((COUNTERS, 0), bytes(16))
         core.sent, core.received = int.from_bytes(blob[:8], "little"), int.from_bytes(blob[8:], "little")
         core._saved = core.sent, core.received
+        core._waiting.load(HELD, 2, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -85,3 +96,4 @@ class Fifo(Ordering):
         now = self.sent, self.received
         assert now >= self._floor and now[1] >= self._floor[1], "1: a counter decreased"
         self._floor = now
+        self._waiting.check(self._need, lambda _: self.received)

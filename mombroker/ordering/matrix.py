@@ -178,18 +178,18 @@ class Matrix(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its number among those from its origin to this member."""
-        found = []
-        for (frm, number), packet in self._waiting.packets.items():
-            own = frm * self.size + self.me
-            causes = [
-                (cell // self.size, packet.stamp[cell])
-                for cell in sorted(self._column & packet.stamp.keys())
-                if cell != own and packet.stamp[cell] > self.value[cell]
-            ]
-            if number > self.value[own] + 1:
-                causes.append((frm, number - 1))
-            found.append((packet, causes))
-        return found
+        return [(packet, self._causes(key, packet)) for key, packet in self._waiting.packets.items()]
+
+    def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
+        key = packet.frm, packet.stamp[packet.frm * self.size + self.me]
+        return self._causes(key, packet) if self._waiting.packets.get(key) is packet else None
+
+    def _causes(self, key: Key, packet: Packet) -> list[tuple[int, int]]:
+        stamp, value = packet.stamp, self.value
+        own = key[0] * self.size + self.me
+        above = [cell for cell in sorted(self._column & stamp.keys()) if stamp[cell] > value[cell] and cell != own]
+        before = [(key[0], key[1] - 1)] if key[1] > value[own] + 1 else []
+        return before + [(cell // self.size, stamp[cell]) for cell in above]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
         rows, gone = self._waiting.dirty(HELD, self.size, self.encode)

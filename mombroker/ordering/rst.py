@@ -88,11 +88,15 @@ class RST(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its number among those from its origin to this member, from 1."""
-        found = []
-        for packet in self._waiting.packets.values():
-            least = [cell(row, self.me) for row in packet.stamp]
-            found.append((packet, [(k, need) for k, need in enumerate(least) if need > self.delivered[k]]))
-        return found
+        return [(packet, self._causes(packet)) for packet in self._waiting.packets.values()]
+
+    def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
+        key = packet.frm, cell(packet.stamp[packet.frm], self.me)
+        return self._causes(packet) if self._waiting.packets.get(key) is packet else None
+
+    def _causes(self, packet: Packet) -> list[tuple[int, int]]:
+        least = [cell(row, self.me) for row in packet.stamp]
+        return [(k, need) for k, need in enumerate(least) if need > self.delivered[k]]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
         rows, gone = self._waiting.dirty(HELD, self.size, self.encode)

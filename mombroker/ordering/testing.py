@@ -206,9 +206,13 @@ class Domain:
             ), f"message {number} was delivered as {done}"  # fmt: skip
             member.events.append(("deliver", me, number))
         self.post(me, step.send)
-        for packet, causes in member.core.held():
-            assert member.given.get(id(packet)) is packet, "holds an object that `receive` did not get"
-            assert causes and all(0 <= k < self.size for k, _ in causes), f"{packet} is held for {causes}"
+        held = member.core.held()
+        for each, causes in held:
+            assert member.given.get(id(each)) is each, "holds an object that `receive` did not get"
+            assert causes and all(0 <= k < self.size for k, _ in causes), f"{each} is held for {causes}"
+            assert member.core.missing(each) == causes, "`missing` and `held` differ"
+        if all(packet is not each for each, _ in held):
+            assert member.core.missing(packet) is None, "what is not held is missing something"
         return bool(step.deliver)
 
     def repeat(self, me: int) -> None:
