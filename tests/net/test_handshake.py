@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from mombroker.core.errors import MomError, PeerError, PeerRefused
@@ -9,10 +11,7 @@ A, B = bytes(range(16)), bytes(range(16, 32))
 
 
 def hello(server, **changed):
-    values = dict(
-        server=server, incarnation="i", domain="d", digest="x", graph="g", sent=3, acked=2, received=1, limit=9
-    )
-    return Hello(**{**values, **changed})
+    return replace(Hello(server, "i", "d", "x", "g", sent=3, acked=2, received=1, limit=9), **changed)
 
 
 def ends(

@@ -110,7 +110,7 @@ def test_a_half_open_connection_gives_way_to_the_peers_new_one(net):
 
 def test_a_half_open_connection_of_the_higher_name_gives_way_too(net):
     bus = topology(*BUS)
-    a, b = links(net, bus, "a"), links(net, bus, "b")
+    _, b = links(net, bus, "a"), links(net, bus, "b")
     b.dial("a")
     net.settle()
     up(b, "a").transport.other.open = False
@@ -122,7 +122,7 @@ def test_a_half_open_connection_of_the_higher_name_gives_way_too(net):
 
 def test_a_half_open_connection_of_the_lower_name_is_found_by_its_silence(net):
     bus = topology(*BUS)
-    a, b = links(net, bus, "a"), links(net, bus, "b")
+    a, _ = links(net, bus, "a"), links(net, bus, "b")
     a.dial("b")
     net.settle()
     up(a, "b").transport.other.open = False
@@ -170,7 +170,7 @@ def test_a_link_without_data_is_closed_and_opened_again_when_needed(net):
 
 def test_no_timer_is_left_when_nothing_is_connected(net):
     bus = topology(*BUS)
-    a, b = links(net, bus, "a"), links(net, bus, "b")
+    a, _ = links(net, bus, "a"), links(net, bus, "b")
     a.dial("b")
     net.settle(TIMES.tick * (TIMES.idle_ticks + 2))
     assert [reactor.getDelayedCalls() for reactor in net.reactors] == [[], []]
@@ -363,9 +363,7 @@ def test_strangers_bytes_are_counted(net):
 
 def test_of_too_many_logins_at_once_the_oldest_goes(net):
     a = links(net, topology(*BUS), "a")
-    a.dial("b")
-    b = links(net, a.topology, "b")
-    b.dial("a")
+    links(net, a.topology, "b").dial("a")
     net.settle()
     made = []
     for _ in range(MAX_LOGINS + 3):
