@@ -267,10 +267,9 @@ class Engine:
 
     def turn(self, budget: int) -> bool:
         """Run reactions to a fixed point; False when the budget ended before the work."""
-        run = self.run
-        batch, limits = self.server.batch, self.server.limits
+        run, batch_full = self.run, self.server.batch_full
         while run:
-            if budget <= 0 or batch.bytes >= limits.batch_bytes or len(batch.queue_out) >= limits.batch_rows:
+            if budget <= 0 or batch_full():
                 return False
             if self.careful:
                 if self.trial and not self.trial.marked:

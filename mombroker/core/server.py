@@ -243,6 +243,11 @@ class AgentServer:
         self.engine.tick(self.now)
         self.more = not self.engine.turn(self.limits.turn_reactions)
 
+    def batch_full(self) -> bool:
+        """No further reaction joins the open batch: a turn is of no use before the next `ready`."""
+        batch, limits = self.batch, self.limits
+        return batch.bytes >= limits.batch_bytes or len(batch.queue_out) >= limits.batch_rows
+
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""
         self.stopping = True

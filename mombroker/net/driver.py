@@ -13,7 +13,6 @@ from twisted.internet import defer
 from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerError, PeerRefused
 from mombroker.core.events import LinkFrame, Ready, StoreSize, Tick
-from mombroker.core.limits import Limits
 from mombroker.net.committer import Committer
 
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
@@ -24,8 +23,6 @@ TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be
 class Machine(Protocol):
     """The part of an agent server that the loop turns."""
 
-    batch: Batch
-    limits: Limits
     more: bool
     notes: list[str]
 
@@ -33,6 +30,7 @@ class Machine(Protocol):
     def urgency(self) -> int: ...
     def step(self, event: Any, now: int) -> None: ...
     def turn(self, now: int) -> None: ...
+    def batch_full(self) -> bool: ...
     def ready(self, now: int) -> Ready: ...
     def committed(self, ready: Ready) -> None: ...
     def stop(self) -> None: ...
@@ -127,7 +125,7 @@ class Driver:
             for line in server.notes:
                 self.outputs.note(line)
             server.notes.clear()
-        if server.more and (self._flying is None or server.batch.bytes < server.limits.batch_bytes):
+        if server.more and (self._flying is None or not server.batch_full()):
             self._soon()  # a full batch has to wait for the commit under way
         if self._flying is None:
             urgency = server.urgency
