@@ -31,6 +31,7 @@ MessageId = tuple[str, int]  # server of the send, its counter
 class Store(Protocol):
     """What is read of one server's store."""
 
+    def meta(self) -> Mapping[str, str | int]: ...
     def log(self, after: int, limit: int) -> list[tuple[int, Record]]: ...
     def links(self) -> list[LinkRow]: ...
     def core(self, domain: str) -> dict[tuple[int, int], bytes]: ...
@@ -104,6 +105,8 @@ def audit(
 
 def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None]) -> None:
     logs.upto[server] = 0
+    if "reset" in store.meta():
+        logs.retired.add(server)  # it took the place of a lost store
     for seq, record in _records(store, 0):
         if not logs.upto[server] and seq > 1:
             logs.retired.add(server)

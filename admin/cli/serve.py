@@ -11,10 +11,11 @@ from mombroker.admin.cli import options
 @options.file_argument
 @options.server_option("Which server of the file; not needed if there is only one.")
 def serve(file: Path, server: str | None) -> None:
-    """Run one agent server in the foreground, until SIGTERM or Ctrl-C.
+    """Run one agent server in the foreground.
 
-    The folder of FILE can be imported from, so that agent classes may lie beside it. What the server has to tell goes
-    to stderr. Exit code 3 means that a commit failed, as on a full disk: then restarting does not help.
+    It ends in good order at SIGTERM or Ctrl-C. The folder of FILE can be imported from, so that agent classes may lie
+    beside it. What the server has to tell goes to stderr. Exit code 3 means that a commit failed, as on a full disk:
+    then a restart does not help.
 
     \b
     Example:

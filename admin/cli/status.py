@@ -109,9 +109,9 @@ def sentence(wait: dict[str, Any], now: int) -> str:
                 f"{wait['agent']} has failed {wait['attempts']} times and tries again in {due} to take {_first(wait)}"
             )
         case "credit":
-            return f"{_packets(wait)}; it has no room now"
+            return f"{_packets(wait)}; no room there now"
         case _:
-            return f"{_packets(wait)}; it {_seen(wait, now)}"
+            return f"{_packets(wait)}; {_seen(wait, now)}"
 
 
 def _first(wait: dict[str, Any]) -> str:
@@ -126,8 +126,8 @@ def _packets(wait: dict[str, Any]) -> str:
 
 def _seen(link: dict[str, Any], now: int) -> str:
     if link.get("up"):
-        return "is connected"
-    return f"last seen {_span(now - link['last_seen'])} ago" if link["last_seen"] else "was not seen since our start"
+        return "connected"
+    return f"last seen {_span(now - link['last_seen'])} ago" if link["last_seen"] else "not seen since our start"
 
 
 def _span(ns: int) -> str:

@@ -119,7 +119,7 @@ def describe(bus: Topology) -> dict[str, Any]:
 
 @topology.command("render")
 @options.file_argument
-@click.option("--as", "form", type=click.Choice(list(render.FORMS)), default="ascii", show_default=True)
+@click.option("--as", "form", type=click.Choice(list(render.FORMS)), default="ascii", show_default=True, help="Form.")
 def render_topology(file: Path, form: str) -> None:
     """Draw a topology as text, for Graphviz, or for Mermaid.
 
@@ -197,7 +197,7 @@ def generate(
 
 @topology.command("import")
 @click.argument("a3servers", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Choice(["toml", "json"]), default="toml", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["toml", "json"]), default="toml", show_default=True, help="Form.")
 @OUT
 def import_joram(a3servers: Path, output: str, out: Path | None) -> None:
     """Make a topology of JORAM's a3servers.xml; names that had to change, and what has no counterpart, are listed.

@@ -1,0 +1,82 @@
+"""The command line as a whole: every command is described, errors are one line, and little is loaded for help."""
+
+import inspect
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from mombroker.admin.cli import main
+from mombroker.core.errors import MomError, StoreFailed
+
+EVERY = dict(main.commands())
+LEAVES = {name: command for name, command in EVERY.items() if not isinstance(command, click.Group)}
+
+
+def described(command: click.Command) -> str:
+    return inspect.cleandoc(command.help or "")
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_the_list_of_commands_says_what_the_commands_say_themselves(name):
+    command = EVERY[f"mom {name}"]
+    assert command.name == name
+    assert described(command).partition("\n\n")[0] == main.COMMANDS[name][2]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_help_and_an_example(name):
+    text = described(LEAVES[name])
+    assert len(text.partition("\n\n")[0]) > 10
+    assert "\b\nExample:\n  mom " in text
+    example = text.partition("Example:\n")[2].splitlines()[0].split("#")[0]
+    assert name in example, f"the first example of {name} shows another command"
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_option_is_explained(name):
+    for parameter in LEAVES[name].params:
+        assert not isinstance(parameter, click.Option) or parameter.help, f"{name} {parameter.name}"
+
+
+def test_help_loads_neither_the_reactor_nor_the_store_nor_the_tables():
+    code = (
+        "import sys; from mombroker.admin.cli.main import cli; cli(['--help'], standalone_mode=False);"
+        "print([m for m in ('twisted', 'sqlite3', 'rich', 'msgpack', 'asyncio') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize(
+    "error, code, line",
+    [
+        (MomError("no such thing; try another"), 1, "Error: no such thing; try another\n"),
+        (StoreFailed("x"), 3, "Error: x\n"),
+    ],
+)
+def test_a_refusal_is_one_line_and_an_exit_code(monkeypatch, error, code, line):
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda self, ctx, name: click.Command(name, callback=refuse))
+    result = CliRunner().invoke(main.cli, ["anything"])
+    assert (result.exit_code, result.stderr, result.stdout) == (code, line, "")
+
+
+def test_wrong_usage_is_exit_code_2(tmp_path):
+    for words in (["nonsense"], ["status", "--nonsense"], ["deadletter", "show", "--server", "a", "no number"]):
+        assert CliRunner().invoke(main.cli, words).exit_code == 2
+
+
+def test_a_missing_file_is_refused_with_its_name(tmp_path):
+    result = CliRunner().invoke(main.cli, ["status", "--file", str(tmp_path / "none.toml")])
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1 and "none.toml" in result.stderr
+
+
+def test_completion_of_the_root_names_the_commands():
+    found = main.cli.shell_complete(click.Context(main.cli), "st")
+    assert [item.value for item in found] == ["status", "store"]
