@@ -9,7 +9,7 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from mombroker.store.base import Store
+from mombroker.store.base import Store, identity
 from mombroker.store.folder import token
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
     from mombroker.store.sqlite import SqliteStore
 
-__all__ = ["Store", "backup", "open", "read", "token", "verify"]
+__all__ = ["Store", "backup", "identity", "open", "read", "token", "verify"]
 
 
 def open(path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False) -> SqliteStore:

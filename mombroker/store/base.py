@@ -49,6 +49,9 @@ class Store(Reader, Protocol):
     def log(self, after: int, limit: int) -> list[tuple[int, Record]]:
         """Up to `limit` records with a sequence above `after`, in order."""
 
+    def log_end(self) -> int:
+        """The sequence of the last record; 0 before the first."""
+
     def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
         """Let old log records go with the next commit; returns how many. `max_age` and `now` are nanoseconds.
 

@@ -73,9 +73,13 @@ def _queue_out(store: SqliteReader) -> Iterator[str]:
         if link.acked > link.sent:
             yield f"{name}: {link.acked} packets are acknowledged, but only {link.sent} were sent"
         elif (low, high) != (link.acked + 1, link.sent):
-            yield f"{name} holds {low}..{high}, but {link.acked + 1}..{link.sent} are sent and not acknowledged"
+            yield f"{name} holds {_range(low, high)}, but not acknowledged is {_range(link.acked + 1, link.sent)}"
         if rows != high - low + 1:
             yield f"{name} lacks {high - low + 1 - rows} packets between {low} and {high}"
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low}..{high}" if low <= high else "nothing"
 
 
 def _queue_in(store: SqliteReader) -> Iterator[str]:
@@ -176,4 +180,5 @@ def backup(
         except FileExistsError:
             raise StoreError(f"{goal} exists already; name a new file") from None
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"cannot write {goal}: {error}; name a file in a folder with room") from None
+            reason = getattr(error, "strerror", None) or error
+            raise StoreError(f"cannot write {goal}: {reason}; name a file in a folder with room") from None

@@ -28,18 +28,21 @@ def pack(records: list[Record]) -> bytes:
 
 def unpack(data: bytes, count: int) -> list[Record]:
     """The records; fields that are younger than `data` have their defaults. Raises ValueError if it is none."""
-    stored = msgpack.unpackb(data, use_list=True, unicode_errors="surrogatepass")
-    columns: list[list[Any]] = []
-    for index, default in enumerate(_DEFAULTS):
-        column = stored[index] if index < len(stored) else None
-        if column is None:
-            column = [default]
-        if index == _DESTS:
-            column = [tuple(value) for value in column]
-        elif index in (_OUT, _MISSING):
-            column = [[tuple(entry) for entry in value] for value in column]
-        columns.append(column if len(column) == count else column * count)
-    return list(zip(*columns, strict=True))
+    try:
+        stored = msgpack.unpackb(data, unicode_errors="surrogatepass")
+        columns: list[list[Any]] = []
+        for index, default in enumerate(_DEFAULTS):
+            column = stored[index] if index < len(stored) else None
+            if column is None:
+                column = [default]
+            if index == _DESTS:
+                column = [tuple(value) for value in column]
+            elif index in (_OUT, _MISSING):
+                column = [[tuple(entry) for entry in value] for value in column]
+            columns.append(column if len(column) == count else column * count)
+        return list(zip(*columns, strict=True))
+    except TypeError as error:
+        raise ValueError(f"not log records: {error}") from None
 
 
 def time(record: Record) -> int:

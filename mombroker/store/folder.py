@@ -64,7 +64,9 @@ class Lock:
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
 
 
 def token(path: str | PathLike[str]) -> str:

@@ -60,6 +60,17 @@ class Disk:
             list(self.log),
         )
 
+    def check(self) -> None:
+        for queue in self.queue_out.values():
+            assert list(queue) == sorted(queue), "an out-queue is not in order"
+        waiting = {(agent, id) for agent, ids in self.inboxes.items() for id in ids}
+        assert waiting == {(row.agent, id) for id, row in self.queue_in.items()}, "inboxes differ from queue_in"
+        placed = {(name, place) for name, places in self.places.items() for place in places}
+        items = {((row.agent, row.collection), (row.key, id)) for id, row in self.items.items()}
+        assert placed == items, "places differ from items"
+        assert all(ids and ids == sorted(set(ids)) for ids in self.inboxes.values()), "an inbox is not sorted"
+        assert all(row and row == sorted(set(row)) for row in self.places.values()), "a collection is not sorted"
+
 
 class MemoryStore:
     """A store on a simulated disk.
@@ -97,11 +108,18 @@ class MemoryStore:
         assert self._staged is None, "a server runs on this store: crash it first"
         self.disk = backup.copy()
 
+    def check(self) -> None:
+        """Assert the invariants of the disk, and that each out-queue holds what its link row says."""
+        self.disk.check()
+        for link in self.disk.links.values():
+            held = list(self.disk.queue_out.get(link.id, ()))
+            assert held == list(range(link.acked + 1, link.sent + 1)), f"the out-queue of {link} holds {held}"
+
     # -- commit ------------------------------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
-        assert self._staged is None, "the last batch is not finished"
         self._usable()
+        assert self._staged is None, "the last batch is not finished"
         self._staged = batch
 
     def finish(self) -> None:
@@ -236,6 +254,9 @@ class MemoryStore:
         first = bisect_right(rows, after + 1, key=lambda row: row[0].id) - 1
         records = ((seq, record) for span, part in rows[max(0, first) :] for seq, record in enumerate(part, span.id))
         return list(islice(((seq, record) for seq, record in records if seq > after), limit))
+
+    def log_end(self) -> int:
+        return self.disk.log[-1][0].next - 1 if self.disk.log else 0
 
     def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
         rows = [span for span, _ in self.disk.log]

@@ -158,6 +158,11 @@ class SqliteReader:
             first = id + count
         return found
 
+    def log_end(self) -> int:
+        """The sequence of the last record; 0 before the first."""
+        rows = self.select("SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1")
+        return int(rows[0][0]) if rows else 0
+
     def size(self) -> int:
         """Bytes in use: pages that hold rows, and the write-ahead log. The file itself never shrinks."""
         pages = self.select("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count")

@@ -123,8 +123,8 @@ class SqliteStore(SqliteReader):
 
     def begin(self, batch: Batch) -> None:
         """Stage the rows in the open transaction (cheap). Raises StoreFailed."""
-        assert not self._staged, "the last batch is not finished"
         self._usable()
+        assert not self._staged, "the last batch is not finished"
         try:
             self.db.conn.execute("BEGIN IMMEDIATE")
             self._stage(batch)

@@ -1,0 +1,67 @@
+"""The log's columns: what comes out is what went in, and what all records share costs nothing."""
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mombroker.core.trace import FIELDS
+from mombroker.store import columns
+from tests.store.samples import T0, record
+
+texts = st.text(max_size=4)
+pairs = st.tuples(st.integers(0, 9), st.integers(0, 1 << 40))
+records = st.builds(
+    record,
+    st.integers(0, 1 << 60),
+    st.integers(0, 1 << 62),
+    kind=texts, agent=texts, dests=st.lists(texts, max_size=2).map(tuple), hops=st.integers(0, 3), domain=texts,
+    out=st.lists(st.tuples(texts, texts, st.integers(0, 99), st.integers(0, 99)), max_size=2),
+    missing=st.lists(pairs, max_size=2), detail=st.text(st.characters(), max_size=4),
+)  # fmt: skip
+
+
+@given(st.lists(records, min_size=1, max_size=6))
+def test_records_come_back_as_they_were(rows):
+    assert columns.unpack(columns.pack(rows), len(rows)) == rows
+
+
+def test_a_column_is_left_out_once_or_whole():
+    rows = [record(1), record(2), record(2)]
+    stored = dict(zip(FIELDS, msgpack.unpackb(columns.pack(rows)), strict=True))
+    assert (stored["hops"], stored["missing"]) == (None, None)  # all default
+    assert (stored["kind"], stored["payload"]) == (["send"], [7])  # all alike
+    assert stored["number"] == [1, 2, 2]
+
+
+def test_text_that_is_no_unicode_does_not_stop_a_commit():
+    rows = [record(1, detail="bad \udcff byte")]
+    assert columns.unpack(columns.pack(rows), 1) == rows
+
+
+def test_records_of_an_older_trace_get_the_defaults_of_younger_fields():
+    stored = msgpack.unpackb(columns.pack([record(1), record(2)]))
+    assert columns.unpack(msgpack.packb(stored[:13]), 2) == [
+        record(1, out=[], detail=""),
+        record(2, out=[], detail=""),
+    ]
+
+
+def test_records_of_a_younger_trace_lose_the_fields_that_are_not_known():
+    stored = msgpack.unpackb(columns.pack([record(1)]))
+    assert columns.unpack(msgpack.packb([*stored, ["new field"]]), 1) == [record(1)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xc1", msgpack.packb(7), msgpack.packb([["send"] * 3]), msgpack.packb([None] * 4 + [[7, 8]]), b"\x91"],
+)
+def test_what_is_no_log_row_is_a_value_error(data):
+    with pytest.raises(ValueError):
+        columns.unpack(data, 2)
+
+
+def test_the_time_of_a_record_is_its_latest_station():
+    assert columns.time(record(1, T0, received=T0 + 1, delivered=T0 + 2, done=T0 + 3)) == T0 + 3
+    assert columns.time(record(1, T0, received=T0 + 1, done=0)) == T0 + 1  # held
+    assert columns.time(record(1, T0, done=0)) == T0

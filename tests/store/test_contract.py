@@ -1,0 +1,236 @@
+"""What every store does: one body over the SQLite store and the simulator's."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mombroker import store
+from mombroker.core.batch import Batch, InRow, ItemRow
+from mombroker.core.errors import StoreFailed
+from mombroker.store.memory import MemoryStore
+from tests.store.samples import AGENTS, SECOND, T0, Model, batches, reads, record, sample, topology
+
+
+class OnSqlite:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.open()
+
+    def open(self) -> None:
+        self.store: Any = store.open(self.folder, topology(), "paris")
+
+    def crash(self) -> None:
+        """What a dead process leaves: the same as a close that does not finish (test_kill.py does it for real)."""
+        self.store.close()
+        self.open()
+
+    def check(self) -> None:
+        pass
+
+    def fill_disk(self) -> None:
+        self.store.db.conn.execute("PRAGMA max_page_count = 1")
+
+
+class OnMemory:
+    def __init__(self, folder: Path):
+        self.store: Any = MemoryStore(topology(), "paris", "one")
+
+    def crash(self) -> None:
+        self.store.crash()
+        self.check()
+
+    def check(self) -> None:
+        self.store.disk.check()
+
+    def fill_disk(self) -> None:
+        self.store.fail("the disk is full")
+
+
+@pytest.fixture(params=[OnSqlite, OnMemory], scope="session")
+def make(request):
+    return request.param
+
+
+@pytest.fixture
+def on(make, tmp_path):
+    made = make(tmp_path)
+    yield made
+    made.store.close()
+
+
+FATES = st.sampled_from(["commit", "commit", "commit", "finish", "crash", "lost"])
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(FATES, batches()), max_size=5), st.data())
+def test_a_store_says_what_was_committed_and_nothing_else(make, steps, data):
+    """Batches are committed, or lost while staged; after each, and while one is staged, all reads are the model's."""
+    with tempfile.TemporaryDirectory() as folder:
+        on = make(Path(folder))
+        model = Model(on.store.meta())
+        for fate, batch in steps:
+            batch = model.numbered(batch)
+            if fate == "commit":
+                on.store.commit(batch)
+            else:
+                on.store.begin(batch)
+                assert reads(on.store) == model.reads()  # staged rows are nobody's business
+            if fate == "finish":
+                on.store.finish()
+            if fate in ("commit", "finish"):
+                model.apply(batch)
+                on.check()
+                assert reads(on.store) == model.reads()
+            if fate in ("crash", "lost"):
+                on.crash()
+                assert reads(on.store) == model.reads()
+        pages(on.store, model, data)
+        on.store.close()
+
+
+def pages(store: Any, model: Model, data: st.DataObject) -> None:
+    """Reads from some place on, and no more than so many."""
+    after, upto, limit = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 12)), data.draw(st.integers(0, 4))
+    for link in (1, 2, 3):
+        assert store.queue_out(link, after, upto, limit) == model.queue_out(link, after, upto, limit)
+    for agent in AGENTS:
+        assert store.queue_in(agent, after, upto, limit) == model.queue_in(agent, after, upto, limit)
+        place = (after - 6, upto)
+        assert store.items(agent, "jobs", place, limit) == model.items(agent, "jobs", place, limit)
+    assert store.log(after, limit) == model.log(after, limit)
+    later = [row for row in model.reads()["agents"] if row[0] > AGENTS[0]]
+    assert store.agents(AGENTS[0], limit) == later[:limit]
+
+
+def test_every_table_comes_back_as_it_was_written(on):
+    model = Model(on.store.meta())
+    for batch in sample():
+        on.store.commit(batch)
+        model.apply(batch)
+    assert reads(on.store) == model.reads()
+    assert all(model.tables[name] for name in model.tables if name != "core")
+    on.crash()
+    assert reads(on.store) == model.reads()
+
+
+def test_within_a_batch_deletions_come_before_what_is_added(on):
+    """An agent that is deleted and created anew keeps the items of its new life only."""
+    on.store.commit(Batch(items={1: ItemRow(1, "paris/a", "jobs", 1, b"", b"old")}))
+    on.store.commit(Batch(dropped=["paris/a"], items={2: ItemRow(2, "paris/a", "jobs", 1, b"", b"new")}))
+    assert [row.id for row in on.store.items("paris/a", "jobs", None, 9)] == [2]
+
+
+def test_a_row_may_change_its_agent_and_its_place(on):
+    on.store.commit(
+        Batch(items={1: ItemRow(1, "paris/a", "jobs", 1, b"", b"")}, queue_in={2: InRow(2, "paris/a", b"")})
+    )
+    on.store.commit(
+        Batch(items={1: ItemRow(1, "paris/b", "jobs", 9, b"", b"")}, queue_in={2: InRow(2, "paris/b", b"")})
+    )
+    assert on.store.item_count("paris/a", "jobs") == 0
+    assert [row.key for row in on.store.items("paris/b", "jobs", None, 9)] == [9]
+    assert on.store.inboxes() == [("paris/b", 2, 1)]
+
+
+def test_after_a_failure_nothing_is_written_any_more(on):
+    on.store.commit(Batch(meta={"now": 1}))
+    on.fill_disk()
+    with pytest.raises(StoreFailed, match="the disk is full"):
+        on.store.commit(Batch(meta={"now": 2}, queue_in={n: InRow(n, "paris/a", bytes(9000)) for n in range(1, 99)}))
+    for attempt in (lambda: on.store.begin(Batch()), on.store.finish, lambda: on.store.commit(Batch(meta={"now": 3}))):
+        with pytest.raises(StoreFailed, match="the disk is full"):
+            attempt()
+    assert (on.store.meta()["now"], on.store.inboxes()) == (1, [])
+    on.crash()
+    assert (on.store.meta()["now"], on.store.inboxes()) == (1, [])
+    on.store.commit(Batch(meta={"now": 4}))  # a new process on a disk with room
+
+
+def test_a_second_batch_waits_for_the_first(on):
+    on.store.begin(Batch(meta={"now": 1}))
+    with pytest.raises(AssertionError, match="not finished"):
+        on.store.begin(Batch(meta={"now": 2}))
+    on.store.finish()
+    with pytest.raises(AssertionError, match="no batch is staged"):
+        on.store.finish()
+
+
+# -- log -----------------------------------------------------------------------------------------------------------
+
+DAY = 86400 * SECOND
+LARGE = 1 << 40
+
+
+def logged(store: Any, commits: int, each: int = 2) -> None:
+    """`commits` commits of `each` records, one a second."""
+    for at in range(commits):
+        store.commit(Batch(log=[record(at * each + n, T0 + at * SECOND) for n in range(each)]))
+
+
+def prune(store: Any, max_bytes: int = LARGE, age: int = DAY, now: int = T0) -> tuple[int, int, int, int]:
+    """(records that were promised to go, first and last that are left, records lost so far)."""
+    gone = store.prune_log(max_bytes, age, now)
+    store.commit(Batch(meta={"now": now}))
+    left = [seq for seq, _ in store.log(0, 999)]
+    assert left == list(range(left[0], left[-1] + 1))
+    return gone, left[0], left[-1], store.meta().get("log_lost", 0)
+
+
+def test_log_records_go_by_age_with_the_next_commit(on):
+    logged(on.store, 10)
+    assert prune(on.store) == (0, 1, 20, 0)
+    assert prune(on.store, age=5 * SECOND, now=T0 + 9 * SECOND) == (10, 11, 20, 0)  # five seconds: 5 commits of 2
+    assert on.store.prune_log(LARGE, 2 * SECOND, T0 + 9 * SECOND) == 6
+    assert [seq for seq, _ in on.store.log(0, 1)] == [11]  # not before a commit
+    on.crash()
+    assert [seq for seq, _ in on.store.log(0, 1)] == [11]
+
+
+def test_the_newest_log_row_stays_so_that_no_sequence_is_used_twice(on):
+    logged(on.store, 3)
+    assert prune(on.store, now=T0 + 9 * DAY) == (4, 5, 6, 0)
+    on.crash()
+    assert on.store.log_end() == 6
+    on.store.commit(Batch(log=[record(9)]))
+    assert [seq for seq, _ in on.store.log(0, 99)] == [5, 6, 7]
+
+
+def test_a_registered_export_protects_what_it_has_not_taken(on):
+    logged(on.store, 10)
+    on.store.commit(Batch(meta={"exported": 5}))
+    assert prune(on.store, now=T0 + 9 * DAY) == (4, 5, 20, 0)  # 5 is taken, but 6 in its row is not
+    on.store.commit(Batch(meta={"exported": 12}))
+    assert prune(on.store, age=5 * DAY, now=T0) == (0, 5, 20, 0)  # taken, but young
+    assert prune(on.store, now=T0 + 9 * DAY) == (8, 13, 20, 0)
+
+
+def test_max_bytes_always_wins_and_what_is_lost_is_counted(on):
+    logged(on.store, 10)
+    on.store.commit(Batch(meta={"exported": 5}))
+    assert prune(on.store, max_bytes=0) == (18, 19, 20, 13)  # 6..18 went untaken
+    logged(on.store, 2)
+    assert prune(on.store, max_bytes=0) == (4, 23, 24, 17)
+    on.store.commit(Batch(meta={"exported": None}))
+    logged(on.store, 2)
+    assert prune(on.store, max_bytes=0, age=0, now=T0 + DAY) == (4, 27, 28, 17)  # old, and nobody wanted them
+
+
+def test_pruning_by_bytes_keeps_what_fits(on):
+    logged(on.store, 40)
+    gone, first, last, lost = prune(on.store, max_bytes=2100)
+    assert gone == first - 1 == lost and last == 80
+    kept = last - first + 1
+    assert 10 <= kept <= 40  # 100 bytes a record, more or less
+    assert prune(on.store, max_bytes=2100)[0] == 0
+
+
+def test_pruning_an_empty_log_does_nothing(on):
+    assert on.store.prune_log(0, 0, T0) == 0
+    on.store.commit(Batch(meta={"now": 1}))
+    assert "log_lost" not in on.store.meta()

@@ -1,0 +1,67 @@
+"""kill -9 at any moment leaves whole batches only, and every one that was reported durable."""
+
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mombroker import store
+from tests.store.samples import topology
+
+# Batch n: 10 packets that carry n, the acknowledgement of the batch before it, its number in meta, one log record.
+WORK = """
+import sys
+from mombroker import store
+from mombroker.core.batch import LINK_BITS, Batch, LinkRow
+from tests.store.samples import record, topology
+opened = store.open(sys.argv[1], topology(), "paris")
+n = opened.meta().get("now", 0)
+while True:
+    n += 1
+    opened.commit(Batch(
+        meta={"now": n},
+        queue_out=[(1 << LINK_BITS | (n - 1) * 10 + k, b"%d" % n * 200) for k in range(1, 11)],
+        acked={1: (n - 1) * 10},
+        links={1: LinkRow(1, "core", "lyon", n * 10, (n - 1) * 10, 0, "")},
+        core={("core", 9, n % 7): b"%d" % n},
+        log=[record(n)],
+    ))
+    print(n, flush=True)
+"""
+
+
+def kill_while_it_works(folder, lines: int) -> int:
+    """The last batch that the process, killed after about `lines` lines, told to be durable."""
+    with subprocess.Popen([sys.executable, "-c", WORK, str(folder)], stdout=subprocess.PIPE, text=True) as worker:
+        told = [int(worker.stdout.readline()) for _ in range(lines)]
+        worker.send_signal(signal.SIGKILL)
+        told += [int(line) for line in worker.stdout if line.endswith("\n")]
+    return told[-1]
+
+
+def batches_are_whole(folder, told: int) -> None:
+    opened = store.open(folder, topology(), "paris")
+    n = opened.meta()["now"]
+    assert n >= told
+    first = (n - 1) * 10 + 1
+    assert opened.queue_out(1, 0, 1 << 39, 999) == [(first + k, b"%d" % n * 200) for k in range(10)]
+    assert [(row.sent, row.acked) for row in opened.links()] == [(n * 10, (n - 1) * 10)]
+    assert opened.core("core")[9, n % 7] == b"%d" % n
+    assert [record[2] for _, record in opened.log(0, 1 << 30)] == list(range(1, n + 1))
+    opened.close()
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.long)])
+def test_a_killed_process_leaves_whole_batches(kills, tmp_path):
+    draw = random.Random(kills)
+    for _ in range(kills):
+        batches_are_whole(tmp_path, kill_while_it_works(tmp_path, draw.randint(1, 60)))
+
+
+def test_a_killed_store_can_be_verified_before_it_is_opened_again(tmp_path):
+    kill_while_it_works(tmp_path, 20)
+    faults = store.verify(tmp_path)
+    assert [fault for fault in faults if "clocks" not in fault] == []  # its clock rows are invented
+    batches_are_whole(tmp_path, 20)
