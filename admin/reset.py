@@ -66,7 +66,7 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
         domain: 1 + max(int(store.meta().get(f"epoch:{domain}", 0)) for store in stores.values())
         for domain in report.domains
     }
-    fresh = Batch(meta={"next": now // 1000, "now": now})  # ids of the lost store are not given again
+    fresh = Batch(meta={"reset": now, "next": now // 1000, "now": now})  # ids of the lost store are not given again
     fresh.meta |= {f"epoch:{domain}": epoch for domain, epoch in epochs.items()}
     fresh.meta |= {f"name:{name}": id for name, id in known.items() if name not in declared | set(report.names)}
     stores[lost].commit(fresh)

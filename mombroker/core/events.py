@@ -80,10 +80,43 @@ class Admin:
 
 
 @dataclass(slots=True)
+class ClientOpened:
+    """A client has logged in. Connection ids are never reused while the server runs."""
+
+    conn: int
+    user: str
+    client_id: str = ""
+
+
+@dataclass(slots=True)
+class ClientCommands:
+    """Commands of one client connection, in order (agents/commands.py)."""
+
+    conn: int
+    commands: list[Any]
+
+
+@dataclass(slots=True)
+class ClientWrote:
+    """The delivery with this tag, and all earlier ones of the connection, were handed to a live socket."""
+
+    conn: int
+    tag: int
+
+
+@dataclass(slots=True)
+class ClientClosed:
+    """The connection is gone; what it has not settled goes back."""
+
+    conn: int
+
+
+@dataclass(slots=True)
 class Ready:
     """One step's wishes, in this order: persist `batch` in one transaction; then send, reply and run.
 
     frames   [(connection, [frame, ...])], to be dropped where that connection is gone; acks come first
+    clients  [(client connection, [reply, ...])] (agents/commands.py), in order, to be dropped where it is gone
     replies  [(ticket, result or error sentence)], result a dict, error a str
     tasks    deferred functions to run: (task id, function path, packed arguments)
     dial     peers that we have something for and no link to
@@ -92,6 +125,7 @@ class Ready:
 
     batch: Batch
     frames: list[tuple[int, list[LinkFrame]]] = field(default_factory=list)
+    clients: list[tuple[int, list[Any]]] = field(default_factory=list)
     replies: list[tuple[int, dict[str, Any] | str]] = field(default_factory=list)
     tasks: list[tuple[int, str, bytes]] = field(default_factory=list)
     dial: list[str] = field(default_factory=list)

@@ -1,0 +1,166 @@
+"""What a client connection asks of its server (commands) and what it is told (replies): no protocol, no sockets.
+
+The STOMP session makes commands of frames and frames of replies. Commands of one connection are obeyed in order, and
+the reply of each leaves only once all that it caused is durable.
+
+A destination is written `queue:NAME`, `topic:NAME`, `temp-queue:ID`, `temp-topic:ID`; NAME is any text without line
+breaks. A topic in a Subscribe may have the wildcards `*` (one segment between dots), `>` and `#` (the rest).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Send:
+    """One message of a client.
+
+    headers   the user's headers as they arrived, in order, decoded; keys may repeat only by the first one's word
+    kind      "text" or "bytes" or what `amq-msg-type` said
+    expires   ns of wall clock, 0 = never; `delay` in ns before it may be delivered
+    group     JMSXGroupID; sequence -1 closes the group
+    dedup     (producer id, counter): a repeat within the window is accepted and dropped
+    shown     the destination as the client wrote it: MESSAGE carries it back
+    """
+
+    destination: str
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    priority: int = 4
+    expires: int = 0
+    persistent: bool = True
+    delay: int = 0
+    group: str = ""
+    group_seq: int = 0
+    dedup: tuple[str, int] | None = None
+    kind: str = "bytes"
+    shown: str = ""
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Subscribe:
+    """Take messages of one queue, or of one or many topics (one subscription, one order).
+
+    sub       the client's name of the subscription, unique on its connection
+    ack       "auto", "client" (cumulative), "individual"
+    durable   name of the durable (or shared) subscription, "" for a plain one
+    """
+
+    sub: str
+    destinations: tuple[str, ...]
+    ack: str = "auto"
+    selector: str = ""
+    durable: str = ""
+    shared: bool = False
+    no_local: bool = False
+    prefetch: int = 0  # messages; 0 = the server's default
+    exclusive: bool = False
+    priority: int = 0
+    browser: bool = False
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Unsubscribe:
+    """Stop taking; `delete` also ends the durable subscription `durable`."""
+
+    sub: str
+    durable: str = ""
+    delete: bool = False
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Ack:
+    """Settle the delivery `tag`; the subscription's ack mode at its delivery decides whether earlier ones go with it."""
+
+    tag: int
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Nack:
+    """Give the delivery `tag` back. `requeue`: None = as the destination says, False = to the dead letters at once."""
+
+    tag: int
+    requeue: bool | None = None
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Transact:
+    """Sends and settlements that take effect together, in one reaction, or not at all."""
+
+    commands: list[Send | Ack | Nack]
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Sync:
+    """Nothing but its place in the order: its receipt says that all before it is done."""
+
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Disconnect:
+    """The client leaves in good order."""
+
+    receipt: str | None = None
+
+
+Command = Send | Subscribe | Unsubscribe | Ack | Nack | Transact | Sync | Disconnect
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One message for one subscription.
+
+    tag       unique on the connection and rising; ack modes other than auto settle it by Ack or Nack
+    id        of the message: `server#number`
+    count     deliveries so far, this one included; above 1 it may have been seen before
+    headers   the sender's; `properties` what the broker adds (JMSXDeliveryCount, dead-letter reason, …)
+    """
+
+    sub: str
+    tag: int
+    id: str
+    shown: str
+    headers: dict[str, str]
+    body: bytes
+    count: int = 1
+    priority: int = 4
+    expires: int = 0
+    timestamp: int = 0  # ns
+    persistent: bool = True
+    kind: str = "bytes"
+    ack: str = "auto"
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Receipt:
+    """The command with this receipt is done and durable; `unconfirmed` names servers that may not know of it yet."""
+
+    receipt: str
+    unconfirmed: str = ""
+
+
+@dataclass(slots=True)
+class Refused:
+    """A command cannot be obeyed; the connection ends after this. `receipt` is that of the command, if it had one."""
+
+    message: str
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class BrowseEnd:
+    """A browser has seen all that was there."""
+
+    sub: str
+
+
+Reply = Delivery | Receipt | Refused | BrowseEnd
