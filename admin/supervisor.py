@@ -42,7 +42,7 @@ class Child:
     pid: int = 0  # 0: not running
     started: float = 0.0
     due: float = 0.0  # when to start it
-    pause: float = FIRST_PAUSE
+    pause: float = 0.0  # before its last start
     code: int = 0  # of its last end
 
 
@@ -151,15 +151,16 @@ class Supervisor:
             return
         again = code not in (0, 1, 3)
         if again:
-            child.pause = FIRST_PAUSE if now - child.started > STEADY else min(child.pause * 2, LAST_PAUSE)
+            last = 0.0 if now - child.started > STEADY else child.pause
+            child.pause = min(max(2 * last, FIRST_PAUSE), LAST_PAUSE)
             child.due = now + child.pause
         else:
             child.due, child.code = NEVER, code
         text = f"{how(code)} and {f'starts again in {child.pause:.1f} s' if again else 'is not started again'}"
-        last = last_line(child.folder / LOG)
+        reason = last_line(child.folder / LOG)
         with (child.folder / LOG).open("a") as log:
             print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), child.name, text, file=log)
-        self.watcher.ended(child.name, f"{text}: {last}" if last else text, again)
+        self.watcher.ended(child.name, f"{text}: {reason}" if reason else text, again)
 
 
 def how(code: int) -> str:

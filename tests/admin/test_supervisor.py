@@ -1,0 +1,161 @@
+"""The supervisor: who is started again, who is not, and that all of them stop. With real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mombroker.admin import supervisor
+from mombroker.core.errors import MomError
+
+# A supervisor of fake servers. Each serves by the word in its plan for its n-th start; what happens is one JSON line.
+SCRIPT = """
+import json, os, signal, sys, time
+from pathlib import Path
+from mombroker.admin import supervisor
+from mombroker.core.errors import MomError
+
+supervisor.FIRST_PAUSE = 0.1
+folder, plan = Path(sys.argv[1]), json.loads(sys.argv[2])
+
+class Watcher:
+    def say(self, *words):
+        print(json.dumps(words), flush=True)
+    def started(self, server, pid):
+        self.say("started", server, pid)
+    def ended(self, server, text, again):
+        self.say("ended", server, text, again)
+    def tick(self):
+        return supervisor.NEVER
+
+def serve(name):
+    count = folder / name / "starts"
+    number = int(count.read_text()) if count.exists() else 0
+    count.write_text(str(number + 1))
+    match plan[name][min(number, len(plan[name]) - 1)]:
+        case "run":
+            signal.pause()
+        case "refuse":
+            raise MomError(f"{name} cannot start; mend it")
+        case "crash":
+            raise RuntimeError("our bug")
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "orderly":
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            print("ready", flush=True)
+            signal.pause()
+            return 0
+        case "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print("ready", flush=True)
+            while True:
+                signal.pause()
+        case int(code):
+            return code
+
+children = [supervisor.Child(name, folder / name) for name in plan]
+sys.exit(supervisor.Supervisor(children, serve, Watcher()).run())
+"""
+
+
+class Run:
+    def __init__(self, folder: Path, plan: dict):
+        command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(plan)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def until(self, *wanted) -> list:
+        """The lines up to the first that starts with these words."""
+        lines = []
+        for line in self.process.stdout:
+            lines.append(json.loads(line))
+            if lines[-1][: len(wanted)] == list(wanted):
+                return lines
+        raise AssertionError(f"{wanted} never came, but {lines}")
+
+    def end(self) -> tuple[int, list]:
+        lines = [json.loads(line) for line in self.process.stdout]
+        return self.process.wait(), lines
+
+
+@pytest.fixture
+def run(tmp_path):
+    made: list[Run] = []
+
+    def start(**plan) -> Run:
+        made.append(Run(tmp_path, plan))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.process.kill()
+        each.process.wait()
+        each.process.stdout.close()
+
+
+def test_one_that_dies_is_started_again_after_growing_pauses(run, tmp_path):
+    it = run(a=["kill", "crash", 70, "run"])
+    ends = [line for line in it.until("started", "a") if line[0] == "ended"]
+    for _ in range(3):
+        ends += [line for line in it.until("started", "a") if line[0] == "ended"]
+    assert [line[2].partition(" and")[0] for line in ends] == [
+        "was killed by SIGKILL", "ended with exit code 70", "ended with exit code 70",
+    ]  # fmt: skip
+    assert [line[2].partition("again in ")[2][:5] for line in ends] == ["0.1 s", "0.2 s", "0.4 s"]
+    assert all(again for _, _, _, again in ends)
+    assert "RuntimeError: our bug" in (tmp_path / "a" / supervisor.LOG).read_text()
+    it.process.terminate()
+    code, lines = it.end()
+    assert code == 0 and lines == [["ended", "a", "was killed by SIGTERM", False]]
+
+
+@pytest.mark.parametrize("how, code", [(3, 3), ("refuse", 1), (0, 0)])
+def test_one_that_only_a_person_can_mend_is_not(run, tmp_path, how, code):
+    it = run(a=[how])
+    assert it.end()[0] == code
+    assert (tmp_path / "a" / "starts").read_text() == "1"
+
+
+def ready(folder: Path) -> None:
+    log = folder / supervisor.LOG
+    while not log.exists() or "ready" not in log.read_text():
+        time.sleep(0.01)
+
+
+def test_a_refusal_is_told_with_its_reason_while_the_others_go_on(run, tmp_path):
+    it = run(a=["refuse"], b=["orderly"])
+    lines = it.until("ended", "a")
+    assert lines[-1][2:] == ["refused to start and is not started again: a cannot start; mend it", False]
+    ready(tmp_path / "b")
+    it.process.send_signal(signal.SIGINT)
+    code, lines = it.end()
+    assert lines == [["ended", "b", "stopped", False]] and code == 1
+
+
+def test_a_second_signal_does_not_wait(run, tmp_path):
+    it = run(a=["deaf"])
+    ready(tmp_path / "a")
+    it.process.terminate()
+    it.process.send_signal(signal.SIGINT)
+    code, lines = it.end()
+    assert lines[-1] == ["ended", "a", "was killed by SIGKILL", False] and code == 0
+
+
+def test_two_supervisors_of_one_folder_are_refused_and_a_dead_one_leaves_no_lock(run, tmp_path):
+    it = run(a=["run"])
+    _, _, server = it.until("started", "a")[-1]
+    file = tmp_path / "a" / supervisor.LOCK
+    assert supervisor.holder(file) == it.process.pid
+    with pytest.raises(MomError, match=f"process {it.process.pid} runs the server"):
+        supervisor.hold(tmp_path / "a")
+    it.process.kill()
+    it.process.wait()
+    os.kill(server, signal.SIGKILL)  # it has outlived its supervisor
+    assert supervisor.holder(file) == 0
+    os.close(supervisor.hold(tmp_path / "a"))
+    assert supervisor.holder(tmp_path / "none") == 0
