@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 class Send:
     """One message of a client.
 
-    headers   the user's headers as they arrived, in order, decoded; keys may repeat only by the first one's word
+    headers   the user's headers, as lines `name:value\\n` in the escapes of STOMP 1.2: stored and handed on as they
+              are, decoded only where somebody looks at them (stomp/frames.py)
     kind      "text" or "bytes" or what `amq-msg-type` said
     expires   ns of wall clock, 0 = never; `delay` in ns before it may be delivered
     group     JMSXGroupID; sequence -1 closes the group
@@ -26,7 +27,7 @@ class Send:
 
     destination: str
     body: bytes
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: bytes = b""
     priority: int = 4
     expires: int = 0
     persistent: bool = True
@@ -74,7 +75,7 @@ class Unsubscribe:
 
 @dataclass(slots=True)
 class Ack:
-    """Settle the delivery `tag`; the subscription's ack mode at its delivery decides whether earlier ones go with it."""
+    """Settle the delivery `tag`; the ack mode in force at its delivery says whether earlier ones go with it."""
 
     tag: int
     receipt: str | None = None
@@ -121,14 +122,15 @@ class Delivery:
     tag       unique on the connection and rising; ack modes other than auto settle it by Ack or Nack
     id        of the message: `server#number`
     count     deliveries so far, this one included; above 1 it may have been seen before
-    headers   the sender's; `properties` what the broker adds (JMSXDeliveryCount, dead-letter reason, …)
+    headers   the sender's, in the same form
+    properties   what the broker adds (dead-letter reason, origin, …)
     """
 
     sub: str
     tag: int
     id: str
     shown: str
-    headers: dict[str, str]
+    headers: bytes
     body: bytes
     count: int = 1
     priority: int = 4
