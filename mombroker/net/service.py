@@ -125,7 +125,6 @@ class Node:
             shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
             self.times,
         )  # fmt: skip
-        self.watchdog = Watchdog(self.server.engine, self.log)
 
     def listen(self) -> None:
         """Open the port. Raises MomError."""
@@ -135,7 +134,6 @@ class Node:
         """Let the work begin; all servers of the process that can be reached should listen by now."""
         at = self.shared.topology.servers[self.name]
         self.log(f"serves {at.listen}, store {at.data}")
-        self.watchdog.start()
         self._tidy()
         self.driver.start()
 
@@ -159,7 +157,6 @@ class Node:
         self._failed(self, error)
 
     def _still(self) -> None:
-        self.watchdog.stop()
         if self._prune is not None:
             self._prune.cancel()
             self._prune = None
@@ -232,6 +229,7 @@ class Host:
         self.nodes: dict[str, Node] = {}
         for name in topology.servers if names is None else names:
             self.nodes[name] = Node(self.shared, name, log(name), self._failed, self._quit, times)
+        self._watchdog: Watchdog | None = None
         self._refusal: Exception | None = None
         self._started: defer.Deferred[None] | None = None
         self._stopped: defer.Deferred[None] | None = None
@@ -262,6 +260,8 @@ class Host:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        self._watchdog = Watchdog([(node.server.engine, node.log) for node in opened])
+        self._watchdog.start()
         for node in opened:
             node.start()
 
@@ -276,6 +276,8 @@ class Host:
             await _end_of(self._started)
         ends = [defer.Deferred.fromCoroutine(node.stop()) for node in self.nodes.values()]
         await defer.DeferredList(ends, consumeErrors=True)
+        if self._watchdog is not None:
+            self._watchdog.stop()
         self.shared.stop()
 
     def _failed(self, node: Node, error: Exception) -> None:

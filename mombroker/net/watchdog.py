@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 LIMIT_S = 5.0  # of one reaction, before it is said
@@ -19,11 +19,16 @@ class Running(Protocol):
 
 
 class Watchdog:
-    """Looks at the engine from outside; the reaction itself cannot be asked. Says it again each time the duration
-    has doubled."""
+    """Looks at the engines of a process from outside; the reaction itself cannot be asked. At most one is under way,
+    since all run in one thread. Said again each time the duration has doubled.
 
-    def __init__(self, engine: Running, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic):
-        self.engine, self.log, self.clock = engine, log, clock
+    engines   with each, where its server's lines go
+    """
+
+    def __init__(
+        self, engines: Sequence[tuple[Running, Callable[[str], None]]], clock: Callable[[], float] = time.monotonic
+    ):
+        self.engines, self.clock = engines, clock
         self._seen: tuple[str, int] = ("", 0)
         self._since = 0.0
         self._next = LIMIT_S
@@ -40,11 +45,17 @@ class Watchdog:
             self.look()
 
     def look(self) -> None:
-        engine = self.engine
-        seen = engine.running, engine.reactions + engine.failures + engine.dead
+        for engine, log in self.engines:
+            agent = engine.running
+            if agent:
+                self._running((agent, engine.reactions + engine.failures + engine.dead), log)
+                return
+        self._seen = ("", 0)
+
+    def _running(self, seen: tuple[str, int], log: Callable[[str], None]) -> None:
         now = self.clock()
-        if not seen[0] or seen != self._seen:
+        if seen != self._seen:
             self._seen, self._since, self._next = seen, now, LIMIT_S
         elif now - self._since >= self._next:
-            self.log(f"the reaction of {seen[0]} has been running for {now - self._since:.0f} s: all else waits for it")
+            log(f"the reaction of {seen[0]} has been running for {now - self._since:.0f} s: all else waits for it")
             self._next *= 2

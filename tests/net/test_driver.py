@@ -1,0 +1,356 @@
+import pytest
+from twisted.internet import task
+
+from mombroker.core.batch import Batch
+from mombroker.core.errors import PeerError, PeerRefused, StoreFailed
+from mombroker.core.events import Ready, StoreSize, Tick
+from mombroker.net.committer import Inline
+from mombroker.net.driver import LINGER_S, TIMER_MAX_S, Driver
+
+SECOND = 1_000_000_000
+
+
+class World:
+    """Server, store, committer, outputs in one: each call is a line in `calls`, in order."""
+
+    def __init__(self, hold=False, committer=None):
+        self.calls = []
+        self.clock = task.Clock()
+        self.notes, self.more, self.full, self.level = [], False, False, 0
+        self.more_turns = 0
+        self.plans = []  # Ready objects to come
+        self.batches = 0
+        self.hold, self.flying = hold, []
+        self.wall = 1000 * SECOND
+        self.raises = {}
+        self.driver = Driver(self.clock, self, self, committer or self, self, self.failed, lambda: self.wall)
+
+    # server
+    @property
+    def urgency(self):
+        return self.level
+
+    def batch_full(self):
+        return self.full
+
+    def _call(self, *call):
+        self.calls.append(call if len(call) > 1 else call[0])
+        if call[0] in self.raises:
+            raise self.raises[call[0]]
+
+    def step(self, event, now):
+        self._call("step", event)
+
+    def turn(self, now):
+        self._call("turn")
+        assert len(self.calls) < 1000, "the loop spins"
+        if self.more_turns:
+            self.more_turns -= 1
+            self.more = self.more_turns > 0
+
+    def ready(self, now):
+        self._call("ready")
+        self.level = 0
+        return self.plans.pop(0) if self.plans else self.plan(empty=True)
+
+    def committed(self, ready):
+        self._call("committed", ready.batch.number)
+
+    def stop(self):
+        self._call("stop")
+        self.plans.append(self.plan(meta="clean"))
+
+    # store and committer
+    def size(self):
+        return 5
+
+    def submit(self, store, batch, done):
+        self._call("submit", batch.number)
+        if self.hold:
+            self.flying.append(done)
+        else:
+            done(None)
+
+    # outputs
+    def send(self, number, frames):
+        self._call("send", number, frames)
+
+    def reply(self, ticket, result):
+        self._call("reply", ticket, result)
+
+    def run(self, id, function, payload):
+        self._call("run", id)
+
+    def dial(self, peer):
+        self._call("dial", peer)
+
+    def note(self, line):
+        self._call("note", line)
+
+    def failed(self, error):
+        self._call("failed", str(error))
+
+    # for the tests
+    def plan(self, empty=False, meta="m", **wishes):
+        self.batches += 1
+        return Ready(Batch(number=self.batches, meta={} if empty else {meta: 1}), **wishes)
+
+    def start(self):
+        self.driver.start()
+        self.settle()
+        self.calls.clear()
+
+    def settle(self):
+        while any(call.getTime() <= self.clock.seconds() for call in self.clock.getDelayedCalls()):
+            self.clock.advance(0)
+
+    def take(self):
+        self.settle()
+        calls, self.calls = self.calls, []
+        return calls
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.start()
+    return made
+
+
+def test_the_start_lets_out_what_recovery_found():
+    world = World()
+    world.plans.append(world.plan(empty=True, tasks=[(7, "m:f", b"")], dial=["b"], timer=1005 * SECOND))
+    world.driver.start()
+    assert world.take() == [
+        ("step", StoreSize(5)), "turn", "ready", ("run", 7), ("dial", "b"), ("committed", 1), "turn",
+    ]  # fmt: skip
+
+
+def test_the_events_of_a_loop_turn_share_one_turn_and_one_commit(world):
+    world.level = 2
+    world.plans.append(world.plan())
+    world.driver.post("one")
+    world.driver.post("two")
+    assert world.calls == [("step", "one"), ("step", "two")]
+    assert world.take()[2:] == ["turn", "ready", ("submit", 2), ("committed", 2), ("step", StoreSize(5)), "turn"]
+
+
+def test_nothing_leaves_before_the_commit_and_then_acks_first_of_all():
+    world = World(hold=True)
+    world.start()
+    world.level = 2
+    ready = world.plan(frames=[(3, ["ack"]), (4, ["data"])], replies=[(9, {})], tasks=[(1, "m:f", b"")], dial=["b"])
+    world.plans.append(ready)
+    world.driver.post("x")
+    assert world.take() == [("step", "x"), "turn", "ready", ("submit", 2)]
+    world.flying.pop()(None)
+    assert world.take()[:6] == [
+        ("send", 3, ["ack"]), ("send", 4, ["data"]), ("reply", 9, {}), ("run", 1), ("dial", "b"), ("committed", 2),
+    ]  # fmt: skip
+
+
+def test_the_next_batch_fills_while_one_is_in_commit_and_follows_it():
+    world = World(hold=True)
+    world.start()
+    world.plans += [world.plan(), world.plan()]
+    for name in "abc":
+        world.level = 2
+        world.driver.post(name)
+        world.settle()
+    assert world.take() == [
+        ("step", "a"), "turn", "ready", ("submit", 2), ("step", "b"), "turn", ("step", "c"), "turn",
+    ]  # fmt: skip
+    world.flying.pop()(None)
+    assert [call for call in world.take() if call[0] in ("committed", "submit") or call == "ready"] == [
+        ("committed", 2), "ready", ("submit", 3),
+    ]  # fmt: skip
+
+
+def test_an_empty_batch_needs_no_commit(world):
+    world.level = 2
+    world.plans.append(world.plan(empty=True, replies=[(1, {})]))
+    world.driver.post("ask")
+    assert world.take() == [("step", "ask"), "turn", "ready", ("reply", 1, {}), ("committed", 2), "turn"]
+    assert world.driver.commits == 0
+
+
+def test_a_batch_that_is_not_urgent_lingers(world):
+    world.level = 1
+    world.plans.append(world.plan())
+    world.driver.post("ack")
+    assert world.take() == [("step", "ack"), "turn"]
+    world.clock.advance(LINGER_S * 0.9)
+    assert world.take() == []
+    world.clock.advance(LINGER_S * 0.2)
+    assert world.take()[:2] == ["ready", ("submit", 2)]
+
+
+def test_an_urgent_event_ends_the_linger(world):
+    world.level = 1
+    world.plans += [world.plan(), world.plan()]
+    world.driver.post("ack")
+    world.take()
+    world.level = 2
+    world.driver.post("message")
+    assert world.take()[:4] == [("step", "message"), "turn", "ready", ("submit", 2)]
+    world.clock.advance(1)
+    assert "ready" not in world.take()
+
+
+def test_reactions_go_on_turn_after_turn_while_there_are_more(world):
+    world.more_turns = 4
+    world.driver.post("x")
+    assert world.take() == [("step", "x"), "turn", "turn", "turn", "turn"]
+
+
+def test_a_full_batch_waits_for_the_commit_under_way_without_spinning():
+    world = World(hold=True)
+    world.start()
+    world.plans.append(world.plan())
+    world.level, world.more, world.full = 2, True, True
+    world.driver.post("x")
+    assert world.take() == [("step", "x"), "turn", "ready", ("submit", 2), "turn"]
+    assert world.take() == []
+    world.more = world.full = False
+    world.flying.pop()(None)
+    assert "turn" in world.take()
+
+
+def test_notes_go_to_the_log(world):
+    world.notes.append("x failed")
+    world.driver.post("x")
+    assert world.take() == [("step", "x"), "turn", ("note", "x failed")] and world.notes == []
+
+
+def test_the_timer_is_set_anew_by_each_ready_and_rings_once(world):
+    def plan(at):
+        world.level = 2
+        world.plans.append(world.plan(timer=at))
+        world.driver.post("x")
+        return [call for call in world.take() if call[0] == "step" and call[1] == Tick()]
+
+    def ring(seconds):
+        world.wall += int(seconds * SECOND)
+        world.clock.advance(seconds)
+        return [call for call in world.take() if call[0] == "step" and call[1] == Tick()]
+
+    plan(world.wall + 10 * SECOND)
+    plan(world.wall + 5 * SECOND)
+    assert ring(4.9) == [] and len(ring(0.2)) == 1 and ring(10) == []
+    plan(world.wall + SECOND)
+    plan(0)
+    assert ring(10) == []
+    assert len(plan(world.wall - 5)) == 1
+    plan(world.wall + int(3 * TIMER_MAX_S * SECOND))
+    assert ring(TIMER_MAX_S) == []
+    world.wall += 1000 * SECOND  # the wall clock is set forward: seen at the next look
+    assert len(ring(TIMER_MAX_S)) == 1
+
+
+def test_time_never_goes_back(world):
+    first = world.driver.now()
+    world.wall -= 100
+    assert world.driver.now() == first
+    world.wall += 101
+    assert world.driver.now() == first + 1
+
+
+@pytest.mark.parametrize("error", [PeerError("bad"), PeerRefused("no")])
+def test_a_peers_fault_goes_back_to_its_link(world, error):
+    world.raises["step"] = error
+    with pytest.raises(type(error)):
+        world.driver.post("frames")
+    del world.raises["step"]
+    world.driver.post("others")
+    assert world.take() == [("step", "frames"), ("step", "others"), "turn"]
+
+
+@pytest.mark.parametrize("where", ["step", "turn", "ready", "committed", "send"])
+def test_an_error_of_ours_ends_it(world, where):
+    world.raises[where] = AssertionError("ours")
+    world.level = 2
+    world.plans += [world.plan(frames=[(1, [])]), world.plan()]
+    world.driver.post("x")
+    assert world.take()[-1] == ("failed", "ours")
+    world.raises.clear()
+    world.driver.post("y")
+    world.clock.advance(1000)
+    assert world.take() == [] and world.clock.getDelayedCalls() == []
+
+
+def test_after_a_failed_commit_nothing_is_committed_or_sent():
+    world = World(hold=True)
+    world.start()
+    world.level = 2
+    world.plans += [world.plan(frames=[(1, [])], replies=[(1, {})]), world.plan()]
+    world.driver.post("x")
+    world.settle()
+    world.level = 2
+    world.driver.post("y")
+    world.take()
+    world.flying.pop()(StoreFailed("disk full"))
+    world.driver.post("z")
+    world.clock.advance(1000)
+    assert world.take() == [("failed", "disk full")]
+    assert world.driver.stop().called
+
+
+def test_stop_finishes_the_commit_under_way_then_marks_the_last_batch():
+    world = World(hold=True)
+    world.start()
+    world.level = 2
+    world.plans.append(world.plan(frames=[(1, [])], tasks=[(1, "m:f", b"")], dial=["b"]))
+    world.driver.post("x")
+    world.settle()
+    world.driver.post("y")
+    stopped = world.driver.stop()
+    assert world.driver.stop() is stopped
+    world.driver.post("z")
+    world.take()
+    world.flying.pop()(None)
+    assert world.take() == [("send", 1, []), ("committed", 2), "stop", "ready", ("submit", 3)]
+    assert not stopped.called
+    world.flying.pop()(None)
+    assert world.take() == [("committed", 3)] and stopped.called
+    assert world.clock.getDelayedCalls() == []
+
+
+def test_stop_when_nothing_is_under_way(world):
+    world.level = 1
+    world.driver.post("x")
+    world.take()
+    stopped = world.driver.stop()
+    assert world.take() == ["stop", "ready", ("submit", 2), ("committed", 2)] and stopped.called
+
+
+def test_a_failure_of_the_last_batch_is_a_failure():
+    world = World(hold=True)
+    world.start()
+    stopped = world.driver.stop()
+    world.flying.pop()(StoreFailed("disk full"))
+    assert world.take()[-1] == ("failed", "disk full") and stopped.called
+
+
+def test_the_store_is_measured_once_a_second_at_most(world):
+    def commit():
+        world.level = 2
+        world.plans.append(world.plan())
+        world.driver.post("x")
+        return [call for call in world.take() if call == ("step", StoreSize(5))]
+
+    assert [len(commit()) for _ in range(3)] == [1, 0, 0]
+    world.wall += 2 * SECOND
+    assert [len(commit()) for _ in range(3)] == [1, 0, 0]
+
+
+def test_a_store_that_cannot_be_staged_fails_the_driver():
+    class Full:
+        def begin(self, batch):
+            raise StoreFailed("disk full")
+
+    world = World(committer=Inline())
+    world.driver.store = Full()
+    world.driver.store.size = lambda: 0
+    world.plans.append(world.plan())
+    world.driver.start()
+    assert ("failed", "disk full") in world.take() and world.driver.dead
