@@ -6,11 +6,12 @@ Only the shape of a history is used: which commit has which parents and is whose
 
 import json
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mombroker.agents import Agent, Item, Items, notification, reacts
+from mombroker.agents import Agent, notification, reacts
 from mombroker.core.errors import MomError
 
 SAMPLE = Path(__file__).parent / "data" / "git_history.jsonl"
@@ -73,14 +74,30 @@ def parse(lines: Iterable[str]) -> list[Line]:
     return history
 
 
+@cache
+def own(file: str, author: int) -> dict[int, list[Line]]:
+    """The commits of one author under each of their parents; those without parents under -1."""
+    found: dict[int, list[Line]] = {}
+    for line in _whole(file):
+        if line.author == author:
+            for parent in line.parents or [-1]:
+                found.setdefault(parent, []).append(line)
+    return found
+
+
+@cache
+def _whole(file: str) -> list[Line]:
+    return read(file)
+
+
 @notification
 class Commit:
     id: int
-    parents: list
+    parents: list[int]
 
 
 class Author(Agent):
-    """One of author0, author1, ..., `authors` in all. Its own commits are read from the file `history` when it is made.
+    """One of author0, author1, ..., `authors` in all. Which commits it will make it reads in the file `history`.
 
     `seen` commits were seen: all below `low`, and those whose bits are set in `beyond`, the lowest bit being `low`.
     """
@@ -88,7 +105,6 @@ class Author(Agent):
     history: str
     author: int
     authors: int
-    mine: Items  # own commits that are not published, one item for each parent that is not seen, which is the key
     seen: int = 0
     low: int = 0
     beyond: bytes = b""
@@ -97,12 +113,7 @@ class Author(Agent):
     duplicates: int = 0
 
     def on_create(self) -> None:
-        for line in read(self.history):
-            if line.author == self.author:
-                for parent in line.parents:
-                    self.mine.add([line.id, line.parents], key=parent)
-                if not line.parents:
-                    self._publish(Commit(line.id, []))
+        self._publish(own(self.history, self.author).get(-1, []))
 
     @reacts
     def see(self, commit: Commit) -> None:
@@ -112,23 +123,13 @@ class Author(Agent):
         if not all(map(self._has, commit.parents)):
             self.violations += 1
         self._add(commit.id)
-        for item in self._children(commit.id):
-            self.mine.remove(item.id)
-            id, parents = item.value
-            if all(map(self._has, parents)):
-                self._publish(Commit(id, parents))
+        children = own(self.history, self.author).get(commit.id, [])
+        self._publish(child for child in children if all(map(self._has, child.parents)))
 
-    def _publish(self, commit: Commit) -> None:
-        self.published += 1
-        self.send([f"author{number}" for number in range(self.authors)], commit)
-
-    def _children(self, parent: int) -> Iterator[Item]:
-        last = Item(0, parent, None)
-        while page := self.mine.scan(last, limit=4) if len(self.mine) else []:
-            for last in page:
-                if last.key != parent:
-                    return
-                yield last
+    def _publish(self, commits: Iterable[Line]) -> None:
+        for commit in commits:
+            self.published += 1
+            self.send([f"author{number}" for number in range(self.authors)], Commit(commit.id, commit.parents))
 
     def _has(self, id: int) -> bool:
         byte, bit = divmod(id - self.low, 8)

@@ -12,7 +12,7 @@ from mombroker.agents import Agent, notification, reacts
 class Play:
     """Make `rounds` round trips, each to all the agents of `to`."""
 
-    to: list
+    to: list[str]
     rounds: int = 100
 
 
@@ -27,11 +27,11 @@ class Pong:
 
 
 class Main(Agent):
-    to: list = []
+    to: list[str] = []
     left: int = 0  # rounds
     missing: int = 0  # answers to this round
     began: int = 0  # ns, of this round
-    times: list = []  # ns, of each finished round
+    times: list[int] = []  # ns, of each finished round
 
     @reacts
     def play(self, play: Play) -> None:

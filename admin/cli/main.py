@@ -14,6 +14,7 @@ COMMANDS = {
     "agent": ("agent", "agent", "Agents: list, show, send to, deploy, delete."),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
+    "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),
     "domain": ("domain", "domain", "Domains of causality: go on without a lost store."),
     "down": ("up", "down", "Stop the servers that `mom up` started."),
     "log": ("log", "log", "The record of what every message did."),

@@ -71,26 +71,24 @@ def test_so_it_is_for_the_sample_with_a_router_that_dies(tmp_path):
     all_saw(bus, history)
 
 
-class Alone:
-    """An author outside of any server."""
-
-    def __new__(cls, **fields):
-        made = Author("a/author0", initial(Author, {"history": "", "author": 0, "authors": 1, **fields}))
-        made._children = lambda parent: iter(())
-        return made
+def alone(tmp_path):
+    """An author outside of any server, with nothing to publish."""
+    file = tmp_path / "history.jsonl"
+    file.touch()
+    return Author("a/author0", initial(Author, {"history": str(file), "author": 0, "authors": 1}))
 
 
-def test_an_author_tells_what_came_too_early_and_twice():
-    author = Alone()
+def test_an_author_tells_what_came_too_early_and_twice(tmp_path):
+    author = alone(tmp_path)
     for id, parents in [(0, []), (2, [1]), (1, [0]), (1, [0]), (3, [1, 2]), (2, [1])]:
         author.see(git_history.Commit(id, parents))
     assert (author.seen, author.violations, author.duplicates) == (4, 1, 2)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_seen_is_known_exactly_and_takes_little_room(seed):
+def test_what_was_seen_is_known_exactly_and_takes_little_room(tmp_path, seed):
     rng = random.Random(seed)
-    author, seen = Alone(), set()
+    author, seen = alone(tmp_path), set()
     ids = sorted(range(400), key=lambda id: id + rng.randrange(1, 60))
     for id in ids:
         author._add(id)

@@ -1,0 +1,209 @@
+"""The demo: what it makes of a topology and of logs, when it kills, and a run with real processes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mombroker.admin import demo
+from mombroker.core.errors import MomError
+from mombroker.core.layouts import build
+from mombroker.core.trace import NO_MISSING, NO_OUT
+from mombroker.net import adminclient, config
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TYPE = "examples.git_history.Commit"
+
+
+def bus(domains="ab,bc"):
+    return build({f"d{at}": list(members) for at, members in enumerate(domains.split(","))})
+
+
+def test_the_stage_has_the_same_domains_and_its_own_addresses_folders_and_agents(tmp_path):
+    given = bus()
+    given.limits["max_held"] = 7
+    made = demo.staged(given, tmp_path, tmp_path / "history", 5)
+    assert (made.graph(), made.registry, made.limits) == (given.graph(), "a", {"max_held": 7})
+    assert [server.data for server in made.servers.values()] == [str(tmp_path / name) for name in "abc"]
+    assert len({server.port for server in made.servers.values()}) == 3
+    assert [(agent.name, agent.server) for agent in made.agents] == [
+        ("author0", "a"), ("author1", "b"), ("author2", "c"), ("author3", "a"), ("author4", "b"),
+    ]  # fmt: skip
+    assert made.agents[4].fields == {"history": str(tmp_path / "history"), "author": 4, "authors": 5}
+
+
+class Told(list):
+    """Stands for the admin ports: authors have seen what `seen` says, servers in `silent` do not answer."""
+
+    def __init__(self, monkeypatch):
+        self.seen, self.silent = {}, set()
+        monkeypatch.setattr(adminclient, "connect", self.connect)
+        monkeypatch.setattr(os, "kill", lambda pid, number: self.append((pid, number)))
+
+    def connect(self, topology, server, timeout):
+        if server in self.silent:
+            raise adminclient.NotRunning("down")
+        return self
+
+    def request(self, verb, agent):
+        assert verb == "agent"
+        return {"fields": {"seen": self.seen.get(agent, 0)}}
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def told(monkeypatch):
+    return Told(monkeypatch)
+
+
+@pytest.fixture
+def show(told, tmp_path):
+    topology = demo.staged(bus(), tmp_path, tmp_path / "history", 4)
+    made = demo.Show(topology, 10, 2, lambda seen, commits: told.append((seen, commits)), told.append)
+    for at, server in enumerate("abc", 100):
+        made.started(server, at)
+    return made
+
+
+END = (os.getpid(), signal.SIGTERM)
+
+
+def test_routers_are_killed_at_even_parts_of_the_run(told, show):
+    for seen in (3, 4, 5, 7):
+        told.seen = dict.fromkeys(["a/author0", "b/author1", "c/author2", "a/author3"], seen)
+        show.tick()
+    kill = ["kill -9 of router b", (101, signal.SIGKILL)]
+    assert told == [(3, 10), (4, 10), *kill, (5, 10), (7, 10), *kill]
+    assert show.killed == ["b", "b"]
+
+
+def test_the_run_is_over_when_every_author_has_seen_all(told, show):
+    show.kills = 0
+    told.seen = {"a/author0": 10, "b/author1": 10, "c/author2": 10, "a/author3": 9}
+    show.tick()
+    assert END not in told
+    told.seen["a/author3"] = 10
+    show.tick()
+    assert told == [(9, 10), (10, 10), END]
+    show.ended("a", "stopped", False)
+    assert (show.given_up, show.stalled) == ("", False)
+
+
+def test_a_server_that_does_not_answer_is_asked_again(told, show):
+    show.kills = 0
+    told.silent = {"b"}
+    told.seen = dict.fromkeys(["a/author0", "b/author1", "c/author2", "a/author3"], 10)
+    show.tick()
+    told.silent = set()
+    show.tick()
+    assert told == [(6, 10), (10, 10), END]
+
+
+def test_the_run_is_over_when_nothing_moves(told, show, monkeypatch):
+    monkeypatch.setattr(demo, "STALL_S", -1.0)
+    show.tick()
+    assert show.stalled and told[-1] == END
+
+
+def test_the_run_is_over_when_a_server_cannot_go_on(told, show):
+    show.ended("b", "was killed by SIGKILL and starts again in 0.2 s: last words", True)
+    assert told == ["b was killed by SIGKILL and starts again in 0.2 s"]
+    show.ended("c", "cannot go on and is not started again: disk full", False)
+    assert show.given_up == "c cannot go on and is not started again: disk full"
+    assert told[-1] == END
+
+
+class Log:
+    def __init__(self, *records):
+        self.records = list(enumerate(records, 1))
+
+    def log(self, after, limit):
+        return [row for row in self.records if row[0] > after][:1]
+
+
+def record(kind, number, sent, done, out=NO_OUT, detail=""):
+    return (kind, "a", number, "", (), 0, "", "", 0, sent, 0, 0, done, out, NO_MISSING, detail)
+
+
+def test_figures_are_of_the_messages_of_one_type():
+    stores = {
+        "a": Log(
+            record("send", 1, 10, 10, [("d", "b", 4, 1), ("d", "c", 6, 1)], TYPE), record("send", 2, 0, 0, detail="x"),
+            record("react", 1, 10, 40),
+        ),
+        "b": Log(
+            record("hold", 1, 10, 0), record("forward", 1, 10, 20, [("e", "c", 5, 2)]), record("react", 1, 10, 20),
+        ),
+        "c": Log(record("react", 2, 0, 99), record("react", 1, 10, 60)),
+    }  # fmt: skip
+    found = demo.figures(stores, TYPE)
+    assert (found.messages, found.reactions, found.hops, found.control_bytes, found.held) == (1, 3, 3, 15, 1)
+    assert (found.began, found.ended, found.latencies) == (10, 60, [10, 30, 50])
+    assert (found.latency_ms(0.5), found.latency_ms(0.99)) == (30e-6, 50e-6)
+
+
+def test_there_are_figures_of_nothing():
+    found = demo.figures({"a": Log()}, TYPE)
+    assert (found.messages, found.latency_ms(0.5)) == (0, 0.0)
+
+
+def test_without_examples_it_says_where_to_run_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo.mombroker, "__file__", str(tmp_path / "mombroker" / "__init__.py"))
+    with pytest.raises(MomError, match="in a copy of the project"):
+        demo.examples()
+
+
+# -- with processes ----------------------------------------------------------------------------------------------------
+
+
+def mom(*words, code=0):
+    command = [sys.executable, "-m", "mombroker.admin.cli.main", *map(str, words)]
+    run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert run.returncode == code, run.stderr
+    return run
+
+
+def repository(folder, commits, authors):
+    """A history in which each author commits in turn, and now and then merges what lies three commits back."""
+    lines = []
+    for at in range(1, commits + 1):
+        merge = f"merge :{at - 3}\n" if at > 3 and at % 5 == 0 else ""
+        lines.append(
+            f"commit refs/heads/main\nmark :{at}\ncommitter A <a{at % authors}> {1000 + at} +0000\ndata 1\nx\n"
+            + (f"from :{at - 1}\n" if at > 1 else "") + merge
+        )  # fmt: skip
+    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    subprocess.run(["git", "-C", folder, "fast-import", "--quiet"], input="\n".join(lines).encode(), check=True)
+
+
+def test_a_small_run_with_any_repository_on_any_topology(tmp_path):
+    repository(tmp_path / "repo", commits=40, authors=5)
+    (tmp_path / "bus.toml").write_text(config.dumps(bus()))
+    words = ["--git", tmp_path / "repo", "--topology", tmp_path / "bus.toml", "--folder", tmp_path / "kept"]
+    run = mom("demo", *words, "--kills", 0)
+    *table, last = run.stdout.splitlines()
+    assert json.loads(last) == {"messages": 40, "kills": 0, "violations": 0, "lost": 0, "duplicated": 0}
+    rows = dict(re.split("  +", line) for line in table if line.strip() != "killed")
+    assert rows["servers, domains, routers"] == "3, 2, 1"
+    assert (rows["authors"], rows["messages"], rows["reactions"]) == ("5", "40", "200")
+    assert int(rows["hops"]) == 80  # one copy for each other server
+    assert rows["check"].startswith("clean")
+    report = json.loads(mom("check", tmp_path / "kept" / "demo.toml", "-o", "json").stdout)
+    assert report["clean"] and report["reactions"] >= 200
+    again = mom("demo", *words, code=1)
+    assert again.stderr.count("\n") == 1 and "an earlier demo" in again.stderr
+
+
+@pytest.mark.long
+def test_the_sample_survives_the_kill_of_routers():
+    run = mom("demo", "--kills", 5)
+    last = json.loads(run.stdout.splitlines()[-1])
+    assert last == {"messages": 2378, "kills": 5, "violations": 0, "lost": 0, "duplicated": 0}
+    assert run.stderr.count("kill -9 of router") == 5
