@@ -28,9 +28,24 @@ DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTER
 PAGE = 256
 
 
-class Reactive(Protocol):
-    """What the engine needs of an agent in memory."""
+class Note(Protocol):
+    """What destinations and proxies send each other; see Message.note."""
 
+    @property
+    def wire(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def pack(self) -> bytes: ...
+
+
+class Reactive(Protocol):
+    """What the engine needs of an agent in memory.
+
+    native   a destination or a proxy, part of the broker: it writes its own rows into the open batch and cannot be
+             undone, so an exception in its reaction is our bug and stops the server
+    """
+
+    native: bool
     def react(self, reaction: Reaction) -> None: ...  # raises to refuse; UnknownNotification: no such reaction
     def pack(self) -> bytes: ...
     def unpack(self, state: bytes) -> None: ...
@@ -68,10 +83,10 @@ class Inbox:
 
     __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "marked")
 
-    def __init__(self, agent: str):
+    def __init__(self, agent: str, cursor: int):
         self.agent = agent
         self.queue: deque[Entry] = deque()
-        self.cursor = self.last = 0
+        self.cursor = self.last = cursor
         self.runnable = False
         self.until = 0  # retry time of its first message, 0 = not waiting for one
         self.name = ""  # the name that its first message's reaction waits for
@@ -112,6 +127,10 @@ class Reaction:
             expires = self.now + ttl if ttl else 0
             self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
 
+    def post(self, to: str, note: Note, flags: int = 0) -> None:
+        """A native agent's send."""
+        self.ops.append(("send", self.engine.server.note_to(self.agent, (to,), note, 0, flags)))
+
     def create(self, path: str, state: bytes, home: str = "") -> str:
         """Create an agent here or on another server; it exists once its home server delivers this."""
         server = self.engine.server
@@ -148,12 +167,13 @@ class Reaction:
 class Resident:
     """An agent in memory. `state` is its row's blob: the undo image of a failed reaction."""
 
-    __slots__ = ("path", "reactive", "state", "batch", "collections")
+    __slots__ = ("path", "reactive", "state", "batch", "collections", "pinned")
 
     def __init__(self, path: str, reactive: Reactive, state: bytes):
         self.path, self.reactive, self.state = path, reactive, state
         self.batch = 0  # the batch that last wrote it: not to be evicted before that is durable
         self.collections: dict[str, Collection] = {}
+        self.pinned = False  # stays in memory, with or without a row
 
 
 class Engine:
@@ -202,7 +222,8 @@ class Engine:
     def inbox(self, agent: str) -> Inbox:
         box = self.inboxes.get(agent)
         if box is None:
-            box = self.inboxes[agent] = Inbox(agent)
+            # Rows of an earlier inbox may be consumed and still be on disk: what counts comes after them.
+            box = self.inboxes[agent] = Inbox(agent, self.server.next_id)
         return box
 
     def wake(self, box: Inbox) -> None:
@@ -220,8 +241,8 @@ class Engine:
                 self._record("react", message, agent, domain, peer, received, "")
                 handlers[message.type](message)
                 continue
-            entry = Entry(self.server.new_id(), message, domain, peer, received, now)
             box = self.inbox(agent)
+            entry = Entry(self.server.new_id(), message, domain, peer, received, now)
             if box.on_disk() or self.in_memory >= self.server.limits.max_inbox:
                 self._store(agent, entry)
                 box.last = entry.id
@@ -351,6 +372,8 @@ class Engine:
             self.park(box, entry, str(error), "")
             return
         except Exception as error:  # whatever the agent's code raises is that agent's failure, not ours
+            if resident.reactive.native:
+                raise
             self._undo(resident)
             self._failed(box, entry, error)
             return
@@ -364,7 +387,7 @@ class Engine:
         self._finish(box, entry)
         if server.log_on:
             server.batch.log.append((
-                "react", message.origin, message.number, agent, (), len(message.payload), entry.domain, entry.peer,
+                "react", message.origin, message.number, agent, (), message.size, entry.domain, entry.peer,
                 server.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
                 trace.NO_OUT, trace.NO_MISSING, "",
             ))  # fmt: skip
@@ -451,7 +474,7 @@ class Engine:
         server = self.server
         if server.log_on:
             server.batch.log.append((
-                kind, message.origin, message.number, agent, (), len(message.payload), domain, peer,
+                kind, message.origin, message.number, agent, (), message.size, domain, peer,
                 server.distance(message.origin), message.sent, received, server.now, server.now, trace.NO_OUT,
                 trace.NO_MISSING, detail,
             ))  # fmt: skip
