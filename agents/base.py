@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from mombroker.agents import notes
 from mombroker.agents.notes import pack, unpack
 from mombroker.core.collection import Collection
-from mombroker.core.engine import CREATE, DELETE, Reaction
+from mombroker.core.engine import DELETE, Reaction
 from mombroker.core.errors import UnknownNotification
+from mombroker.core.names import CREATE
 
 F = TypeVar("F", bound=Callable[..., None])
 SECOND = 1_000_000_000
@@ -81,6 +82,8 @@ class Agent:
     A reaction is atomic: its state change, its sends and the message that it consumed become durable together, or it
     is rolled back whole and tried again. Fields hold plain values: None, bool, int, float, str, bytes, list, dict.
     """
+
+    native: typing.ClassVar[bool] = False
 
     _fields: typing.ClassVar[tuple[str, ...]] = ()
     _items: typing.ClassVar[tuple[str, ...]] = ()

@@ -111,7 +111,7 @@ class Channel:
         if self.server.log_on:
             message = decode(packet.body)
             self.server.batch.log.append((
-                "hold", message.origin, message.number, "", (), len(message.payload), consumer.name, link.peer, 0,
+                "hold", message.origin, message.number, "", (), message.size, consumer.name, link.peer, 0,
                 message.sent, self.server.now, 0, 0, trace.NO_OUT, missing[:MAX_MISSING], "",
             ))  # fmt: skip
 
@@ -136,7 +136,7 @@ class Channel:
             self.forwarded += 1
             if server.log_on:
                 server.batch.log.append((
-                    "forward", message.origin, message.number, "", (), len(message.payload), consumer.name, peer,
+                    "forward", message.origin, message.number, "", (), message.size, consumer.name, peer,
                     server.distance(message.origin), message.sent, received, server.now, server.now, out,
                     trace.NO_MISSING, "",
                 ))  # fmt: skip

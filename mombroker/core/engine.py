@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -104,8 +105,9 @@ class Reaction:
 
     __slots__ = ("engine", "agent", "message", "now", "ops", "deleted")
 
-    def __init__(self, engine: Engine, agent: str, message: Message, now: int):
-        self.engine, self.agent, self.message, self.now = engine, agent, message, now
+    def __init__(self, engine: Engine, agent: str, message: Message | None, now: int):
+        self.engine, self.agent, self.now = engine, agent, now
+        self.message: Any = message  # what is reacted to; None in `act`
         self.ops: list[tuple[str, Any]] = []
         self.deleted = False
 
@@ -403,6 +405,16 @@ class Engine:
                 if collection.accept():
                     self.dirty[agent] = resident
                     server.mark(2)
+        self._apply(reaction)
+
+    def act(self, agent: str, deed: Callable[[Reaction], None]) -> None:
+        """What a native agent does on a client's behalf, apart from its inbox: as atomic as a reaction."""
+        reaction = Reaction(self, agent, None, self.server.now)
+        deed(reaction)
+        self._apply(reaction)
+
+    def _apply(self, reaction: Reaction) -> None:
+        server = self.server
         for kind, value in reaction.ops:
             if kind == "send":
                 server.send(value)
@@ -499,7 +511,7 @@ class Engine:
         """Idle agents beyond the limit leave memory; those with changes that are not durable stay."""
         excess = len(self.residents) - self.server.limits.max_residents
         for agent in list(self.residents)[:excess]:
-            if self.residents[agent].batch <= self.server.durable_batch:
+            if self.residents[agent].batch <= self.server.durable_batch and not self.residents[agent].pinned:
                 del self.residents[agent]
 
     def collection(self, agent: str, name: str) -> Collection:

@@ -1,6 +1,7 @@
 """The message: what travels from an agent to one or many agents, encoded once at the send and never again."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mombroker.core.errors import PeerError
 
@@ -17,6 +18,9 @@ class Message:
     type, payload   the notification's wire name and its packed fields
     sent, expires   wall-clock nanoseconds; 0 = never expires
     flags           BOUNCE, VOLATILE
+    note            the notification itself while it stays on this server, where destinations and proxies talk to
+                    each other: packed only if it leaves or must wait on disk
+    size            bytes of the packed fields (of what counts of them, in a note)
     """
 
     origin: str
@@ -29,10 +33,14 @@ class Message:
     expires: int = 0
     flags: int = 0
     data: bytes = b""
+    note: Any = None
+    size: int = 0
 
     def encode(self) -> bytes:
         """4-byte length of the head, the head as lines of text, then the payload."""
         if not self.data:
+            if self.note is not None:
+                self.payload = self.note.pack()
             dests = "\n".join(self.dests)
             head = (
                 f"{self.origin}\n{self.number}\n{self.source}\n{self.type}\n{self.sent}\n{self.expires}\n"
@@ -50,7 +58,8 @@ def decode(data: bytes) -> Message:
         if end > len(data) or not dests or "/" not in dests[0]:
             raise ValueError("cut short")
         return Message(
-            origin, int(number), source, tuple(dests), type_, data[end:], int(sent), int(expires), int(flags), data
-        )
+            origin, int(number), source, tuple(dests), type_, data[end:], int(sent), int(expires), int(flags), data,
+            None, len(data) - end,
+        )  # fmt: skip
     except ValueError as error:
         raise PeerError(f"not a message: {error}") from None

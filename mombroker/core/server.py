@@ -13,7 +13,7 @@ from mombroker.core import admin, trace
 from mombroker.core.batch import Batch, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer
-from mombroker.core.engine import Engine, Program
+from mombroker.core.engine import Engine, Note, Program
 from mombroker.core.errors import MomError, PeerRefused
 from mombroker.core.events import Admin, Hello, LinkDown, LinkFrames, LinkUp, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.limits import Limits
@@ -135,7 +135,15 @@ class AgentServer:
     def message(
         self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
     ) -> Message:
-        return Message(self.name, self.new_id(), source, dests, type, payload, self.now, expires, flags)
+        return Message(
+            self.name, self.new_id(), source, dests, type, payload, self.now, expires, flags, b"", None, len(payload)
+        )
+
+    def note_to(self, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0) -> Message:
+        """A message of a destination or proxy."""
+        return Message(
+            self.name, self.new_id(), source, dests, note.wire, b"", self.now, expires, flags, b"", note, note.size
+        )
 
     def send(self, message: Message) -> None:
         """The send event: stamp the remote copies, hand the local ones over."""
@@ -143,7 +151,7 @@ class AgentServer:
         local, out = self.channel.send(message)
         if self.log_on:
             self.batch.log.append((
-                "send", message.origin, message.number, message.source, message.dests, len(message.payload), "", "", 0,
+                "send", message.origin, message.number, message.source, message.dests, message.size, "", "", 0,
                 message.sent, 0, 0, self.now, out, trace.NO_MISSING, message.type,
             ))  # fmt: skip
         self.mark(2)
