@@ -32,7 +32,7 @@ class Link:
     __slots__ = (
         "server", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
         "received_durable", "conn", "next", "limit", "granted", "owes", "window", "window_bytes", "held", "mean_bytes",
-        "changed", "last_seen", "duplicates", "dialled",
+        "changed", "last_seen", "duplicates", "dialled", "alone",
     )  # fmt: skip
 
     def __init__(self, server: AgentServer, row: LinkRow, member: int):
@@ -55,6 +55,10 @@ class Link:
         self.last_seen = 0
         self.duplicates = 0
         self.dialled = False
+        # What we had sent when we started, or when we first did without meeting the peer since: it cannot have more.
+        self.alone: int | None = server.alone.get(self.peer, row.sent)
+        if self.peer not in server.alone:
+            server.batch.meta[f"alone:{self.peer}"] = row.sent
 
     def row(self) -> LinkRow:
         return LinkRow(self.id, self.domain, self.peer, self.sent, self.acked, self.received, self.incarnation)
@@ -199,10 +203,12 @@ class Link:
                 f"the store of {hello.server} is not the one that we knew (its incarnation has changed); restore its "
                 f"own store, or run `mom domain reset` for {hello.server}"
             )
-        if hello.received > self.durable:
+        # An old copy that has been at work since may have sent as many as the peer has received, but others.
+        sent = self.durable if self.alone is None else min(self.durable, self.alone)
+        if hello.received > sent:
             raise PeerRefused(
                 f"{hello.server} has received {hello.received} messages from us in {self.domain}, but our store has "
-                f"sent only {self.durable}: our store was restored from an old copy; run `mom domain reset` for us"
+                f"sent only {sent}: our store was restored from an old copy; run `mom domain reset` for us"
             )
         if hello.acked > self.received_durable:
             raise PeerRefused(
@@ -230,6 +236,9 @@ class Link:
         self.limit = hello.limit
         self.granted = 0
         self.owes = True  # tell our credit afresh
+        if self.alone is not None:
+            self.alone = None
+            self.server.batch.meta[f"alone:{self.peer}"] = None
         if not self.incarnation:
             self.incarnation = hello.incarnation
             self.changed = True

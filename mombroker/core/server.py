@@ -69,6 +69,7 @@ class AgentServer:
         self.numbers: list[tuple[Link, int, int]] = []  # of the batch under way
         self.conns: dict[int, Link] = {}
         self.sent = 0
+        self.alone = {key[6:]: int(value) for key, value in meta.items() if key.startswith("alone:")}
         rows = reader.links()
         self.next_link = max((row.id for row in rows), default=0)
         self.consumers: dict[str, MessageConsumer] = {}

@@ -179,6 +179,25 @@ def test_a_restored_store_is_refused(old):
         b.servers[other].admit(b.servers[old].greet(other))
 
 
+def test_a_restored_store_that_has_sent_anew_is_refused():
+    """Its numbers fit again, its messages do not: the peer would take new ones for those that it has."""
+    b = bus()
+    copy = b.stores["a"].snapshot()
+    tell(b, "one")
+    tell(b, "two")
+    b.crash("a")
+    b.stores["a"].restore(copy)
+    b.cut("a", "b")
+    for text in ("instead of one", "instead of two", "three"):
+        b.boot("a")
+        tell(b, text)
+        b.crash("a")
+    b.boot("a")
+    assert link(b, "a", "b").durable == 3 and b.servers["b"].greet("a").received == 2
+    with pytest.raises(PeerRefused, match="has received 2 messages from us in x, but our store has sent only 0"):
+        b.servers["a"].admit(b.servers["b"].greet("a"))
+
+
 def test_another_order_or_epoch_is_refused():
     b = bus()
     hello = b.servers["a"].greet("b")
