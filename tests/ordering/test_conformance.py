@@ -1,0 +1,75 @@
+"""One body over every back end that is registered: what none may fail."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mombroker.core import causality
+from mombroker.ordering import backend, create, names, restore
+from mombroker.ordering.testing import SIZES, Eager, Options, conform, run
+from tests.ordering.judge import brute
+
+ONLY_TWO = {"fifo"}
+VARIANTS: Mapping[str, list[tuple[str, Options]]] = {
+    "matrix": [("pruned", lambda size: {"own_column": False})],
+}
+CASES = [(name, "", lambda size: {}) for name in names()]
+CASES += [(name, variant, options) for name, variants in VARIANTS.items() for variant, options in variants]
+every_case = pytest.mark.parametrize(("name", "variant", "options"), CASES, ids=[f"{c[0]}{c[1]}" for c in CASES])
+
+
+def kind(name: str, options: Options) -> dict[str, Any]:
+    return {"sizes": (2,) if name in ONLY_TWO else SIZES, "options": options}
+
+
+@every_case
+def test_a_back_end_is_safe_and_live(name, variant, options):
+    conform(backend(name), range(100), random.Random, **kind(name, options))
+
+
+@pytest.mark.long
+@every_case
+def test_a_back_end_is_safe_and_live_on_many_schedules(name, variant, options):
+    conform(backend(name), range(100, 2_000), random.Random, **kind(name, options))
+
+
+@every_case
+def test_the_same_seed_gives_the_same_trace(name, variant, options):
+    first, second = (run(backend(name), 7, random.Random, **kind(name, options)) for _ in range(2))
+    assert first == second
+
+
+@every_case
+def test_the_judge_and_brute_force_agree(name, variant, options):
+    for seed in range(10):
+        events = run(backend(name), seed, random.Random, **kind(name, options))
+        assert brute(events) == (set(), 0, 0, set())
+
+
+@every_case
+def test_a_new_core_and_one_restored_from_nothing_are_alike(name, variant, options):
+    size = 2 if name in ONLY_TWO else 5
+    for core in create(name, 0, size, **options(size)), restore(name, 0, size, {}, **options(size)):
+        assert core.held() == []
+        core.check()
+    one, other = create(name, 0, size, **options(size)), restore(name, 0, size, {}, **options(size))
+    assert [one.encode(p) for p in one.send((1,), b"x")] == [other.encode(p) for p in other.send((1,), b"x")]
+    assert one.dirty() == other.dirty()
+
+
+def test_the_kit_judges_by_the_outsider():
+    """The verdict on a trace with a fault is what brute force says, on traces of a core without any order."""
+    judged = []
+
+    def judge(events: list[causality.Event]) -> causality.Verdict:
+        verdict = causality.check(events)
+        judged.append((verdict, brute(events)))
+        return causality.Verdict()
+
+    conform(Eager, range(40), random.Random, judge=judge)
+    for verdict, (violations, duplicates, unsent, lost) in judged:
+        assert {(process, late) for process, late, _ in verdict.violations} == violations
+        assert (len(verdict.duplicates), len(verdict.unsent), set(verdict.lost)) == (duplicates, unsent, lost)
+    assert sum(bool(verdict.violations) for verdict, _ in judged) > 10
