@@ -285,7 +285,7 @@ class Host:
         self._quit()
 
     def _quit(self) -> None:
-        if self._stopped is None:
+        if self._stopped is None and self.reactor.running:
             self.reactor.stop()
 
     def run(self) -> int:
@@ -314,12 +314,12 @@ def _end_of(other: "defer.Deferred[None]") -> "defer.Deferred[None]":
     return end
 
 
-def serve(topology: Topology, name: str) -> int:
-    """Run one server until SIGTERM; the exit code. Raises MomError if it cannot start."""
+def serve(topology: Topology, *names: str) -> int:
+    """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start."""
     from twisted.internet import reactor
 
-    globalLogBeginner.beginLoggingTo([partial(_twisted, stderr(name))], redirectStandardIO=False)
-    return Host(reactor, topology, [name]).run()
+    globalLogBeginner.beginLoggingTo([partial(_twisted, stderr(names[0]))], redirectStandardIO=False)
+    return Host(reactor, topology, names).run()
 
 
 def _twisted(log: Log, event: dict[str, Any]) -> None:

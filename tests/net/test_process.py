@@ -1,0 +1,205 @@
+"""A server as a process of its own: signals, exit codes, what its files hold afterwards."""
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mombroker import store
+from mombroker.core.errors import MomError
+from mombroker.net import adminclient, config
+from tests.net.town import NOTE, PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVE = """
+import sys
+from mombroker.core.errors import MomError
+from mombroker.net import config, service
+try:
+    sys.exit(service.serve(config.load(sys.argv[1]), sys.argv[2]))
+except MomError as error:
+    sys.exit(f"refused: {error}")
+"""
+FILE = """
+[bus]
+name = "one"
+[servers.a]
+listen = "127.0.0.1:{port}"
+data = "a"
+[[agents]]
+name = "box"
+server = "a"
+class = "tests.net.workers:Box"
+"""
+
+
+class Process:
+    """One server of a topology file in its own process."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.file = folder / "bus.toml"
+        self.file.write_text(FILE.format(port=port))
+        self.running = []
+
+    def start(self, **rest):
+        errors = open(self.folder / "stderr", "ab")
+        self.running.append(
+            subprocess.Popen([sys.executable, "-c", SERVE, str(self.file), "a"], cwd=ROOT, stderr=errors, **rest)
+        )
+        errors.close()
+        return self.running[-1]
+
+    def client(self):
+        """Connected, as soon as the server listens."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return adminclient.connect(config.load(self.file), "a", PATIENCE_S)
+            except MomError:
+                assert self.running[-1].poll() is None and time.monotonic() < end, self.lines()
+                time.sleep(0.02)
+
+    def lines(self):
+        return (self.folder / "stderr").read_text().splitlines()
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = Process(tmp_path)
+    yield made
+    for each in made.running:
+        if each.poll() is None:
+            each.kill()
+        each.wait(PATIENCE_S)
+
+
+def flood(client, count, size=10):
+    """Requests without waiting for the answers; returns the texts sent."""
+    sent = []
+    for at in range(count):
+        sent.append(f"{at}".ljust(size, "."))
+        client._send([at, "send", {"to": ["a/box"], "type": NOTE + "Note", "fields": {"text": sent[-1]}}])
+    return sent
+
+
+def answers(client, done=0):
+    """How many requests were answered, after the first `done`, before the connection ended."""
+    try:
+        while True:
+            number, good, result = client._receive()
+            assert (number, good) == (done, True), result
+            done += 1
+    except MomError:
+        return done
+
+
+def until_got(client, count):
+    """What the box has, once it has so many texts."""
+    end = time.monotonic() + PATIENCE_S
+    while len(got := client.request("agent", agent="a/box")["fields"]["got"]) < count:
+        assert time.monotonic() < end, got
+    return got
+
+
+def meta(server):
+    reader = store.read(server.folder / "a")
+    try:
+        return reader.meta()
+    finally:
+        reader.close()
+
+
+def test_sigterm_drains_and_what_was_answered_is_there_afterwards(server):
+    process = server.start()
+    with server.client() as client:
+        sent = flood(client, 300)
+        client._receive()
+        process.send_signal(signal.SIGTERM)
+        done = answers(client, 1)
+    assert process.wait(PATIENCE_S) == 0
+    assert server.lines()[-1].endswith("Z a stopped") and meta(server)["clean"] == 1
+    server.start()
+    with server.client() as client:
+        assert meta(server)["clean"] == 0
+        got = until_got(client, done)
+    assert got == sent[: len(got)]
+
+
+def test_what_was_answered_survives_kill_9(server):
+    process = server.start()
+    with server.client() as client:
+        sent = flood(client, 200)
+        for _ in range(50):
+            client._receive()
+        process.kill()
+        done = answers(client, 50)
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL and meta(server)["clean"] == 0
+    server.start()
+    with server.client() as client:
+        got = until_got(client, done)
+    assert got == sent[: len(got)]
+
+
+def test_a_disk_that_takes_no_more_ends_the_process_with_3(server):
+    """The limit of a file's size stands for the end of the disk: SQLite's write fails in the midst of a commit."""
+    size = 1_000_000
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    process = server.start(preexec_fn=limit)
+    with server.client() as client:
+        sent = flood(client, 60, 50_000)
+        done = answers(client)
+    assert process.wait(PATIENCE_S) == 3
+    lines = server.lines()
+    assert 0 < done < 60 and "cannot write" in lines[-1] and "start again" in lines[-1]
+    assert len(lines) == 2  # one that it serves, one that it cannot go on
+    server.start()
+    with server.client() as client:
+        assert until_got(client, done) == sent[:done]
+
+
+def test_a_refused_start_says_why_and_ends_with_1(server):
+    server.start()
+    server.client().close()
+    again = server.start()
+    assert again.wait(PATIENCE_S) == 1
+    assert "refused: " in server.lines()[-1] and "is in use by process" in server.lines()[-1]
+
+
+def test_an_operators_stop_is_a_clean_end(server):
+    process = server.start()
+    with server.client() as client:
+        assert client.request("stop") == {"stopping": "a"}
+    assert process.wait(PATIENCE_S) == 0 and meta(server)["clean"] == 1
+
+
+def test_secrets_are_in_no_argument_and_no_line(server):
+    process = server.start()
+    server.client().close()
+    token = (server.folder / "a" / "token").read_text().strip()
+    arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes() if os.path.exists("/proc") else b""
+    assert token.encode() not in arguments
+    process.terminate()
+    process.wait(PATIENCE_S)
+    assert token not in "\n".join(server.lines())
+
+
+def test_sigterm_while_it_starts_is_a_clean_end_too(server):
+    process = server.start()
+    while not (server.folder / "a" / "store.sqlite").exists() and process.poll() is None:
+        time.sleep(0.002)
+    process.terminate()
+    assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)  # before the reactor runs the signal has its default
+    server.start()
+    server.client().close()
