@@ -27,7 +27,7 @@ def log() -> None:
 
 
 @log.command()
-@options.file_option
+@options.long_file_option
 @options.server_option("Only the log of this server; without it those of all, by time.")
 @click.option("-n", "--lines", default=20, show_default=True, help="So many records of each log first.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until Ctrl-C.")

@@ -25,11 +25,19 @@ def file_argument(command: F) -> F:
 
 
 def file_option(command: F) -> F:
-    """`--file FILE`."""
-    return click.option(
-        "-f", "--file", type=click.Path(path_type=Path), envvar="MOM_FILE", default=DEFAULT_FILE,
-        help=f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]",
-    )(command)  # fmt: skip
+    """`--file FILE`, short `-f`."""
+    return _file("-f", "--file")(command)
+
+
+def long_file_option(command: F) -> F:
+    """`--file FILE`, for a command whose `-f` is something else."""
+    return _file("--file")(command)
+
+
+def _file(*names: str) -> Callable[[F], F]:
+    path = click.Path(path_type=Path)
+    text = f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]"
+    return click.option(*names, "file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE, help=text)
 
 
 def server_option(text: str) -> Callable[[F], F]:
@@ -70,7 +78,7 @@ def connect(topology: "Topology", server: "Server") -> "AdminClient":
     return adminclient.connect(topology, server.name)
 
 
-def ask(topology: "Topology", server: "Server", verb: str, **args: Any) -> dict[str, Any]:
+def ask(topology: "Topology", server: "Server", verb: str, /, **args: Any) -> dict[str, Any]:
     """One request to a running server. Raises MomError when it refuses or does not run."""
     with connect(topology, server) as client:
         return client.request(verb, **args)

@@ -1,6 +1,7 @@
 """The command line as a whole: every command is described, errors are one line, and little is loaded for help."""
 
 import inspect
+import shutil
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mombroker.admin.cli import main
+from mombroker.admin.cli import main, reference
 from mombroker.core.errors import MomError, StoreFailed
 
 EVERY = dict(main.commands())
@@ -80,3 +81,16 @@ def test_a_missing_file_is_refused_with_its_name(tmp_path):
 def test_completion_of_the_root_names_the_commands():
     found = main.cli.shell_complete(click.Context(main.cli), "st")
     assert [item.value for item in found] == ["status", "store"]
+
+
+@pytest.mark.parametrize("path", reference.files(), ids=lambda path: path.name)
+def test_what_is_made_from_the_commands_is_up_to_date(path):
+    assert path.read_text() == reference.files()[path], "run python -m mombroker.admin.cli.reference"
+
+
+@pytest.mark.parametrize("shell", reference.SHELLS)
+def test_the_completion_of_a_shell_is_one_that_it_can_read(shell):
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} here")
+    script = reference.ROOT / "etc" / "completion" / f"mom.{shell}"
+    subprocess.run([shell, "-n", script], check=True)

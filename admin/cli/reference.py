@@ -1,0 +1,47 @@
+"""What is made from the commands themselves: docs/cli.md and etc/completion/.
+
+`python -m mombroker.admin.cli.reference` in a checkout writes them anew.
+"""
+
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from mombroker.admin.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SHELLS = ("bash", "zsh", "fish")
+HEAD = """# mom: the command line
+
+Made from the commands' own help by `python -m mombroker.admin.cli.reference`; do not edit.
+
+Every command takes its topology file from its argument or from `--file`, else from `$MOM_FILE`, else it is
+`mombroker.toml` in the current folder. What talks to a running server reads the token in that server's data folder, so
+run it as the same user and on the same machine. Tables have no borders where the output is not a terminal; `-o json`
+prints the same values, `-c a,b` chooses among them.
+"""
+
+
+def files() -> dict[Path, str]:
+    """Every file that is made from the commands, with its content."""
+    made = {ROOT / "docs" / "cli.md": "\n".join([HEAD, *map(_section, main.commands())])}
+    for shell in SHELLS:
+        completion = get_completion_class(shell)
+        assert completion, f"click knows no completion for {shell}"
+        source = completion(main.cli, {}, "mom", "_MOM_COMPLETE").source()
+        made[ROOT / "etc" / "completion" / f"mom.{shell}"] = source.strip() + "\n"
+    return made
+
+
+def _section(named: tuple[str, click.Command]) -> str:
+    name, command = named
+    names = ["-h", "--help"]
+    ctx = click.Context(command, info_name=name, terminal_width=100, max_content_width=100, help_option_names=names)
+    return f"{'#' * min(len(name.split()) + 1, 3)} {name}\n\n```\n{command.get_help(ctx)}\n```\n"
+
+
+if __name__ == "__main__":
+    for path, content in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)

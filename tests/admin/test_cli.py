@@ -1,0 +1,209 @@
+"""The commands that speak with running servers and look into their stores, on a bus of three real processes."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from mombroker.admin import supervisor
+from mombroker.store.folder import LOCK
+from tests.admin.processes import Processes, write_topology
+
+CLERKS = {"ann": "a", "bob": "b", "cy": "c"}
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bus")
+    made = Processes(write_topology(folder, {"d1": "ab", "d2": "bc"}, CLERKS, "[limits]\nmax_attempts = 1"))
+    made.up()
+    yield made
+    made.down()
+
+
+def send(bus: Processes, to: str, text: str, *more: str) -> str:
+    return bus.json("agent", "send", to, "clerks.Note", f"text={text}", *more)["message"]
+
+
+def test_status_shows_all_servers_or_one_in_full(bus):
+    rows = bus.json("status")
+    assert [(row["server"], row["state"]) for row in rows] == [("a", "up"), ("b", "up"), ("c", "up")]
+    lines = bus.mom("status").stdout.splitlines()
+    assert lines[0].split()[:3] == ["server", "state", "reactions"] and len(lines) == 4
+    assert bus.mom("status", "-c", "state,server").stdout.splitlines()[1].split() == ["up", "a"]
+    full = bus.json("status", "--server", "b")
+    assert [domain["domain"] for domain in full["domains"]] == ["d1", "d2"]
+    assert "domain" in bus.mom("status", "-s", "b").stdout
+
+
+def test_agents_are_listed_shown_and_sent_to(bus):
+    assert {row["agent"] for row in bus.json("agent", "list")} >= {"a/ann", "b/bob", "c/cy"}
+    assert [row["agent"] for row in bus.json("agent", "list", "--server", "a", "--after", "a/_")] == ["a/ann"]
+    sent = send(bus, "ann", "hello", 'to=["c/cy"]')
+    assert sent.startswith("a#")
+    bus.settle()
+    assert "hello" in bus.json("agent", "show", "ann")["fields"]["notes"]
+    assert "hello again" in bus.json("agent", "show", "c/cy")["fields"]["notes"]
+    assert "fields" in bus.mom("agent", "show", "ann").stdout
+
+
+def test_a_server_that_does_not_own_the_agent_says_who_does(bus):
+    result = bus.mom("agent", "show", "c/cy", "--server", "a", code=1)
+    assert result.stderr.count("\n") == 1 and "c" in result.stderr
+
+
+def test_agents_are_deployed_and_deleted(bus):
+    made = bus.json("agent", "deploy", "dan", "clerks:Clerk", 'notes=["old"]', "--on", "c")
+    assert made["agent"].startswith("c/")
+    bus.settle()
+    assert bus.json("agent", "show", made["agent"])["fields"] == {"notes": ["old"]}
+    assert "os" in bus.mom("agent", "deploy", "eve", "os:path", "--on", "c", code=1).stderr
+    bus.mom("agent", "delete", made["agent"], stdin="n\n", code=1)
+    bus.mom("agent", "delete", made["agent"], "--yes")
+    bus.settle()
+    bus.mom("agent", "show", made["agent"], code=1)
+
+
+def test_a_field_that_is_no_assignment_is_wrong_usage(bus):
+    assert "FIELD=VALUE" in bus.mom("agent", "send", "ann", "clerks.Note", "hello", code=2).stderr
+
+
+def test_dead_letters_are_listed_shown_retried_and_dropped(bus):
+    send(bus, "bob", "bad one")
+    bus.settle()
+    letters = bus.json("deadletter", "list")
+    assert [(each["server"], each["agent"]) for each in letters] == [("b", "b/bob")]
+    id = str(letters[0]["id"])
+    assert "cannot file bad one" in bus.mom("deadletter", "list").stdout
+    shown = bus.json("deadletter", "show", "--server", "b", id)
+    assert "ValueError" in shown["traceback"] and "bad one" in json.dumps(shown["payload"])
+    assert bus.json("deadletter", "retry", "--server", "b", id)[0]["to"] == ["b/bob"]
+    bus.settle()
+    (again,) = bus.json("deadletter", "list", "--server", "b")
+    bus.mom("deadletter", "drop", "--server", "b", str(again["id"]), "--yes")
+    assert bus.json("deadletter", "list") == []
+    assert "no dead letter" in bus.mom("deadletter", "show", "--server", "b", id, code=1).stderr
+    assert "by --server" in bus.mom("deadletter", "show", id, code=2).stderr
+
+
+def test_why_is_silent_when_nothing_waits(bus):
+    bus.settle()
+    assert bus.mom("why", "b").stdout == ""
+    assert bus.json("why", "b")["waits"] == []
+
+
+def test_the_log_is_shown_from_its_end_and_followed(bus):
+    message = send(bus, "ann", "logged")
+    bus.settle()
+    line = bus.mom("log", "tail", "--server", "a", "-n", "1").stdout
+    assert f"a react {message} agent=a/ann" in line
+    records = [json.loads(line) for line in bus.mom("log", "tail", "-n", "2", "-o", "json").stdout.splitlines()]
+    assert len(records) == 6 and {record["server"] for record in records} == {"a", "b", "c"}
+    assert bus.mom("log", "tail", "-s", "a", "-n", "1", "-c", "kind,message").stdout == f"react  {message}\n"
+    assert "no column" in bus.mom("log", "tail", "-c", "nothing", code=2).stderr
+    follower = bus.popen("log", "tail", "--server", "a", "-n", "1", "-f", "-c", "message,kind")
+    assert follower.stdout.readline().split() == [message, "react"]
+    message = send(bus, "ann", "followed")
+    assert [follower.stdout.readline().split() for _ in range(2)] == [[message, "send"], [message, "react"]]
+    follower.send_signal(signal.SIGINT)
+    assert "Traceback" not in follower.communicate()[1]
+
+
+def test_stores_are_verified_backed_up_and_described(bus, tmp_path):
+    assert "is sound" in bus.mom("store", "verify", "--server", "a").stdout
+    copy = tmp_path / "a.sqlite"
+    assert str(copy) in bus.mom("store", "backup", "--server", "a", str(copy)).stdout
+    assert "is sound" in bus.mom("store", "verify", str(copy)).stdout
+    described = bus.json("store", "info", str(copy))
+    assert described["server"] == "a" and described["log_records"] > 0
+    damaged = bytearray(copy.read_bytes())
+    for at in range(8192, len(damaged), 4096):
+        damaged[at : at + 100] = b"\xff" * 100
+    copy.write_bytes(damaged)
+    result = bus.mom("store", "verify", str(copy), code=1)
+    assert result.output.strip() and "Traceback" not in result.output
+
+
+def test_check_counts_the_reactions_of_each_agent(bus):
+    report = bus.settle()
+    assert report["clean"] and report["agents"]["a/ann"] > 0
+    assert sum(report["agents"].values()) == report["reactions"]
+    assert "a/ann" in bus.mom("check").stdout
+
+
+def test_a_killed_server_comes_back_and_what_waits_for_it_is_explained(bus):
+    pid = int((bus.file.parent / "b" / LOCK).read_text())
+    os.kill(pid, signal.SIGKILL)
+    send(bus, "ann", "through", 'to=["c/cy"]')
+    report = bus.settle()
+    assert report["clean"]
+    assert "through again" in bus.json("agent", "show", "cy")["fields"]["notes"]
+    assert "b was killed by SIGKILL and starts again" in (bus.file.parent / "b" / supervisor.LOG).read_text()
+
+
+def test_up_refuses_what_runs_already(bus):
+    result = bus.run("up", "--detach", code=1)
+    assert "already; stop it by `mom down`" in result.stderr
+
+
+# -- buses of their own ------------------------------------------------------------------------------------------------
+
+
+def one(folder: Path, more: str = "") -> Processes:
+    return Processes(write_topology(folder, {"d": "ab"}, {}, more))
+
+
+def test_up_in_the_foreground_shows_the_logs_and_stops_at_a_signal(tmp_path):
+    bus = one(tmp_path)
+    up = bus.popen("up")
+    lines = [up.stdout.readline(), up.stdout.readline()]
+    assert {line.partition(" |")[0] for line in lines} == {"a", "b"} and "serves" in lines[0]
+    up.send_signal(signal.SIGINT)
+    out, err = up.communicate()
+    assert up.returncode == 0 and err == "2 of 2 servers are up; Ctrl-C stops them\n"
+    assert bus.run("down").stdout == f"no server of {bus.file} runs here\n"
+
+
+def test_serve_runs_one_server_until_a_signal(tmp_path):
+    bus = one(tmp_path)
+    serve = bus.popen("serve", "--server", "a")
+    assert "serves 127.0.0.1" in serve.stderr.readline()
+    assert [row["state"] for row in bus.json("status")] == ["up", "down"]
+    assert bus.run("down").stdout == "stopped a\n"
+    serve.communicate()
+    assert serve.returncode == 0
+
+
+def test_serve_refuses_in_one_line(tmp_path):
+    bus = one(tmp_path)
+    serve = bus.popen("serve", "--server", "a")
+    serve.stderr.readline()
+    refused = bus.run("serve", "--server", "a", code=1)
+    assert refused.stderr.count("\n") == 1 and "in use by process" in refused.stderr
+    assert bus.run("serve", code=2).stderr.count("name one of a, b by --server") == 1
+    serve.terminate()
+    serve.communicate()
+
+
+def test_a_server_that_cannot_start_is_told_and_the_others_run(tmp_path):
+    bus = one(tmp_path)
+    (tmp_path / "b").write_text("not a folder")
+    result = bus.run("up", "--detach", code=1)
+    assert result.stderr.count("\n") >= 1 and "Traceback" not in result.stderr
+    (tmp_path / "b").unlink()
+    bus.down()
+
+
+def test_a_log_that_is_switched_off_cannot_be_judged(tmp_path):
+    bus = one(tmp_path, "[log]\nenabled = false")
+    assert "enabled = true" in bus.mom("check", code=1).stderr
+
+
+def test_status_of_a_bus_that_does_not_run(tmp_path):
+    bus = one(tmp_path)
+    result = bus.mom("status")
+    assert result.stdout.count("down") == 2 and "! a: " in result.stdout
+    assert bus.mom("status", "--server", "a", code=1).stderr.count("\n") == 1
+    assert "by --server" in bus.mom("status", "--server", "x", code=2).stderr

@@ -1,0 +1,35 @@
+"""The samples in etc/ are what they say they are."""
+
+import configparser
+from pathlib import Path
+
+import pytest
+
+from mombroker.net import config
+
+ETC = Path(__file__).resolve().parent.parent / "etc"
+
+
+@pytest.mark.parametrize("path", sorted(ETC.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_sample_topology_is_valid_and_stays_on_this_machine(path):
+    topology = config.load(path)
+    assert topology.name == path.stem
+    assert {server.host for server in topology.servers.values()} == {"127.0.0.1"}
+    assert all(Path(server.data).parent == ETC / "var" for server in topology.servers.values())
+
+
+def test_no_two_samples_share_a_port():
+    ports = [server.port for path in ETC.glob("*.toml") for server in config.load(path).servers.values()]
+    assert len(ports) == len(set(ports))
+
+
+def test_the_mixed_sample_mixes_back_ends():
+    assert len({domain.backend for domain in config.load(ETC / "mixed.toml").domains.values()}) > 1
+
+
+def test_the_service_is_not_restarted_where_only_a_person_can_help():
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(ETC / "mombroker.service")
+    assert "3" in unit["Service"]["RestartPreventExitStatus"].split()
+    assert unit["Service"]["ExecStart"].endswith("/mom serve")
