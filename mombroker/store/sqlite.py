@@ -107,13 +107,13 @@ class SqliteStore(SqliteReader):
         conn.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT}")
         if journal != "wal" or conn.execute("PRAGMA synchronous").fetchone() != (2,):
             raise StoreError(f"{self.path} cannot be made durable on its file system; use a local disk")
-        conn.execute("BEGIN IMMEDIATE")  # also where nothing is to be written: a file that cannot be is found out now
+        conn.execute("BEGIN IMMEDIATE")
         try:
             schema.migrations.apply(self.db)
             if not meta:
                 meta = wanted | {"incarnation": secrets.token_hex(8)}
                 conn.executemany(META, meta.items())
-            conn.execute(META, ("schema", SCHEMA))
+            conn.execute(META, ("schema", SCHEMA))  # always: a file that cannot be written is found out now
             conn.execute("COMMIT")
         except BaseException:
             conn.execute("ROLLBACK")

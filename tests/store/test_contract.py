@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from mombroker import store
 from mombroker.core.batch import Batch, InRow, ItemRow
 from mombroker.core.errors import StoreFailed
 from mombroker.store.memory import MemoryStore
-from tests.store.samples import AGENTS, SECOND, T0, Model, batches, reads, record, sample, topology
+from tests.store.samples import SECOND, T0, Model, batches, reads, record, sample, topology
 
 
 class OnSqlite:
@@ -68,8 +69,8 @@ FATES = st.sampled_from(["commit", "commit", "commit", "finish", "crash", "lost"
 
 
 @settings(max_examples=25)
-@given(st.lists(st.tuples(FATES, batches()), max_size=5), st.data())
-def test_a_store_says_what_was_committed_and_nothing_else(make, steps, data):
+@given(st.lists(st.tuples(FATES, batches()), max_size=5))
+def test_a_store_says_what_was_committed_and_nothing_else(make, steps):
     """Batches are committed, or lost while staged; after each, and while one is staged, all reads are the model's."""
     with tempfile.TemporaryDirectory() as folder:
         on = make(Path(folder))
@@ -90,22 +91,36 @@ def test_a_store_says_what_was_committed_and_nothing_else(make, steps, data):
             if fate in ("crash", "lost"):
                 on.crash()
                 assert reads(on.store) == model.reads()
-        pages(on.store, model, data)
         on.store.close()
 
 
-def pages(store: Any, model: Model, data: st.DataObject) -> None:
-    """Reads from some place on, and no more than so many."""
-    after, upto, limit = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 12)), data.draw(st.integers(0, 4))
-    for link in (1, 2, 3):
-        assert store.queue_out(link, after, upto, limit) == model.queue_out(link, after, upto, limit)
-    for agent in AGENTS:
-        assert store.queue_in(agent, after, upto, limit) == model.queue_in(agent, after, upto, limit)
-        place = (after - 6, upto)
-        assert store.items(agent, "jobs", place, limit) == model.items(agent, "jobs", place, limit)
-    assert store.log(after, limit) == model.log(after, limit)
-    later = [row for row in model.reads()["agents"] if row[0] > AGENTS[0]]
-    assert store.agents(AGENTS[0], limit) == later[:limit]
+def test_reads_go_on_from_any_place_and_stop_where_they_are_told(on):
+    """Pages of every size from every place, between rows and on them, of keys that are equal, negative and apart."""
+    model = Model(on.store.meta())
+    rows = [ItemRow(id, "paris/a", "jobs", key, b"", b"") for id, key in enumerate([2, -1, 2, 5, 2, -1], 3)]
+    batch = Batch(
+        queue_in={id: InRow(id, "paris/a" if id % 3 else "paris/b", b"") for id in range(2, 12)},
+        items={row.id: row for row in rows},
+        agents={f"paris/{n}": ("sample:A", b"") for n in "ace"},
+        queue_out=[(link, b"") for link in (1, 2, 2, 2, 2, 2, 3)],
+        log=[record(1), record(2)],
+    )
+    for part in (batch, Batch(acked={2: 1}, log=[record(3)]), Batch(log=[record(4), record(5)])):
+        part = model.numbered(part)
+        on.store.commit(part)
+        model.apply(part)
+    for limit, after in product(range(5), range(8)):
+        assert on.store.log(after, limit) == model.log(after, limit)
+        for upto in range(13):
+            for link in (1, 2, 3, 4):
+                assert on.store.queue_out(link, after, upto, limit) == model.queue_out(link, after, upto, limit)
+            assert on.store.queue_in("paris/a", after, upto, limit) == model.queue_in("paris/a", after, upto, limit)
+        for key in range(-2, 7):
+            place = (key, after)
+            assert on.store.items("paris/a", "jobs", place, limit) == model.items("paris/a", "jobs", place, limit)
+        for place in "abcdef":
+            expected = [(f"paris/{n}", "sample:A") for n in "ace" if n > place][:limit]
+            assert on.store.agents(f"paris/{place}", limit) == expected
 
 
 def test_every_table_comes_back_as_it_was_written(on):
