@@ -9,7 +9,7 @@ next, so one that is in none of them, and has not been reacted to after all, is 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from mombroker import ordering
 from mombroker.core import causality
@@ -26,6 +26,7 @@ LAST = (1 << 40) - 1  # above every id and sequence
 ENDS = ("expire", "dead", "drop", "redeliver")  # no reaction will follow, or one out of order
 
 MessageId = tuple[str, int]  # server of the send, its counter
+Pair = tuple[str, MessageId]  # an agent and a message to it
 
 
 class Store(Protocol):
@@ -45,9 +46,9 @@ class Findings:
     """What `audit` found. `clean` is the verdict; the counts say how much it rests on."""
 
     violations: list[tuple[str, MessageId, MessageId]] = field(default_factory=list)  # agent, late, before
-    duplicates: list[tuple[str, MessageId]] = field(default_factory=list)
-    unsent: list[tuple[str, MessageId]] = field(default_factory=list)  # reacted to, but nobody sent it
-    lost: list[tuple[str, MessageId]] = field(default_factory=list)
+    duplicates: list[Pair] = field(default_factory=list)
+    unsent: list[Pair] = field(default_factory=list)  # reacted to, but nobody sent it
+    lost: list[Pair] = field(default_factory=list)
     records: int = 0
     sends: int = 0
     reactions: int = 0
@@ -67,11 +68,11 @@ class Findings:
 class _Logs:
     """The first pass."""
 
-    events: dict[str, list[causality.Event]] = field(default_factory=lambda: defaultdict(list))  # per agent, in order
+    events: dict[str, deque[causality.Event]] = field(default_factory=lambda: defaultdict(deque))  # of each agent
     sends: dict[MessageId, tuple[str, ...]] = field(default_factory=dict)  # destinations
-    reacted: set[tuple[str, MessageId]] = field(default_factory=set)
-    ended: set[tuple[str, MessageId]] = field(default_factory=set)
-    cut_off: list[tuple[str, MessageId]] = field(default_factory=list)  # expired at this router, for all beyond it
+    reacted: set[Pair] = field(default_factory=set)
+    ended: set[Pair] = field(default_factory=set)
+    cut_off: list[Pair] = field(default_factory=list)  # expired at this router, for all beyond it
     upto: dict[str, int] = field(default_factory=dict)  # server -> last sequence read
     retired: set[str] = field(default_factory=set)
     records: int = 0
@@ -93,10 +94,13 @@ def audit(
     found = Findings(records=logs.records, retired=sorted(logs.retired), ended=len(logs.ended))
     events = _cut(logs, stores, found)
     verdict = causality.check(events)
-    found.violations, found.duplicates, found.unsent = verdict.violations, verdict.duplicates, verdict.unsent
+    found.violations = cast(list[tuple[str, MessageId, MessageId]], verdict.violations)
+    found.duplicates, found.unsent = cast(list[Pair], verdict.duplicates), cast(list[Pair], verdict.unsent)
     found.sends, found.reactions = verdict.sends, verdict.deliveries
     found.agents = dict(Counter(event[1] for event in events if event[0] == "deliver"))
-    _search(logs, topology, stores, [pair for pair in verdict.lost if pair not in logs.reacted], found)
+    _search(
+        logs, topology, stores, [pair for pair in cast(list[Pair], verdict.lost) if pair not in logs.reacted], found
+    )
     return found
 
 
@@ -141,13 +145,14 @@ def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[caus
     unread = _unread(logs, stores)
     events: list[causality.Event] = []
     sent: set[MessageId] = set()
-    at: dict[str, int] = dict.fromkeys(logs.events, 0)  # next event of each agent
     blocked: dict[MessageId, list[str]] = defaultdict(list)  # agents whose next event needs this send
     stopped: list[str] = []
     run = deque(logs.events)
     while run:
         agent = run.popleft()
-        for kind, _, id, *dests in logs.events[agent][at[agent] :]:
+        left = logs.events[agent]
+        while left:
+            kind, _, id, *dests = left[0]
             if kind == "send":
                 sent.add(id)
                 events.append(("send", agent, id, _judged(logs, stores, id, dests[0], found)))
@@ -162,15 +167,15 @@ def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[caus
                 found.unjudged += 1
             elif _ordinary(agent) and (agent, id) not in logs.ended:
                 events.append(("deliver", agent, id))
-            at[agent] += 1
+            left.popleft()
     while stopped:
-        for kind, _, id, *_ in logs.events[agent := stopped.pop()][at[agent] :]:
+        for kind, _, id, *_ in logs.events[stopped.pop()]:
             found.uncut += 1
             if kind == "send":
                 stopped.extend(blocked.pop(id, ()))
     # What is still blocked waits for itself: no execution has such an order, and the checker says so.
     for agent in (agent for agents in blocked.values() for agent in agents):
-        events.extend(logs.events[agent][at[agent] :])
+        events.extend(logs.events[agent])
     return events
 
 
@@ -208,11 +213,9 @@ def _ordinary(agent: str) -> bool:
 # -- second pass -----------------------------------------------------------------------------------------------------
 
 
-def _search(
-    logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs: list[tuple[str, MessageId]], found: Findings
-) -> None:
+def _search(logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs: list[Pair], found: Findings) -> None:
     """Look for messages that had not arrived in the cut along their routes; those that are nowhere are lost."""
-    routes: dict[tuple[str, str], set[tuple[str, MessageId]]] = defaultdict(set)
+    routes: dict[tuple[str, str], set[Pair]] = defaultdict(set)
     for agent, id in pairs:
         routes[id[0], home_of(agent)].add((agent, id))
     lost = set()
@@ -285,7 +288,7 @@ def _core(domain: Domain, me: str, rows: dict[tuple[int, int], bytes]) -> orderi
     return ordering.restore(domain.backend, domain.index(me), len(domain.members), rows, **options)
 
 
-def _arrived(store: Store, server: str, pairs: set[tuple[str, MessageId]], after: int) -> set[tuple[str, MessageId]]:
+def _arrived(store: Store, server: str, pairs: set[Pair], after: int) -> set[Pair]:
     """The pairs that are neither in the inboxes of their agents, nor reacted to, nor dead."""
     pairs = set(pairs)
     for agent in {agent for agent, _ in pairs}:

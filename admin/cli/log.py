@@ -13,7 +13,7 @@ from mombroker import store
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, text
 from mombroker.core.trace import FIELDS, as_dict
-from mombroker.store.sqlite import SqliteReader
+from mombroker.store.reader import SqliteReader
 
 COLUMNS = ("server", "seq", *FIELDS, "time", "message")
 BRIEF = ("time", "server", "kind", "message", "agent", "dests", "domain", "peer", "out", "missing", "detail")

@@ -27,6 +27,10 @@ COMMANDS = {
 }
 
 
+class Unwritable(click.ClickException):
+    exit_code = 3
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and one-line help without importing them."""
 
@@ -53,10 +57,10 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except (MomError, StoreFailed) as error:
-            refusal = click.ClickException(str(error))
-            refusal.exit_code = 3 if isinstance(error, StoreFailed) else 1
-            raise refusal from None
+        except MomError as error:
+            raise click.ClickException(str(error)) from None
+        except StoreFailed as error:
+            raise Unwritable(str(error)) from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

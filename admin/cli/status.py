@@ -116,7 +116,7 @@ def sentence(wait: dict[str, Any], now: int) -> str:
 
 def _first(wait: dict[str, Any]) -> str:
     behind = f", {wait['behind']} more wait behind it" if wait["behind"] else ""
-    return wait["message"] + behind
+    return f"{wait['message']}{behind}"
 
 
 def _packets(wait: dict[str, Any]) -> str:
