@@ -12,6 +12,7 @@ from mombroker.core.errors import MomError, StoreFailed
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
 COMMANDS = {
     "agent": ("agent", "agent", "Agents: list, show, send to, deploy, delete."),
+    "bench": ("bench", "bench", "Measure a bus on this machine."),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
     "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),

@@ -1,0 +1,137 @@
+"""The agents that measure: the ping-pong of paper 004 §6.1, and a stream from one server to another."""
+
+import time
+
+from mombroker.admin.bench import clocks
+from mombroker.agents import Agent, notification, reacts
+
+
+@notification(name="bench.Play")
+class Play:
+    """Make `rounds` round trips, each to all the agents of `to`."""
+
+    to: list[str]
+    rounds: int
+
+
+@notification(name="bench.Ping")
+class Ping:
+    round: int
+
+
+@notification(name="bench.Pong")
+class Pong:
+    round: int
+
+
+class Main(Agent):
+    to: list[str] = []
+    left: int = 0  # rounds
+    missing: int = 0  # answers to this round
+    began: int = 0  # ns, of this round
+    times: list[int] = []  # ns, of each finished round
+    clock_rows: int = 0  # rows of clocks that all servers of this process wrote meanwhile
+    clock_bytes: int = 0
+
+    @reacts
+    def play(self, play: Play) -> None:
+        self.to, self.left, self.times = play.to, play.rounds, []
+        self.clock_rows, self.clock_bytes = -clocks.written.rows, -clocks.written.bytes
+        self._ping()
+
+    @reacts
+    def pong(self, pong: Pong) -> None:
+        self.missing -= 1
+        if self.missing:
+            return
+        self.times.append(time.monotonic_ns() - self.began)
+        self.left -= 1
+        if self.left:
+            self._ping()
+        else:
+            self.clock_rows += clocks.written.rows
+            self.clock_bytes += clocks.written.bytes
+
+    def _ping(self) -> None:
+        self.missing = len(self.to)
+        self.began = time.monotonic_ns()
+        self.send(self.to, Ping(self.left))
+
+
+class Echo(Agent):
+    @reacts
+    def echo(self, ping: Ping) -> None:
+        self.reply(Pong(ping.round))
+
+
+@notification(name="bench.Go")
+class Go:
+    """Send `count` messages of `size` bytes, with never more than `window` on their way."""
+
+    count: int
+    window: int
+    size: int
+
+
+@notification(name="bench.Drop")
+class Drop:
+    body: bytes
+    last: bool  # of its chunk
+
+
+@notification(name="bench.More")
+class More:
+    cpu: int  # ns of the sink's process so far
+
+
+CHUNK = 64
+
+
+class Source(Agent):
+    sink: str
+    left: int = 0  # chunks to send
+    missing: int = 0  # chunks on their way
+    size: int = 0
+    began: int = 0  # ns
+    took: int = 0  # ns of the whole game, 0 until it is over
+    cpu: int = 0  # ns of this process, over the game once it is over
+    sink_cpu: int = 0  # of the other, from the end of its first chunk to that of its last
+
+    @reacts
+    def go(self, go: Go) -> None:
+        self.left, self.size, self.took, self.sink_cpu = go.count // CHUNK, go.size, 0, 0
+        self.began, self.cpu = time.monotonic_ns(), time.process_time_ns()
+        for _ in range(max(1, go.window // CHUNK)):
+            self._chunk()
+
+    @reacts
+    def more(self, more: More) -> None:
+        self.missing -= 1
+        if not self.sink_cpu:
+            self.sink_cpu = -more.cpu
+        if self.left:
+            self._chunk()
+        elif not self.missing:
+            self.sink_cpu += more.cpu
+            self.took = time.monotonic_ns() - self.began
+            self.cpu = time.process_time_ns() - self.cpu
+
+    def _chunk(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.missing += 1
+            body = bytes(self.size)
+            for number in range(1, CHUNK + 1):
+                self.send(self.sink, Drop(body, number == CHUNK))
+
+
+class Sink(Agent):
+    taken: int = 0
+    first: int = 0  # ns, when it took its first message
+
+    @reacts
+    def take(self, drop: Drop) -> None:
+        self.taken += 1
+        self.first = self.first or time.monotonic_ns()
+        if drop.last:
+            self.reply(More(time.process_time_ns()))

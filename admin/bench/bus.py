@@ -1,0 +1,145 @@
+"""A bus that is made to be measured: processes with one server or many, stores in a folder that is deleted."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+import mombroker
+from mombroker.admin.demo import free_ports
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Server, Topology
+
+PATIENCE_S = 300.0
+POLL_S = 0.05
+
+
+class Bus:
+    """Runs while it is open. `groups` are the servers of each process; those named in none do not run.
+
+    began       monotonic seconds when the first process was started
+    started_s   from then until all answered
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        groups: Sequence[Sequence[str]],
+        *,
+        clock: str = "ours",
+        folder: Path | None = None,
+        prepare: Callable[[Topology], None] = lambda topology: None,
+    ):
+        self.topology, self.groups, self.clock, self.prepare = topology, groups, clock, prepare
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.began = self.started_s = 0.0
+        self._stack = ExitStack()
+        self._parent = folder
+        self._clients: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        from mombroker.net import config
+
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-", dir=self._parent)))
+            self._place()
+            file = self.folder / "bus.toml"
+            file.write_text(config.dumps(self.topology))
+            self.prepare(self.topology)
+            self.began = time.monotonic()
+            for group in self.groups:
+                self.processes.append(self._process(file, group))
+                stack.callback(self._end, self.processes[-1])
+            for group in self.groups:
+                self._await(group[0])
+            self.started_s = time.monotonic() - self.began
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._stack.close()
+
+    def _place(self) -> None:
+        servers = self.topology.servers
+        for server, port in zip(list(servers.values()), free_ports(len(servers)), strict=True):
+            servers[server.name] = replace(server, host="127.0.0.1", port=port, data=str(self.folder / server.name))
+
+    def _process(self, file: Path, group: Sequence[str]) -> "subprocess.Popen[bytes]":
+        module = "mombroker.admin.bench.process"
+        command = [sys.executable, "-m", module, str(file), *group, "--clock", self.clock]
+        root = Path(mombroker.__file__).resolve().parent.parent
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+        with open(self.folder / "log.txt", "ab") as log:
+            return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        process.terminate()
+        try:
+            process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _await(self, server: str) -> None:
+        from mombroker.net import adminclient
+
+        while True:
+            try:
+                self.ask(server, "status")
+                return
+            except adminclient.NotRunning:
+                dead = [process for process in self.processes if process.poll() is not None]
+                if dead or time.monotonic() - self.began > PATIENCE_S:
+                    log = (self.folder / "log.txt").read_text(errors="replace").strip().splitlines()
+                    raise MomError(f"{server} does not start: {log[-1] if log else 'it says nothing'}") from None
+                time.sleep(POLL_S)
+
+    # -- what is asked of it -----------------------------------------------------------------------------------------
+
+    def ask(self, server: str, verb: str, **args: Any) -> dict[str, Any]:
+        from mombroker.net import adminclient
+
+        if server not in self._clients:
+            self._clients[server] = adminclient.connect(self.topology, server, PATIENCE_S)
+        answer: dict[str, Any] = self._clients[server].request(verb, **args)
+        return answer
+
+    def send(self, agent: str, type: str, **fields: Any) -> None:
+        """From the agent's own server."""
+        self.ask(self.home(agent), "send", to=[agent], type=type, fields=fields)
+
+    def fields(self, agent: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask(self.home(agent), "agent", agent=agent)["fields"]
+        return found
+
+    def until(self, agent: str, done: Callable[[dict[str, Any]], bool], poll_s: float = POLL_S) -> dict[str, Any]:
+        """The agent's fields, once they are as wanted."""
+        end = time.monotonic() + PATIENCE_S
+        while not done(fields := self.fields(agent)):
+            if time.monotonic() > end:
+                raise MomError(f"{agent} does not come to its end in {PATIENCE_S:.0f} s: {fields}")
+            time.sleep(poll_s)
+        return fields
+
+    def home(self, agent: str) -> str:
+        return next(each.server for each in self.topology.agents if each.name == agent)
+
+    def server(self, name: str) -> Server:
+        return self.topology.servers[name]
+
+    def memory(self, at: int = 0) -> int:
+        """Bytes that a process takes for itself, without what it shares."""
+        text = Path(f"/proc/{self.processes[at].pid}/smaps_rollup").read_text()
+        private = [line.split() for line in text.splitlines() if line.startswith("Private_")]
+        return sum(int(words[1]) for words in private) * 1024

@@ -1,0 +1,121 @@
+"""Round trips as in paper 004 §6: on the own server, to the farthest one, to all; over sizes, layouts and clocks."""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from mombroker import store
+from mombroker.admin.bench.bus import Bus
+from mombroker.admin.bench.figures import Rounds, Row
+from mombroker.core.layouts import generate
+from mombroker.core.topology import AgentDecl, RoutingTable, Topology
+
+AGENTS = "mombroker.admin.bench.agents"
+KINDS = ("local", "remote", "broadcast")
+
+Case = tuple[str, str, int]  # clock, layout, servers
+
+
+def topology_of(layout: str, servers: int) -> Topology:
+    """Every domain has a matrix clock; the main agent is on the first server, and every server has an echo."""
+    made = generate(layout, servers, ordering="matrix")
+    names = list(made.servers)
+    made.agents.append(AgentDecl("main", names[0], f"{AGENTS}:Main"))
+    made.agents += [AgentDecl(f"echo-{name}", name, f"{AGENTS}:Echo") for name in names]
+    return made
+
+
+def targets(topology: Topology) -> dict[str, list[str]]:
+    """The echoes of each kind of round trip; remote is one of the farthest servers."""
+    names = list(topology.servers)
+    routes = RoutingTable(topology, names[0])
+    farthest = max(names, key=lambda name: (routes.distance(name), names.index(name)))
+    chosen = {"local": names[:1], "remote": [farthest], "broadcast": names}
+    return {kind: [f"echo-{name}" for name in servers] for kind, servers in chosen.items()}
+
+
+def measure(
+    cases: Sequence[Case],
+    rounds: int,
+    passes: int,
+    kinds: Sequence[str] = KINDS,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Row]:
+    """`passes` times each case in turn, with `rounds` round trips of each kind."""
+    times: dict[tuple[Case, str], list[float]] = {}
+    counts: dict[tuple[Case, str], dict[str, float]] = {}
+    looks: dict[Case, Rounds] = {}
+    for number in range(passes):
+        for at, case in enumerate(cases):
+            progress(number * len(cases) + at, passes * len(cases))
+            clock, layout, servers = case
+            topology = topology_of(layout, servers)
+            with Bus(topology, [list(topology.servers)], clock=clock, folder=folder) as bus:
+                looks.setdefault(case, Rounds(bus.folder)).folder = bus.folder
+                warm_up(bus)
+                for kind in kinds:
+                    looks[case].look(kind)
+                    found = play(bus, kind, rounds)
+                    times.setdefault((case, kind), []).extend(time / 1e6 for time in found["times"])
+                    counts[case, kind] = found["counts"]
+    progress(1, 1)
+    return [row(case, kind, looks[case], times[case, kind], counts[case, kind]) for kind in kinds for case in cases]
+
+
+def row(case: Case, kind: str, looks: Rounds, times: list[float], counts: dict[str, float]) -> Row:
+    clock, layout, servers = case
+    middle = median(times)
+    return {
+        "kind": kind, "clock": clock, "layout": layout, "servers": servers, **looks.yardsticks(kind),
+        "rtt_ms": round(middle, 3), "rtt_min_ms": round(min(times), 3), "rtt_f": round(middle / looks.f_ms(kind), 2),
+        **counts,
+    }  # fmt: skip
+
+
+def warm_up(bus: Bus) -> None:
+    """Links are made when they are needed first: not while we measure."""
+    for kind in ("broadcast", "remote"):
+        play(bus, kind, 2)
+
+
+def play(bus: Bus, kind: str, rounds: int) -> Row:
+    """One game: the times of its round trips, and per round trip what it cost apart from time."""
+    marks = {name: last(bus, name) for name in bus.topology.servers}
+    bus.send("main", "bench.Play", to=targets(bus.topology)[kind], rounds=rounds)
+    fields = bus.until("main", lambda fields: len(fields["times"]) == rounds and not fields["left"])
+    hops = ints = control = 0
+    for name, mark in marks.items():
+        for _, record in records(bus, name, mark):
+            for _, _, bytes, integers in record[13]:
+                hops, ints, control = hops + 1, ints + integers, control + bytes
+    counts = {"hops": hops, "entries": ints, "control_bytes": control,
+              "clock_rows": fields["clock_rows"], "clock_bytes": fields["clock_bytes"]}  # fmt: skip
+    return {"times": fields["times"], "counts": {name: round(count / rounds, 2) for name, count in counts.items()}}
+
+
+def records(bus: Bus, server: str, after: int) -> Iterator[tuple[int, Any]]:
+    reader = store.read(bus.server(server).data)
+    try:
+        while page := reader.log(after, 10_000):
+            yield from page
+            after = page[-1][0]
+    finally:
+        reader.close()
+
+
+def last(bus: Bus, server: str) -> int:
+    """The sequence of the last log record."""
+    return max((seq for seq, _ in records(bus, server, 0)), default=0)
+
+
+# -- what becomes of the rows ------------------------------------------------------------------------------------------
+
+
+def write_csv(file: Path, rows: Sequence[Row]) -> None:
+    with open(file, "w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

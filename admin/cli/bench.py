@@ -1,0 +1,233 @@
+"""`mom bench`: what a bus costs on this machine, beside what its disk and its CPU cost."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.progress import Bar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Numbers(click.ParamType):
+    """Numbers with commas between."""
+
+    name = "N,N"
+
+    def __init__(self, least: int):
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        if isinstance(value, list):
+            return value
+        try:
+            found = [int(part) for part in value.split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is no list of numbers like 10,20", param, ctx)
+        if min(found) < self.least:
+            self.fail(f"{min(found)} is less than {self.least}", param, ctx)
+        return found
+
+
+class Words(click.ParamType):
+    """Words of a set, with commas between."""
+
+    name = "A,B"
+
+    def __init__(self, *known: str):
+        self.known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        if isinstance(value, list):
+            return value
+        for word in (found := value.split(",")):
+            if word not in self.known:
+                self.fail(f"{word!r} is none of {', '.join(self.known)}", param, ctx)
+        return found
+
+
+def folder_option(command: F) -> F:
+    return click.option(
+        "--folder", type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Measure the disk of this folder. [default: that of temporary files]",
+    )(command)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """Measure a bus on this machine.
+
+    Without a command all four run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
+    that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object
+    (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are medians of
+    rounds in which the cases take turns.
+
+    \b
+    Example:
+      mom bench
+      mom bench hop --rounds 9
+    """
+    if ctx.invoked_subcommand is None:
+        for title, command, short in SHORT:
+            click.echo(title)
+            ctx.invoke(command, **short)
+            click.echo()
+
+
+@bench.command()
+@click.option("--servers", type=Numbers(2), default="2,10", show_default=True, help="Sizes of the bus.")
+@click.option(
+    "--layout", "layouts", type=Words("flat", "bus", "daisy", "tree"), default="flat", show_default=True,
+    help="Splits into domains: flat (none), bus, daisy, tree.",
+)  # fmt: skip
+@click.option(
+    "--clock", "clocks", type=Words("ours", "full-image"), default="ours", show_default=True,
+    help="How clocks are written: ours (what has changed) or, as in the paper, full-image (all of it, each time).",
+)  # fmt: skip
+@click.option("--rounds", type=click.IntRange(1), default=33, show_default=True, help="Round trips in each pass.")
+@click.option("--passes", type=click.IntRange(1), default=3, show_default=True, help="Passes over all cases.")
+@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows here too.")
+@click.option(
+    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the paper's figures here (needs matplotlib)."
+)
+@folder_option
+@output_options
+def pingpong(
+    servers: list[int],
+    layouts: list[str],
+    clocks: list[str],
+    rounds: int,
+    passes: int,
+    table: Path | None,
+    png: Path | None,
+    folder: Path | None,
+    output: str,
+    columns: str,
+) -> None:
+    """Round trips between agents, as in the paper on domains of causality.
+
+    All servers of a bus run in one process and speak TCP. An agent on the first sends to an echo on its own server
+    (local), on the farthest one (remote), or to the echoes of all servers (broadcast), and waits for the answers.
+    Every domain has a matrix clock. Beside the times stand the costs of a round trip that no clock can disturb: hops,
+    control integers (entries) and bytes on the wire, and the rows and bytes of clocks that were written.
+
+    \b
+    Example:
+      mom bench pingpong
+      mom bench pingpong --servers 10,20,50,100,150 --layout flat,bus,daisy,tree --clock full-image,ours --csv all.csv
+    """
+    from mombroker.admin.bench import pingpong, plot
+
+    cases = [(clock, layout, n) for n in servers for layout in layouts for clock in clocks]
+    with Bar("cases") as bar:
+        rows = pingpong.measure(cases, rounds, passes, folder=folder, progress=bar.at)
+    if table:
+        pingpong.write_csv(table, rows)
+    if png:
+        plot.draw(png, rows)
+    show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--messages", type=click.IntRange(128), default=20_000, show_default=True, help="Messages per round.")
+@click.option("--window", "windows", type=Numbers(64), default="64,512", show_default=True, help="Messages in flight.")
+@click.option("--bytes", "size", type=click.IntRange(0), default=100, show_default=True, help="Size of a message.")
+@click.option("--ordering", default="matrix", show_default=True, help="Ordering back end of the domain.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds, log on and off by turns.")
+@folder_option
+@output_options
+def hop(
+    messages: int,
+    windows: list[int],
+    size: int,
+    ordering: str,
+    rounds: int,
+    folder: Path | None,
+    output: str,
+    columns: str,
+) -> None:
+    """Messages from one process to another, durable at both ends.
+
+    source_us and sink_us are the CPU time of either process per message, with everything: the agents' reactions, the
+    stamp, the rows, the commits, the sockets.
+
+    \b
+    Example:
+      mom bench hop
+      mom bench hop --window 512 --messages 100000
+    """
+    from mombroker.admin.bench import hop
+
+    with Bar("rounds") as bar:
+        rows = hop.measure(messages, windows, rounds, size, ordering, folder, bar.at)
+    show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--messages", "sizes", type=Numbers(1), default="1,16,64,512", show_default=True, help="In one commit.")
+@click.option("--bytes", "size", type=click.IntRange(0), default=100, show_default=True, help="Size of a message.")
+@click.option("--commits", type=click.IntRange(1), default=100, show_default=True, help="Commits in each round.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all sizes.")
+@folder_option
+@output_options
+def commit(
+    sizes: list[int], size: int, commits: int, rounds: int, folder: Path | None, output: str, columns: str
+) -> None:
+    """Commits of the store, each of so many new messages in place of as many old ones.
+
+    \b
+    Example:
+      mom bench commit
+      mom bench commit --messages 1,4096 --bytes 1024
+    """
+    from mombroker.admin.bench import commit
+
+    with Bar("rounds") as bar:
+        rows = commit.measure(sizes, commits, rounds, size, folder, bar.at)
+    show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--queued", type=click.IntRange(1), default=1_000_000, show_default=True, help="Messages in the queue.")
+@click.option("--servers", type=click.IntRange(2), default=150, show_default=True, help="Servers in one process.")
+@click.option("--bytes", "size", type=click.IntRange(0), default=100, show_default=True, help="Size of a message.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Starts of each kind.")
+@folder_option
+@output_options
+def recover(queued: int, servers: int, size: int, rounds: int, folder: Path | None, output: str, columns: str) -> None:
+    """Starting a server, one with a deep queue that a crash left, and many in one process.
+
+    ready_s counts from the start of the process, Python's own start included, until all servers answer; private_mb is
+    the memory that the process shares with no other. each_us and each_kb are what one more message, or one more
+    server, costs beside an idle server alone.
+
+    \b
+    Example:
+      mom bench recover
+      mom bench recover --queued 100000 --servers 50 --rounds 1
+    """
+    from mombroker.admin.bench import recover
+
+    with Bar("starts") as bar:
+        rows = recover.measure(queued, servers, rounds, size, folder, bar.at)
+    show(rows, output, columns)
+
+
+COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
+SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
+    ("commit", commit, {"sizes": [1, 64, 512], "size": 100, "commits": 50, "rounds": 3, **COMMON}),
+    ("hop", hop, {"messages": 10_000, "windows": [512], "size": 100, "ordering": "matrix", "rounds": 3, **COMMON}),
+    (
+        "pingpong",
+        pingpong,
+        {
+            "servers": [2, 20], "layouts": ["flat", "bus"], "clocks": ["ours"], "rounds": 20, "passes": 1,
+            "table": None, "png": None, **COMMON,
+        },
+    ),
+    ("recover", recover, {"queued": 100_000, "servers": 50, "size": 100, "rounds": 1, **COMMON}),
+]  # fmt: skip

@@ -1,0 +1,147 @@
+"""The measurements, with tiny sizes: every figure is there, counts are exact, and what is measured is what is meant."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mombroker.admin.bench import clocks, figures, pingpong, plot
+from mombroker.admin.bench.bus import Bus
+from mombroker.admin.cli import main
+from mombroker.core.errors import MomError
+from mombroker.core.layouts import build
+from mombroker.core.topology import AgentDecl
+from mombroker.ordering import matrix
+
+
+def mom(*words, code=0):
+    result = CliRunner().invoke(main.cli, ["bench", *map(str, words)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def rows_of(*words):
+    return json.loads(mom(*words, "-o", "json").stdout)
+
+
+def test_pingpong_counts_what_a_round_trip_costs(tmp_path):
+    table = tmp_path / "all.csv"
+    words = ["--servers", 4, "--layout", "flat,daisy", "--rounds", 3, "--passes", 1, "--folder", tmp_path]
+    rows = rows_of("pingpong", *words, "--csv", table)
+    assert [(row["kind"], row["layout"], row["hops"]) for row in rows] == [
+        ("local", "flat", 0), ("local", "daisy", 0), ("remote", "flat", 2), ("remote", "daisy", 6),
+        ("broadcast", "flat", 6), ("broadcast", "daisy", 9),
+    ]  # fmt: skip
+    assert all(row["rtt_ms"] >= row["rtt_min_ms"] > 0 and row["f_ms"] > 0 and row["c_us"] > 0 for row in rows)
+    written = list(csv.DictReader(table.open()))
+    assert [(row["kind"], float(row["rtt_ms"])) for row in written] == [(row["kind"], row["rtt_ms"]) for row in rows]
+
+
+def test_the_full_image_writes_the_whole_matrix_each_time(tmp_path):
+    words = ["--servers", 5, "--clock", "full-image", "--rounds", 4, "--passes", 1, "--folder", tmp_path]
+    remote = next(row for row in rows_of("pingpong", *words) if row["kind"] == "remote")
+    # The main server's commits of a send and of an answer may be one; each writes five rows, and what it told to whom.
+    assert (remote["hops"], remote["entries"]) == (2, 4)
+    assert remote["clock_rows"] >= 2 * 6
+
+
+def test_hop_tells_cpu_on_both_sides_and_rate_with_the_log_and_without(tmp_path):
+    rows = rows_of("hop", "--messages", 256, "--window", 128, "--rounds", 1, "--folder", tmp_path)
+    assert [(row["window"], row["log"], row["messages"]) for row in rows] == [(128, True, 256), (128, False, 256)]
+    for row in rows:
+        assert min(row[key] for key in ("source_us", "sink_us", "source_c", "sink_c", "rate", "messages_per_f")) > 0
+
+
+def test_commit_tells_ratios_to_the_disk_and_the_cpu(tmp_path):
+    rows = rows_of("commit", "--messages", "1,32", "--commits", 5, "--rounds", 2, "--folder", tmp_path)
+    assert [row["messages"] for row in rows] == [1, 32]
+    assert all(row["p99_ms"] >= row["p50_ms"] > 0 and row["cpu_us"] >= row["cpu_us_min"] > 0 for row in rows)
+    assert rows[0]["p50_f"] == pytest.approx(rows[0]["p50_ms"] / rows[0]["f_ms"], abs=0.02)
+
+
+def test_recover_starts_idle_deep_and_many(tmp_path):
+    rows = rows_of("recover", "--queued", 300, "--servers", 3, "--rounds", 1, "--folder", tmp_path)
+    assert [row["case"] for row in rows] == ["idle", "300 queued", "3 servers"]
+    assert all(row["ready_s"] > 0 and row["private_mb"] > 5 for row in rows)
+    assert rows[1]["first_reaction_s"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pingpong", "--servers", "1"), ("pingpong", "--servers", "a"), ("pingpong", "--layout", "ring"),
+        ("pingpong", "--clock", "mine"), ("hop", "--window", "63"), ("commit", "--messages", ""),
+    ],
+)  # fmt: skip
+def test_wrong_sizes_are_wrong_usage(words):
+    mom(*words, code=2)
+
+
+def test_a_bus_that_does_not_start_says_why(tmp_path):
+    topology = build({}, servers=["a"])
+    topology.agents.append(AgentDecl("x", "a", "no.such:Thing"))
+    with pytest.raises(MomError, match="a does not start: .*no.such:Thing"):
+        Bus(topology, [["a"]], folder=tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_remote_echo_is_one_of_the_farthest():
+    found = pingpong.targets(pingpong.topology_of("daisy", 10))
+    assert (found["local"], found["remote"], len(found["broadcast"])) == (["echo-s1"], ["echo-s10"], 10)
+
+
+@pytest.fixture
+def plain_clocks():
+    before = matrix.Matrix
+    yield
+    matrix.Matrix = before
+
+
+def test_a_measured_clock_is_counted_and_restores_as_written(plain_clocks):
+    for clock in clocks.CLOCKS:
+        clocks.use(clock)
+        core = matrix.Matrix(0, 3)
+        before = clocks.written.rows
+        core.send([1], b"")
+        rows, _ = core.dirty()
+        assert clocks.written.rows - before == len(rows) == (2 if clock == "ours" else 4)
+        assert matrix.Matrix.restore(0, 3, rows).value == core.value
+
+
+def test_rounds_give_medians_beside_their_own_yardsticks(tmp_path, monkeypatch):
+    looks = iter([0.004, 0.001, 0.002])
+    monkeypatch.setattr(figures, "probe", lambda folder, records: next(looks))
+    rounds = figures.Rounds(Path(tmp_path))
+    for value in (3.0, 1.0, 8.0):
+        rounds.look("x")
+        rounds.add("x", value=value)
+    assert (rounds.f_ms("x"), rounds.of("x", "value"), rounds.best("x", "value")) == (2.0, 3.0, 1.0)
+    assert rounds.yardsticks("x")["c_us"] > 0
+
+
+ROWS = [
+    {"kind": kind, "layout": layout, "clock": clock, "servers": servers, "rtt_ms": servers / 10}
+    for servers in (20, 10) for kind in pingpong.KINDS for layout in ("flat", "bus") for clock in clocks.CLOCKS
+]  # fmt: skip
+
+
+def test_a_line_of_a_figure_goes_by_size():
+    found = plot.lines(ROWS, "remote")
+    assert found["bus", "ours"] == [(10, 1.0), (20, 2.0)]
+    assert len(found) == 4
+
+
+def test_the_paper_s_figures_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot.draw(tmp_path / "all.png", ROWS)
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MomError, match=r"mombroker\[plots\]"):
+        plot.draw(tmp_path / "all.png", ROWS)
