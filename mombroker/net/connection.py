@@ -46,7 +46,7 @@ class Connection(protocol.Protocol):
     socket is read whatever waits to be written.
 
     number     never reused
-    peer       name of the server at the other end, once proved (or wanted, where we dialled)
+    peer       the server at the other end, once it has proved that it belongs to the bus (or wanted, where we dialled)
     handshake  to be set before the connection is made
     owner_of   called with the login; whom the connection belongs to from then on
     failed     called with (connection, error) for what a peer did wrong, before it is closed
@@ -153,7 +153,6 @@ class Connection(protocol.Protocol):
         self._cancel_deadline()
         self._decoder.limit = wire.LINK_LIMIT
         self._write([wire.encode(each) for each in login.last])
-        self.peer = login.peer
         self.owner = self._owner_of(login)
         self.owner.opened(self, login)
 

@@ -93,9 +93,10 @@ class Driver:
 
     def start(self) -> None:
         """Let what recovery found go on: reactions, deferred functions, timers, links."""
-        self.post(StoreSize(self.store.size()))
+        self._measure()
         if not self.dead:
             self._guarded(self.server.turn, self.now())
+        if not self.dead:
             self._commit()
 
     def post(self, event: Any) -> None:
@@ -165,7 +166,12 @@ class Driver:
         now = self._last_now
         if now - self._sized_at >= SIZE_EVERY_NS and not self.dead:
             self._sized_at = now
-            self.post(StoreSize(self.store.size()))
+            self._measure()
+
+    def _measure(self) -> None:
+        size = self._guarded(self.store.size)
+        if not self.dead:
+            self.post(StoreSize(size))
 
     def _leave(self, ready: Ready) -> None:
         """The batch is durable: its outputs leave."""
@@ -187,10 +193,10 @@ class Driver:
         else:
             self._end()
 
-    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
+    def _guarded(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """An error of ours: what is in memory is no longer to be trusted, and the store has all that was promised."""
         try:
-            return step(argument)
+            return step(*arguments)
         except Exception as error:
             self.fail(error)
 

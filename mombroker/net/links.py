@@ -237,6 +237,7 @@ class Links:
     def opened(self, conn: Connection, login: Login) -> None:
         self._logins.pop(conn, None)
         assert login.hello is not None, "a peer has a hello"
+        conn.peer = login.peer
         each = self._neighbour(login.peer)
         if conn.dialled:
             each.connector = each.dialled = None

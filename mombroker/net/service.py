@@ -15,6 +15,7 @@ from twisted.logger import LogLevel, formatEvent, globalLogBeginner
 from mombroker import agents, store
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.core.events import LinkFrame, TaskDone
+from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
 from mombroker.net.adminport import AdminPort
@@ -23,6 +24,7 @@ from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.links import Links
 from mombroker.net.watchdog import Watchdog
+from mombroker.net.wire import LINK_LIMIT
 from mombroker.store import folder
 
 DONE, FAILED = 0, 3  # exit codes; 1, a refusal, is the CLI's
@@ -111,6 +113,10 @@ class Node:
         """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
         shared, topology = self.shared, self.shared.topology
         data = topology.servers[self.name].data
+        if Limits(**topology.limits).max_message > LINK_LIMIT // 2:
+            raise MomError(
+                f"max_message in [limits] is over {LINK_LIMIT // 2}, the most that a link can carry; lower it"
+            )
         secret = secret_of(topology, self.log)
         self.store = store.open(data, topology, self.name)
         try:
@@ -257,9 +263,6 @@ class Host:
                 node.links.abort()
                 node.store.close()
             raise
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         self._watchdog = Watchdog([(node.server.engine, node.log) for node in opened])
         self._watchdog.start()
         for node in opened:
@@ -275,7 +278,10 @@ class Host:
         if self._started is not None:
             await _end_of(self._started)
         ends = [defer.Deferred.fromCoroutine(node.stop()) for node in self.nodes.values()]
-        await defer.DeferredList(ends, consumeErrors=True)
+        results: list[tuple[bool, Any]] = await defer.DeferredList(ends, consumeErrors=True)
+        for node, (done, result) in zip(self.nodes.values(), results, strict=True):
+            if not done:
+                node.log("stopped badly: " + result.getTraceback())
         if self._watchdog is not None:
             self._watchdog.stop()
         self.shared.stop()
@@ -291,11 +297,17 @@ class Host:
     def run(self) -> int:
         """Run the reactor until a signal or a failure ends it; the exit code. Raises MomError if it cannot start."""
         self.reactor.addSystemEventTrigger("before", "shutdown", self.stop)
-        self.reactor.callWhenRunning(lambda: self.start().addErrback(self._refused))
+        self.reactor.callWhenRunning(lambda: self.start().addCallbacks(self._settled, self._refused))
         self.reactor.run()
         if self._refusal is not None:
             raise self._refusal
         return self.code
+
+    def _settled(self, _: None) -> None:
+        """What recovery has built stays: no need to look at it for garbage again and again."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
 
     def _refused(self, failure: Any) -> None:
         self._refusal = failure.value

@@ -62,6 +62,8 @@ class World:
 
     # store and committer
     def size(self):
+        if "size" in self.raises:
+            raise self.raises["size"]
         return 5
 
     def submit(self, store, batch, done):
@@ -265,7 +267,7 @@ def test_a_peers_fault_goes_back_to_its_link(world, error):
     assert world.take() == [("step", "frames"), ("step", "others"), "turn"]
 
 
-@pytest.mark.parametrize("where", ["step", "turn", "ready", "committed", "send"])
+@pytest.mark.parametrize("where", ["step", "turn", "ready", "committed", "send", "size"])
 def test_an_error_of_ours_ends_it(world, where):
     world.raises[where] = AssertionError("ours")
     world.level = 2
