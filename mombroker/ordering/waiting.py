@@ -52,6 +52,8 @@ class Waiting:
 
     def dirty(self, kind: int, size: int, encode: Callable[[Packet], bytes]) -> tuple[Rows, set[tuple[int, int]]]:
         """The rows of kind `kind`; their keys are below 2**63 for numbers below 2**47 and sizes below 2**16."""
+        if not self._put and not self._gone:
+            return {}, set()
         rows = {
             (kind, number * size + frm): frm.to_bytes(2, "little") + encode(self.packets[frm, number])
             for frm, number in self._put
