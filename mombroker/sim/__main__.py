@@ -1,0 +1,52 @@
+"""`python -m mombroker.sim --seeds A:B` runs the seeds from A up to B and prints one JSON line; exit 1 if one fails."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from time import perf_counter
+
+from rich.console import Console
+from rich.progress import Progress
+
+from mombroker.sim.seeds import Run, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m mombroker.sim", description=__doc__)
+    parser.add_argument("--seeds", default="0:100", metavar="A:B", help="a range, or a single seed")
+    parser.add_argument("--all", action="store_true", help="go on after a failing seed")
+    args = parser.parse_args()
+    first, _, last = args.seeds.partition(":")
+    try:
+        seeds = range(int(first), int(last or int(first) + 1))
+    except ValueError:
+        parser.error(f"--seeds takes A:B or one number, not {args.seeds}")
+    console = Console(stderr=True)
+    counts: Counter[str] = Counter()
+    deaths: Counter[str] = Counter()
+    failed: list[Run] = []
+    done, begin = 0, perf_counter()
+    with Progress(console=console, transient=True) as progress:
+        for seed in progress.track(seeds, description="seeds"):
+            result = run(seed)
+            done += 1
+            counts.update(result.counts)
+            deaths.update(result.deaths)
+            if result.wrong:
+                failed.append(result)
+                for line in [f"seed {seed} fails:", *result.wrong, *result.tail]:
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
+                if not args.all:
+                    break
+    seconds = perf_counter() - begin
+    summary = {
+        "seeds": done, "failed": [result.seed for result in failed], "seconds": round(seconds, 1),
+        "per_second": round(done / seconds, 1), **counts, "deaths": dict(deaths),
+    }  # fmt: skip
+    print(json.dumps(summary))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

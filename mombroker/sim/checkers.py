@@ -1,0 +1,115 @@
+"""What must be true of a run, judged from what was durable: order, exactly-once effects, nothing left over."""
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from mombroker.core.causality import Event, Verdict, check
+from mombroker.core.trace import Record
+
+if TYPE_CHECKING:
+    from mombroker.sim.cluster import Cluster, Node
+
+MessageId = tuple[str, int]
+
+
+class Fates:
+    """What has become of the messages of a log, all servers together."""
+
+    def __init__(self, logs: list[list[Record]]):
+        self.reacted: set[tuple[MessageId, str]] = set()
+        self.dead: set[tuple[MessageId, str]] = set()
+        self.expired: set[MessageId] = set()  # on their way: not for agents where they had arrived before
+        for log in logs:
+            for record in log:
+                kind, id, agent = record[0], (record[1], record[2]), record[3]
+                if kind == "react":
+                    self.reacted.add((id, agent))
+                elif kind in ("dead", "expire", "drop"):
+                    if agent:
+                        self.dead.add((id, agent))
+                    else:
+                        self.expired.add(id)
+
+    def awaited(self, id: MessageId, agent: str) -> bool:
+        """Must (or did) this agent react to it? A tombstone updates clocks, and nobody reacts to it."""
+        if id in self.expired:
+            return (id, agent) in self.reacted
+        return (id, agent) not in self.dead
+
+
+def agent_events(logs: list[list[Record]], fates: Fates) -> list[Event]:
+    """The processes are the agents: their reactions are the deliveries."""
+    events: list[Event] = []
+    for log in logs:
+        for record in log:
+            id = (record[1], record[2])
+            if record[0] == "send":
+                events.append(("send", record[3], id, [agent for agent in record[4] if fates.awaited(id, agent)]))
+            elif record[0] == "react":
+                events.append(("deliver", record[3], id))
+    return events
+
+
+def server_events(events: list[list[Event]], fates: Fates) -> list[Event]:
+    """The processes are the servers: the hand-over to the inboxes is the delivery."""
+    everything = [event for log in events for event in log]
+    delivered = {(event[2], event[1]) for event in everything if event[0] == "deliver"}
+    for at, event in enumerate(everything):
+        if event[0] == "send" and event[2] in fates.expired:
+            everything[at] = (*event[:3], [server for server in event[3] if (event[2], server) in delivered])
+    return everything
+
+
+def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
+    """What is wrong with a run, and the outsider's verdicts on it."""
+    nodes = list(cluster.nodes.values())
+    logs = [node.trace for node in nodes]
+    fates = Fates(logs)
+    verdicts = {
+        "servers": check(server_events([node.events for node in nodes], fates)),
+        "agents": check(agent_events(logs, fates)),
+    }
+    wrong = []
+    for level, verdict in verdicts.items():
+        for kind in ("violations", "duplicates", "unsent", *(["lost"] if at_rest else [])):
+            if found := getattr(verdict, kind):
+                wrong.append(f"{len(found)} {kind} among {level}, as {found[0]}")
+    if both := fates.dead & fates.reacted:
+        wrong.append(f"{len(both)} messages are dead and reacted to, as {min(both)}")
+    if at_rest:
+        for node in nodes:
+            wrong += _left_over(node)
+            wrong += _broken_chains(node)
+        wrong += cluster.workload.faults(cluster)
+    return wrong, verdicts
+
+
+def _left_over(node: "Node") -> list[str]:
+    """At rest nothing waits: not in memory, and not on disk."""
+    disk, server = node.disk.store.disk, node.server
+    left = {
+        "packets out": sum(map(len, disk.queue_out.values())),
+        "messages in": len(disk.queue_in),
+        "tasks": len(disk.tasks),
+        "held": sum(len(consumer.core.held()) for consumer in server.consumers.values()),
+        "held by links": sum(link.held for c in server.consumers.values() for link in c.links.values()),
+        "unacknowledged": sum(link.waiting() for c in server.consumers.values() for link in c.links.values()),
+        "in memory": server.engine.in_memory,
+    }
+    return [f"{node.name} is left with {count} {what}" for what, count in left.items() if count]
+
+
+def _broken_chains(node: "Node") -> list[str]:
+    """Each agent's state is the effect of exactly the reactions in the log, in their order."""
+    chains: dict[str, tuple[int, int]] = {}
+    for record in node.trace:
+        if record[0] == "react" and "/_" not in record[3]:
+            count, chain = chains.get(record[3], (0, 0))
+            chains[record[3]] = count + 1, crc32(f"{record[1]}#{record[2]}".encode(), chain)
+    wrong = []
+    for agent, (path, state) in node.disk.store.disk.agents.items():
+        fields = node.program.describe(path, state)
+        found, expected = (fields["reactions"], fields["chain"]), chains.get(agent, (0, 0))
+        if found != expected:
+            wrong.append(f"{agent} is the effect of {found[0]} reactions, its log has {expected[0]}")
+    return wrong

@@ -1,0 +1,113 @@
+"""One seed, one run: topology, faults and work are all drawn from it."""
+
+import hashlib
+import traceback
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from mombroker.core.topology import Domain, Server, Topology
+from mombroker.core.trace import as_dict
+from mombroker.sim.checkers import judge
+from mombroker.sim.cluster import Cluster, Make, Watched
+from mombroker.sim.faults import Faults, draw
+from mombroker.sim.workloads import HERE, Bank, PingPong, Wander, Workload
+from mombroker.sim.world import MS, World
+
+TAIL = 40  # records shown of a failed run
+
+
+@dataclass(slots=True)
+class Run:
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    trace: str = ""  # digest of all that was durable
+    counts: dict[str, int] = field(default_factory=dict)
+    deaths: dict[str, int] = field(default_factory=dict)
+    tail: list[str] = field(default_factory=list)
+
+
+def draw_domains(rng: Random, size: int) -> dict[str, Domain]:
+    """A random forest: each further domain hangs on a server that is there already, often on a router."""
+    names = [f"s{n}" for n in range(size)]
+    placed, left = [names[0]], names[1:]
+    domains: dict[str, Domain] = {}
+    while left:
+        routers = [name for name in placed if sum(name in domain for domain in domains.values()) > 1]
+        root = rng.choice(routers if routers and rng.random() < 0.3 else placed)
+        members = [root, *left[: rng.choice((1, 1, 2, 2, 3, 4, 6))]]
+        left = left[len(members) - 1 :]
+        placed += members[1:]
+        rng.shuffle(members)
+        backend = rng.choice(("", "matrix"))
+        domains[f"d{len(domains)}"] = Domain(f"d{len(domains)}", tuple(members), backend)
+    return domains
+
+
+def draw_topology(rng: Random, workload: Workload) -> Topology:
+    domains = draw_domains(rng, rng.randint(3, 12))
+    names = sorted({member for domain in domains.values() for member in domain.members}, key=lambda name: int(name[1:]))
+    limits = {
+        "max_attempts": 1000, "trying_boots": 1000, "retry_first_ns": 2 * MS, "retry_max_ns": 50 * MS,
+    }  # fmt: skip
+    if rng.random() < 0.5:  # everything small, so that each bound is reached
+        limits |= {
+            "link_window": rng.choice((1, 2, 8)), "link_window_bytes": rng.choice((300, 4000)),
+            "max_held": rng.choice((1, 3, 50)), "max_inbox": rng.choice((1, 5, 50)),
+            "max_residents": rng.choice((1, 4)), "turn_reactions": rng.choice((1, 3, 20)),
+            "batch_bytes": rng.choice((500, 5000)), "batch_rows": rng.choice((3, 30)),
+        }  # fmt: skip
+    return Topology(
+        name="sim",
+        servers={name: Server(name, "127.0.0.1", 20_000 + at, None, name) for at, name in enumerate(names)},
+        domains=domains,
+        agents=workload.agents(names, rng),
+        registry=rng.choice(names),
+        allow=(HERE,),
+        limits=limits,
+    )
+
+
+WORKLOADS = (Wander, Wander, Wander, Bank, PingPong)
+
+
+def cluster(seed: int, make: Make = Watched, faults: Faults | None = None) -> Cluster:
+    world = World(seed)
+    rng = world.rng
+    workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
+    topology = draw_topology(rng, workload)
+    drawn = draw(rng)
+    return Cluster(world, topology, faults or drawn, workload, make)
+
+
+def run(seed: int, make: Make = Watched, faults: Faults | None = None) -> Run:
+    """Everything about the run that `seed` stands for."""
+    result = Run(seed)
+    made = cluster(seed, make, faults)
+    try:
+        result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
+        result.wrong += judge(made)[0]
+    except Exception as error:  # a broken assertion, or whatever a server must not raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        result.wrong.append(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})")
+        result.wrong += judge(made, at_rest=False)[0]
+    nodes = made.nodes.values()
+    result.trace = hashlib.sha256(repr([node.trace for node in nodes]).encode()).hexdigest()
+    result.deaths = dict(made.deaths)
+    records = [record for node in nodes for record in node.trace]
+    result.counts = {
+        "servers": len(made.nodes), "crashes": made.crashes, "boots": sum(node.epoch for node in nodes),
+        "calls": made.world.calls, "records": len(records), **made.network.counts,
+        "sends": sum(record[0] == "send" for record in records),
+        "reactions": sum(record[0] == "react" for record in records),
+        "held": sum(record[0] == "hold" for record in records),
+        "commits": sum(node.disk.commits for node in nodes),
+    }  # fmt: skip
+    if result.wrong:
+        last = sorted((max(record[9:13]), node.name, record) for node in nodes for record in node.trace[-TAIL:])
+        result.tail = [f"{name} {_short(as_dict(record))}" for _, name, record in last[-TAIL:]]
+    return result
+
+
+def _short(record: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in record.items() if value)
