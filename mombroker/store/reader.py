@@ -28,7 +28,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 def refusal(path: Path, error: sqlite3.Error) -> StoreError:
     """Why SQLite cannot open this file, in one sentence."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
         return StoreError(f"{path} is damaged or not a store ({error}); {REPAIR}")
     return StoreError(f"cannot use {path}: {error}; see that this user can write its folder and the disk has room")
 

@@ -73,14 +73,16 @@ class SqliteStore(SqliteReader):
                 self.db = Database(connect(self.path, "rw"), recursive_triggers=False, execute_plugins=False)
                 undo.callback(self.db.conn.close)
                 self._prepare(identity(topology, server), adopt)
+                self._connect()
+                undo.callback(self.reader.close)
+                newest = "SELECT id + count, offset + length(columns) FROM log ORDER BY id DESC LIMIT 1"
+                row: tuple[int, int] = self.reader.execute(newest).fetchone() or (1, 0)
+                self._log_next, self._log_bytes = row
             except sqlite3.Error as error:
                 raise refusal(self.path, error) from None
             except OSError as error:
                 raise folder.unusable(self.path, error) from None
-            self._connect()
             undo.pop_all()
-        rows = self.select("SELECT id + count, offset + length(columns) FROM log ORDER BY id DESC LIMIT 1")
-        self._log_next, self._log_bytes = rows[0] if rows else (1, 0)
 
     def _create(self) -> None:
         """An empty file, for this user alone; SQLite gives the files beside it the same mode."""
@@ -116,7 +118,7 @@ class SqliteStore(SqliteReader):
             conn.execute(META, ("schema", SCHEMA))  # always: a file that cannot be written is found out now
             conn.execute("COMMIT")
         except BaseException:
-            conn.execute("ROLLBACK")
+            self.db.rollback()
             raise
 
     # -- commit ------------------------------------------------------------------------------------------------

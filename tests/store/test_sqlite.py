@@ -109,6 +109,19 @@ def test_a_damaged_store_is_refused(tmp_path):
         assert store.verify(tmp_path) == [sentence]
 
 
+def test_a_store_without_one_of_its_tables_is_refused_and_not_left_locked(tmp_path):
+    store.open(tmp_path, topology(), "paris").close()
+    file = tmp_path / "store.sqlite"
+    conn = sqlite3.connect(file)
+    conn.execute("ALTER TABLE log RENAME TO gol")
+    conn.close()
+    assert refusal(tmp_path) == f"{file} is damaged or not a store (no such table: log); {REMEDY}"
+    conn = sqlite3.connect(file)
+    conn.execute("ALTER TABLE gol RENAME TO log")
+    conn.close()
+    store.open(tmp_path, topology(), "paris").close()
+
+
 def test_damage_that_is_met_later_is_a_failure_of_the_store(tmp_path):
     made = store.open(tmp_path, topology(), "paris")
     made.commit(Batch(queue_in={n: InRow(n, "paris/a", b"%d" % n * 2000) for n in range(100, 150)}))
@@ -254,6 +267,28 @@ def test_a_disk_that_fills_during_a_commit_loses_that_commit_alone(tmp_path):
     assert kept == list(range(1, len(kept) + 1)) and len(kept) >= int(number) - 1
     opened.commit(Batch(meta={"now": 1}))
     opened.close()
+
+
+MAKE = """
+import resource, sys
+from mombroker import store
+from mombroker.core.errors import StoreError
+from tests.store.samples import topology
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+try:
+    store.open(sys.argv[1], topology(), "paris")
+except StoreError as refused:
+    print(refused)
+"""
+
+
+def test_a_disk_without_room_for_a_new_store(tmp_path):
+    run = subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert run.stdout == (
+        f"cannot use {tmp_path / 'store.sqlite'}: disk I/O error; "
+        "see that this user can write its folder and the disk has room\n"
+    )
+    store.open(tmp_path, topology(), "paris").close()  # once there is room
 
 
 def test_what_is_staged_when_the_store_closes_is_given_up(tmp_path):
