@@ -164,7 +164,7 @@ class Driver:
         assert ready is not None, "a batch is durable that was not submitted"
         self._guarded(self._leave, ready)
         now = self._last_now
-        if now - self._sized_at >= SIZE_EVERY_NS and not self.dead:
+        if now - self._sized_at >= SIZE_EVERY_NS and self._stopped is None and not self.dead:
             self._sized_at = now
             self._measure()
 

@@ -325,6 +325,13 @@ def test_stop_when_nothing_is_under_way(world):
     assert world.take() == ["stop", "ready", ("submit", 2), ("committed", 2)] and stopped.called
 
 
+def test_the_store_is_not_touched_after_the_stop(world):
+    """Whoever waits for the end closes it at once."""
+    world.wall += 10 * SECOND
+    world.committed = lambda ready: world.raises.update(size=StoreFailed("closed"))
+    assert world.driver.stop().called and not world.driver.dead
+
+
 def test_a_failure_of_the_last_batch_is_a_failure():
     world = World(hold=True)
     world.start()

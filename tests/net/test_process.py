@@ -175,7 +175,8 @@ def test_a_second_process_is_refused_with_1_and_the_operator_ends_the_first_with
     server.running.remove(again)
     with server.client() as client:
         assert client.request("stop") == {"stopping": "a"}
-    assert process.wait(PATIENCE_S) == 0 and kept(server) == ([], 1)
+    assert process.wait(PATIENCE_S) == 0, server.lines()
+    assert kept(server) == ([], 1)
     assert token not in "\n".join(server.lines())
 
 
