@@ -1,0 +1,87 @@
+"""Many agent servers in one process."""
+
+import time
+
+import pytest
+from twisted.internet.epollreactor import EPollReactor
+
+from mombroker.core.errors import MomError
+from mombroker.core.events import Admin
+from mombroker.core.topology import AgentDecl, Domain, Server, Topology
+from mombroker.net.service import Host
+from tests.net.town import NOTE, PATIENCE_S
+
+
+class Crowd:
+    """A flat domain of n servers in one host; the first agent tells all others something."""
+
+    def __init__(self, folder, n):
+        self.reactor = EPollReactor()
+        names = [f"s{at:03d}" for at in range(n)]
+        servers = {name: Server(name, "127.0.0.1", 0, None, str(folder / name)) for name in names}
+        boxes = [AgentDecl(f"box-{name}", name, "tests.net.workers:Box") for name in names]
+        self.topology = Topology("crowd", servers, {"d": Domain("d", tuple(names), "matrix")}, boxes, names[0])
+        self.lines = []
+        self.host = Host(self.reactor, self.topology, log=lambda name: self.lines.append)
+        self.names = names
+
+    def until(self, condition):
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end, self.lines
+            self.reactor.iterate(0.01)
+
+    def start(self):
+        started = self.host.start()
+        self.until(lambda: started.called)
+        return started
+
+    def stop(self):
+        stopped = self.host.stop()
+        self.until(lambda: stopped.called)
+
+    def connections(self):
+        return sum(len(node.links._by_number) for node in self.host.nodes.values())
+
+    def heard(self, name):
+        box = self.host.nodes[name].server.engine.residents.get(f"{name}/box-{name}")
+        return box.reactive.got if box else []
+
+    def tell(self, text):
+        first = self.host.nodes[self.names[0]]
+        first.reply = lambda ticket, result: None
+        to = [f"{name}/box-{name}" for name in self.names[1:]]
+        first.driver.post(Admin(1, "send", {"to": to, "type": NOTE + "Note", "fields": {"text": text}}))
+
+
+@pytest.mark.parametrize("n", [12, pytest.param(150, marks=pytest.mark.long)])
+def test_many_servers_of_one_process_connect_only_where_something_is_to_be_sent(tmp_path, n):
+    crowd = Crowd(tmp_path, n)
+    crowd.start()
+    assert crowd.connections() == 0
+    for text in "one", "two":
+        crowd.tell(text)
+    crowd.until(lambda: all(crowd.heard(name) == ["one", "two"] for name in crowd.names[1:]))
+    assert crowd.connections() == 2 * (n - 1)  # each seen from both ends
+    crowd.stop()
+    assert crowd.host.code == 0 and not any("closed" in line for line in crowd.lines)
+
+
+def test_when_one_cannot_start_all_are_closed_again(tmp_path):
+    crowd = Crowd(tmp_path, 3)
+    (tmp_path / "s001").write_text("a file where a folder should be")
+    started = crowd.start()
+    started.addErrback(lambda failure: failure.trap(MomError) and crowd.lines.append(str(failure.value)))
+    assert "s001 is not a directory" in crowd.lines[-1]
+    crowd.stop()
+    (tmp_path / "s001").unlink()
+    again = Crowd(tmp_path, 3)
+    again.start()
+    assert len(again.host.nodes) == 3
+    again.stop()
+
+
+def test_an_unknown_name_is_refused(tmp_path):
+    crowd = Crowd(tmp_path, 2)
+    with pytest.raises(MomError, match="the topology file has no server 'paris'; it has s000, s001"):
+        Host(crowd.reactor, crowd.topology, ["paris"])
