@@ -98,9 +98,8 @@ def audit(
     found.duplicates, found.unsent = cast(list[Pair], verdict.duplicates), cast(list[Pair], verdict.unsent)
     found.sends, found.reactions = verdict.sends, verdict.deliveries
     found.agents = dict(Counter(event[1] for event in events if event[0] == "deliver"))
-    _search(
-        logs, topology, stores, [pair for pair in cast(list[Pair], verdict.lost) if pair not in logs.reacted], found
-    )
+    arriving = [pair for pair in cast(list[Pair], verdict.lost) if pair not in logs.reacted]
+    _search(logs, topology, stores, arriving, found)
     return found
 
 
