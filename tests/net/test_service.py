@@ -44,6 +44,16 @@ def test_a_message_goes_each_way_and_every_link_has_one_connection(town):
     assert t.ask("a", "status")["net"]["peers"] == {"b": {"state": "up", "reason": "", "faults": 0}}
 
 
+def test_messages_larger_than_all_buffers_pass(town):
+    t = town().up()
+    t.down("b")
+    large = [letter * 700_000 for letter in "xyz"]
+    for text in large:
+        t.send("a", "Note", "box-b", text=text)
+    t.up("b")
+    t.until_got("b", large)
+
+
 def test_messages_pass_a_router(town):
     t = town("abc", domains={"x": "ab", "y": "bc"}).up()
     for text in texts(0, 5):
