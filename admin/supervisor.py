@@ -21,7 +21,7 @@ LOCK = "up.lock"  # in a data folder: held by the supervisor of its server, with
 LOG = "log.txt"
 CRASHED = 70  # exit code of a server that ends by an exception
 FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
-STEADY = 60.0  # a server that ran for so long starts again with the first pause
+STEADY = 10.0  # a server that ran for so many times its last pause starts again with the first one
 GRACE = 30.0  # for a server to stop in
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NEVER = float("inf")
@@ -151,7 +151,7 @@ class Supervisor:
             return
         again = code not in (0, 1, 3)
         if again:
-            last = 0.0 if now - child.started > STEADY else child.pause
+            last = 0.0 if now - child.started > STEADY * child.pause else child.pause
             child.pause = min(max(2 * last, FIRST_PAUSE), LAST_PAUSE)
             child.due = now + child.pause
         else:
