@@ -2,15 +2,16 @@
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from mombroker import store
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Rounds, Row
 from mombroker.core.layouts import generate
 from mombroker.core.topology import AgentDecl, RoutingTable, Topology
+from mombroker.store.reader import SqliteReader
 
 AGENTS = "mombroker.admin.bench.agents"
 KINDS = ("local", "remote", "broadcast")
@@ -55,7 +56,7 @@ def measure(
             topology = topology_of(layout, servers)
             with Bus(topology, [list(topology.servers)], clock=clock, folder=folder) as bus:
                 looks.setdefault(case, Rounds(bus.folder)).folder = bus.folder
-                warm_up(bus)
+                warm_up(bus, kinds)
                 for kind in kinds:
                     looks[case].look(kind)
                     found = play(bus, kind, rounds)
@@ -75,40 +76,38 @@ def row(case: Case, kind: str, looks: Rounds, times: list[float], counts: dict[s
     }  # fmt: skip
 
 
-def warm_up(bus: Bus) -> None:
+def warm_up(bus: Bus, kinds: Sequence[str]) -> None:
     """Links are made when they are needed first: not while we measure."""
-    for kind in ("broadcast", "remote"):
+    for kind in kinds:
         play(bus, kind, 2)
 
 
 def play(bus: Bus, kind: str, rounds: int) -> Row:
     """One game: the times of its round trips, and per round trip what it cost apart from time."""
-    marks = {name: last(bus, name) for name in bus.topology.servers}
-    bus.send("main", "bench.Play", to=targets(bus.topology)[kind], rounds=rounds)
-    fields = bus.until("main", lambda fields: len(fields["times"]) == rounds and not fields["left"])
-    hops = ints = control = 0
-    for name, mark in marks.items():
-        for _, record in records(bus, name, mark):
-            for _, _, bytes, integers in record[13]:
+    with ExitStack() as stack:
+        readers = [stack.enter_context(closing(store.read(server.data))) for server in bus.topology.servers.values()]
+        marks = [reader.log_end() for reader in readers]
+        fields = game(bus, kind, rounds)
+        hops = ints = control = 0
+        for reader, mark in zip(readers, marks, strict=True):
+            for _, _, bytes, integers in stamped(reader, mark):
                 hops, ints, control = hops + 1, ints + integers, control + bytes
     counts = {"hops": hops, "entries": ints, "control_bytes": control,
               "clock_rows": fields["clock_rows"], "clock_bytes": fields["clock_bytes"]}  # fmt: skip
     return {"times": fields["times"], "counts": {name: round(count / rounds, 2) for name, count in counts.items()}}
 
 
-def records(bus: Bus, server: str, after: int) -> Iterator[tuple[int, Any]]:
-    reader = store.read(bus.server(server).data)
-    try:
-        while page := reader.log(after, 10_000):
-            yield from page
-            after = page[-1][0]
-    finally:
-        reader.close()
+def game(bus: Bus, kind: str, rounds: int) -> Row:
+    bus.send("main", "bench.Play", to=targets(bus.topology)[kind], rounds=rounds)
+    return bus.until("main", lambda fields: len(fields["times"]) == rounds and not fields["left"])
 
 
-def last(bus: Bus, server: str) -> int:
-    """The sequence of the last log record."""
-    return max((seq for seq, _ in records(bus, server, 0)), default=0)
+def stamped(reader: SqliteReader, after: int) -> Iterator[tuple[str, str, int, int]]:
+    """What the log says of each packet: its domain, receiver, control bytes and control integers."""
+    while page := reader.log(after, 10_000):
+        for _, record in page:
+            yield from record[13]
+        after = page[-1][0]
 
 
 # -- what becomes of the rows ------------------------------------------------------------------------------------------
