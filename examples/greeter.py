@@ -5,7 +5,7 @@ from mombroker.agents import Agent, notification, reacts
 
 @notification
 class Hello:
-    name: str
+    who: str
 
 
 @notification
@@ -14,12 +14,12 @@ class Greeting:
 
 
 class Greeter(Agent):
-    count: int = 0
+    greeted: int = 0
 
     @reacts
-    def greet(self, hello: Hello) -> None:
-        self.count += 1
-        self.reply(Greeting(f"Hello {hello.name}, you are number {self.count}."))
+    def hello(self, note: Hello) -> None:
+        self.greeted += 1
+        self.reply(Greeting(f"hello {note.who}, you are number {self.greeted}"))
 
 
 class Guest(Agent):
@@ -30,5 +30,5 @@ class Guest(Agent):
         self.send("greeter", Hello(self.name))
 
     @reacts
-    def hear(self, greeting: Greeting) -> None:
-        self.heard = greeting.text
+    def hear(self, note: Greeting) -> None:
+        self.heard = note.text

@@ -77,7 +77,7 @@ def send(
 
     \b
     Example:
-      mom agent send greeter examples.greeter.Greet name=Ann
+      mom agent send greeter examples.greeter.Hello who=Ann
       mom agent send lyon/a,paris/b shop.Order item=tea count=3 --ttl 60
     """
     topology = options.load(file)
@@ -109,7 +109,7 @@ def deploy(
 
     \b
     Example:
-      mom agent deploy greeter examples.greeter:Greeter greeting=Hello --on lyon
+      mom agent deploy greeter examples.greeter:Greeter greeted=10 --on lyon
     """
     topology = options.load(file)
     args = {"name": name, "class": path, "fields": values(fields), "server": on}

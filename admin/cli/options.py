@@ -52,8 +52,8 @@ def load(file: Path) -> "Topology":
 
 
 def importable(file: Path) -> None:
-    """Agent classes may lie beside the topology file."""
-    sys.path.insert(0, str(file.resolve().parent))
+    """Agent classes may lie beside the topology file, or in the current folder."""
+    sys.path[:0] = [str(file.resolve().parent), str(Path.cwd())]
 
 
 def pick(topology: "Topology", name: str | None) -> "Server":
