@@ -17,13 +17,22 @@ START = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
 
 
-def topology(domains: dict[str, str], agents: dict[str, str] | None = None, **more: Any) -> Topology:
-    """`domains` maps a name to its servers, one letter each; `agents` maps server/name to a class path."""
+def topology(
+    domains: dict[str, str],
+    agents: dict[str, str] | None = None,
+    orderings: dict[str, tuple[str, dict[str, Any]]] | None = None,
+    **more: Any,
+) -> Topology:
+    """`domains` maps a name to its servers, one letter each; `agents` maps server/name to a class path; `orderings` a
+    domain to its back end and options, `matrix` if it is not named."""
     names = sorted({server for members in domains.values() for server in members}) or ["a"]
     return Topology(
         "test",
         servers={name: Server(name, "127.0.0.1", 1000 + at) for at, name in enumerate(names)},
-        domains={name: Domain(name, tuple(members), "matrix") for name, members in domains.items()},
+        domains={
+            name: Domain(name, tuple(members), *(orderings or {}).get(name, ("matrix", {})))
+            for name, members in domains.items()
+        },
         agents=[AgentDecl(id.partition("/")[2], id.partition("/")[0], path, {}) for id, path in (agents or {}).items()],
         registry=names[0],
         **more,
