@@ -3,11 +3,13 @@
 An outsider writes a class with these methods and registers it under the entry-point group `mombroker.orderings`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 Rows = dict[tuple[int, int], bytes]  # (kind, key) -> blob
+INTEGER = 4  # bytes, in `describe`
+DIRECT = "all but what a member that is down has to get, and what depends on messages that only it has"
 
 
 @dataclass(slots=True, eq=False)
@@ -34,10 +36,14 @@ class Packet:
 
 @dataclass(slots=True)
 class Step:
-    """What a core wants done, in this order: all of `send` is enqueued before any of `deliver` is handed over."""
+    """What a core wants done, in this order: all of `send` is enqueued before any of `deliver` is handed over.
+
+    freed   packets that were held and are no longer, but are not delivered here: they were for others
+    """
 
     send: list[Packet] = field(default_factory=list)
     deliver: list[Packet] = field(default_factory=list)
+    freed: Sequence[Packet] = ()
 
 
 class Ordering:
@@ -49,7 +55,9 @@ class Ordering:
 
     fifo: bool = False  # needs FIFO links
     relays: bool = False  # members pass on packets for others
+    spreads: bool = False  # every message goes to every member: for one that is down the others keep them all
     options: tuple[str, ...] = ()  # names of the options that the topology file may set
+    duplicates: int = 0  # packets that came again, and were dropped, since the core was made
 
     def __init__(self, me: int, size: int, **options: Any):
         raise TypeError("Ordering is an interface: create a back end by mombroker.ordering.create")
@@ -63,6 +71,25 @@ class Ordering:
     def resolve(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
         """The options of the file turned into those of `__init__` (member names become indexes)."""
         return dict(options)
+
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """What a domain costs and stands, for `mom topology show`; the options are valid, as in the topology file.
+
+        links           of a member: to how many others, [least, most]
+        diameter        hops between the farthest members
+        relays          members that pass on packets for others
+        packets         on links, for a message to one member, and `packets_to_all`
+        control_bytes   on one packet under the back end's typical traffic, and `control_bytes_worst`: the formulas of
+                        docs/orderings.md at four bytes an integer; None where nobody has said
+        survives        what goes on while a member is down
+        """
+        others = len(members) - 1
+        return {
+            "links": [others, others], "diameter": 1, "relays": list(members) if cls.relays else [], "packets": 1,
+            "packets_to_all": others, "control_bytes": None, "control_bytes_worst": None,
+            "survives": "" if cls.relays else DIRECT,
+        }  # fmt: skip
 
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         """Stamp one message for `dests`; never delivers."""
@@ -82,6 +109,10 @@ class Ordering:
             if held is packet:
                 return pairs
         return None
+
+    def parked(self) -> list[tuple[Packet, list[int]]]:
+        """Packets that are not held and wait to be passed on, each with the members that must store it before."""
+        return []
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
         """Rows to put and rows to delete since the last call; held packets are among them."""

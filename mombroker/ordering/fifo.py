@@ -6,7 +6,7 @@ Everything that decides delivery order in such a domain is in this file.
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.waiting import Key, Need, Waiting
 
 COUNTERS, HELD = 0, 1  # kinds of rows in the store
@@ -34,6 +34,11 @@ class Fifo(Ordering):
             faults.append(f"fifo keeps causal order between two servers, not among {len(members)}: choose matrix")
         return faults
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        sizes = {"control_bytes": INTEGER, "control_bytes_worst": INTEGER}
+        return super().describe(members, options) | sizes | {"survives": "nothing: there is no other member"}
+
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         assert tuple(dests) == (self.peer,), "the only other member"
         self.sent += 1
@@ -42,6 +47,7 @@ class Fifo(Ordering):
     def receive(self, frm: int, packet: Packet) -> Step:
         key, waiting = (frm, packet.stamp), self._waiting
         if packet.stamp <= self.received or key in waiting.packets:
+            self.duplicates += 1
             return Step([], [])
         need = self._need(key, packet)
         if need:

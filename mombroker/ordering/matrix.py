@@ -14,7 +14,7 @@ from operator import le
 from struct import Struct, error
 from typing import Any, Self
 
-from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, from_bytes, layout, to_bytes, width_of
 
@@ -83,6 +83,13 @@ class Matrix(Ordering):
             faults.append("own_column is a switch: write true or false")
         return faults
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Typical: each member talks with one other at a time, n/2 entries. Worst: all with all (PROTOCOLS §2.7)."""
+        n = len(members)
+        sizes = {"control_bytes": INTEGER * integers(n * n, (n + 1) // 2), "control_bytes_worst": INTEGER * n * n}
+        return super().describe(members, options) | sizes
+
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         dests = tuple(dests)
         me, state, told = self.me, self.state, self.told
@@ -133,7 +140,8 @@ class Matrix(Ordering):
         own = frm * self.size + self.me
         number, have = stamp[own], self.value[own]
         if number <= have or (waiting.packets and (frm, number) in waiting.packets):
-            return Step([], [])  # a duplicate; a held one would wait for ever
+            self.duplicates += 1  # a held one would wait for ever
+            return Step([], [])
         if number != have + 1 or len(stamp) > 1:
             need = self._need((frm, number), packet)
             if need:
@@ -303,8 +311,7 @@ class Matrix(Ordering):
 
     def control_ints(self, packet: Packet) -> int:
         """The smallest of three forms: (k, l, value) triples, a bitmap and values, the whole matrix."""
-        cells, count = len(self.value), len(packet.stamp)
-        return min(3 * count, (cells + 31) // 32 + count, cells)
+        return integers(len(self.value), len(packet.stamp))
 
     def check(self) -> None:
         value, since, me, size = self.value, self.since, self.me, self.size
@@ -320,6 +327,11 @@ class Matrix(Ordering):
             assert self.source[me * size + k] in (me, NOBODY), "3: another source in the own row"
             assert self.source[k * size + me] in (k, NOBODY), "3: another source in the own column"
         self._waiting.check(self._need, value.__getitem__)
+
+
+def integers(cells: int, entries: int) -> int:
+    """The size of a stamp in the smallest of three forms."""
+    return min(3 * entries, (cells + 31) // 32 + entries, cells)
 
 
 @lru_cache(4096)

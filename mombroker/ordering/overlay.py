@@ -6,9 +6,9 @@ Everything that decides delivery order in such a domain is in this file.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.envelope import MOST, seal, unseal
-from mombroker.ordering.hypercube import neighbours, reach
+from mombroker.ordering.hypercube import connectivity, diameter, flood, hypercube, neighbours, reach
 
 SEEN = 0  # the kind of rows in the store
 
@@ -34,6 +34,7 @@ class Overlay(Ordering):
 
     fifo = True
     relays = True
+    spreads = True
     options = ("links",)
 
     def __init__(self, me: int, size: int, links: Sequence[Sequence[int]] | None = None):
@@ -61,6 +62,20 @@ class Overlay(Ordering):
             resolved["links"] = [[members.index(name) for name in link] for link in options["links"]]
         return resolved
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """One flood a message, whomever it is for (PROTOCOLS §5.1)."""
+        links = cls.resolve(members, options).get("links")
+        near = hypercube(len(members)) if links is None else graph(len(members), links)
+        degrees = sorted(map(len, near))
+        spare = (degrees[0] if links is None else connectivity(near)) - 1
+        passing = f"all among the others while any {spare} are down" if spare else "what need not pass who is down"
+        return super().describe(members, options) | {
+            "links": [degrees[0], degrees[-1]], "diameter": diameter(near), "packets": flood(near),
+            "packets_to_all": flood(near), "control_bytes": 2 * INTEGER, "control_bytes_worst": 2 * INTEGER,
+            "survives": passing,
+        }  # fmt: skip
+
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         me = self.me
         return self._record(Packet(me, tuple(dests), body, me, Number(self.seen[me] + 1), me), me)
@@ -68,7 +83,8 @@ class Overlay(Ordering):
     def receive(self, frm: int, packet: Packet) -> Step:
         number, have = packet.stamp.number, self.seen[packet.origin]
         if number <= have:
-            return Step([], [])  # it came on another link before
+            self.duplicates += 1  # it came on another link before
+            return Step([], [])
         assert number == have + 1, f"#{number} of member {packet.origin} came after #{have}, and the links are FIFO"
         return Step(self._record(packet, frm), [packet] if self.me in packet.dests else [])
 

@@ -3,11 +3,11 @@
 Everything that decides delivery order in such a domain is in this file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import ge
 from typing import Any, Self
 
-from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, layout, width_of
 
@@ -39,6 +39,11 @@ class RST(Ordering):
         self._changed: set[int] = set()  # rows since the last `dirty`
         self._floor = self.sent[:]  # rows at the last `check`
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        size = INTEGER * len(members) ** 2
+        return super().describe(members, options) | {"control_bytes": size, "control_bytes_worst": size}
+
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         dests, me = tuple(dests), self.me
         assert me not in dests, "the engine hands local copies over"
@@ -59,7 +64,8 @@ class RST(Ordering):
     def receive(self, frm: int, packet: Packet) -> Step:
         key = frm, cell(packet.stamp[frm], self.me)
         if key[1] < self.delivered[frm] or key in self._waiting.packets:
-            return Step([], [])  # a duplicate; a held one would wait for ever
+            self.duplicates += 1  # a held one would wait for ever
+            return Step([], [])
         need = self._need(key, packet)
         if need:
             self._waiting.hold(key, packet, need)
