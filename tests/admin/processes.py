@@ -75,11 +75,16 @@ class Processes:
     def json(self, *words: str, code: int = 0) -> Any:
         return json.loads(self.mom(*words, "-o", "json", code=code).stdout)
 
-    def popen(self, *words: str) -> subprocess.Popen[str]:
+    def popen(self, *words: str, stderr: Any = subprocess.PIPE) -> subprocess.Popen[str]:
         """Run a command as a process."""
         command = [sys.executable, "-m", "mombroker.admin.cli.main", *words]
         env = {**os.environ, "MOM_FILE": str(self.file), "PYTHONPATH": str(ROOT)}
-        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+    def serve(self, server: str) -> subprocess.Popen[str]:
+        """Start one server by itself; it writes to a log beside the topology file."""
+        with (self.file.parent / f"{server}.txt").open("a") as log:
+            return self.popen("serve", "--server", server, stderr=log)
 
     def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         process = self.popen(*words)
