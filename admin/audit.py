@@ -278,8 +278,9 @@ def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str) -
 
 
 def _held(store: Store, domain: Domain, me: str) -> set[MessageId]:
-    """Messages that came in and wait for their causes."""
-    return _ids(packet.body for packet, _ in _core(domain, me, store.core(domain.name)).held())
+    """Messages that came in and wait for their causes, or to be passed on."""
+    core = _core(domain, me, store.core(domain.name))
+    return _ids(packet.body for packet, _ in [*core.held(), *core.parked()])
 
 
 def _core(domain: Domain, me: str, rows: dict[tuple[int, int], bytes]) -> ordering.Ordering:

@@ -216,8 +216,8 @@ def _nothing_under_way(stores: dict[str, Store]) -> None:
                 members = tuple(order["members"])
                 options = ordering.backend(order["backend"]).resolve(members, order["options"])
                 core = ordering.restore(order["backend"], members.index(name), len(members), rows_of_core, **options)
-                if core.held():
-                    found.append(f"{len(core.held())} packets are held in {name} in domain {domain}")
+                if waiting := len(core.held()) + len(core.parked()):
+                    found.append(f"{waiting} packets are held in {name} in domain {domain}")
     if found:
         raise MomError(
             "the domains changed, and messages are under way: start the bus under the old file, let it come to rest, "

@@ -12,11 +12,13 @@ from mombroker.core.ids import is_id
 from mombroker.core.message import decode
 
 if TYPE_CHECKING:
+    from mombroker.core.consumer import MessageConsumer
     from mombroker.core.link import Link
     from mombroker.core.server import AgentServer
 
 Args = dict[str, Any]
 Reply = dict[str, Any]
+AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
 
 
 def answer(server: AgentServer, ticket: int, verb: str, args: Args) -> Reply | None:
@@ -36,16 +38,7 @@ def status(server: AgentServer) -> Reply:
         "server": server.name,
         "incarnation": server.incarnation,
         "now": server.now,
-        "domains": [
-            {
-                "domain": consumer.name,
-                "ordering": consumer.domain.backend,
-                "members": list(consumer.members),
-                "held": sum(link.held for link in consumer.links.values()),
-                "relays": consumer.relays,
-            }
-            for consumer in server.consumers.values()
-        ],
+        "domains": [_domain(server, consumer) for consumer in server.consumers.values()],
         "links": links,
         "agents_in_memory": len(engine.residents),
         "inbox_in_memory": engine.in_memory,
@@ -61,6 +54,18 @@ def status(server: AgentServer) -> Reply:
         "full": server.full(),
         "problems": _problems(server),
     }
+
+
+def _domain(server: AgentServer, consumer: MessageConsumer) -> Reply:
+    links, core = consumer.links.values(), consumer.core
+    came = [packet.note[0] or consumer.since for packet, _ in core.held()]
+    return {
+        "domain": consumer.name, "ordering": consumer.domain.backend, "members": list(consumer.members),
+        "held": sum(link.held for link in links), "held_longest_ns": server.now - min(came) if came else 0,
+        "parked": len(core.parked()), "relays": consumer.relays,
+        "duplicates": core.duplicates + sum(link.duplicates for link in links),
+        "waiting": sum(link.sent - link.acked for link in links),
+    }  # fmt: skip
 
 
 def _link(server: AgentServer, link: Link) -> Reply:
@@ -83,6 +88,8 @@ def _problems(server: AgentServer) -> list[str]:
             f"from outside{backlog}; raise max_store or bring the peer back"
         )
     for consumer in server.consumers.values():
+        if consumer.core.spreads:
+            out += [_costs_disk(server, link) for link in consumer.links.values() if _away(server, consumer, link)]
         for link in consumer.links.values():
             reason = server.trouble.get(link.peer)
             if reason:
@@ -94,6 +101,19 @@ def _problems(server: AgentServer) -> list[str]:
                     f"{waiting_for} held messages in domain {consumer.name} wait for messages that only it had)"
                 )
     return out
+
+
+def _away(server: AgentServer, consumer: MessageConsumer, link: Link) -> bool:
+    seen = max(link.last_seen, consumer.since)
+    return not link.conn and link.waiting() and server.now - seen > AWAY_NS
+
+
+def _costs_disk(server: AgentServer, link: Link) -> str:
+    packets, size = server.reader.queue_out_size(link.id)
+    return (
+        f"{link.peer} is down, and all messages of domain {link.domain} are kept for it, on every member that sends to "
+        f"it: {packets} packets of {size} bytes here; bring it back"
+    )
 
 
 def why(server: AgentServer) -> list[Reply]:
@@ -111,6 +131,12 @@ def why(server: AgentServer) -> list[Reply]:
             out.append({
                 "kind": "held", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
                 "from": consumer.members[packet.frm], "waits_for": causes,
+            })  # fmt: skip
+        for packet, lacking in consumer.core.parked():
+            message = decode(packet.body)
+            out.append({
+                "kind": "parked", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
+                "waits_for": [consumer.members[member] for member in lacking],
             })  # fmt: skip
     for box in server.engine.inboxes.values():
         if box.blocked():

@@ -13,7 +13,7 @@ from mombroker.core.consumer import MessageConsumer, Out
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.events import LinkFrame
 from mombroker.core.link import Link
-from mombroker.core.message import Message, decode
+from mombroker.core.message import Message, decode, ident
 from mombroker.ordering.base import Packet
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Channel:
         server = self.server
         try:  # all that can be wrong with its bytes is found before anything changes
             packet = consumer.core.decode(link.member, data)
-            message = decode(packet.body) if consumer.me in packet.dests else None
+            message = decode(packet.body) if packet.body or consumer.me in packet.dests else None
             for agent in message.dests if message else ():
                 server.distance(agent[: agent.index("/")])
         except (ValueError, MomError) as error:
@@ -91,16 +91,32 @@ class Channel:
         packet.note = (server.now, message)
         step = consumer.receive(link, packet)
         if step.send:
-            out: Out = []
-            consumer.enqueue(step.send, out)
-            consumer.relays += len(step.send)
-            self._relayed(consumer, link, out)
+            self._relay(consumer, link, step.send)
         waits = True
         for done in step.deliver:
             waits = waits and done is not packet
             self._deliver(consumer, done)
         if waits:
             self._hold(consumer, link, packet)
+
+    def _relay(self, consumer: MessageConsumer, link: Link, packets: list[Packet]) -> None:
+        """What the core passes on, one record per message; those without a body are its own acknowledgements."""
+        out: Out = []
+        consumer.enqueue(packets, out)
+        runs: list[tuple[bytes, Out]] = []
+        for packet, stamped in zip(packets, out, strict=True):
+            if packet.body:
+                consumer.relays += 1
+            if not runs or runs[-1][0] is not packet.body:
+                runs.append((packet.body, []))
+            runs[-1][1].append(stamped)
+        if self.server.log_on:
+            for body, stamps in runs:
+                origin, number = ident(body) if body else ("", 0)
+                self.server.batch.log.append((
+                    "relay", origin, number, "", (), 0, consumer.name, link.peer, 0, 0, self.server.now, 0,
+                    self.server.now, stamps, trace.NO_MISSING, "",
+                ))  # fmt: skip
 
     def _hold(self, consumer: MessageConsumer, link: Link, packet: Packet) -> None:
         missing = consumer.core.missing(packet)
@@ -109,17 +125,10 @@ class Channel:
         link.hold(1)
         self.holds += 1
         if self.server.log_on:
-            message = decode(packet.body)
+            message = packet.note[1]
             self.server.batch.log.append((
                 "hold", message.origin, message.number, "", (), message.size, consumer.name, link.peer, 0,
                 message.sent, self.server.now, 0, 0, trace.NO_OUT, missing[:MAX_MISSING], "",
-            ))  # fmt: skip
-
-    def _relayed(self, consumer: MessageConsumer, link: Link, out: Out) -> None:
-        if self.server.log_on:
-            self.server.batch.log.append((
-                "relay", "", 0, "", (), 0, consumer.name, link.peer, 0, 0, self.server.now, 0, self.server.now, out,
-                trace.NO_MISSING, "",
             ))  # fmt: skip
 
     def _deliver(self, consumer: MessageConsumer, packet: Packet) -> None:

@@ -18,7 +18,7 @@ Out = list[tuple[str, str, int, int]]  # trace.py: (domain, peer, control bytes,
 class MessageConsumer:
     """Stamps what leaves into one domain and orders what comes in from it."""
 
-    __slots__ = ("server", "domain", "name", "members", "me", "core", "links", "touched", "relays")
+    __slots__ = ("server", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since")
 
     def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow]):
         self.server = server
@@ -29,7 +29,8 @@ class MessageConsumer:
         self.core = core
         self.links: dict[str, Link] = {row.peer: Link(server, row, domain.index(row.peer)) for row in rows}
         self.touched = False  # the core has changed since its rows were last taken
-        self.relays = 0
+        self.relays = 0  # packets passed on for others
+        self.since = server.now
         for packet, _ in core.held():
             packet.note = (0, None)  # when it came in is not kept
             self.links[self.members[packet.frm]].held += 1
@@ -61,6 +62,8 @@ class MessageConsumer:
         for done in step.deliver:
             if done is not packet:
                 self.links[self.members[done.frm]].hold(-1)
+        for freed in step.freed:
+            self.links[self.members[freed.frm]].hold(-1)
         return step
 
     def rows(self) -> None:

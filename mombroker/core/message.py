@@ -50,6 +50,12 @@ class Message:
         return self.data
 
 
+def ident(data: bytes) -> tuple[str, int]:
+    """Origin and number of a wire form that has been decoded before; the rest is not read."""
+    origin, number, _ = data[4:512].split(b"\n", 2)
+    return origin.decode(), int(number)
+
+
 def decode(data: bytes) -> Message:
     """The message whose wire form is `data`. Raises PeerError when it is none."""
     end = 4 + int.from_bytes(data[:4], "big")

@@ -6,7 +6,7 @@ of its stations; separate records only for what has no other place.
 kind      `send`      a reaction (or the outside) sent it; `agent` is the source, `dests` its agents, `detail` its type
           `react`     `agent` has reacted to it
           `forward`   a router has stamped it for the next domains
-          `relay`     an ordering back end passed a packet on within a domain
+          `relay`     an ordering back end passed it on within a domain; without an id: its own acknowledgements
           `hold`      it must wait for its causes: `missing` lists (member, sequence) of what it waits for
           `expire`, `dead`, `drop`, `redeliver`   with the reason in `detail`; `agent` where one is concerned
           `create`, `delete`  of `agent`
