@@ -138,8 +138,8 @@ class Bus:
     def server(self, name: str) -> Server:
         return self.topology.servers[name]
 
-    def memory(self, at: int = 0) -> int:
-        """Bytes that a process takes for itself, without what it shares."""
+    def memory(self, at: int = 0) -> tuple[int, int]:
+        """Bytes of a process: those that it shares with no other, and all that are in memory."""
         text = Path(f"/proc/{self.processes[at].pid}/smaps_rollup").read_text()
-        private = [line.split() for line in text.splitlines() if line.startswith("Private_")]
-        return sum(int(words[1]) for words in private) * 1024
+        sizes = {words[0]: int(words[1]) * 1024 for words in map(str.split, text.splitlines()[1:])}
+        return sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Rss:"]

@@ -47,7 +47,7 @@ def measure(
 ) -> list[Row]:
     """`passes` times each case in turn, with `rounds` round trips of each kind."""
     times: dict[tuple[Case, str], list[float]] = {}
-    counts: dict[tuple[Case, str], dict[str, float]] = {}
+    counts: dict[tuple[Case, str], list[dict[str, float]]] = {}
     looks: dict[Case, Rounds] = {}
     for number in range(passes):
         for at, case in enumerate(cases):
@@ -61,18 +61,18 @@ def measure(
                     looks[case].look(kind)
                     found = play(bus, kind, rounds)
                     times.setdefault((case, kind), []).extend(time / 1e6 for time in found["times"])
-                    counts[case, kind] = found["counts"]
+                    counts.setdefault((case, kind), []).append(found["counts"])
     progress(1, 1)
     return [row(case, kind, looks[case], times[case, kind], counts[case, kind]) for kind in kinds for case in cases]
 
 
-def row(case: Case, kind: str, looks: Rounds, times: list[float], counts: dict[str, float]) -> Row:
+def row(case: Case, kind: str, looks: Rounds, times: list[float], counts: list[dict[str, float]]) -> Row:
     clock, layout, servers = case
     middle = median(times)
     return {
         "kind": kind, "clock": clock, "layout": layout, "servers": servers, **looks.yardsticks(kind),
         "rtt_ms": round(middle, 3), "rtt_min_ms": round(min(times), 3), "rtt_f": round(middle / looks.f_ms(kind), 2),
-        **counts,
+        **{name: round(median(each[name] for each in counts), 2) for name in counts[0]},
     }  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def warm_up(bus: Bus, kinds: Sequence[str]) -> None:
 
 
 def play(bus: Bus, kind: str, rounds: int) -> Row:
-    """One game: the times of its round trips, and per round trip what it cost apart from time."""
+    """One game: the times of its round trips, and what each cost apart from time, on average."""
     with ExitStack() as stack:
         readers = [stack.enter_context(closing(store.read(server.data))) for server in bus.topology.servers.values()]
         marks = [reader.log_end() for reader in readers]
@@ -92,9 +92,11 @@ def play(bus: Bus, kind: str, rounds: int) -> Row:
         for reader, mark in zip(readers, marks, strict=True):
             for _, _, bytes, integers in stamped(reader, mark):
                 hops, ints, control = hops + 1, ints + integers, control + bytes
-    counts = {"hops": hops, "entries": ints, "control_bytes": control,
-              "clock_rows": fields["clock_rows"], "clock_bytes": fields["clock_bytes"]}  # fmt: skip
-    return {"times": fields["times"], "counts": {name: round(count / rounds, 2) for name, count in counts.items()}}
+    counts = {
+        "cpu_ms": fields["cpu"] / 1e6, "hops": hops, "entries": ints, "control_bytes": control,
+        "clock_rows": fields["clock_rows"], "clock_bytes": fields["clock_bytes"],
+    }  # fmt: skip
+    return {"times": fields["times"], "counts": {name: count / rounds for name, count in counts.items()}}
 
 
 def game(bus: Bus, kind: str, rounds: int) -> Row:

@@ -26,7 +26,7 @@ class Start:
 
     ready_s: float
     first_s: float
-    megabytes: float
+    memory: tuple[int, int]  # private bytes, and all
 
 
 def measure(
@@ -49,9 +49,10 @@ def measure(
             progress(number * len(cases) + at, rounds * len(cases))
             looks.look(name)
             found = start()
-            looks.add(name, ready=found.ready_s, first=found.first_s, megabytes=found.megabytes)
+            private, all = (size / MB for size in found.memory)
+            looks.add(name, ready=found.ready_s, first=found.first_s, private=private, all=all)
     progress(1, 1)
-    base = {key: looks.of("idle", key) for key in ("ready", "megabytes")}
+    base = {key: looks.of("idle", key) for key in ("ready", "private")}
     divisors = dict(zip(cases, (1, queued, servers - 1), strict=True))
     return [row(looks, name, base, divisors[name]) for name in cases]
 
@@ -59,7 +60,7 @@ def measure(
 def idle(servers: int, folder: Path | None) -> Start:
     topology = topology_of("flat", servers)
     with Bus(topology, [list(topology.servers)], folder=folder) as bus:
-        return Start(bus.started_s, 0.0, bus.memory() / MB)
+        return Start(bus.started_s, 0.0, bus.memory())
 
 
 def deep(queued: int, size: int, folder: Path | None) -> Start:
@@ -67,7 +68,7 @@ def deep(queued: int, size: int, folder: Path | None) -> Start:
     topology.agents.append(AgentDecl("sink", "s1", CLASS))
     with Bus(topology, [["s1"]], folder=folder, prepare=lambda placed: fill(placed, queued, size)) as bus:
         fields = bus.until("sink", lambda fields: fields["taken"] > 0)
-        return Start(bus.started_s, fields["first"] / 1e9 - bus.began, bus.memory() / MB)
+        return Start(bus.started_s, fields["first"] / 1e9 - bus.began, bus.memory())
 
 
 def fill(topology: Topology, queued: int, size: int) -> None:
@@ -86,9 +87,11 @@ def fill(topology: Topology, queued: int, size: int) -> None:
 
 def row(looks: Rounds, name: str, base: dict[str, float], divisor: int) -> Row:
     """`each` is what a further message, or server, costs beside an idle server alone."""
-    more = {key: max(0.0, looks.of(name, key) - base[key]) / max(1, divisor) for key in base}
+    ready, first, private, all = (looks.of(name, key) for key in ("ready", "first", "private", "all"))
+    more = max(1, divisor)
     return {
-        "case": name, **looks.yardsticks(name), "ready_s": round(looks.of(name, "ready"), 2),
-        "first_reaction_s": round(looks.of(name, "first"), 2), "private_mb": round(looks.of(name, "megabytes"), 1),
-        "each_us": round(more["ready"] * 1e6, 2), "each_kb": round(more["megabytes"] * 1024, 3),
+        "case": name, **looks.yardsticks(name), "ready_s": round(ready, 2), "first_reaction_s": round(first, 2),
+        "private_mb": round(private, 1), "memory_mb": round(all, 1),
+        "each_us": round(max(0.0, ready - base["ready"]) / more * 1e6, 2),
+        "each_kb": round(max(0.0, private - base["private"]) / more * 1024, 3),
     }  # fmt: skip

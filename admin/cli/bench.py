@@ -112,8 +112,8 @@ def pingpong(
 
     All servers of a bus run in one process and speak TCP. An agent on the first sends to an echo on its own server
     (local), on the farthest one (remote), or to the echoes of all servers (broadcast), and waits for the answers.
-    Every domain has a matrix clock. Beside the times stand the costs of a round trip that no clock can disturb: hops,
-    control integers (entries) and bytes on the wire, and the rows and bytes of clocks that were written.
+    Every domain has a matrix clock. Beside the times stands what a round trip costs in all servers together: CPU, hops,
+    control integers (entries) and control bytes on the wire, and the rows and bytes of clocks that were written.
 
     \b
     Example:
@@ -202,8 +202,8 @@ def recover(queued: int, servers: int, size: int, rounds: int, folder: Path | No
     """Starting a server, one with a deep queue that a crash left, and many in one process.
 
     ready_s counts from the start of the process, Python's own start included, until all servers answer; private_mb is
-    the memory that the process shares with no other. each_us and each_kb are what one more message, or one more
-    server, costs beside an idle server alone.
+    the memory that the process shares with no other, memory_mb all of it. each_us and each_kb are what one more
+    message, or one more server, costs in ready_s and private_mb beside an idle server alone.
 
     \b
     Example:

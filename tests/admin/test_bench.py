@@ -35,7 +35,10 @@ def test_pingpong_counts_what_a_round_trip_costs(tmp_path):
         ("local", "flat", 0), ("local", "daisy", 0), ("remote", "flat", 2), ("remote", "daisy", 6),
         ("broadcast", "flat", 6), ("broadcast", "daisy", 9),
     ]  # fmt: skip
-    assert all(row["rtt_ms"] >= row["rtt_min_ms"] > 0 and row["f_ms"] > 0 and row["c_us"] > 0 for row in rows)
+    assert all(
+        row["rtt_ms"] >= row["rtt_min_ms"] > 0 and row["cpu_ms"] > 0 and row["f_ms"] > 0 and row["c_us"] > 0
+        for row in rows
+    )
     written = list(csv.DictReader(table.open()))
     assert [(row["kind"], float(row["rtt_ms"])) for row in written] == [(row["kind"], row["rtt_ms"]) for row in rows]
 
@@ -124,13 +127,13 @@ def test_rounds_give_medians_beside_their_own_yardsticks(tmp_path, monkeypatch):
 
 
 ROWS = [
-    {"kind": kind, "layout": layout, "clock": clock, "servers": servers, "rtt_ms": servers / 10}
+    {"kind": kind, "layout": layout, "clock": clock, "servers": servers, "rtt_ms": servers / 10, "cpu_ms": 1.0}
     for servers in (20, 10) for kind in pingpong.KINDS for layout in ("flat", "bus") for clock in clocks.CLOCKS
 ]  # fmt: skip
 
 
 def test_a_line_of_a_figure_goes_by_size():
-    found = plot.lines(ROWS, "remote")
+    found = plot.lines(ROWS, "remote", "rtt_ms")
     assert found["bus", "ours"] == [(10, 1.0), (20, 2.0)]
     assert len(found) == 4
 
