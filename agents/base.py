@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from mombroker.agents import notes
 from mombroker.agents.notes import pack, unpack
 from mombroker.core.collection import Collection
-from mombroker.core.engine import DELETE, Reaction
 from mombroker.core.errors import UnknownNotification
 from mombroker.core.names import CREATE
+from mombroker.core.reaction import DELETE, Reaction
 
 F = TypeVar("F", bound=Callable[..., None])
 SECOND = 1_000_000_000

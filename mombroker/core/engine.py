@@ -11,159 +11,22 @@ import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from mombroker.core import trace
 from mombroker.core.batch import InRow, ItemRow, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification
-from mombroker.core.ids import created_id, is_id
+from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
 from mombroker.core.names import CREATE
+from mombroker.core.reaction import DELETE, Program, Reaction, Reactive
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
-DELETE = "_delete"
 DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
 PAGE = 256
-
-
-class Note(Protocol):
-    """What destinations and proxies send each other; see Message.note."""
-
-    @property
-    def wire(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    def pack(self) -> bytes: ...
-
-
-class Reactive(Protocol):
-    """What the engine needs of an agent in memory.
-
-    native   a destination or a proxy, part of the broker: it writes its own rows into the open batch and cannot be
-             undone, so an exception in its reaction is our bug and stops the server
-    """
-
-    native: bool
-    def react(self, reaction: Reaction) -> None: ...  # raises to refuse; UnknownNotification: no such reaction
-    def pack(self) -> bytes: ...
-    def unpack(self, state: bytes) -> None: ...
-
-
-class Program(Protocol):
-    """The code that a server may run; class and function paths are `module:Name`."""
-
-    def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
-    def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
-    def run(self, path: str, arguments: bytes) -> bytes: ...
-    def initial(self, path: str, fields: dict[str, Any]) -> bytes: ...  # the state of a new agent
-    def notice(self, kind: str, **fields: Any) -> tuple[str, bytes]: ...  # a named notification, packed
-    def compose(self, type: str, fields: dict[str, Any]) -> bytes: ...  # a notification given as text
-    def read(self, type: str, payload: bytes) -> dict[str, Any]: ...
-    def describe(self, path: str, state: bytes) -> dict[str, Any]: ...  # an agent's fields
-
-
-class Entry:
-    """One message in one agent's inbox."""
-
-    __slots__ = ("id", "message", "attempts", "trying", "stored", "done", "domain", "peer", "received", "delivered")
-
-    def __init__(self, id: int, message: Message, domain: str, peer: str, received: int, delivered: int):
-        self.id, self.message = id, message
-        self.domain, self.peer, self.received, self.delivered = domain, peer, received, delivered
-        self.attempts = self.trying = 0
-        self.stored = False  # it has a row in queue_in, open batch included
-        self.done = False
-
-
-class Inbox:
-    """1. `queue` is a contiguous run of the agent's messages, its oldest ones.
-    2. Ids above `cursor`, up to `last`, are only on disk."""
-
-    __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "marked")
-
-    def __init__(self, agent: str, cursor: int):
-        self.agent = agent
-        self.queue: deque[Entry] = deque()
-        self.cursor = self.last = cursor
-        self.runnable = False
-        self.until = 0  # retry time of its first message, 0 = not waiting for one
-        self.name = ""  # the name that its first message's reaction waits for
-        self.marked = False  # its first message may be tried once the mark is durable
-
-    def on_disk(self) -> bool:
-        return self.last > self.cursor
-
-    def blocked(self) -> bool:
-        return bool(self.until or self.name)
-
-
-class Reaction:
-    """What one reaction may do; nothing of it happens unless the reaction succeeds."""
-
-    __slots__ = ("engine", "agent", "message", "now", "ops", "deleted")
-
-    def __init__(self, engine: Engine, agent: str, message: Message | None, now: int):
-        self.engine, self.agent, self.now = engine, agent, now
-        self.message: Any = message  # what is reacted to; None in `act`
-        self.ops: list[tuple[str, Any]] = []
-        self.deleted = False
-
-    def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
-        """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
-        server = self.engine.server
-        dests = []
-        for agent in to:
-            id = agent if is_id(agent) else server.names.resolve(agent)
-            server.distance(id[: id.index("/")])  # raises for a server that is not on this bus
-            if id not in dests:
-                dests.append(id)
-        if len(payload) > server.limits.max_message:
-            raise MomError(
-                f"a notification of {len(payload)} bytes is over the limit of {server.limits.max_message}; "
-                f"send less or raise max_message in [limits]"
-            )
-        if dests:
-            expires = self.now + ttl if ttl else 0
-            self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
-
-    def post(self, to: str, note: Note, flags: int = 0) -> None:
-        """A native agent's send."""
-        self.ops.append(("send", self.engine.server.note_to(self.agent, (to,), note, 0, flags)))
-
-    def create(self, path: str, state: bytes, home: str = "") -> str:
-        """Create an agent here or on another server; it exists once its home server delivers this."""
-        server = self.engine.server
-        home = home or server.name
-        server.distance(home)
-        id = created_id(home, server.name, server.new_id())
-        self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
-        return id
-
-    def delete(self, agent: str) -> None:
-        self.send((agent,), DELETE, b"")
-
-    def timer(self, delay: int, type: str, payload: bytes) -> int:
-        """A message to oneself in `delay` ns; survives restarts."""
-        server = self.engine.server
-        id = server.new_id()
-        message = Message(server.name, id, self.agent, (self.agent,), type, payload)
-        self.ops.append(("task", TaskRow(id, self.agent, "timer", self.now + delay, message.encode())))
-        return id
-
-    def cancel(self, task: int) -> None:
-        self.ops.append(("cancel", task))
-
-    def defer(self, path: str, arguments: bytes) -> int:
-        """Run a function outside; it may run more than once, its result comes exactly once."""
-        id = self.engine.server.new_id()
-        self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
-        return id
-
-    def collection(self, name: str) -> Collection:
-        return self.engine.collection(self.agent, name)
 
 
 class Resident:

@@ -13,13 +13,14 @@ from mombroker.core import admin, trace
 from mombroker.core.batch import Batch, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer
-from mombroker.core.engine import Engine, Note, Program
+from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, PeerRefused
 from mombroker.core.events import Admin, Hello, LinkDown, LinkFrames, LinkUp, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
 from mombroker.core.message import Message
 from mombroker.core.names import Names
+from mombroker.core.reaction import Note, Program
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.ordering.base import Ordering, Rows
 

@@ -1,0 +1,42 @@
+"""The messages that wait for one agent: the oldest in memory, the rest on disk, always in order."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mombroker.core.message import Message
+
+
+class Entry:
+    """One message in one agent's inbox."""
+
+    __slots__ = ("id", "message", "attempts", "trying", "stored", "done", "domain", "peer", "received", "delivered")
+
+    def __init__(self, id: int, message: Message, domain: str, peer: str, received: int, delivered: int):
+        self.id, self.message = id, message
+        self.domain, self.peer, self.received, self.delivered = domain, peer, received, delivered
+        self.attempts = self.trying = 0
+        self.stored = False  # it has a row in queue_in, open batch included
+        self.done = False
+
+
+class Inbox:
+    """1. `queue` is a contiguous run of the agent's messages, its oldest ones.
+    2. Ids above `cursor`, up to `last`, are only on disk."""
+
+    __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "marked")
+
+    def __init__(self, agent: str, cursor: int):
+        self.agent = agent
+        self.queue: deque[Entry] = deque()
+        self.cursor = self.last = cursor
+        self.runnable = False
+        self.until = 0  # retry time of its first message, 0 = not waiting for one
+        self.name = ""  # the name that its first message's reaction waits for
+        self.marked = False  # its first message may be tried once the mark is durable
+
+    def on_disk(self) -> bool:
+        return self.last > self.cursor
+
+    def blocked(self) -> bool:
+        return bool(self.until or self.name)

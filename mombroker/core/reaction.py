@@ -1,0 +1,120 @@
+"""What an agent is to the Engine, and what one reaction may do. Nothing of it happens unless the reaction succeeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mombroker.core.batch import TaskRow
+from mombroker.core.collection import Collection
+from mombroker.core.errors import MomError
+from mombroker.core.ids import created_id, is_id
+from mombroker.core.message import Message
+from mombroker.core.names import CREATE
+
+if TYPE_CHECKING:
+    from mombroker.core.engine import Engine
+
+DELETE = "_delete"
+
+
+class Note(Protocol):
+    """What destinations and proxies send each other; see Message.note."""
+
+    @property
+    def wire(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def pack(self) -> bytes: ...
+
+
+class Reactive(Protocol):
+    """What the engine needs of an agent in memory.
+
+    native   a destination or a proxy, part of the broker: it writes its own rows into the open batch and cannot be
+             undone, so an exception in its reaction is our bug and stops the server
+    """
+
+    native: bool
+
+    def react(self, reaction: Reaction) -> None: ...  # raises to refuse; UnknownNotification: no such reaction
+    def pack(self) -> bytes: ...
+    def unpack(self, state: bytes) -> None: ...
+
+
+class Program(Protocol):
+    """The code that a server may run; class and function paths are `module:Name`."""
+
+    def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
+    def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
+    def run(self, path: str, arguments: bytes) -> bytes: ...
+    def initial(self, path: str, fields: dict[str, Any]) -> bytes: ...  # the state of a new agent
+    def notice(self, kind: str, **fields: Any) -> tuple[str, bytes]: ...  # a named notification, packed
+    def compose(self, type: str, fields: dict[str, Any]) -> bytes: ...  # a notification given as text
+    def read(self, type: str, payload: bytes) -> dict[str, Any]: ...
+    def describe(self, path: str, state: bytes) -> dict[str, Any]: ...  # an agent's fields
+
+
+class Reaction:
+    """What one reaction may do; nothing of it happens unless the reaction succeeds."""
+
+    __slots__ = ("engine", "agent", "message", "now", "ops", "deleted")
+
+    def __init__(self, engine: Engine, agent: str, message: Message | None, now: int):
+        self.engine, self.agent, self.now = engine, agent, now
+        self.message: Any = message  # what is reacted to; None in `act`
+        self.ops: list[tuple[str, Any]] = []
+        self.deleted = False
+
+    def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
+        """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
+        server = self.engine.server
+        dests = []
+        for agent in to:
+            id = agent if is_id(agent) else server.names.resolve(agent)
+            server.distance(id[: id.index("/")])  # raises for a server that is not on this bus
+            if id not in dests:
+                dests.append(id)
+        if len(payload) > server.limits.max_message:
+            raise MomError(
+                f"a notification of {len(payload)} bytes is over the limit of {server.limits.max_message}; "
+                f"send less or raise max_message in [limits]"
+            )
+        if dests:
+            expires = self.now + ttl if ttl else 0
+            self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
+
+    def post(self, to: str, note: Note, flags: int = 0) -> None:
+        """A native agent's send."""
+        self.ops.append(("send", self.engine.server.note_to(self.agent, (to,), note, 0, flags)))
+
+    def create(self, path: str, state: bytes, home: str = "") -> str:
+        """Create an agent here or on another server; it exists once its home server delivers this."""
+        server = self.engine.server
+        home = home or server.name
+        server.distance(home)
+        id = created_id(home, server.name, server.new_id())
+        self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
+        return id
+
+    def delete(self, agent: str) -> None:
+        self.send((agent,), DELETE, b"")
+
+    def timer(self, delay: int, type: str, payload: bytes) -> int:
+        """A message to oneself in `delay` ns; survives restarts."""
+        server = self.engine.server
+        id = server.new_id()
+        message = Message(server.name, id, self.agent, (self.agent,), type, payload)
+        self.ops.append(("task", TaskRow(id, self.agent, "timer", self.now + delay, message.encode())))
+        return id
+
+    def cancel(self, task: int) -> None:
+        self.ops.append(("cancel", task))
+
+    def defer(self, path: str, arguments: bytes) -> int:
+        """Run a function outside; it may run more than once, its result comes exactly once."""
+        id = self.engine.server.new_id()
+        self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
+        return id
+
+    def collection(self, name: str) -> Collection:
+        return self.engine.collection(self.agent, name)
