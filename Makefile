@@ -46,5 +46,5 @@ define install
 @$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 @echo "installing $(1) into .venv"
 @$(PIP) install --editable $(1)
-@touch $@
+@touch $@ .venv/installed
 endef
