@@ -17,7 +17,7 @@ class Fates:
 
     def __init__(self, logs: list[list[Record]]):
         self.reacted: set[tuple[MessageId, str]] = set()
-        self.dead: set[tuple[MessageId, str]] = set()
+        self.dead: dict[tuple[MessageId, str], str] = {}  # with the reason
         self.expired: set[MessageId] = set()  # on their way: not for agents where they had arrived before
         for log in logs:
             for record in log:
@@ -26,7 +26,7 @@ class Fates:
                     self.reacted.add((id, agent))
                 elif kind in ("dead", "expire", "drop"):
                     if agent:
-                        self.dead.add((id, agent))
+                        self.dead[id, agent] = record[15]
                     else:
                         self.expired.add(id)
 
@@ -74,13 +74,17 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
         for kind in ("violations", "duplicates", "unsent", *(["lost"] if at_rest else [])):
             if found := getattr(verdict, kind):
                 wrong.append(f"{len(found)} {kind} among {level}, as {found[0]}")
-    if both := fates.dead & fates.reacted:
+    if both := fates.dead.keys() & fates.reacted:
         wrong.append(f"{len(both)} messages are dead and reacted to, as {min(both)}")
     if at_rest:
         for node in nodes:
             wrong += _left_over(node)
             wrong += _broken_chains(node)
         wrong += cluster.workload.faults(cluster)
+    for (id, agent), reason in fates.dead.items():
+        if reason != "expired" and not agent.endswith("/nobody"):
+            wrong.append(f"{id} is a dead letter of {agent}: {reason}")
+            break
     return wrong, verdicts
 
 

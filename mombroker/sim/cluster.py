@@ -1,6 +1,5 @@
 """A whole bus under virtual time: the same loop around each agent server as in the broker's driver, and its faults."""
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -18,11 +17,11 @@ from mombroker.sim.disk import Disk
 from mombroker.sim.faults import POINTS, Faults, Mischief
 from mombroker.sim.network import Network
 from mombroker.sim.workloads import Mood, Workload
-from mombroker.sim.world import MS, World
+from mombroker.sim.world import MS, SECOND, World
 from mombroker.store.memory import MemoryStore
 
 LINGER = 3 * MS
-MAX_CALLS = 500_000  # until everything is at rest
+REST, MAX_CALLS = 200 * SECOND, 300_000  # until everything must be at rest
 
 
 class Watched(AgentServer):
@@ -55,6 +54,8 @@ class Watched(AgentServer):
 
 class Node:
     """One server: a disk that stays, and a process that comes and goes."""
+
+    machine = Watched
 
     def __init__(self, cluster: "Cluster", name: str, mean_commit: int):
         self.cluster, self.world, self.name = cluster, cluster.world, name
@@ -91,7 +92,7 @@ class Node:
         self.timer_at = 0
         self.forwarded = 0
         self.wanted, self.waiting = {}, set()
-        self.server = self.cluster.make(self.cluster.topology, self.name, self.disk.store, self.program, self.now())
+        self.server = self.machine(self.cluster.topology, self.name, self.disk.store, self.program, self.now())
         self.server.turn(self.now())
         self._commit()
 
@@ -101,8 +102,7 @@ class Node:
         if isinstance(event, LinkUp):
             self.wanted.pop(event.peer, None)
         self._soon()
-        self.server.step(event, self.now())
-        self.server.check()
+        self.server.step(event, self.now())  # checked at the end of the loop turn, which follows at once
 
     def _soon(self) -> None:
         if not self.turning:
@@ -259,18 +259,15 @@ class Node:
         self.boot()
 
 
-Make = Callable[..., Watched]
-
-
 class Cluster:
     """All nodes of a topology, the network between them, and what is done to them."""
 
-    def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, make: Make = Watched):
-        self.world, self.topology, self.faults, self.workload, self.make = world, topology, faults, workload, make
+    def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, node: type[Node] = Node):
+        self.world, self.topology, self.faults, self.workload = world, topology, faults, workload
         self.nodes: dict[str, Node] = {}
         self.network = Network(world, self.nodes, list(topology.servers), faults.latency)
         for name in topology.servers:
-            self.nodes[name] = Node(self, name, world.about(faults.commit) + MS // 20)
+            self.nodes[name] = node(self, name, world.about(faults.commit) + MS // 20)
         self.mischief = Mischief(self)
         self.faulty = False
         self.tickets = self.crashes = 0
@@ -296,8 +293,8 @@ class Cluster:
         wrong = self.mischief.unmask()
         self.network.heal_all()
         self.workload.settle(self)
-        if not self.world.run(calls=MAX_CALLS):
-            wrong.append(f"no rest after {MAX_CALLS} calls")
+        if not self.world.run(self.world.now + REST, MAX_CALLS) or self.world.queue:
+            wrong.append(f"no rest within {REST // SECOND} s and {MAX_CALLS} calls")
         return wrong
 
     # -- from outside ----------------------------------------------------------------------------------------------

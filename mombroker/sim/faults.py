@@ -15,6 +15,7 @@ POINTS = (
     "open batch", "open batch of a router", "in commit", "in commit, next open", "durable, unseen",
     "committed, unsent", "half sent", "sent, unacknowledged", "acknowledged, held",
 )  # fmt: skip
+RARE = ("open batch of a router", "in commit, next open", "acknowledged, held")
 BACKUP, NEW_DISK = "backup", "new disk"
 
 
@@ -37,7 +38,16 @@ class Faults:
     commit: int = MS
 
 
+# Links that come and go while slow disks lose what is in COMMIT: what is durable and what is in memory differ most.
+STORM = Faults(
+    points={"in commit": 0.1, "in commit, next open": 0.2}, crashes=60, breaks=150, latency=MS // 10, commit=8 * MS,
+    notice=MS, down=MS,
+)  # fmt: skip
+
+
 def draw(rng: Random) -> Faults:
+    if rng.random() < 0.05:
+        return STORM
     faults = Faults(
         down=rng.choice((1, 30, 200)) * MS,
         notice=rng.choice((1, 20, 300)) * MS,
@@ -47,7 +57,7 @@ def draw(rng: Random) -> Faults:
     )
     if rng.random() < 0.7:
         chosen = rng.sample(POINTS, rng.randint(1, 4))
-        faults.points = {point: rng.choice((0.01, 0.05, 0.2)) for point in chosen}
+        faults.points = {point: rng.choice((0.02, 0.1, 0.4)) * (2.5 if point in RARE else 1) for point in chosen}
         faults.crashes = rng.randint(1, 12)
     if rng.random() < 0.4:
         faults.kills = rng.randint(1, 6)

@@ -52,7 +52,8 @@ class Network:
 
     def __init__(self, world: World, peers: dict[str, Any], names: list[str], latency: int):
         self.world, self.peers = world, peers
-        self.base = {(a, b): world.about(latency) for a in names for b in names if a != b}
+        # Some ways are much longer than others: what takes a short cut arrives before its cause.
+        self.base = {(a, b): world.about(latency * world.rng.choice((1, 1, 8))) for a in names for b in names if a != b}
         self.connections: dict[int, Connection] = {}
         self.cuts: dict[tuple[str, str], int] = {}  # pair -> number of cuts at this moment
         self.attempts: dict[tuple[str, str], int] = {}  # (dialler, peer) -> number of the attempt under way

@@ -9,7 +9,7 @@ from typing import Any
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.core.trace import as_dict
 from mombroker.sim.checkers import judge
-from mombroker.sim.cluster import Cluster, Make, Watched
+from mombroker.sim.cluster import Cluster, Node
 from mombroker.sim.faults import Faults, draw
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander, Workload
 from mombroker.sim.world import MS, World
@@ -71,19 +71,19 @@ def draw_topology(rng: Random, workload: Workload) -> Topology:
 WORKLOADS = (Wander, Wander, Wander, Bank, PingPong)
 
 
-def cluster(seed: int, make: Make = Watched, faults: Faults | None = None) -> Cluster:
+def cluster(seed: int, node: type[Node] = Node, faults: Faults | None = None) -> Cluster:
     world = World(seed)
     rng = world.rng
     workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
     topology = draw_topology(rng, workload)
     drawn = draw(rng)
-    return Cluster(world, topology, faults or drawn, workload, make)
+    return Cluster(world, topology, faults or drawn, workload, node)
 
 
-def run(seed: int, make: Make = Watched, faults: Faults | None = None) -> Run:
+def run(seed: int, node: type[Node] = Node, faults: Faults | None = None) -> Run:
     """Everything about the run that `seed` stands for."""
     result = Run(seed)
-    made = cluster(seed, make, faults)
+    made = cluster(seed, node, faults)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]

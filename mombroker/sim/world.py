@@ -5,7 +5,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-MS = 1_000_000  # ns
+MS, SECOND = 1_000_000, 1_000_000_000  # ns
 EPOCH = 1_700_000_000_000 * MS  # what a wall clock shows when a run starts
 
 Call = tuple[int, int, Callable[..., Any], tuple[Any, ...]]

@@ -1,0 +1,73 @@
+"""The whole bus under random faults: safe while they last, everything delivered once they are over."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mombroker.sim.faults import POINTS
+from mombroker.sim.seeds import cluster, run
+
+CASES = json.loads((Path(__file__).parent.parent / "seeds" / "cases.json").read_text())
+DEFAULT = range(100)
+
+
+def all_clean(seeds: range) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        result = run(seed)
+        assert not result.wrong, "\n".join([f"seed {seed}", *result.wrong, *result.tail])
+        counts.update(result.deaths)
+        counts.update(result.counts)
+    return counts
+
+
+def test_a_hundred_seeds_are_clean_and_meet_every_fault():
+    counts = all_clean(DEFAULT)
+    assert {point: counts[point] for point in POINTS if not counts[point]} == {}
+    for what in ("breaks", "lost", "refusals", "held"):
+        assert counts[what] > 100, what
+
+
+@pytest.mark.long
+def test_five_thousand_seeds_are_clean():
+    all_clean(range(100, 5000))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['seed']}: {case['found'][:40]}")
+def test_a_seed_that_once_failed(case):
+    assert run(case["seed"]).wrong == []
+
+
+def test_the_same_seed_gives_the_same_trace_in_any_process():
+    """Also where sets and dicts of names are in another order."""
+    seeds = (3, 28)
+    code = f"from mombroker.sim.seeds import run\nfor seed in {seeds}: print(run(seed).trace)"
+    here = [run(seed).trace for seed in seeds]
+    assert here == [run(seed).trace for seed in seeds]
+    for hash_seed in ("1", "2"):
+        env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[2])}
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True).stdout
+        assert out.split() == here
+
+
+def test_seeds_draw_all_shapes():
+    """Three to twelve servers, routers in three domains, both back ends, tight and wide limits."""
+    drawn = [cluster(seed).topology for seed in DEFAULT]
+    assert {len(topology.servers) for topology in drawn} == set(range(3, 13))
+    assert any(len(topology.domains_of(server)) >= 3 for topology in drawn for server in topology.routers)
+    assert {domain.backend for topology in drawn for domain in topology.domains.values()} == {"matrix", "fifo"}
+    assert {"link_window" in topology.limits for topology in drawn} == {True, False}
+
+
+def test_the_command_prints_one_line_of_json():
+    ran = subprocess.run(
+        [sys.executable, "-m", "mombroker.sim", "--seeds", "7:9"], capture_output=True, text=True,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    (line,) = ran.stdout.splitlines()
+    assert json.loads(line)["seeds"] == 2 and json.loads(line)["failed"] == []
