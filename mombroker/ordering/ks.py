@@ -88,7 +88,7 @@ class KS(Ordering):
     @classmethod
     def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
         faults = super().validate(members, options)
-        if options.get("encoding", "list") not in ENCODINGS:
+        if options.get("encoding", "list") not in tuple(ENCODINGS):
             faults.append('encoding is one of two: write "list" or "bitmap"')
         return faults
 
@@ -195,7 +195,7 @@ class KS(Ordering):
         return [(packet, self._missing(packet)) for packet in self._waiting.packets.values()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
-        held = self._waiting.packets.get((packet.frm, packet.stamp.clock)) is packet
+        held = self._waiting.packets.get((packet.origin, packet.stamp.clock)) is packet
         return self._missing(packet) if held else None
 
     def _missing(self, packet: Packet) -> list[tuple[int, int]]:

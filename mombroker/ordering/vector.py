@@ -7,8 +7,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from operator import gt, ne
+from itertools import chain, compress
+from operator import ne
 from struct import error
 from typing import Any, Self
 
@@ -17,7 +17,9 @@ from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, from_bytes, layout, to_bytes, width_of
 
 HEAD, RECEIVED, HELD = 0, 1, 2  # kinds of rows in the store
-MANY, NOBODY, BITMAP = 4, 8, 16  # in the first byte of a packet, beside a width
+# The first byte of a packet: a width; who the body is for (0: its receiver alone), and how the fields are named.
+WIDTH, WHO, BITMAP = 3, 12, 16
+MANY, ALL, NOBODY = 4, 8, 12
 LIMIT = 1 << 47  # of a number: 400 years of 10,000 messages a second
 _ZERO_ONE = bytes.maketrans(b"01", b"\0\1")
 _ONE_ZERO = bytes.maketrans(b"\0\1", b"01")
@@ -81,9 +83,9 @@ class Vector(Ordering):
         for k in names:
             self.told[k] = self.counted[k]
         self._sent = True
-        packets = []
+        packets, going = [], frozenset(dests)
         for d in range(self.size):
-            if d in dests:
+            if d in going:
                 packets.append(Packet(d, dests, body, me, stamp))
             elif d != me:
                 packets.append(Packet(d, (), b"", me, stamp))
@@ -107,8 +109,7 @@ class Vector(Ordering):
         elif unmet or queue:
             names = sorted(unmet)
             packet.stamp = Stamp(number, names, [unmet[j] for j in names])
-            need = self._need(key, packet)
-            assert need, "what it lacks keeps it waiting"
+            need = (k, queue[-1]) if queue else (names[0], self._last(names[0], unmet[names[0]]))
             self._waiting.hold(key, packet, need)
             queue.append(number)
             return Step([], [])
@@ -123,10 +124,9 @@ class Vector(Ordering):
     def _unmet(self, k: int, stamp: Stamp) -> dict[int, int]:
         """The fields in this packet of k, and in those for others just before it, that are not counted here yet."""
         counted = self.counted
-        unmet = {j: value for j, value in self.owed.pop(k, {}).items() if value > counted[j]} if self.owed else {}
-        names, values = stamp.names, stamp.values
-        if True in map(gt, values, map(counted.__getitem__, names)):
-            unmet.update((j, value) for j, value in zip(names, values, strict=True) if value > counted[j])
+        unmet = {j: value for j, value in zip(stamp.names, stamp.values, strict=True) if value > counted[j]}
+        if k in self.owed:
+            unmet = {j: value for j, value in self.owed.pop(k).items() if value > counted[j]} | unmet
         return unmet
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
@@ -177,10 +177,8 @@ class Vector(Ordering):
             self._sent = False
             rows[HEAD, 0] = self.counted[self.me].to_bytes(8, "little") + to_bytes(array("Q", self.told))
         for k in self._changed:
-            owed = array("Q", [self.received[k]])
-            for field in self.owed.get(k, {}).items():
-                owed.extend(field)
-            rows[RECEIVED, k] = to_bytes(owed)
+            owed = chain(*self.owed[k].items()) if k in self.owed else ()
+            rows[RECEIVED, k] = to_bytes(array("Q", (self.received[k], *owed)))
         self._changed.clear()
         return rows, gone
 
@@ -208,10 +206,11 @@ class Vector(Ordering):
         """Form; destinations, if not the receiver alone; number and fields; body."""
         stamp: Stamp = packet.stamp
         data = stamp.data or self._pack(stamp)
-        if len(packet.dests) == 1:
+        count = len(packet.dests)
+        if count == 1:
             return data + packet.body
-        if not packet.dests:
-            return bytes((data[0] | NOBODY,)) + data[1:]
+        if count in (0, self.size - 1):
+            return b"".join((bytes((data[0] | (ALL if count else NOBODY),)), data[1:], packet.body))
         return b"".join((bytes((data[0] | MANY,)), self._dests.pack(packet.dests), data[1:], packet.body))
 
     def _pack(self, stamp: Stamp) -> bytes:
@@ -226,26 +225,31 @@ class Vector(Ordering):
                 flags[k] = 1
             names = int(flags.translate(_ONE_ZERO), 2).to_bytes(self._bitmap, "big")
             form |= BITMAP
-        return bytes((form,)) + names + layout(len(numbers), CODES[form & 3]).pack(*numbers)
+        return bytes((form,)) + names + layout(len(numbers), CODES[form & WIDTH]).pack(*numbers)
 
     def decode(self, frm: int, data: bytes) -> Packet:
         try:
             form = data[0]
-            dests: tuple[int, ...] = () if form & NOBODY else self._only
+            who = form & WHO
+            dests: tuple[int, ...] = self._only
             at = 1
-            if form & MANY:
+            if who == MANY:
                 dests, at = self._dests.unpack(data, at, frm)
+            elif who == ALL:
+                dests = (*range(frm), *range(frm + 1, self.size))
+            elif who == NOBODY:
+                dests = ()
             names, at = self._names(frm, data, at, form & BITMAP)
-            fields = layout(1 + len(names), CODES[form & ~(MANY | NOBODY | BITMAP)])
+            fields = layout(1 + len(names), CODES[form & ~(WHO | BITMAP)])
             number, *values = numbers = fields.unpack_from(data, at)
             at += fields.size
         except (error, IndexError):
             raise ValueError("no packet of vector, or cut short in its stamp") from None
-        if not 0 < min(numbers) or max(numbers) >= LIMIT:
+        if 0 in numbers or form & WIDTH == 3 and max(numbers) >= LIMIT:
             raise ValueError(f"the stamp counts no messages, or more than {LIMIT}")
         if self.me in names and values[names.index(self.me)] > self.counted[self.me]:
             raise ValueError(f"the stamp counts messages that member {self.me} never sent")
-        if form & NOBODY and (at < len(data) or form & MANY):
+        if not dests and at < len(data):
             raise ValueError("a body in a packet that is for others")
         return Packet(self.me, dests, data[at:], frm, Stamp(number, names, values), frm)
 

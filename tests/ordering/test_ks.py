@@ -406,5 +406,6 @@ def test_options_of_the_file_are_judged():
     assert KS.validate(members, {}) == KS.validate(members, {"encoding": "bitmap"}) == []
     (fault,) = KS.validate(members, {"encoding": "tree"})
     assert 'write "list" or "bitmap"' in fault
+    assert len(KS.validate(members, {"encoding": ["list"]})) == 1
     assert KS.validate(members, {"encodings": "list"}) == ["unknown option 'encodings'"]
     assert create("ks", 0, 3, encoding="bitmap").control_ints(KS(0, 3, "bitmap").send((1,), b"")[0]) == 1

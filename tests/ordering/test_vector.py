@@ -286,8 +286,8 @@ def test_a_link_that_is_not_fifo_is_found_out():
         (b"\x10\x10\1\1", "of no other member"),  # a bit beyond the domain
         (b"\x10\x08\1\1", "of no other member"),
         (b"\x10\x02\1", "no packet"),
-        (b"\x08\0\1x", "for others"),
-        (b"\x0c\2\1\2\0\1", "for others"),
+        (b"\x0c\0\1x", "for others"),
+        (b"\x08\1\2\1", "no packet"),
         (b"\x04\2\2\3\0\1", "no destinations"),
     ],
 )
