@@ -258,6 +258,7 @@ class Engine:
             ))  # fmt: skip
         if message.type == DELETE:
             self._delete(agent)
+            self._record("delete", message, agent, entry.domain, entry.peer, entry.received, resident.path)
         else:
             if state != resident.state:
                 resident.state = state

@@ -173,6 +173,8 @@ def test_create_then_send_is_safe_and_a_deleted_agent_is_unknown(home):
     assert b.fields(child) == {}
     assert b.stores["ab"[home]].item_count(child, "rows") == 0
     assert b.fields("a/source")["news"][1:] == [f"UnknownAgent {child} unknown agent"]
+    born, dead = b.records("ab"[home], "create", "delete")[-2:]
+    assert (born["kind"], dead["kind"]) == ("create", "delete") and born["agent"] == dead["agent"] == child
 
 
 def test_a_timer_survives_a_restart_and_rings_once():
