@@ -85,7 +85,8 @@ def test_completion_of_the_root_names_the_commands():
 
 @pytest.mark.parametrize("path", reference.files(), ids=lambda path: path.name)
 def test_what_is_made_from_the_commands_is_up_to_date(path):
-    assert path.read_text() == reference.files()[path], "run python -m mombroker.admin.cli.reference"
+    same = path.read_text() == reference.files()[path]
+    assert same, "run python -m mombroker.admin.cli.reference"
 
 
 @pytest.mark.parametrize("shell", reference.SHELLS)
