@@ -197,36 +197,26 @@ class Link:
         return self.durable, min(self.acked, self.durable), self.received_durable, self.received_durable + self.room()
 
     def admit(self, hello: Hello) -> None:
-        """Raises PeerRefused when the two stores cannot both be whole."""
+        """Raises PeerRefused when the two stores cannot both be whole. Both ends read the sentence."""
+        me, peer, where = self.server.name, hello.server, self.domain
         if self.incarnation and hello.incarnation != self.incarnation:
             raise PeerRefused(
-                f"the store of {hello.server} is not the one that we knew (its incarnation has changed); restore its "
-                f"own store, or run `mom domain reset` for {hello.server}"
+                f"the store of {peer} is not the one that {me} knew (its incarnation has changed); restore that one, "
+                f"or run `mom domain reset` for {peer}"
             )
         # An old copy that has been at work since may have sent as many as the peer has received, but others.
         sent = self.durable if self.alone is None else min(self.durable, self.alone)
         if hello.received > sent:
-            raise PeerRefused(
-                f"{hello.server} has received {hello.received} messages from us in {self.domain}, but our store has "
-                f"sent only {sent}: our store was restored from an old copy; run `mom domain reset` for us"
-            )
+            raise _old(me, f"{peer} has received {hello.received} messages of {me} in {where}, which sent only {sent}")
         if hello.acked > self.received_durable:
-            raise PeerRefused(
-                f"{hello.server} knows that we had {hello.acked} of its messages in {self.domain}, but our store has "
-                f"only {self.received_durable}: our store was restored from an old copy; run `mom domain reset` for us"
-            )
+            had = self.received_durable
+            raise _old(me, f"{me} has acknowledged {hello.acked} messages of {peer} in {where}, and has only {had}")
         if hello.sent < self.received_durable:
-            raise PeerRefused(
-                f"{hello.server} has sent {hello.sent} messages in {self.domain}, but we have received "
-                f"{self.received_durable}: its store was wiped or restored from an old copy; run `mom domain reset` "
-                f"for {hello.server}"
-            )
+            had = self.received_durable
+            raise _old(peer, f"{me} has received {had} messages of {peer} in {where}, which sent only {hello.sent}")
         if hello.received < self.acked:
-            raise PeerRefused(
-                f"{hello.server} has only {hello.received} of the {self.acked} messages that it acknowledged in "
-                f"{self.domain}: its store was wiped or restored from an old copy; run `mom domain reset` for "
-                f"{hello.server}"
-            )
+            had = hello.received
+            raise _old(peer, f"{peer} has acknowledged {self.acked} messages of {me} in {where}, and has only {had}")
 
     def up(self, conn: int, hello: Hello) -> None:
         self.conn = conn
@@ -267,3 +257,9 @@ class Link:
         seqs = [seq for seq, _ in self.window]
         assert seqs == list(range(seqs[0], seqs[0] + len(seqs))) if seqs else True
         assert self.received_durable <= self.received
+
+
+def _old(server: str, fact: str) -> PeerRefused:
+    return PeerRefused(
+        f"{fact}: the store of {server} was wiped or restored from an old copy; run `mom domain reset` for {server}"
+    )
