@@ -88,7 +88,7 @@ class Agent:
     _fields: typing.ClassVar[tuple[str, ...]] = ()
     _items: typing.ClassVar[tuple[str, ...]] = ()
     _defaults: typing.ClassVar[dict[str, Any]] = {}
-    _reactions: typing.ClassVar[dict[str, str]] = {}
+    _reactions: typing.ClassVar[dict[str, Callable[[Any, Any], None]]] = {}
 
     def __init_subclass__(cls) -> None:
         taken = sorted(_RESERVED & {*cls.__dict__, *cls.__dict__.get("__annotations__", {})})
@@ -112,7 +112,7 @@ class Agent:
             method = inspect.getattr_static(cls, name, None)
             if getattr(method, "__reacts__", False):
                 for wire in _taken_by(cls, name, method):
-                    cls._reactions[wire] = name
+                    cls._reactions[wire] = method
 
     def __init__(self, id: str, state: bytes):
         self.__dict__["_reaction"] = None
@@ -199,15 +199,15 @@ class Agent:
 
     def react(self, reaction: Reaction) -> None:
         message = reaction.message
-        name = self._reactions.get(message.type)
-        if name is None and message.type not in (CREATE, DELETE):
+        method = self._reactions.get(message.type)
+        if method is None and message.type not in (CREATE, DELETE):
             if message.type in _OPTIONAL:
                 return
             raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
         self._reaction: Reaction | None = reaction
         try:
-            if name is not None:
-                getattr(self, name)(notes.decode(message.type, message.payload))
+            if method is not None:
+                method(self, notes.decode(message.type, message.payload))
             elif message.type == CREATE:
                 self.on_create()
             else:

@@ -19,11 +19,16 @@ def _refuse(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} cannot be stored or sent: {hint}")
 
 
+_packer = msgpack.Packer(strict_types=True, default=_refuse)
+
+
 def pack(value: Any, where: str) -> bytes:
     """msgpack bytes of plain values. Raises TypeError that says what is wrong where; a tuple would return as a list."""
     try:
-        return msgpack.packb(value, strict_types=True, default=_refuse)
+        packed: bytes = _packer.pack(value)
+        return packed
     except (TypeError, OverflowError, ValueError) as error:
+        _packer.reset()
         raise TypeError(f"{where}: {error}") from None
 
 
@@ -70,8 +75,9 @@ def decode(type: str, payload: bytes) -> Any:
     if cls is None:
         raise UnknownNotification(f"no notification is called {type!r} here; import the module that defines it")
     values = unpack(payload)
+    known = len(cls.__wire_fields__)  # type: ignore[attr-defined]
     try:
-        return cls(*values[: len(cls.__wire_fields__)])  # type: ignore[attr-defined]
+        return cls(*values) if len(values) <= known else cls(*values[:known])
     except TypeError as error:
         raise UnknownNotification(f"{type} came with fields that do not fit: {error}") from None
 

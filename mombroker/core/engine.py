@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
 PAGE = 256
+RUN = 16  # reactions of one agent before it is another's turn
 
 
 class Resident:
@@ -177,6 +178,11 @@ class Engine:
                 continue
             budget -= 1
             self._react(box, entry)
+            for _ in range(RUN - 1):  # a few more of the same agent, while it is at hand
+                if self.careful or not box.queue or box.until or box.name or batch_full():
+                    break
+                budget -= 1
+                self._react(box, box.queue[0])
             self.wake(box)
             if not box.queue and not box.on_disk() and not box.runnable:
                 self._forget(box)
@@ -209,11 +215,15 @@ class Engine:
             self._finish(box, entry)
             self.expired(message, entry.domain, entry.peer, entry.received, agent)
             return
-        try:
-            resident = self.resident(agent)
-        except MomError as error:  # its class cannot be loaded: perhaps soon again
-            self._failed(box, entry, error)
-            return
+        resident = self.residents.get(agent)
+        if resident is None:
+            try:
+                resident = self.resident(agent)
+            except MomError as error:  # its class cannot be loaded: perhaps soon again
+                self._failed(box, entry, error)
+                return
+        else:
+            self.residents.move_to_end(agent)
         if resident is None:
             self._finish(box, entry)
             if agent.startswith(f"{self.server.name}/_"):
@@ -230,6 +240,10 @@ class Engine:
             self._undo(resident)
             box.name = error.name
             box.marked = False
+            if entry.trying:  # it has killed nobody
+                entry.trying = 0
+                self._store(agent, entry)
+                self.server.mark(2)
             self.waiting.setdefault(error.name, []).append(box)
             return
         except UnknownNotification as error:

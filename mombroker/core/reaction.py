@@ -68,11 +68,11 @@ class Reaction:
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
         """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
         server = self.engine.server
-        dests = []
+        dests: list[str] = []
         for agent in to:
             id = agent if is_id(agent) else server.names.resolve(agent)
-            server.distance(id[: id.index("/")])  # raises for a server that is not on this bus
             if id not in dests:
+                server.distance(id[: id.index("/")])  # raises for a server that is not on this bus
                 dests.append(id)
         if len(payload) > server.limits.max_message:
             raise MomError(

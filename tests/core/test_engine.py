@@ -237,7 +237,7 @@ def test_idle_agents_leave_memory_and_come_back_unchanged():
     assert [got(b, child) for child in children] == [["first", "more", "more"]] * 3
 
 
-def test_a_message_whose_reaction_kills_the_process_is_parked_after_three_boots():
+def test_a_message_whose_reaction_kills_the_process_is_parked_after_three_boots(monkeypatch):
     """1. Each unclean boot tries messages one by one, each marked durably first. 2. The third dies too. 3. Parked."""
     b = bus()
     b.cut("a", "b")
@@ -251,24 +251,32 @@ def test_a_message_whose_reaction_kills_the_process_is_parked_after_three_boots(
             raise KeyboardInterrupt
         real(self, note)
 
-    method = Sink._reactions[Put.__wire_name__]
-    setattr(Sink, method, killer)
-    try:
-        b.join("a", "b")
-        while boots < 10:
-            try:
-                b.pump()
-                break
-            except KeyboardInterrupt:
-                boots += 1
-                b.crash("b")
-                b.boot("b")
-    finally:
-        setattr(Sink, method, real)
+    monkeypatch.setitem(Sink._reactions, Put.__wire_name__, killer)
+    b.join("a", "b")
+    while boots < 10:
+        try:
+            b.pump()
+            break
+        except KeyboardInterrupt:
+            boots += 1
+            b.crash("b")
+            b.boot("b")
     assert 3 <= boots <= 5
     assert got(b) == ["good"]
     assert "unclean stops" in b.ask("b", "deadletters")["letters"][0]["reason"]
     assert b.servers["b"].engine.careful > 0
+
+
+def test_a_message_that_waits_for_a_name_is_not_taken_for_a_killer():
+    b = bus()
+    tell(b, "sink", "ask late")
+    for _ in range(5):
+        b.crash("b")
+        b.boot("b")
+        b.pump()
+    assert b.ask("b", "deadletters")["count"] == 0
+    b.ask("c", "deploy", **{"name": "late", "class": f"{AGENTS}:Sink", "server": "a"})
+    assert got(b) == ["ask late"] and got(b, "a/late") == ["asked"]
 
 
 def test_a_clean_stop_is_remembered():
