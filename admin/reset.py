@@ -15,10 +15,10 @@ from typing import Any
 from mombroker import ordering
 from mombroker.core import repair
 from mombroker.core.batch import Batch, LinkRow
-from mombroker.core.engine import Program
 from mombroker.core.errors import MomError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
 from mombroker.core.message import Message, decode
+from mombroker.core.reaction import Program
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.core.trace import Record
@@ -70,10 +70,11 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
     fresh.meta |= {f"epoch:{domain}": epoch for domain, epoch in epochs.items()}
     fresh.meta |= {f"name:{name}": id for name, id in known.items() if name not in declared | set(report.names)}
     stores[lost].commit(fresh)
+    buried: set[tuple[str, int, str]] = set()
     for name, server in survivors.items():
         for domain, epoch in epochs.items():
             if domain in server.consumers:
-                for message, agent, reason in repair.start_anew(server, domain, epoch):
+                for message, agent, reason in repair.start_anew(server, domain, epoch, buried):
                     report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
         for gone in report.names:
             server.names.known.pop(gone, None)
@@ -123,9 +124,14 @@ def _settle(servers: dict[str, AgentServer], stores: dict[str, Store]) -> None:
 def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> list[dict[str, Any]]:
     """Copies that were to go to, or through, the lost server and have left no trace at their destination."""
     routes = {name: RoutingTable(topology, name) for name in topology.servers}
+    relaying = {
+        name for name, domain in topology.domains.items()
+        if lost in domain and ordering.backend(domain.backend).relays
+    }  # fmt: skip
 
     def passes(origin: str, home: str) -> bool:
-        return home == lost or (origin != home and any(hop == lost for _, hop in routes[origin].path(home)))
+        hops = routes[origin].path(home) if origin != home else []
+        return home == lost or any(hop == lost or domain in relaying for domain, hop in hops)
 
     wanted: dict[tuple[str, int, str], dict[str, Any]] = {}
     ended: set[tuple[str, int, str]] = set()

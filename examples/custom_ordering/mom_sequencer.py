@@ -49,6 +49,15 @@ class Sequencer(Ordering):
     def resolve(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
         return {name: members.index(value) for name, value in options.items()}
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """For `mom topology show`: a star, and two integers on each packet."""
+        return super().describe(members, options) | {
+            "links": [1, len(members) - 1], "diameter": 2, "relays": [options.get("sequencer", members[0])],
+            "packets": 2, "packets_to_all": len(members) - 1, "control_bytes": 8, "control_bytes_worst": 8,
+            "survives": "all that is for others, unless the sequencer is down: then nothing",
+        }  # fmt: skip
+
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         dests = tuple(dests)
         ways = dests if self.me == self.sequencer else (self.sequencer,)
@@ -62,14 +71,15 @@ class Sequencer(Ordering):
     def receive(self, frm: int, packet: Packet) -> Step:
         step, key = Step(), (frm, packet.stamp)
         if key[1] <= self.received[frm] or key in self._held:
-            return step  # it came before
+            self.duplicates += 1
+            return step
         self._held[key] = packet
         self._put.add(key)
         while (next_key := (frm, self.received[frm] + 1)) in self._held:
-            self._release(next_key, step)
+            self._release(next_key, key, step)
         return step
 
-    def _release(self, key: tuple[int, int], step: Step) -> None:
+    def _release(self, key: tuple[int, int], came: tuple[int, int], step: Step) -> None:
         packet = self._held.pop(key)
         if key in self._put:
             self._put.remove(key)
@@ -82,6 +92,8 @@ class Sequencer(Ordering):
             step.send += [self._packet(d, packet.dests, packet.body, packet.origin) for d in others]
         if self.me in packet.dests:
             step.deliver.append(packet)
+        elif key != came:
+            step.freed = [*step.freed, packet]
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A packet waits for the one before it from the same neighbour."""

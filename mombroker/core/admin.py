@@ -111,8 +111,8 @@ def _away(server: AgentServer, consumer: MessageConsumer, link: Link) -> bool:
 def _costs_disk(server: AgentServer, link: Link) -> str:
     packets, size = server.reader.queue_out_size(link.id)
     return (
-        f"{link.peer} is down, and all messages of domain {link.domain} are kept for it, on every member that sends to "
-        f"it: {packets} packets of {size} bytes here; bring it back"
+        f"{link.peer} is down, and what others tell each other in domain {link.domain} is kept for it, too, on every "
+        f"member that sends to it: {packets} packets of {size} bytes here; bring it back"
     )
 
 
@@ -136,7 +136,7 @@ def why(server: AgentServer) -> list[Reply]:
             message = decode(packet.body)
             out.append({
                 "kind": "parked", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
-                "waits_for": [consumer.members[member] for member in lacking],
+                "waits_for": list(dict.fromkeys(consumer.members[member] for member, _ in lacking)),
             })  # fmt: skip
     for box in server.engine.inboxes.values():
         if box.blocked():

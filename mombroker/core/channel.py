@@ -88,7 +88,7 @@ class Channel:
             raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
         link.took()
         self.received += 1
-        packet.note = (server.now, message)
+        packet.note = (server.now, message, False)
         step = consumer.receive(link, packet)
         if step.send:
             self._relay(consumer, link, step.send)
@@ -124,8 +124,9 @@ class Channel:
             return  # it was passed on, or is a duplicate
         link.hold(1)
         self.holds += 1
+        received, message, _ = packet.note
+        packet.note = (received, message, True)
         if self.server.log_on:
-            message = packet.note[1]
             self.server.batch.log.append((
                 "hold", message.origin, message.number, "", (), message.size, consumer.name, link.peer, 0,
                 message.sent, self.server.now, 0, 0, trace.NO_OUT, missing[:MAX_MISSING], "",
@@ -134,7 +135,7 @@ class Channel:
     def _deliver(self, consumer: MessageConsumer, packet: Packet) -> None:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
         server = self.server
-        received, message = packet.note
+        received, message, _ = packet.note
         message = message or decode(packet.body)
         peer = consumer.members[packet.frm]
         if message.expires and message.expires <= server.now:  # a tombstone need not go further

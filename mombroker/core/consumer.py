@@ -31,8 +31,10 @@ class MessageConsumer:
         self.touched = False  # the core has changed since its rows were last taken
         self.relays = 0  # packets passed on for others
         self.since = server.now
+        for packet, _ in core.parked():
+            packet.note = (0, None, False)  # when it came in is not kept
         for packet, _ in core.held():
-            packet.note = (0, None)  # when it came in is not kept
+            packet.note = (0, None, True)
             self.links[self.members[packet.frm]].held += 1
 
     def link(self, peer: str) -> Link:
@@ -57,12 +59,14 @@ class MessageConsumer:
             out.append((self.name, peer, len(data) - len(packet.body), core.control_ints(packet)))
 
     def receive(self, link: Link, packet: Packet) -> Step:
+        """`note` of a packet: when it came, its message if that is decoded, whether it counts as held."""
         self.touched = True
         step = self.core.receive(link.member, packet)
         for done in step.deliver:
-            if done is not packet:
+            if done.note[2]:
                 self.links[self.members[done.frm]].hold(-1)
         for freed in step.freed:
+            freed.note = (freed.note[0], freed.note[1], False)
             self.links[self.members[freed.frm]].hold(-1)
         return step
 

@@ -14,13 +14,21 @@ if TYPE_CHECKING:
 Undelivered = tuple[Message, str, str]  # the message, an agent that does not get it, why
 
 
-def start_anew(server: AgentServer, domain: str, epoch: int) -> list[Undelivered]:
+def start_anew(
+    server: AgentServer, domain: str, epoch: int, buried: set[tuple[str, int, str]] | None = None
+) -> list[Undelivered]:
     """Give `domain` a new clock and new links under `epoch`; returns, and buries, what was still under way in it.
 
-    All members must do the same before they meet again; the epoch in the handshake sees to that.
+    All members must do the same before they meet again; the epoch in the handshake sees to that. `buried` are (origin,
+    number, agent) that others have buried: where members relay, several may have the same message for an agent.
     """
     consumer = server.consumers[domain]
-    undelivered = _bound_out(server, consumer) + _held(server, consumer)
+    buried = set() if buried is None else buried
+    undelivered: list[Undelivered] = []
+    for message, agent, reason in _bound_out(server, consumer) + _held(server, consumer):
+        if (message.origin, message.number, agent) not in buried:
+            buried.add((message.origin, message.number, agent))
+            undelivered.append((message, agent, reason))
     rows = server.batch.core
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
@@ -46,6 +54,7 @@ def _bound_out(server: AgentServer, consumer: MessageConsumer) -> list[Undeliver
     options = backend.resolve(domain.members, domain.options)
     for link in consumer.links.values():
         theirs = ordering.create(domain.backend, link.member, len(domain.members), **options)
+        theirs.forgetful = True
         reason = f"it waited for {link.peer} when the clocks of domain {domain.name} were started anew"
         after = link.acked
         while rows := server.reader.queue_out(link.id, after, link.durable, 256):
@@ -67,7 +76,8 @@ def _held(server: AgentServer, consumer: MessageConsumer) -> list[Undelivered]:
     """The agents, here or beyond us, that the held packets do not reach."""
     out: list[Undelivered] = []
     reason = f"its causes were lost when the clocks of domain {consumer.name} were started anew"
-    for packet, _ in consumer.core.held():
+    core = consumer.core
+    for packet, _ in [*core.held(), *core.parked()]:
         message = packet.note[1] or decode(packet.body)
         for agent in message.dests:
             home = agent.partition("/")[0]

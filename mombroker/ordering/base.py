@@ -9,7 +9,7 @@ from typing import Any, Self
 
 Rows = dict[tuple[int, int], bytes]  # (kind, key) -> blob
 INTEGER = 4  # bytes, in `describe`
-DIRECT = "all but what a member that is down has to get, and what depends on messages that only it has"
+DIRECT = "all but what is for who is down, or depends on what only they have"
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +38,8 @@ class Packet:
 class Step:
     """What a core wants done, in this order: all of `send` is enqueued before any of `deliver` is handed over.
 
-    freed   packets that were held and are no longer, but are not delivered here: they were for others
+    freed   packets that were held and are no longer, but are not delivered by this step: they are parked, or were for
+            others
     """
 
     send: list[Packet] = field(default_factory=list)
@@ -55,9 +56,10 @@ class Ordering:
 
     fifo: bool = False  # needs FIFO links
     relays: bool = False  # members pass on packets for others
-    spreads: bool = False  # every message goes to every member: for one that is down the others keep them all
+    spreads: bool = False  # messages go to members that they are not for, too: others keep them for one that is down
     options: tuple[str, ...] = ()  # names of the options that the topology file may set
     duplicates: int = 0  # packets that came again, and were dropped, since the core was made
+    forgetful: bool = False  # set on a core whose rows are lost: `decode` believes what packets say that it has sent
 
     def __init__(self, me: int, size: int, **options: Any):
         raise TypeError("Ordering is an interface: create a back end by mombroker.ordering.create")
@@ -110,8 +112,9 @@ class Ordering:
                 return pairs
         return None
 
-    def parked(self) -> list[tuple[Packet, list[int]]]:
-        """Packets that are not held and wait to be passed on, each with the members that must store it before."""
+    def parked(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
+        """Packets that are in order and wait to be passed on (and to be delivered here, if they are not), each with
+        the (member, sequence) pairs of the acknowledgements that it waits for."""
         return []
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:

@@ -9,9 +9,10 @@ from functools import cache
 from struct import Struct, error
 from typing import Any, Self
 
-from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.envelope import FLAG, LIMIT, seal, unseal
 from mombroker.ordering.groups import TOP, Group, even, faults, plant
+from mombroker.ordering.hypercube import diameter
 from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, layout, width_of
 
@@ -143,6 +144,7 @@ class Daisy(Ordering):
 
     fifo = True
     relays = True
+    spreads = True
     options = ("groups", "connectors", "relay")
 
     def __init__(
@@ -189,6 +191,28 @@ class Daisy(Ordering):
 
         return {name: index(each) if isinstance(each, list) else each for name, each in options.items()}
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Typical: the vector of a middling group. Worst: of the largest. Packets: between two of the largest home
+        group, and in all groups."""
+        resolved = cls.resolve(members, options)
+        tree = plant(resolved.get("groups") or even(len(members)), resolved.get("connectors", ()))
+        sizes = sorted(len(group.members) for group in tree)
+        peers: list[set[int]] = [set() for _ in members]
+        for group in tree:
+            for k in group.members:
+                peers[k].update(group.members)
+        links = sorted(len(each) - 1 for each in peers)
+        connectors = {group.connector for group in tree if group.parent != TOP}
+        inside = max(len(group.members) for group in tree if not group.children) - 1
+        everywhere = sum(size - 1 for size in sizes)
+        return super().describe(members, options) | {
+            "links": [links[0], links[-1]], "diameter": diameter([each - {k} for k, each in enumerate(peers)]),
+            "relays": [members[k] for k in sorted(connectors)], "packets": max(1, inside), "packets_to_all": everywhere,
+            "control_bytes": INTEGER * sizes[len(sizes) // 2], "control_bytes_worst": INTEGER * sizes[-1],
+            "survives": "all but what is for who is down, or crosses a group whose connector is",
+        }  # fmt: skip
+
     # -- sending, receiving --------------------------------------------------------------------------------------
 
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
@@ -209,6 +233,7 @@ class Daisy(Ordering):
             return step
         key = frm, stamp.vector[seat.place[frm]]
         if key[1] <= seat.counts[seat.place[frm]] or key in self._waiting.packets:
+            self.duplicates += 1
             return step
         if self.relay == "stable":
             self._acknowledge(seat, key, packet, step)
@@ -216,10 +241,14 @@ class Daisy(Ordering):
         if need:
             self._waiting.hold(key, packet, need)
             return step
-        for each in packet, *self._waiting.wake(self._count(key, packet), self._need, self._count):
+        woken = self._waiting.wake(self._count(key, packet), self._need, self._count)
+        for each in packet, *woken:
             gid = self._group_of[each.frm]
             self._delivered(gid, self._key(gid, each), each, step)
         self._release(step)
+        if woken:
+            delivered = set(map(id, step.deliver))
+            step.freed = [each for each in woken if id(each) not in delivered]
         return step
 
     def _key(self, gid: Gid, packet: Packet) -> Key:
@@ -304,32 +333,29 @@ class Daisy(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """Packets that wait in a group for others of the group, whose sequence is their number among the broadcasts of
-        their sender there; and messages that wait to be passed on for acknowledgements, each named by the member that
-        lacks and that number. Not what was sent or delivered here, although it may still wait to be passed on."""
-        parked = {id(each): each for box in self.outboxes.values() for each in box.packets.values()}
-        packets = [*self._waiting.packets.values(), *parked.values()]
-        return [(packet, causes) for packet in packets if (causes := self._causes(packet))]
+        their sender there."""
+        return [(packet, self._causes(packet)) for packet in self._waiting.packets.values()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
-        return self._causes(packet) or None
+        if isinstance(packet.stamp, Ack):
+            return None
+        key = self._key(self._group_of[packet.frm], packet)
+        return self._causes(packet) if self._waiting.packets.get(key) is packet else None
 
     def _causes(self, packet: Packet) -> list[tuple[int, int]]:
-        """Nothing for a packet that is not held."""
-        stamp = packet.stamp
-        if isinstance(stamp, Ack):
-            return []
-        if stamp.parked:
-            done = packet.frm == self.me or (
-                self.me in packet.dests and stamp.number <= self.last.get(packet.origin, 0)
-            )
-            return [] if done else [*{each: None for at in stamp.parked for each in self._unstored(*at)}]
-        gid = self._group_of[packet.frm]
-        seat, key = self.seats[gid], self._key(gid, packet)
-        if self._waiting.packets.get(key) is not packet:
-            return []
-        least = list(stamp.vector)
+        seat = self.seats[self._group_of[packet.frm]]
+        least = list(packet.stamp.vector)
         least[seat.place[packet.frm]] -= 1
         return [(k, n) for k, n, have in zip(seat.members, least, seat.counts, strict=True) if n > have]
+
+    def parked(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
+        """Messages that wait to be passed on, each with the member that lacks and the number of the broadcast. They are
+        not held: no link may be stopped for them, since what they wait for comes on the same links."""
+        packets = {id(packet): packet for box in self.outboxes.values() for packet in box.packets.values()}
+        return [
+            (packet, [*{each: None for at in packet.stamp.parked for each in self._unstored(*at)}])
+            for packet in packets.values()
+        ]
 
     def _unstored(self, edge: Edge, key: Key) -> list[tuple[int, int]]:
         """The acknowledgements that a parked message lacks; if none, those that the first one before it lacks."""

@@ -11,7 +11,7 @@ from operator import gt
 from struct import Struct, error
 from typing import Any, Self
 
-from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, Dests, layout, width_of
 
@@ -92,6 +92,19 @@ class KS(Ordering):
             faults.append('encoding is one of two: write "list" or "bitmap"')
         return faults
 
+    @classmethod
+    def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Typical: mixed traffic, where these means are about those of the study (PROTOCOLS §3.3, §11.1: table, S1).
+        Worst: of each member one message to each other is named."""
+        n = len(members)
+        dests, e, d, newest, pairs = 0.5 * n, 1.07 * n + 4, 1.3 * n, 0.9 * n, n * (n - 1)
+        if options.get("encoding") == "bitmap":
+            typical, worst = n * n / 32 + d + newest, n * n / 32 + pairs + n
+        else:
+            typical, worst = 4 + dests + 3 * e + d, 4 + n + 3 * pairs + pairs
+        sizes = {"control_bytes": INTEGER * round(min(typical, worst)), "control_bytes_worst": INTEGER * round(worst)}
+        return super().describe(members, options) | sizes
+
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         dests, me, records = tuple(dests), self.me, self.records
         assert me not in dests, "the engine hands local copies over"
@@ -123,7 +136,8 @@ class KS(Ordering):
     def receive(self, frm: int, packet: Packet) -> Step:
         key = frm, packet.stamp.clock
         if key[1] <= self.delivered[frm] or key in self._waiting.packets:
-            return Step([], [])  # a duplicate; a held one would wait for ever
+            self.duplicates += 1  # a held one would wait for ever
+            return Step([], [])
         need = self._need(key, packet)
         if need:
             self._waiting.hold(key, packet, need)
@@ -293,7 +307,8 @@ class KS(Ordering):
     def _judge(self, frm: int, dests: tuple[int, ...], stamp: Stamp) -> None:
         """Raises ValueError or IndexError for dependencies that no member sends."""
         newest, records = stamp.known.newest, stamp.known.records
-        if not newest[frm] < stamp.clock < LIMIT or max(newest) >= LIMIT or newest[self.me] > self.clock:
+        claims = newest[self.me] > self.clock and not self.forgetful
+        if claims or not newest[frm] < stamp.clock < LIMIT or max(newest) >= LIMIT:
             raise ValueError("the stamp tells of a message that is not sent")
         nobody = mask_of(dests) | -1 << self.size
         for s, entries in records.items():

@@ -69,7 +69,7 @@ class Overlay(Ordering):
         near = hypercube(len(members)) if links is None else graph(len(members), links)
         degrees = sorted(map(len, near))
         spare = (degrees[0] if links is None else connectivity(near)) - 1
-        passing = f"all among the others while any {spare} are down" if spare else "what need not pass who is down"
+        passing = f"all among the others while any {spare} are down" if spare else "all that need not pass who is down"
         return super().describe(members, options) | {
             "links": [degrees[0], degrees[-1]], "diameter": diameter(near), "packets": flood(near),
             "packets_to_all": flood(near), "control_bytes": 2 * INTEGER, "control_bytes_worst": 2 * INTEGER,
@@ -130,6 +130,8 @@ class Overlay(Ordering):
         flags, number, dests, origin, at = unseal(data, self.size)
         if flags:
             raise ValueError("no packet of an overlay")
+        if origin == self.me and number > self.seen[origin] and not self.forgetful:
+            raise ValueError(f"message {number} of member {origin} was never sent")
         return Packet(self.me, dests, data[at:], origin, Number(number, data), frm)
 
     def control_ints(self, packet: Packet) -> int:

@@ -92,6 +92,7 @@ class Member:
     core: Ordering
     rows: Rows = field(default_factory=dict)
     given: dict[int, Packet] = field(default_factory=dict)  # by identity: what the core got and has not delivered
+    held: list[tuple[Packet, list[tuple[int, int]]]] = field(default_factory=list)  # after the last step
     taken: list[tuple[int, Packet, bytes]] = field(default_factory=list)  # (neighbour, as sent, bytes) in this batch
     stored: list[tuple[int, Packet, bytes]] = field(default_factory=list)  # those of all batches before
     out: list[tuple[Packet, bytes]] = field(default_factory=list)
@@ -154,7 +155,8 @@ class Domain:
             for me in range(self.size):
                 self.store(me)
         for me, member in enumerate(self.members):
-            assert not member.core.held(), f"member {me} still holds packets, and nothing is on its way"
+            waiting = [*member.core.held(), *member.core.parked()]
+            assert not waiting, f"member {me} still holds packets, and nothing is on its way"
 
     def send(self, me: int) -> None:
         """The application of `me` sends a message to one or to several."""
@@ -198,6 +200,7 @@ class Domain:
         member.given[id(packet)] = packet
         step: Step = member.core.receive(frm, packet)
         assert self.backend.relays or not step.send, "only a back end that says so relays"
+        before = {id(each) for each, _ in member.held}
         for done in step.deliver:
             assert member.given.pop(id(done), None) is done, "not the object that `receive` got"
             number = int(done.body.split(b":")[0])
@@ -206,7 +209,9 @@ class Domain:
             ), f"message {number} was delivered as {done}"  # fmt: skip
             member.events.append(("deliver", me, number))
         self.post(me, step.send)
-        held = member.core.held()
+        held = member.held = member.core.held()
+        gone = before - {id(each) for each, _ in held} - {id(done) for done in step.deliver}
+        assert gone == {id(each) for each in step.freed}, "what is not held any more is delivered or freed"
         for each, causes in held:
             assert member.given.get(id(each)) is each, "holds an object that `receive` did not get"
             assert causes and all(0 <= k < self.size for k, _ in causes), f"{each} is held for {causes}"
@@ -246,7 +251,12 @@ class Domain:
         member = self.members[me]
         member.core = self.backend.restore(me, self.size, dict(member.rows), **self.options)
         member.core.check()
-        member.given = {id(packet): packet for packet, _ in member.core.held()}
+        member.held = member.core.held()
+        member.given = {id(packet): packet for packet, _ in [*member.held, *member.core.parked()]}
+        blank = self.backend(me, self.size, **self.options)
+        blank.forgetful = True
+        for frm, sent, data in member.taken:  # as when the store of a member is gone
+            assert blank.decode(frm, data).origin == sent.origin, "a core without its rows cannot read a packet"
         for frm, sent, data in reversed(member.taken):
             self.links[frm, me].insert(0, (sent, data))
         del member.taken[:], member.out[:], member.events[:]

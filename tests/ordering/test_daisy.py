@@ -155,11 +155,11 @@ def test_what_waits_for_acknowledgements_says_whose():
     step = scene.arrive(0, 2)
     assert (step.send, step.deliver) == ([], [])
     core = scene.cores[2]
-    ((packet, causes),) = core.held()
-    assert (causes, core.missing(packet)) == ([(4, 1)], [(4, 1)])
+    ((packet, lacking),) = core.parked()
+    assert lacking == [(4, 1)] and core.held() == [] and core.missing(packet) is None
     scene.arrive(0, 4)
     assert [done.body for done in scene.arrive(4, 2).deliver] == [b"m"]
-    assert core.held() == [] and core.missing(packet) is None
+    assert core.parked() == []
 
 
 def test_nobody_acknowledges_what_nobody_waits_for():
@@ -231,7 +231,7 @@ def test_what_waits_comes_back_from_the_rows():
     assert not gone and {kind for kind, _ in rows} == {SEAT, ORIGIN, ACKS, OUT + 1}
     again = Daisy.restore(2, 5, rows, groups=[[0, 1], [2, 3], [4]], relay="stable")
     again.check()
-    assert [(p.body, p.frm, causes) for p, causes in again.held()] == [(b"n", 0, [(4, 2)])]
+    assert [(p.body, p.frm, lacking) for p, lacking in again.parked()] == [(b"n", 0, [(4, 2)])]
     assert again.dirty() == ({}, set())
     scene.cores[2] = again
     assert (2, b"n") in scene.settle()
