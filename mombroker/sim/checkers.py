@@ -18,12 +18,15 @@ class Fates:
     def __init__(self, logs: list[list[Record]]):
         self.reacted: set[tuple[MessageId, str]] = set()
         self.dead: dict[tuple[MessageId, str], str] = {}  # with the reason
+        self.deleted: set[str] = set()
         self.expired: set[MessageId] = set()  # on their way: not for agents where they had arrived before
         for log in logs:
             for record in log:
                 kind, id, agent = record[0], (record[1], record[2]), record[3]
                 if kind == "react":
                     self.reacted.add((id, agent))
+                elif kind == "delete":
+                    self.deleted.add(agent)
                 elif kind in ("dead", "expire", "drop"):
                     if agent:
                         self.dead[id, agent] = record[15]
@@ -82,7 +85,7 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
             wrong += _broken_chains(node)
         wrong += cluster.workload.faults(cluster)
     for (id, agent), reason in fates.dead.items():
-        if reason != "expired" and not agent.endswith("/nobody"):
+        if reason != "expired" and agent not in fates.deleted and not agent.endswith("/nobody"):
             wrong.append(f"{id} is a dead letter of {agent}: {reason}")
             break
     return wrong, verdicts

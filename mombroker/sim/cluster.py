@@ -8,7 +8,7 @@ from mombroker import agents
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.errors import PeerRefused
-from mombroker.core.events import Admin, Hello, LinkUp, Ready, TaskDone, Tick
+from mombroker.core.events import Admin, Hello, LinkUp, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.message import Message
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
@@ -20,7 +20,7 @@ from mombroker.sim.workloads import Mood, Workload
 from mombroker.sim.world import MS, SECOND, World
 from mombroker.store.memory import MemoryStore
 
-LINGER = 3 * MS
+LINGER, SIZE_EVERY = 3 * MS, 20 * MS
 REST, MAX_CALLS = 200 * SECOND, 300_000  # until everything must be at rest
 
 
@@ -88,16 +88,15 @@ class Node:
         self.epoch += 1
         self.skew = int(self.cluster.faults.skew * (self.world.rng.random() - 0.5))
         self.flying: Ready | None = None
-        self.turning = self.lingering = False
-        self.timer_at = 0
-        self.forwarded = 0
+        self.turning = self.lingering = self.stopping = self.ending = False
+        self.timer_at = self.sized_at = self.forwarded = 0
         self.wanted, self.waiting = {}, set()
         self.server = self.machine(self.cluster.topology, self.name, self.disk.store, self.program, self.now())
         self.server.turn(self.now())
         self._commit()
 
     def post(self, event: Any) -> None:
-        if not self.up:
+        if not self.up or self.stopping:
             return
         if isinstance(event, LinkUp):
             self.wanted.pop(event.peer, None)
@@ -111,7 +110,7 @@ class Node:
 
     def _turn(self, epoch: int) -> None:
         """The end of a loop turn: run the reactions, and commit if something waits for it."""
-        if epoch != self.epoch or not self.up:
+        if epoch != self.epoch or not self.up or self.stopping:
             return
         self.turning = False
         server = self.server
@@ -130,7 +129,7 @@ class Node:
                 self.world.after(LINGER, self._lingered, self.epoch)
 
     def _lingered(self, epoch: int) -> None:
-        if epoch == self.epoch and self.up:
+        if epoch == self.epoch and self.up and not self.stopping:
             self.lingering = False
             if self.flying is None:
                 self._commit()
@@ -145,6 +144,9 @@ class Node:
     def _seen(self, ready: Ready) -> None:
         if self.up and self.flying is ready:
             self._leave(ready)
+            if self.up and self.now() - self.sized_at >= SIZE_EVERY:
+                self.sized_at = self.now()
+                self.post(StoreSize(self.disk.store.size()))
 
     def _leave(self, ready: Ready) -> None:
         """The batch is durable: its outputs leave."""
@@ -156,18 +158,39 @@ class Node:
             if self._die("half sent"):
                 return
         self.replies += ready.replies
+        if not self.stopping:
+            self._work(ready)
+        self.server.committed(ready)
+        self.flying = None
+        self.server.check()
+        if self.stopping:
+            self._end()
+        elif not self._died_after_sending(ready):
+            self._soon()
+
+    def _work(self, ready: Ready) -> None:
         for id, function, payload in ready.tasks:
             self.world.after(self.world.about(5 * MS), self._run, self.epoch, id, function, payload)
         for peer in ready.dial:
             self.wanted.setdefault(peer, 0)
             if peer not in self.waiting:
-                network.dial(self.name, peer)
+                self.cluster.network.dial(self.name, peer)
         self._set_timer(ready.timer)
-        self.server.committed(ready)
-        self.flying = None
-        self.server.check()
-        if not self._died_after_sending(ready):
-            self._soon()
+
+    def stop(self) -> None:
+        """Take no more events, finish the commit under way, commit what is open, marked clean, and be gone."""
+        if self.up and not self.stopping:
+            self.stopping = True
+            if self.flying is None:
+                self._end()
+
+    def _end(self) -> None:
+        if self.ending:
+            self.cluster.down(self)
+        else:
+            self.ending = True
+            self.server.stop()
+            self._commit()
 
     def _run(self, epoch: int, id: int, function: str, payload: bytes) -> None:
         if epoch == self.epoch and self.up:

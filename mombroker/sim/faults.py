@@ -26,6 +26,8 @@ class Faults:
     points: dict[str, float] = field(default_factory=dict)  # where a process may die
     crashes: int = 0  # at those points, at most
     kills: int = 0  # of a process at any moment
+    stops: int = 0  # of a process in good order
+    blackouts: int = 0  # all processes at once
     down: int = 60 * MS  # mean time to the restart
     notice: int = 20 * MS  # mean time until a peer learns of a death
     cuts: int = 0  # between two servers, or around one
@@ -34,6 +36,7 @@ class Faults:
     skew: int = 0  # of a server's wall clock, set anew at each start
     failing: float = 0.0  # reactions
     impostor: str = ""  # BACKUP, NEW_DISK: at the end a server comes back with the wrong store
+    victim: str = ""  # that server; any, if empty
     latency: int = 2 * MS
     commit: int = MS
 
@@ -56,11 +59,15 @@ def draw(rng: Random) -> Faults:
         commit=rng.choice((MS // 10, MS, 8 * MS)),
     )
     if rng.random() < 0.7:
-        chosen = rng.sample(POINTS, rng.randint(1, 4))
-        faults.points = {point: rng.choice((0.02, 0.1, 0.4)) * (2.5 if point in RARE else 1) for point in chosen}
+        chosen = {*rng.sample(POINTS, rng.randint(1, 4)), rng.choice(RARE)}
+        faults.points = {p: rng.choice((0.02, 0.1, 0.4)) * (2.5 if p in RARE else 1) for p in POINTS if p in chosen}
         faults.crashes = rng.randint(1, 12)
     if rng.random() < 0.4:
         faults.kills = rng.randint(1, 6)
+    if rng.random() < 0.2:
+        faults.stops = rng.randint(1, 4)
+    if rng.random() < 0.1:
+        faults.blackouts = rng.randint(1, 2)
     if rng.random() < 0.5:
         faults.cuts = rng.randint(1, 6)
     if rng.random() < 0.5:
@@ -81,6 +88,7 @@ class Mischief:
         self.cluster, self.world, self.faults = cluster, cluster.world, cluster.faults
         self.masked: Node | None = None  # runs on the wrong store
         self.refusing: list[str] = []  # its neighbours that must refuse it
+        self.said: list[str] = []  # in the status of both sides
 
     def schedule(self, span: int) -> None:
         world, rng, nodes = self.world, self.world.rng, list(self.cluster.nodes.values())
@@ -90,6 +98,12 @@ class Mischief:
 
         for _ in range(self.faults.kills):
             world.after(some_time(), self._kill, rng.choice(nodes))
+        for _ in range(self.faults.stops):
+            world.after(some_time(), self._stop, rng.choice(nodes))
+        for _ in range(self.faults.blackouts):
+            at = some_time()
+            for node in nodes:
+                world.after(at, self._kill, node)
         for _ in range(self.faults.cuts):
             at, node = some_time(), rng.choice(nodes)
             peers = self.cluster.neighbours(node.name)
@@ -98,11 +112,16 @@ class Mischief:
         for _ in range(self.faults.breaks):
             world.after(some_time(), self._break, rng.random())
         if self.faults.impostor:
-            world.after(some_time() // 3, self._back_up, rng.choice(nodes))
+            victim = self.cluster.nodes[self.faults.victim or rng.choice(nodes).name]
+            world.after(some_time() // 3, self._back_up, victim)
 
     def _kill(self, node: "Node") -> None:
         if node.up and node is not self.masked:
             self.cluster.down(node)
+
+    def _stop(self, node: "Node") -> None:
+        if node is not self.masked:
+            node.stop()
 
     def _cut(self, a: str, b: str) -> None:
         self.cluster.network.cut(a, b)
@@ -154,8 +173,11 @@ class Mischief:
             for me, other in ((node.name, peer), (peer, node.name)):
                 problems = nodes[me].server.status()["problems"]
                 told = [line for line in problems if line.startswith(f"{other} is refused")]
+                self.said += told
                 if len(told) != 1 or "`mom domain reset`" not in told[0]:
                     wrong.append(f"{me} does not say that {other} is refused and what to do: {told}")
+        if any(link.conn for consumer in node.server.consumers.values() for link in consumer.links.values()):
+            wrong.append(f"somebody talks to {node.name}, which runs on the wrong store")
         node.unmask()
         return wrong
 

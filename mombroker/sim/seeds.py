@@ -56,6 +56,7 @@ def draw_topology(rng: Random, workload: Workload) -> Topology:
             "max_held": rng.choice((1, 3, 50)), "max_inbox": rng.choice((1, 5, 50)),
             "max_residents": rng.choice((1, 4)), "turn_reactions": rng.choice((1, 3, 20)),
             "batch_bytes": rng.choice((500, 5000)), "batch_rows": rng.choice((3, 30)),
+            "max_store": rng.choice((1000, 1 << 30)),
         }  # fmt: skip
     return Topology(
         name="sim",
@@ -100,6 +101,7 @@ def run(seed: int, node: type[Node] = Node, faults: Faults | None = None) -> Run
         "calls": made.world.calls, "records": len(records), **made.network.counts,
         "sends": sum(record[0] == "send" for record in records),
         "reactions": sum(record[0] == "react" for record in records),
+        "wrong_stores": int(made.mischief.masked is not None),
         "held": sum(record[0] == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip

@@ -92,6 +92,8 @@ class Walker(Witness):
         if note.met and note.met not in self.known:
             self.known.append(note.met)
         if note.left <= 0:
+            if note.seed % 20 == 0 and self.id.count("/") == 2:  # somebody made it during the run
+                self.delete()
             return
         rng = Random(note.seed)
         dice = rng.random()
