@@ -1,6 +1,7 @@
-"""The agents that measure: the ping-pong of paper 004 §6.1, and a stream from one server to another."""
+"""The agents that measure: the ping-pong of paper 004 §6.1, a stream from one server to another, and endless talk."""
 
 import time
+from random import Random
 
 from mombroker.admin.bench import clocks
 from mombroker.agents import Agent, notification, reacts
@@ -137,3 +138,57 @@ class Sink(Agent):
         self.first = self.first or time.monotonic_ns()
         if drop.last:
             self.reply(More(time.process_time_ns()))
+
+
+@notification(name="bench.Say")
+class Say:
+    """To all of `to`; the first of them is to talk next. `numbers` count what each of them was told by `frm`."""
+
+    frm: str
+    to: list[str]
+    numbers: list[int]
+
+
+@notification(name="bench.Hush")
+class Hush:
+    """Do not talk any more."""
+
+
+class Talker(Agent):
+    """Starts so many conversations, and goes on with each that comes to it: to one other, or to several.
+
+    It counts what it has told to whom and been told by whom, so that in the end two talkers can compare.
+    """
+
+    others: list[str]
+    seed: int
+    starts: int
+    turns: int = 0
+    hushed: bool = False
+    told: dict[str, int] = {}
+    heard: dict[str, int] = {}
+    wrong: int = 0  # messages that did not come next
+
+    def on_create(self) -> None:
+        for _ in range(self.starts):
+            self._talk()
+
+    @reacts
+    def hear(self, say: Say) -> None:
+        number = say.numbers[say.to.index(self.id)]
+        self.wrong += number != self.heard.get(say.frm, 0) + 1
+        self.heard[say.frm] = number
+        if say.to[0] == self.id and not self.hushed:
+            self._talk()
+
+    @reacts
+    def hush(self, hush: Hush) -> None:
+        self.hushed = True
+
+    def _talk(self) -> None:
+        self.turns += 1
+        chance = Random(self.seed << 32 | self.turns)
+        to = chance.sample(self.others, chance.choice((1, 1, 1, 2, 3, len(self.others))))
+        for other in to:
+            self.told[other] = self.told.get(other, 0) + 1
+        self.send(to, Say(self.id, to, [self.told[other] for other in to]))

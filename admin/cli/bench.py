@@ -61,7 +61,7 @@ def folder_option(command: F) -> F:
 def bench(ctx: click.Context) -> None:
     """Measure a bus on this machine.
 
-    Without a command all four run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
+    Without a command all five run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
     that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object
     (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are medians of
     rounds in which the cases take turns.
@@ -217,6 +217,42 @@ def recover(queued: int, servers: int, size: int, rounds: int, folder: Path | No
     show(rows, output, columns)
 
 
+@bench.command()
+@click.option("--ordering", "names", default="", help="Back ends, with commas between. [default: all]")
+@click.option("--members", "sizes", type=Numbers(3), default="10,50", show_default=True, help="Sizes of the domain.")
+@click.option(
+    "--pattern", "patterns", type=Words("pingpong", "any", "mixed", "all"), default="pingpong,any,mixed,all",
+    show_default=True,
+    help="Traffic: one message at a time between the first member and another; each member to any other; the same with "
+    "one multicast in ten messages, as in the study of KS; each member to all.",
+)  # fmt: skip
+@click.option("--copies", type=click.IntRange(50), default=1_000, show_default=True, help="Deliveries in each case.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds over all cases.")
+@output_options
+def orderings(
+    names: str, sizes: list[int], patterns: list[str], copies: int, rounds: int, output: str, columns: str
+) -> None:
+    """The ordering back ends beside each other: one domain in one process, without disk and network.
+
+    packets are those of a message. Of each one on a link: control_bytes as encoded, integers in the measure of the
+    papers, and packet_us. Of each copy that is delivered: copy_us, the CPU time of stamping, packing, reading and
+    ordering at all members that it passes; rows_us, the same with the changed rows taken after every step, and
+    row_bytes, the size of these. held_pct of the copies had to wait. ks-bitmap is ks with encoding = "bitmap".
+
+    \b
+    Example:
+      mom bench orderings
+      mom bench orderings --ordering ks,ks-bitmap,rst --members 10,50,100 --pattern mixed --copies 10000
+    """
+    from mombroker.admin.bench import orderings
+
+    chosen = names.split(",") if names else orderings.names()
+    with Bar("cases") as bar:
+        cases = [(name, pattern, size) for pattern in patterns for size in sizes for name in chosen]
+        rows = orderings.measure(cases, copies, rounds, bar.at)
+    show(rows, output, columns)
+
+
 COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
 SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
     ("commit", commit, {"sizes": [1, 64, 512], "size": 100, "commits": 50, "rounds": 3, **COMMON}),
@@ -230,4 +266,12 @@ SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
         },
     ),
     ("recover", recover, {"queued": 100_000, "servers": 50, "size": 100, "rounds": 1, **COMMON}),
+    (
+        "orderings",
+        orderings,
+        {
+            "names": "", "sizes": [10], "patterns": ["mixed"], "copies": 500, "rounds": 1, "output": "table",
+            "columns": "",
+        },
+    ),
 ]  # fmt: skip

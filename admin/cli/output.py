@@ -82,7 +82,7 @@ def text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={text(each)}" for name, each in value.items())
     if isinstance(value, list | tuple | set):
-        return ", ".join(text(each) for each in value)
+        return ", ".join(f"[{text(each)}]" if isinstance(each, list | tuple) else text(each) for each in value)
     return str(plain(value)) if isinstance(value, bytes) else str(value)
 
 

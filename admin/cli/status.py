@@ -74,8 +74,8 @@ def _full(found: dict[str, Any], output: str, columns: str) -> None:
 def why(file: Path, server: str | None, output: str, columns: str) -> None:
     """What the waiting messages of a server wait for.
 
-    One sentence for each message that is held for its causes, each agent that waits (for a name, or to try again), and
-    each neighbour that something waits for. Nothing is printed when nothing waits.
+    One sentence for each message that is held for its causes or is not passed on yet, each agent that waits (for a
+    name, or to try again), and each neighbour that something waits for. Nothing is printed when nothing waits.
 
     \b
     Example:
@@ -101,6 +101,9 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             servers = {cause["server"]: cause for cause in wait["waits_for"]}
             seen = ", ".join(f"{name} {_seen(cause, now)}" for name, cause in servers.items())
             return f"{wait['message']} (from {wait['from']}) waits for {causes} in domain {wait['domain']}; {seen}"
+        case "parked":
+            lacking = ", ".join(wait["waits_for"])
+            return f"{wait['message']} is passed on in domain {wait['domain']} when it is stored by {lacking}"
         case "name":
             return f"{wait['agent']} waits for the name {wait['name']!r} in order to take {_first(wait)}"
         case "retry":

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from mombroker import ordering
 from mombroker.admin.cli import options
 from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
@@ -15,7 +16,6 @@ from mombroker.core.topology import RoutingTable, Topology, suggestion
 from mombroker.net import config
 
 OUT = click.option("--out", type=click.Path(path_type=Path), help="Write the file here instead of printing it.")
-FLOODING = ("vector", "overlay", "daisy")  # every packet goes to all members, and is kept until all have it
 
 
 @click.group("topology")
@@ -51,17 +51,22 @@ def validate(file: Path, output: str, columns: str) -> None:
 @options.file_argument
 @output_options
 def show_topology(file: Path, output: str, columns: str) -> None:
-    """Show the servers, domains and agents of a topology file. Columns are those of the whole.
+    """Show the servers, domains and agents of a topology file, and what domains cost. Columns are those of the whole.
+
+    Control bytes are those of one packet on one link, by the formulas of the papers (docs/orderings.md), under the back
+    end's typical traffic and at worst; real ones are fewer, since integers are packed, and are in the log. Packets are
+    those of a message that goes to one member of the domain, and of one that goes to all.
 
     \b
     Example:
       mom topology show etc/two-sites.toml -c servers,notes
+      mom topology show etc/mixed.toml -c costs
     """
     whole = describe(config.load(file))
     if output == "json" or columns:
         show_one(whole, output, columns)
         return
-    tables = ("servers", "domains", "agents", "notes")
+    tables = ("servers", "domains", "costs", "agents", "notes")
     show_one({name: value for name, value in whole.items() if value and name not in tables}, output)
     for name in tables:
         if whole[name]:
@@ -91,6 +96,10 @@ def describe(bus: Topology) -> dict[str, Any]:
         }
         for domain in bus.domains.values()
     ]
+    costs = [
+        {"domain": domain.name, **ordering.backend(domain.backend).describe(domain.members, domain.options)}
+        for domain in bus.domains.values()
+    ]
     agents = [
         {"agent": agent.name, "server": agent.server, "class": agent.cls, "fields": agent.fields}
         for agent in bus.agents
@@ -101,7 +110,7 @@ def describe(bus: Topology) -> dict[str, Any]:
             "note": f"{domain.backend}: a member that stays down costs the others disk for all traffic",
         }
         for domain in bus.domains.values()
-        if domain.backend in FLOODING
+        if ordering.backend(domain.backend).spreads
     ]
     return {
         "bus": bus.name,
@@ -112,6 +121,7 @@ def describe(bus: Topology) -> dict[str, Any]:
         "log": bus.log,
         "servers": servers,
         "domains": domains,
+        "costs": costs,
         "agents": agents,
         "notes": notes,
     }

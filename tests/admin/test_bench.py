@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mombroker.admin.bench import clocks, figures, pingpong, plot
+from mombroker import ordering
+from mombroker.admin.bench import clocks, figures, orderings, pingpong, plot
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.cli import main
 from mombroker.core.errors import MomError
@@ -73,11 +74,39 @@ def test_recover_starts_idle_deep_and_many(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_orderings_stand_beside_each_other_in_every_pattern():
+    words = ["--ordering", "matrix,rst,overlay", "--members", 6, "--copies", 60, "--rounds", 1]
+    rows = rows_of("orderings", *words)
+    assert [(row["ordering"], row["pattern"]) for row in rows] == [
+        (name, pattern) for pattern in ("pingpong", "any", "mixed", "all") for name in ("matrix", "rst", "overlay")
+    ]  # fmt: skip
+    of = {(row["ordering"], row["pattern"]): row for row in rows}
+    assert all(of["rst", pattern]["integers"] == 36 for pattern in ("pingpong", "any", "mixed", "all"))
+    assert of["matrix", "pingpong"]["packets"] == 1 and of["matrix", "all"]["packets"] == 5
+    assert of["matrix", "pingpong"]["control_bytes"] < of["matrix", "any"]["control_bytes"]
+    assert of["overlay", "any"]["held_pct"] == 0 < of["rst", "all"]["held_pct"]
+    assert all(min(row["copy_us"], row["packet_us"], row["rows_us"], row["row_bytes"]) > 0 for row in rows)
+
+
+def test_a_schedule_is_played_again_as_it_was_made():
+    made = orderings.Domain(orderings.Schedule(*swapped("vector", 5)), "mixed", seed=3).run(80)
+    assert made.copies >= 80 and 0 < made.mark < len(made.acts)
+    assert orderings.play(made, rows=True) > 0
+    again = orderings.Domain(orderings.Schedule(*swapped("vector", 5)), "mixed", seed=3).run(80)
+    assert again.acts == made.acts and again.control_bytes == made.control_bytes
+
+
+def swapped(name, size):
+    backend, options = orderings.variant(name)
+    return backend, size, options
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("pingpong", "--servers", "1"), ("pingpong", "--servers", "a"), ("pingpong", "--layout", "ring"),
         ("pingpong", "--clock", "mine"), ("hop", "--window", "63"), ("commit", "--messages", ""),
+        ("orderings", "--members", "2"),
     ],
 )  # fmt: skip
 def test_wrong_sizes_are_wrong_usage(words):
@@ -148,3 +177,25 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MomError, match=r"mombroker\[plots\]"):
         plot.draw(tmp_path / "all.png", ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "pattern"),
+    [
+        ("matrix", {}, "pingpong"), ("rst", {}, "mixed"), ("ks", {}, "mixed"), ("ks", {"encoding": "bitmap"}, "mixed"),
+        ("vector", {}, "mixed"), ("overlay", {}, "any"), ("daisy", {}, "any"),
+    ],
+)  # fmt: skip
+def test_a_domain_costs_what_its_back_end_has_described(name, options, pattern):
+    """The typical size under the typical traffic; no packet of any traffic is above the worst one."""
+    cls, members = ordering.backend(name), tuple(f"s{k}" for k in range(12))
+    told = cls.describe(members, options)
+    for each in orderings.PATTERNS:
+        made = orderings.Domain(orderings.Schedule(cls, 12, options), each, seed=2).run(400)
+        mean = made.integers * 4 / made.packets
+        assert mean <= told["control_bytes_worst"], each
+        if each == pattern:
+            assert told["control_bytes"] / 1.5 < mean < told["control_bytes"] * 1.5
+            assert made.spread / made.messages >= told["packets"]
+        if each == "all":
+            assert made.spread == made.messages * told["packets_to_all"]

@@ -35,6 +35,10 @@ WAIT = {"agent": "s1/x", "name": "bank", "until": NOW + 3 * 10**9, "message": "s
             "s1#5 (from s2) waits for #17 from s4, #18 from s4, #1 from s3 in domain d2; "
             "s4 connected, s3 not seen since our start",
         ),
+        (
+            {"kind": "parked", "message": "s1#5", "domain": "d2", "waits_for": ["s3", "s4"]},
+            "s1#5 is passed on in domain d2 when it is stored by s3, s4",
+        ),
         (WAIT | {"kind": "name"}, "s1/x waits for the name 'bank' in order to take s2#7"),
         (
             WAIT | {"kind": "retry", "behind": 4},

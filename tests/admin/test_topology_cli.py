@@ -88,6 +88,43 @@ def test_show_warns_of_domains_in_which_a_member_that_is_down_costs_the_others_d
     assert "vector: a member that stays down costs the others disk for all traffic" in mom("show", sites).stdout
 
 
+def test_show_tells_what_each_domain_costs_and_stands():
+    costs = {row["domain"]: row for row in json.loads(mom("show", "etc/mixed.toml", "-o", "json").stdout)["costs"]}
+    assert list(costs) == ["centre", "uplink", "lab", "floor", "plants", "board"]
+    assert {name: row["packets"] for name, row in costs.items()} == {
+        "centre": 1, "uplink": 1, "lab": 1, "floor": 5, "plants": 1, "board": 2,
+    }  # fmt: skip
+    assert costs["plants"]["relays"] == ["plant1", "plant2"] and costs["plants"]["diameter"] == 3
+    assert (costs["floor"]["links"], costs["floor"]["diameter"]) == ([2, 2], 2)
+    assert (costs["centre"]["control_bytes"], costs["centre"]["control_bytes_worst"]) == (12, 36)
+    table = mom("show", "etc/mixed.toml").stdout
+    assert re.search(r"^floor +2, 2 +2 +edge, floor1, floor2, floor3 +5 +5 +8 +8 +all among the others while", table, re.M)
+    assert "groups=[hub, plant1], [plant2, plant3], connectors=plant1" in table
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        ('{ backend = "ks", encoding = "tree" }', 'encoding is one of two: write "list" or "bitmap"'),
+        ('{ backend = "rst", encoding = "list" }', "unknown option 'encoding'"),
+        ('{ backend = "overlay", links = [["paris", "lyon"]] }', "no links lead from paris to nice"),
+        ('{ backend = "overlay", links = [["paris", "rome"]] }', "'rome' in links is no server of this domain"),
+        ('{ backend = "daisy", groups = [["paris"], ["lyon"]] }', "nice in no group"),
+        ('{ backend = "daisy", groups = [["paris", "rome"], ["lyon", "nice"]] }', "'rome' in groups is no server"),
+        ('{ backend = "daisy", groups = [["paris", "lyon"], ["lyon", "nice"]] }', "'lyon' is in two groups"),
+        ('{ backend = "daisy", relay = "lazy" }', 'relay is "eager" or "stable"'),
+        ('"fifo"', "fifo keeps causal order between two servers, not among 3: choose matrix"),
+        ('"vektor"', "no ordering back end is named 'vektor': choose one of"),
+    ],
+)
+def test_wrong_options_of_a_back_end_are_refused_with_the_line_and_the_remedy(sites, order, reason):
+    path = Path(sites)
+    path.write_text(path.read_text().replace('ordering = "matrix"', f"ordering = {order}", 1))
+    at = 1 + path.read_text().splitlines().index(f"ordering = {order}")
+    error = mom("validate", sites, code=1).stderr
+    assert f"{sites}:{at}: domains.core.ordering: " in error and reason in error
+
+
 def test_the_route_is_listed_hop_by_hop(sites):
     assert json.loads(mom("route", "lille", "nimes", "--file", sites, "-o", "json").stdout) == [
         {"hop": 1, "from": "lille", "domain": "north", "ordering": "fifo", "to": "lyon"},

@@ -1,0 +1,41 @@
+"""Real processes killed at random under every ordering back end: the logs are clean, and the agents' counts agree."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mombroker.admin.bench.chaos import topology_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def storm(folder: Path, *words: str) -> list[dict]:
+    command = [sys.executable, "-m", "mombroker.admin.bench.chaos", *words, "--folder", str(folder), "-o", "json"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, (run.stdout, run.stderr)
+    return json.loads(run.stdout)
+
+
+def test_kills_under_one_back_end(tmp_path):
+    (row,) = storm(tmp_path, "ks", "--seconds", "2", "--pause", "0.4")
+    assert (row["ordering"], row["other"], row["servers"], row["clean"]) == ("ks", "matrix", 8, True)
+    assert row["kills"] > 1 and row["told"] == row["heard"] > 32
+    assert row["violations"] == row["duplicates"] == row["lost"] == row["unsent"] == row["out_of_turn"] == 0
+    assert row["reactions"] >= row["heard"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["matrix", "rst", "ks", "vector", "overlay", "daisy"])
+def test_thirty_seconds_of_kills(tmp_path, name):
+    (row,) = storm(tmp_path, name)
+    assert row["clean"] and row["kills"] > 15 and row["told"] == row["heard"]
+
+
+def test_the_bus_of_a_storm_has_two_domains_and_a_router(tmp_path):
+    made = topology_of("ks", "overlay", tmp_path)
+    made.validate()
+    assert (len(made.servers), made.routers) == (8, ["s5"])
+    assert [domain.backend for domain in made.domains.values()] == ["ks", "overlay"]
