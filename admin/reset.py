@@ -58,7 +58,8 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
         name: AgentServer(topology, name, store, program, now) for name, store in stores.items() if name != lost
     }
     _settle(survivors, stores)
-    report.lost = _lost(topology, lost, stores)
+    unseen = _lost(topology, lost, stores)
+    report.lost = list(unseen.values())
     known = {name: id for server in survivors.values() for name, id in server.names.known.items()}
     declared = {agent.name for agent in topology.agents}
     report.names = sorted(name for name, id in known.items() if id.startswith(f"{lost}/") and name not in declared)
@@ -70,11 +71,11 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
     fresh.meta |= {f"epoch:{domain}": epoch for domain, epoch in epochs.items()}
     fresh.meta |= {f"name:{name}": id for name, id in known.items() if name not in declared | set(report.names)}
     stores[lost].commit(fresh)
-    buried: set[tuple[str, int, str]] = set()
+    buried: set[repair.Copy] = set()
     for name, server in survivors.items():
         for domain, epoch in epochs.items():
             if domain in server.consumers:
-                for message, agent, reason in repair.start_anew(server, domain, epoch, buried):
+                for message, agent, reason in repair.start_anew(server, domain, epoch, unseen, buried):
                     report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
         for gone in report.names:
             server.names.known.pop(gone, None)
@@ -121,7 +122,7 @@ def _settle(servers: dict[str, AgentServer], stores: dict[str, Store]) -> None:
                 server.committed(ready)
 
 
-def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> list[dict[str, Any]]:
+def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> dict[repair.Copy, dict[str, Any]]:
     """Copies that were to go to, or through, the lost server and have left no trace at their destination."""
     routes = {name: RoutingTable(topology, name) for name in topology.servers}
     relaying = {
@@ -133,8 +134,8 @@ def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> list[dict[
         hops = routes[origin].path(home) if origin != home else []
         return home == lost or any(hop == lost or domain in relaying for domain, hop in hops)
 
-    wanted: dict[tuple[str, int, str], dict[str, Any]] = {}
-    ended: set[tuple[str, int, str]] = set()
+    wanted: dict[repair.Copy, dict[str, Any]] = {}
+    ended: set[repair.Copy] = set()
     for store in stores.values():
         for kind, origin, number, agent, dests, *_, detail in _records(store):
             if kind == "send":
@@ -146,10 +147,10 @@ def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> list[dict[
                 ended.add((origin, number, agent))
         for agent, message in _waiting(store):
             ended.add((message.origin, message.number, agent))
-    return [
-        what for (origin, number, agent), what in wanted.items()
+    return {
+        (origin, number, agent): what for (origin, number, agent), what in wanted.items()
         if (origin, number, agent) not in ended and (origin, number, "") not in ended
-    ]  # fmt: skip
+    }  # fmt: skip
 
 
 def _records(store: Store) -> Iterator[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from mombroker import ordering
@@ -12,20 +13,23 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 Undelivered = tuple[Message, str, str]  # the message, an agent that does not get it, why
+Copy = tuple[str, int, str]  # of a message (origin, number) for one agent
 
 
 def start_anew(
-    server: AgentServer, domain: str, epoch: int, buried: set[tuple[str, int, str]] | None = None
+    server: AgentServer, domain: str, epoch: int, unseen: Container[Copy] = (), buried: set[Copy] | None = None
 ) -> list[Undelivered]:
     """Give `domain` a new clock and new links under `epoch`; returns, and buries, what was still under way in it.
 
-    All members must do the same before they meet again; the epoch in the handshake sees to that. `buried` are (origin,
-    number, agent) that others have buried: where members relay, several may have the same message for an agent.
+    All members must do the same before they meet again; the epoch in the handshake sees to that. Where members pass on
+    for others, a packet to one may be the way of a message to another: only `unseen`, copies without a trace at their
+    destination, tells whether it came there by another one. And several members may have it: what is in `buried` is
+    buried already.
     """
     consumer = server.consumers[domain]
     buried = set() if buried is None else buried
     undelivered: list[Undelivered] = []
-    for message, agent, reason in _bound_out(server, consumer) + _held(server, consumer):
+    for message, agent, reason in _bound_out(server, consumer, unseen) + _held(server, consumer):
         if (message.origin, message.number, agent) not in buried:
             buried.add((message.origin, message.number, agent))
             undelivered.append((message, agent, reason))
@@ -46,7 +50,7 @@ def start_anew(
     return undelivered
 
 
-def _bound_out(server: AgentServer, consumer: MessageConsumer) -> list[Undelivered]:
+def _bound_out(server: AgentServer, consumer: MessageConsumer, unseen: Container[Copy]) -> list[Undelivered]:
     """The agents that the packets in this domain's out-queues do not reach."""
     out: list[Undelivered] = []
     domain = consumer.domain
@@ -59,17 +63,25 @@ def _bound_out(server: AgentServer, consumer: MessageConsumer) -> list[Undeliver
         after = link.acked
         while rows := server.reader.queue_out(link.id, after, link.durable, 256):
             for seq, data in rows:
-                packet = theirs.decode(consumer.me, data)
-                if link.member in packet.dests:
-                    message = decode(packet.body)
-                    out += [(message, agent, reason) for agent in message.dests if _via(server, agent, link.peer)]
                 after = seq
+                packet = theirs.decode(consumer.me, data)
+                if link.member not in packet.dests and not (backend.relays and packet.body):
+                    continue
+                message = decode(packet.body)
+                for agent in message.dests:
+                    through = backend.relays and (message.origin, message.number, agent) in unseen
+                    if _via(server, agent, domain.name, None if through else link.peer):
+                        out.append((message, agent, reason))
     return out
 
 
-def _via(server: AgentServer, agent: str, peer: str) -> bool:
+def _via(server: AgentServer, agent: str, domain: str, peer: str | None) -> bool:
+    """Does our way to an agent lead through this domain, to this peer if one is named?"""
     home = agent.partition("/")[0]
-    return home != server.name and server.routes.hop(home)[1] == peer
+    if home == server.name:
+        return False
+    into, hop = server.routes.hop(home)
+    return into == domain and (peer is None or hop == peer)
 
 
 def _held(server: AgentServer, consumer: MessageConsumer) -> list[Undelivered]:
@@ -80,7 +92,6 @@ def _held(server: AgentServer, consumer: MessageConsumer) -> list[Undelivered]:
     for packet, _ in [*core.held(), *core.parked()]:
         message = packet.note[1] or decode(packet.body)
         for agent in message.dests:
-            home = agent.partition("/")[0]
-            if home == server.name or server.routes.hop(home)[0] != consumer.name:
+            if not _via(server, agent, consumer.name, None):
                 out.append((message, agent, reason))
     return out

@@ -10,6 +10,7 @@ from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Tell
 
 AGENTS = "tests.core.sample_agents"
+RING = [["a", "b"], ["b", "c"], ["c", "d"], ["d", "a"]]
 DOMAINS = {"x": "abr", "y": "rcd"}
 SINKS = {f"{server}/sink-{server}": f"{AGENTS}:Sink" for server in "abcdr"}
 
@@ -80,6 +81,37 @@ def test_what_is_held_for_a_lost_leaf_becomes_dead_letters():
     assert got(b, "c") == []
     b.send("r", "far", Tell(["sink-c", "sink-d"], "new"))
     assert got(b, "c") == got(b, "d") == ["new"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("matrix", {}), ("rst", {}), ("ks", {}), ("vector", {}), ("overlay", {}), ("overlay", {"links": RING}),
+        ("daisy", {}), ("daisy", {"groups": [["a", "b"], ["c", "d"]], "connectors": ["d"], "relay": "stable"}),
+    ],
+    ids=["matrix", "rst", "ks", "vector", "overlay", "ring", "daisy", "connector"],
+)  # fmt: skip
+def test_a_lost_member_under_any_ordering(order):
+    """d has told others, and they each other; then it is gone. What waits for it becomes dead letters, each once."""
+    sinks = {f"{server}/sink-{server}": f"{AGENTS}:Sink" for server in "abcd"}
+    sources = {"a/source": f"{AGENTS}:Source", "d/far": f"{AGENTS}:Source"}
+    b = Bus(topology({"x": "abcd"}, sources | sinks, {"x": order}))
+    b.pump()
+    for number in range(3):
+        b.send("d", "far", Tell([f"sink-{server}" for server in "abc"], f"d{number}"))
+        tell(b, f"a{number}", *"bcd")
+    b.crash("d")
+    tell(b, "for d", "d")
+    tell(b, "for c and d", *"cd")
+    report = reset_bus(b, "d")
+    dead = [(each["message"], each["agent"]) for each in report["dead"]]
+    assert len(dead) == len(set(dead)) and [agent for _, agent in dead].count("d/sink-d") == 2
+    connector = order[1].get("relay") == "stable"  # then nothing comes to c
+    assert [agent for _, agent in dead].count("c/sink-c") == connector
+    assert got(b, "c") == ["d0", "a0", "d1", "a1", "d2", "a2", *([] if connector else ["for c and d"])]
+    assert len([line for line in b.fields("a/source")["news"] if "ReactionFailed" in line]) == len(dead)
+    tell(b, "new", *"bcd")
+    assert got(b, "d") == ["new"] and got(b, "c")[-1] == got(b, "b")[-1] == "new"
 
 
 def test_a_reset_that_was_cut_short_is_refused_by_the_peers_and_may_be_repeated():
