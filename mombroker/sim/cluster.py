@@ -162,7 +162,6 @@ class Node:
             self._work(ready)
         self.server.committed(ready)
         self.flying = None
-        self.server.check()
         if self.stopping:
             self._end()
         elif not self._died_after_sending(ready):
