@@ -19,7 +19,6 @@ import click
 
 from mombroker import ordering, store
 from mombroker.admin import audit, supervisor
-from mombroker.admin.bench.agents import Hush
 from mombroker.admin.bench.figures import Row
 from mombroker.admin.cli.output import output_options, show
 from mombroker.admin.demo import free_ports
@@ -113,7 +112,7 @@ class Storm:
         try:
             for agent in self.topology.agents:
                 if agent.name not in self._hushed:
-                    self._ask(agent.server, "send", to=[agent.name], type=Hush.__wire_name__)
+                    self._ask(agent.server, "send", to=[agent.name], type="bench.Hush")
                     self._hushed.add(agent.name)
             talkers = [self._ask(each.server, "agent", agent=each.name)["fields"] for each in self.topology.agents]
         except MomError:
