@@ -1,0 +1,310 @@
+"""The frame codec: bytes in, frames out, at any split of the bytes; limits are checked before anything is buffered.
+
+Specification: STOMP 1.0, 1.1, 1.2 (stomp.github.io). The *block* of a frame is its user's headers as lines
+`name:value\\n` in the escapes of 1.2: ready to be stored, and to be sent on as they are to most receivers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mombroker.core.errors import MomError
+
+V10, V11, V12 = "1.0", "1.1", "1.2"
+
+CLIENT = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
+SERVER = frozenset("CONNECTED MESSAGE RECEIPT ERROR".split())
+BODIES = frozenset(("SEND", "MESSAGE", "ERROR"))
+LITERAL = frozenset(("CONNECT", "STOMP", "CONNECTED"))  # whose headers are never escaped
+
+# Headers that say how a frame is to be handled. They are not the user's, and do not travel in the block.
+CONTROL = frozenset((
+    "destination", "content-length", "receipt", "transaction", "message-id", "subscription", "ack", "redelivered",
+    "JMSXDeliveryCount", "persistent", "priority", "expires", "expiration", "timestamp", "dedup-id", "amq-msg-type",
+    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME",
+))  # fmt: skip
+
+LENGTH_DIGITS = 12
+_LINE_ENDS = re.compile(rb"(?:\r?\n)+")
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+_UNSAFE = re.compile(r"[\\\r\n:\0]")
+_ESCAPED = re.compile(r"\\(.?)", re.S)
+_FROM_WIRE = {V11: {"n": "\n", "c": ":", "\\": "\\"}, V12: {"n": "\n", "c": ":", "\\": "\\", "r": "\r"}}
+_TO_WIRE = {
+    version: {"\0": " ", "\r": "\r", **{sign: f"\\{letter}" for letter, sign in known.items()}}
+    for version, known in _FROM_WIRE.items()
+}
+
+
+class FrameError(MomError):
+    """The peer broke the rules of STOMP or a limit: it gets an ERROR frame, and the connection is closed."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """Bytes and counts of one frame."""
+
+    headers: int = 100
+    line: int = 10_240
+    head: int = 65_536
+    body: int = 8 << 20
+
+
+BEFORE_LOGIN = Limits(headers=20, line=8_192, head=16_384, body=1_024)
+
+
+class Frame(NamedTuple):
+    """`headers` hold all of them, the first of each name; `block` the user's."""
+
+    command: str
+    headers: dict[str, str]
+    block: bytes
+    body: bytes
+
+
+_frame = tuple.__new__  # half the time of Frame(...)
+
+
+def escape(text: str, version: str = V12) -> str:
+    """A header name or value for the wire. What a version cannot express becomes a space."""
+    if not _UNSAFE.search(text):
+        return text
+    if version == V10:
+        return text.replace("\n", " ").replace("\0", " ")
+    known = _TO_WIRE[version]
+    return _UNSAFE.sub(lambda found: known[found[0]], text)
+
+
+def unescape(text: str, version: str = V12) -> str:
+    """Raises FrameError for an escape that the version does not know."""
+    if version == V10 or "\\" not in text:
+        return text
+    known = _FROM_WIRE[version]
+
+    def sign(found: re.Match[str]) -> str:
+        if found[1] not in known:
+            has = " ".join(f"\\{letter}" for letter in known)
+            raise FrameError(f"undefined escape \\{found[1]} in a header: STOMP {version} has {has}")
+        return known[found[1]]
+
+    return _ESCAPED.sub(sign, text)
+
+
+def block_of(headers: Iterable[tuple[str, str]]) -> bytes:
+    """The block of these headers."""
+    return "".join([f"{escape(name)}:{escape(value)}\n" for name, value in headers]).encode()
+
+
+def headers_of(block: bytes) -> dict[str, str]:
+    """The headers of a block."""
+    pairs = [line.split(":", 1) for line in block.decode().split("\n")[:-1]]
+    if b"\\" in block:
+        pairs = [[unescape(name), unescape(value)] for name, value in pairs]
+    return dict(pairs)
+
+
+def block_for(block: bytes, version: str) -> bytes:
+    """A block in the escapes of a receiver's version."""
+    if version == V12 or (b"\\" if version == V10 else b"\\r") not in block:
+        return block
+    lines = [f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers_of(block).items()]
+    return "".join(lines).encode()
+
+
+def encode(
+    command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", version: str = V12, block: bytes = b""
+) -> bytes:
+    """One frame. `block` are further header lines, already in the version's escapes."""
+    if command in LITERAL:
+        version = V10
+    head = "".join([f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers])
+    return b"".join((command.encode(), b"\n", head.encode(), block, b"\n", body, b"\0"))
+
+
+class Parser:
+    """Bytes of one connection to frames: `feed` them, then ask for the `next` frame until there is none.
+
+    1. Frames and faults are the same at every split of the bytes.
+    2. What is kept of an unfinished frame is within the limits, and no byte of it is searched again and again.
+
+    commands         those of the other side: CLIENT, SERVER
+    version, limits  may be changed between two frames; until the first one has been read both line ends are good
+    """
+
+    __slots__ = ("version", "limits", "commands", "first", "_data", "_at", "_seen", "_lines", "_head")
+
+    def __init__(self, limits: Limits, version: str = V10, commands: frozenset[str] = CLIENT):
+        self.version, self.limits, self.commands = version, limits, commands
+        self.first = True
+        self._data: bytes | bytearray = b""
+        self._at = 0  # what is before it has been read
+        self._seen = 0  # up to here there is no end of the head or body that is being read
+        self._lines = 0  # in an unfinished head
+        self._head: tuple[str, dict[str, str], bytes, int | None, int] | None = None  # and where its body starts
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were fed and not read."""
+        return len(self._data) - self._at
+
+    def feed(self, data: bytes) -> None:
+        at, rest = self._at, self._data
+        if at == len(rest):  # as usual
+            self._data, self._at = data, 0
+            return
+        if isinstance(rest, bytes):
+            rest = self._data = bytearray(memoryview(rest)[at:])
+        else:
+            del rest[:at]
+        rest += data
+        self._at, self._seen = 0, max(0, self._seen - at)
+        if self._head is not None:
+            self._head = (*self._head[:4], self._head[4] - at)
+
+    def next(self) -> Frame | None:
+        """The next whole frame. Raises FrameError; the parser is then of no more use."""
+        data, at = self._data, self._at
+        size = len(data)
+        if self._head is None:
+            if at < size and data[at] < 14:
+                at = self._at = self._skip_line_ends(data, at)
+            if at == size:
+                self._data, self._at = b"", 0
+                return None
+            if data[at] == 13 and at + 1 == size:
+                return None
+            start = self._seen - 2 if self._seen > at + 2 else at
+            if self.version == V12 or self.first:
+                end, start = found.span() if (found := _BLANK_LINE.search(data, start)) else (-1, 0)
+            else:
+                end = data.find(b"\n\n", start)
+                start = end + 2
+            if end < 0:
+                self._check_unfinished(data, at)
+                return None
+            command, headers, block, length = self._read_head(data[at:end])
+            seen = start
+        else:
+            command, headers, block, length, start = self._head
+            seen = self._seen
+        if length is None:
+            end = data.find(0, seen)
+            if end != start:
+                self._check_body(command, (size if end < 0 else end) - start)
+        else:
+            end = start + length
+            if end >= size:
+                end = -1
+            elif data[end]:
+                raise FrameError("no NUL after the body: content-length does not fit")
+        if end < 0:
+            self._head, self._seen = (command, headers, block, length, start), size
+            return None
+        self._at, self._seen, self._lines, self._head, self.first = end + 1, 0, 0, None, False
+        body = data[start:end]
+        return _frame(Frame, (command, headers, block, body if type(body) is bytes else bytes(body)))
+
+    def _skip_line_ends(self, data: bytes | bytearray, at: int) -> int:
+        ends = _LINE_ENDS.match(data, at)
+        return ends.end() if ends else at
+
+    def _check_unfinished(self, data: bytes | bytearray, at: int) -> None:
+        """The limits of a head that is not whole, and what can no longer become right."""
+        limits, size, seen = self.limits, len(data), max(at, self._seen)
+        if seen - at < 16:
+            line, ended, _ = bytes(data[at : at + 16]).partition(b"\n")
+            name = line.removesuffix(b"\r") if self.version == V12 or self.first else line
+            commands = [command.encode() for command in self.commands]
+            if name not in commands if ended else not any(command.startswith(name) for command in commands):
+                raise self._unknown(line)
+        if size - at > limits.head + 2:
+            raise FrameError(f"the headers of a frame are over {limits.head} bytes")
+        if size - max(at, data.rfind(b"\n", at) + 1) > limits.line + 1:
+            raise FrameError(f"a header line is over {limits.line} bytes")
+        self._lines += data.count(b"\n", seen)
+        if self._lines > limits.headers + 1:
+            raise FrameError(f"a frame has more than {limits.headers} headers")
+        if data.find(0, seen) >= 0:
+            raise FrameError("a NUL among the headers: a blank line must follow them")
+        self._seen = size
+
+    def _unknown(self, line: bytes) -> FrameError:
+        if line[:2] == b"\x16\x03":
+            return FrameError("these bytes are TLS: this port takes plain text")
+        shown = repr(line[:40].decode(errors="replace"))
+        hint = ": a line ends in LF alone here" if line.endswith(b"\r") else ""
+        return FrameError(f"unknown command {shown}{hint}")
+
+    def _read_head(self, head: bytes | bytearray) -> tuple[str, dict[str, str], bytes, int | None]:
+        """Command, headers, block and content-length."""
+        limits, version = self.limits, self.version
+        if len(head) > limits.head:
+            raise FrameError(f"the headers of a frame are over {limits.head} bytes")
+        try:
+            text = head.decode()
+        except UnicodeDecodeError:
+            raise FrameError("headers must be UTF-8") from None
+        if "\r" in text and (version == V12 or self.first):
+            text = text.replace("\r\n", "\n").removesuffix("\r")
+        lines = text.split("\n")
+        command = lines.pop(0)
+        if command not in self.commands:
+            raise self._unknown(command.encode())
+        if "\0" in text:
+            raise FrameError("a NUL among the headers: a blank line must follow them")
+        if len(lines) > limits.headers:
+            raise FrameError(f"a frame has more than {limits.headers} headers")
+        if len(head) > limits.line and any(len(line.encode()) > limits.line for line in lines):
+            raise FrameError(f"a header line is over {limits.line} bytes")
+        if command in LITERAL:
+            headers, block = _read_lines(lines, V10, literal=True)
+        elif text.count(":") != len(lines) or "\\" in text or "\r" in text or (version == V10 and " " in text):
+            headers, block = _read_lines(lines, version)
+        else:  # nothing to be unescaped or trimmed: the block's lines are the user's
+            headers, user = {}, []
+            for line in lines:
+                name, colon, value = line.partition(":")
+                if not colon:
+                    break
+                headers[name] = value
+                if name not in CONTROL:
+                    user.append(line)
+            if len(headers) == len(lines) and "" not in headers:
+                user.append("")
+                block = "\n".join(user).encode()
+            else:
+                headers, block = _read_lines(lines, version)
+        length = None
+        if "content-length" in headers:
+            text = headers["content-length"]
+            if not (text.isascii() and text.isdigit() and len(text) <= LENGTH_DIGITS):
+                raise FrameError(f"content-length must be a number of bytes, not {text[:40]!r}")
+            length = int(text)
+            if length:
+                self._check_body(command, length)
+        return command, headers, block, length
+
+    def _check_body(self, command: str, size: int) -> None:
+        if size > self.limits.body:
+            raise FrameError(f"a body is over {self.limits.body} bytes")
+        if size and command not in BODIES and self.version != V10:
+            raise FrameError(f"a {command} frame has no body")
+
+
+def _read_lines(lines: list[str], version: str, literal: bool = False) -> tuple[dict[str, str], bytes]:
+    """Headers and block of any header lines."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name:
+            shown = "" if literal else f", not {line[:40]!r}"  # it may hold a passcode
+            raise FrameError(f"a header is name:value{shown}")
+        if version != V10:
+            name, value = unescape(name, version), unescape(value, version)
+        elif not literal:
+            value = value.strip(" ")
+        headers.setdefault(name, value)
+    return headers, block_of((name, value) for name, value in headers.items() if name not in CONTROL)
