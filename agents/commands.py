@@ -23,6 +23,7 @@ class Send:
     group     JMSXGroupID; sequence -1 closes the group
     dedup     (producer id, counter): a repeat within the window is accepted and dropped
     shown     the destination as the client wrote it: MESSAGE carries it back
+    typed     selectors take headers that look like numbers or booleans for such
     """
 
     destination: str
@@ -38,6 +39,7 @@ class Send:
     kind: str = "bytes"
     shown: str = ""
     receipt: str | None = None
+    typed: bool = False
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Subscribe:
     sub       the client's name of the subscription, unique on its connection
     ack       "auto", "client" (cumulative), "individual"
     durable   name of the durable (or shared) subscription, "" for a plain one
+    transient   a shared subscription that is not durable: it ends with its last consumer
     """
 
     sub: str
@@ -61,6 +64,7 @@ class Subscribe:
     priority: int = 0
     browser: bool = False
     receipt: str | None = None
+    transient: bool = False
 
 
 @dataclass(slots=True)
@@ -83,7 +87,8 @@ class Ack:
 
 @dataclass(slots=True)
 class Nack:
-    """Give the delivery `tag` back. `requeue`: None = as the destination says, False = to the dead letters at once."""
+    """Give the delivery `tag` back, and earlier ones as Ack does. `requeue`: None = as the destination says, False = to
+    the dead letters at once."""
 
     tag: int
     requeue: bool | None = None
