@@ -9,12 +9,13 @@ from time import perf_counter
 from rich.console import Console
 from rich.progress import Progress
 
-from mombroker.sim.seeds import Run, run
+from mombroker.sim.seeds import BACKENDS, Run, run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mombroker.sim", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="a range, or a single seed")
+    parser.add_argument("--backends", default=",".join(BACKENDS), metavar="X,Y", help="that domains choose from")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -29,7 +30,7 @@ def main() -> int:
     done, begin = 0, perf_counter()
     with Progress(console=console, transient=True) as progress:
         for seed in progress.track(seeds, description="seeds"):
-            result = run(seed)
+            result = run(seed, backends=args.backends.split(","))
             done += 1
             counts.update(result.counts)
             deaths.update(result.deaths)

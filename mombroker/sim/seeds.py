@@ -2,6 +2,7 @@
 
 import hashlib
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from mombroker.sim.faults import Faults, draw
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander, Workload
 from mombroker.sim.world import MS, World
 
+BACKENDS = ("", "matrix")  # of a domain; empty: its default, which is `fifo` between two servers
 TAIL = 40  # records shown of a failed run
 
 
@@ -27,7 +29,7 @@ class Run:
     tail: list[str] = field(default_factory=list)
 
 
-def draw_domains(rng: Random, size: int) -> dict[str, Domain]:
+def draw_domains(rng: Random, size: int, backends: Sequence[str] = BACKENDS) -> dict[str, Domain]:
     """A random forest: each further domain hangs on a server that is there already, often on a router."""
     names = [f"s{n}" for n in range(size)]
     placed, left = [names[0]], names[1:]
@@ -39,13 +41,13 @@ def draw_domains(rng: Random, size: int) -> dict[str, Domain]:
         left = left[len(members) - 1 :]
         placed += members[1:]
         rng.shuffle(members)
-        backend = rng.choice(("", "matrix"))
+        backend = rng.choice(backends)
         domains[f"d{len(domains)}"] = Domain(f"d{len(domains)}", tuple(members), backend)
     return domains
 
 
-def draw_topology(rng: Random, workload: Workload) -> Topology:
-    domains = draw_domains(rng, rng.randint(3, 12))
+def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BACKENDS) -> Topology:
+    domains = draw_domains(rng, rng.randint(3, 12), backends)
     names = sorted({member for domain in domains.values() for member in domain.members}, key=lambda name: int(name[1:]))
     limits = {
         "max_attempts": 1000, "trying_boots": 1000, "retry_first_ns": 2 * MS, "retry_max_ns": 50 * MS,
@@ -72,19 +74,21 @@ def draw_topology(rng: Random, workload: Workload) -> Topology:
 WORKLOADS = (Wander, Wander, Wander, Bank, PingPong)
 
 
-def cluster(seed: int, node: type[Node] = Node, faults: Faults | None = None) -> Cluster:
+def cluster(
+    seed: int, node: type[Node] = Node, faults: Faults | None = None, backends: Sequence[str] = BACKENDS
+) -> Cluster:
     world = World(seed)
     rng = world.rng
     workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
-    topology = draw_topology(rng, workload)
+    topology = draw_topology(rng, workload, backends)
     drawn = draw(rng)
     return Cluster(world, topology, faults or drawn, workload, node)
 
 
-def run(seed: int, node: type[Node] = Node, faults: Faults | None = None) -> Run:
+def run(seed: int, node: type[Node] = Node, faults: Faults | None = None, backends: Sequence[str] = BACKENDS) -> Run:
     """Everything about the run that `seed` stands for."""
     result = Run(seed)
-    made = cluster(seed, node, faults)
+    made = cluster(seed, node, faults, backends)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]

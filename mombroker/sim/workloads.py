@@ -288,6 +288,8 @@ class Wander(Workload):
         self._ask(cluster, delay, "deploy", name=name, server=home, fields=self.fields, **{"class": f"{HERE}:Walker"})
 
     def settle(self, cluster: "Cluster") -> None:
+        if self.late:
+            cluster.make_room()  # full servers would refuse
         for name in self.late:
             self._deploy(cluster, name, 0)
 

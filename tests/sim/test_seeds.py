@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mombroker import ordering
 from mombroker.sim.faults import POINTS
 from mombroker.sim.seeds import cluster, run
 
@@ -35,6 +36,21 @@ def test_a_hundred_seeds_are_clean_and_meet_every_fault():
 @pytest.mark.long
 def test_five_thousand_seeds_are_clean():
     all_clean(range(100, 5000))
+
+
+ORDERINGS = sorted({*ordering.names()} - {"fifo"})  # which is for two servers only
+
+
+@pytest.mark.parametrize("name", ORDERINGS)
+def test_every_ordering_carries_the_bus(name):
+    for seed in (0, 6):
+        assert run(seed, backends=(name,)).wrong == [], seed
+
+
+@pytest.mark.long
+def test_every_mixture_of_orderings_carries_the_bus():
+    for seed in range(10_000, 12_000):
+        assert run(seed, backends=ORDERINGS).wrong == [], seed
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['seed']}: {case['found'][:40]}")
