@@ -27,7 +27,7 @@ from mombroker.net.watchdog import Watchdog
 from mombroker.net.wire import LINK_LIMIT
 from mombroker.store import folder
 
-DONE, FAILED = 0, 3  # exit codes; 1, a refusal, is the CLI's
+DONE, FAILED, BROKEN = 0, 3, 70  # exit codes: a commit failed, an error of the program; 1, a refusal, is the CLI's
 
 COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
@@ -287,7 +287,7 @@ class Host:
         self.shared.stop()
 
     def _failed(self, node: Node, error: Exception) -> None:
-        self.code = FAILED
+        self.code = FAILED if isinstance(error, StoreFailed) else BROKEN
         self._quit()
 
     def _quit(self) -> None:

@@ -461,3 +461,16 @@ def test_after_a_failed_commit_nothing_leaves_and_the_exit_code_is_3(town):
         t.send("a", "Note", "box-a", text="lost")
     assert t.hosts["a"].code == 3 and t.lines["a"][-1] == "the disk is full: make room"
     del t.hosts["a"].nodes["a"]
+
+
+def test_an_error_of_the_program_ends_it_with_another_code_so_that_it_is_started_again(town):
+    t = town("a", domains={}).up()
+
+    def fail(ready):
+        raise RuntimeError("our bug")
+
+    t.node("a").server.committed = fail
+    with pytest.raises(MomError, match="did not answer"):
+        t.send("a", "Note", "box-a", text="lost")
+    assert t.hosts["a"].code == 70 and "our bug" in t.lines["a"][-1]
+    del t.hosts["a"].nodes["a"]
