@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from mombroker import ordering
+from mombroker.sim import __main__ as command
 from mombroker.sim.faults import POINTS
-from mombroker.sim.seeds import cluster, run
+from mombroker.sim.seeds import Run, cluster, run
 
 CASES = json.loads((Path(__file__).parent.parent / "seeds" / "cases.json").read_text())
 DEFAULT = range(100)
@@ -87,3 +88,14 @@ def test_the_command_prints_one_line_of_json():
     assert ran.returncode == 0, ran.stderr
     (line,) = ran.stdout.splitlines()
     assert json.loads(line)["seeds"] == 2 and json.loads(line)["failed"] == []
+
+
+def test_a_failing_seed_is_named_with_the_end_of_its_trace(monkeypatch, capsys):
+    monkeypatch.setattr(
+        command, "run", lambda seed, **_: Run(seed, ["one is lost"] * (seed == 8), tail=["s1 kind=send"])
+    )
+    monkeypatch.setattr(sys, "argv", ["sim", "--seeds", "7:20"])
+    assert command.main() == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["failed"] == [8] and json.loads(out)["seeds"] == 2
+    assert "seed 8 fails:" in err and "one is lost" in err and "s1 kind=send" in err
