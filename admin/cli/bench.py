@@ -219,14 +219,14 @@ def recover(queued: int, servers: int, size: int, rounds: int, folder: Path | No
 
 @bench.command()
 @click.option("--ordering", "names", default="", help="Back ends, with commas between. [default: all]")
-@click.option("--members", "sizes", type=Numbers(3), default="10,50", show_default=True, help="Sizes of the domain.")
+@click.option("--members", "sizes", type=Numbers(3), default="10,30", show_default=True, help="Sizes of the domain.")
 @click.option(
     "--pattern", "patterns", type=Words("pingpong", "any", "mixed", "all"), default="pingpong,any,mixed,all",
     show_default=True,
     help="Traffic: one message at a time between the first member and another; each member to any other; the same with "
     "one multicast in ten messages, as in the study of KS; each member to all.",
 )  # fmt: skip
-@click.option("--copies", type=click.IntRange(50), default=1_000, show_default=True, help="Deliveries in each case.")
+@click.option("--copies", type=click.IntRange(5), default=50, show_default=True, help="Deliveries at each member.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds over all cases.")
 @output_options
 def orderings(
@@ -242,7 +242,7 @@ def orderings(
     \b
     Example:
       mom bench orderings
-      mom bench orderings --ordering ks,ks-bitmap,rst --members 10,50,100 --pattern mixed --copies 10000
+      mom bench orderings --ordering ks,ks-bitmap,rst --members 10,50,100 --pattern mixed --copies 100
     """
     from mombroker.admin.bench import orderings
 
@@ -270,7 +270,7 @@ SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
         "orderings",
         orderings,
         {
-            "names": "", "sizes": [10], "patterns": ["mixed"], "copies": 500, "rounds": 1, "output": "table",
+            "names": "", "sizes": [10], "patterns": ["mixed"], "copies": 50, "rounds": 1, "output": "table",
             "columns": "",
         },
     ),

@@ -99,6 +99,7 @@ def _left_over(node: "Node") -> list[str]:
         "messages in": len(disk.queue_in),
         "tasks": len(disk.tasks),
         "held": sum(len(consumer.core.held()) for consumer in server.consumers.values()),
+        "parked": sum(len(consumer.core.parked()) for consumer in server.consumers.values()),
         "held by links": sum(link.held for c in server.consumers.values() for link in c.links.values()),
         "unacknowledged": sum(link.waiting() for c in server.consumers.values() for link in c.links.values()),
         "in memory": server.engine.in_memory,

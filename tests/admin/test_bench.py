@@ -75,7 +75,7 @@ def test_recover_starts_idle_deep_and_many(tmp_path):
 
 
 def test_orderings_stand_beside_each_other_in_every_pattern():
-    words = ["--ordering", "matrix,rst,overlay", "--members", 6, "--copies", 60, "--rounds", 1]
+    words = ["--ordering", "matrix,rst,overlay", "--members", 6, "--copies", 10, "--rounds", 1]
     rows = rows_of("orderings", *words)
     assert [(row["ordering"], row["pattern"]) for row in rows] == [
         (name, pattern) for pattern in ("pingpong", "any", "mixed", "all") for name in ("matrix", "rst", "overlay")
