@@ -4,6 +4,9 @@ from collections import Counter
 
 import pytest
 
+from mombroker.ordering.daisy import Daisy
+from mombroker.ordering.ks import KS
+from mombroker.ordering.matrix import Matrix
 from mombroker.sim.faults import POINTS
 from mombroker.sim.seeds import cluster, run
 
@@ -36,6 +39,13 @@ def test_two_thousand_seeds_of_one_back_end_are_clean(backend):
 @pytest.mark.long
 def test_five_thousand_seeds_of_mixed_domains_are_clean():
     all_clean(range(100, 5000), *EVERY)
+
+
+@pytest.mark.parametrize("broken, backend, seed", [(Matrix, "matrix", 1), (KS, "ks", 1), (Daisy, "daisy", 11)])
+def test_control_a_back_end_that_holds_nothing(monkeypatch, broken, backend, seed):
+    monkeypatch.setattr(broken, "_need", lambda core, key, packet: None)
+    monkeypatch.setattr(broken, "check", lambda core: None)  # the judge shall see it, not the core
+    assert any("violations among servers" in line for line in run(seed, backends=(backend,)).wrong)
 
 
 def test_seeds_draw_every_back_end_with_every_option():
