@@ -83,7 +83,8 @@ class Channel:
             packet = consumer.core.decode(link.member, data)
             message = decode(packet.body) if packet.body or consumer.me in packet.dests else None
             for agent in message.dests if message else ():
-                server.distance(agent[: agent.index("/")])
+                if agent[: agent.index("/")] not in server.distances:
+                    server.distance(agent[: agent.index("/")])
         except (ValueError, MomError) as error:
             raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
         link.took()

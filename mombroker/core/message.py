@@ -1,7 +1,9 @@
 """The message: what travels from an agent to one or many agents, encoded once at the send and never again."""
 
 from dataclasses import dataclass
-from typing import Any
+from struct import Struct
+from struct import error as StructError
+from typing import Any, TypeVar
 
 from mombroker.core.errors import PeerError
 
@@ -37,35 +39,69 @@ class Message:
     size: int = 0
 
     def encode(self) -> bytes:
-        """4-byte length of the head, the head as lines of text, then the payload."""
+        """Fixed numbers, the head as lines of text (origin, source, type, dests), then the payload."""
         if not self.data:
             if self.note is not None:
                 self.payload = self.note.pack()
-            dests = "\n".join(self.dests)
-            head = (
-                f"{self.origin}\n{self.number}\n{self.source}\n{self.type}\n{self.sent}\n{self.expires}\n"
-                f"{self.flags}\n{dests}"
-            ).encode()
-            self.data = len(head).to_bytes(4, "big") + head + self.payload
+            key = (self.origin, self.source, self.type, self.dests)
+            head = _HEADS.get(key)
+            if head is None:
+                head = "\n".join((self.origin, self.source, self.type, *self.dests)).encode()
+                _remember(_HEADS, key, head)
+            self.data = _FIXED.pack(len(head), self.number, self.sent, self.expires, self.flags) + head + self.payload
         return self.data
 
 
-def ident(data: bytes) -> tuple[str, int]:
-    """Origin and number of a wire form that has been decoded before; the rest is not read."""
-    origin, number, _ = data[4:512].split(b"\n", 2)
-    return origin.decode(), int(number)
+_FIXED = Struct(">IQQQB")  # bytes of the head, number, sent, expires, flags
+_START = _FIXED.size
+
+# The same few heads come again and again; text is made of them once.
+_HEADS: dict[tuple[str, str, str, tuple[str, ...]], bytes] = {}
+_KNOWN: dict[bytes, tuple[str, str, str, tuple[str, ...]]] = {}
+_MAX_KNOWN = 4_096
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def _remember(known: dict[Key, Value], key: Key, value: Value) -> None:
+    if len(known) >= _MAX_KNOWN:
+        known.clear()
+    known[key] = value
 
 
 def decode(data: bytes) -> Message:
     """The message whose wire form is `data`. Raises PeerError when it is none."""
-    end = 4 + int.from_bytes(data[:4], "big")
     try:
-        origin, number, source, type_, sent, expires, flags, *dests = data[4:end].decode().split("\n")
-        if end > len(data) or not dests or "/" not in dests[0]:
-            raise ValueError("cut short")
-        return Message(
-            origin, int(number), source, tuple(dests), type_, data[end:], int(sent), int(expires), int(flags), data,
-            None, len(data) - end,
-        )  # fmt: skip
+        length, number, sent, expires, flags = _FIXED.unpack_from(data)
+    except StructError:
+        raise PeerError("not a message: cut short") from None
+    end = _START + length
+    head = data[_START:end]
+    known = _KNOWN.get(head)
+    if known is None:
+        if end > len(data):
+            raise PeerError("not a message: cut short")
+        known = _head(head)
+        if length <= 1024:
+            _remember(_KNOWN, head, known)
+    origin, source, type_, dests = known
+    return Message(
+        origin, number, source, dests, type_, data[end:], sent, expires, flags, data, None, len(data) - end
+    )  # fmt: skip
+
+
+def ident(data: bytes) -> tuple[str, int]:
+    """Origin and number of a wire form that has been decoded before; little more is read."""
+    length, number, *_ = _FIXED.unpack_from(data)
+    return data[_START : _START + length].split(b"\n", 1)[0].decode(), number
+
+
+def _head(head: bytes) -> tuple[str, str, str, tuple[str, ...]]:
+    try:
+        origin, source, type_, *dests = head.decode().split("\n")
     except ValueError as error:
         raise PeerError(f"not a message: {error}") from None
+    if not dests or not all("/" in dest for dest in dests):
+        raise PeerError("not a message: it names no agent")
+    return origin, source, type_, tuple(dests)
