@@ -374,7 +374,7 @@ SMALL = Limits(headers=4, line=40, head=80, body=30)
 
 
 @given(SOUP, st.sampled_from(VERSIONS), st.booleans(), st.lists(st.integers(0, 80), max_size=6))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_any_bytes_make_the_same_frames_or_a_fault_at_every_split(data, version, first, cuts):
     whole = feed([data], version, first, SMALL, CLIENT)
     places = [0, *sorted(cuts), len(data)]
@@ -417,10 +417,10 @@ def test_large_frames_in_small_pieces_take_linear_time(data, version):
 @pytest.mark.parametrize("eol", [b"\n", b"\r\n"])
 def test_many_small_frames_in_one_piece_take_linear_time(eol):
     """Were the end of a head looked for behind its frame, this would take minutes."""
-    data = eol.join([b"SEND", b"destination:/queue/a", b"", b"x\0"]) * 50_000
+    data = eol.join([b"SEND", b"destination:/queue/a", b"", b"x\0"]) * 20_000
     for version in VERSIONS if eol == b"\n" else (V12,):
         frames, text = feed([b"SEND\n", b"a:1\n\nx\0" + data], version, False, Limits(), CLIENT)
-        assert text == "" and len(frames) == 50_001
+        assert text == "" and len(frames) == 20_001
 
 
 @pytest.mark.long

@@ -1,0 +1,63 @@
+"""The frames for what the proxy says, in the receiver's version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mombroker.agents.commands import Delivery, Receipt
+from mombroker.stomp.frames import V12, block_for, encode, escape
+
+MS = 1_000_000
+
+
+def message(delivery: Delivery, message_id: str, version: str, named: bool) -> bytes:
+    """A MESSAGE. With `named` it tells its subscription, and in 1.2 how to settle it.
+
+    A client that sees no content-length may take the body for text: it is left out where the sender left it out.
+    """
+    head = f"MESSAGE\ndestination:{escape(delivery.shown, version)}\nmessage-id:{message_id}\n"
+    if named:
+        head += f"subscription:{escape(delivery.sub, version)}\n"
+    if version == V12 and delivery.ack != "auto":
+        head += f"ack:{message_id}\n"
+    head += f"timestamp:{delivery.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"
+    if delivery.count > 1:
+        head += "redelivered:true\n"
+    if delivery.priority != 4:
+        head += f"priority:{delivery.priority}\n"
+    if delivery.expires:
+        head += f"expires:{delivery.expires // MS}\n"
+    if not delivery.persistent:
+        head += "persistent:false\n"
+    if delivery.properties:
+        for name, value in delivery.properties.items():
+            head += f"{escape(name, version)}:{escape(value, version)}\n"
+    body, kind = delivery.body, delivery.kind
+    if kind != "text":
+        head += f"content-length:{len(body)}\n"
+        if kind != "bytes":
+            head += f"amq-msg-type:{escape(kind, version)}\n"
+    elif b"\0" in body:
+        head += f"content-length:{len(body)}\n"
+    return b"".join((head.encode(), block_for(delivery.headers, version), b"\n", body, b"\0"))
+
+
+def browse_end(sub: str, shown: str, version: str) -> bytes:
+    headers = [("destination", shown), ("message-id", ""), ("subscription", sub), ("browser", "end")]
+    return encode("MESSAGE", headers, version=version)
+
+
+def receipt(reply: Receipt, version: str) -> bytes:
+    if not reply.unconfirmed:
+        return f"RECEIPT\nreceipt-id:{escape(reply.receipt, version)}\n\n\0".encode()
+    return encode("RECEIPT", [("receipt-id", reply.receipt), ("unconfirmed", reply.unconfirmed)], version=version)
+
+
+def error(text: str, receipt: str | None, version: str, more: Iterable[tuple[str, str]] = ()) -> bytes:
+    """An ERROR: its first line is the header `message`, all of it the body."""
+    body = f"{text}\n".encode()
+    headers = [("message", text.partition("\n")[0]), *more]
+    if receipt is not None:
+        headers.append(("receipt-id", receipt))
+    headers += [("content-type", "text/plain"), ("content-length", str(len(body)))]
+    return encode("ERROR", headers, body, version)

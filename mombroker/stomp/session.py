@@ -1,0 +1,474 @@
+"""The rules of a STOMP session as a pure machine: bytes in; a login, commands and bytes out. No sockets, no clock.
+
+Frames become commands for the connection's proxy, and its replies become frames (agents/commands.py). Open
+transactions live here, and which deliveries the client may still settle; consumers and credit live in the proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mombroker import __version__
+from mombroker.agents import selectors
+from mombroker.agents.commands import (
+    Ack,
+    BrowseEnd,
+    Command,
+    Delivery,
+    Disconnect,
+    Nack,
+    Receipt,
+    Refused,
+    Reply,
+    Send,
+    Subscribe,
+    Sync,
+    Transact,
+    Unsubscribe,
+)
+from mombroker.stomp import destinations, replies, requests, transactions
+from mombroker.stomp.frames import (
+    BEFORE_LOGIN,
+    V10,
+    V11,
+    V12,
+    Frame,
+    FrameError,
+    Limits,
+    Parser,
+    block_of,
+    encode,
+    headers_of,
+)
+from mombroker.stomp.requests import OPTIONS, flag, number
+from mombroker.stomp.transactions import Step, Transactions
+from mombroker.stomp.unsettled import Unsettled
+
+VERSIONS = (V10, V11, V12)
+MAX_EARLY = 128 * 1024  # bytes behind CONNECT before the login is answered
+MAX_BEAT_MS = 86_400_000
+MARK_BYTES = 256 * 1024  # of input between two marks
+MAX_MARKS = 4  # without an answer; then the session is full
+
+# Receipts that we ask for ourselves; no client can, since no header holds a NUL.
+LAST, MARK = "\0last", "\0mark"
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a listener grants its sessions. Times in ms.
+
+    server       how it calls itself in CONNECTED; empty: not at all
+    persistent   what a SEND without that header is
+    """
+
+    server: str = f"mombroker/{__version__}"
+    limits: Limits = field(default_factory=Limits)
+    transactions: transactions.Limits = field(default_factory=transactions.Limits)
+    beat_send: int = 10_000  # we can send a beat so often
+    beat_expect: int = 10_000  # and like to get one so often
+    subscriptions: int = 1_000
+    persistent: bool = True
+    type_headers: bool = False
+
+
+@dataclass(slots=True)
+class Login:
+    """The client wants in. Answer by `accept` or `refuse`; until then no further frame is read."""
+
+    user: str
+    passcode: str = field(repr=False)
+    client_id: str = ""
+
+
+@dataclass(slots=True)
+class Sub:
+    """A subscription. `named`: by the client, which then gets the name with each MESSAGE; `implied`: by a reply-to."""
+
+    shown: str
+    durable: str = ""
+    named: bool = True
+    implied: bool = False
+
+
+class Session:
+    """1. Nothing is obeyed before the login is accepted, nothing after DISCONNECT or a fault.
+    2. What ends a session, ERROR or the RECEIPT of DISCONNECT, follows the answers to all frames before it.
+    3. What is kept is bounded: input that waits, transactions, subscriptions, and of what the client was given only
+       what it may still settle.
+
+    id        of the connection, `SERVER/...`; unique, and part of the names of its temporary destinations
+    now       wall clock in ns, for expiry
+    login     set when the client wants in
+    commands  for the proxy, and `output`, bytes for the client: the owner takes them after each call
+    written   the highest tag in the output of a delivery that is settled by being written
+    notes     lines for the log
+    """
+
+    def __init__(self, id: str, now: Callable[[], int], settings: Settings | None = None):
+        self.id, self.now = id, now
+        self.settings = settings or Settings()
+        self.parser = Parser(BEFORE_LOGIN)
+        self.version = V10
+        self.state = "new"  # new, login, open, leaving, closed
+        self.login: Login | None = None
+        self.commands: list[Command] = []
+        self.output: list[bytes] = []
+        self.written = 0
+        self.notes: list[str] = []
+        self.client_id = ""
+        self.send_every = self.expect_every = 0  # agreed beats in ms; 0 = none
+        self.subs: dict[str, Sub] = {}
+        self.unsettled = Unsettled()
+        self.transactions = Transactions(self.settings.transactions)
+        self._noted: set[str] = set()
+        self._since_mark = self._marks = 0
+        self._farewell = b""
+
+    @property
+    def full(self) -> bool:
+        """So much input waits for the proxy that no more should be read."""
+        return self._marks >= MAX_MARKS
+
+    @property
+    def closed(self) -> bool:
+        """The output is the last."""
+        return self.state == "closed"
+
+    # -- in --------------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of the client."""
+        if self.state in ("leaving", "closed"):
+            return
+        self.parser.feed(data)
+        if self.state == "open":
+            self._read()
+            self._since_mark += len(data)
+            if self._since_mark >= MARK_BYTES and self.state == "open":
+                self._since_mark = 0
+                self._marks += 1
+                self.commands.append(Sync(MARK))
+            return
+        try:
+            if self.state == "new" and (frame := self.parser.next()) is not None:
+                self._connect(frame)
+            if self.state == "login" and self.parser.waiting > MAX_EARLY:
+                raise FrameError(f"more than {MAX_EARLY} bytes before the login was answered")
+        except FrameError as error:
+            self.end(str(error))
+
+    def _read(self) -> None:
+        """Obey the frames that are whole."""
+        while self.state == "open":
+            frame = None
+            try:
+                frame = self.parser.next()
+                if frame is None:
+                    return
+                handler = _HANDLERS.get(frame.command)
+                if handler is None:
+                    raise FrameError(f"{frame.command} in a session that is open already")
+                handler(self, frame)
+            except FrameError as error:
+                receipt = frame.headers.get("receipt") if frame else None
+                self._leave(Sync(LAST), replies.error(str(error), receipt, self.version))
+
+    def _leave(self, last: Command, farewell: bytes) -> None:
+        """Close the session once all that came before is answered."""
+        self.commands.append(last)
+        self._farewell = farewell
+        self.state = "leaving"
+        self.transactions.clear()
+
+    def _close(self, farewell: bytes) -> None:
+        if farewell:
+            self.output.append(farewell)
+        self.state, self.login = "closed", None
+        self.transactions.clear()
+
+    def end(self, reason: str) -> None:
+        """Tell the client why it must go, at once."""
+        if not self.closed:
+            self._close(replies.error(reason, None, self.version))
+
+    def hurry(self) -> None:
+        """The proxy has not answered for long: let a client that leaves go without."""
+        if self.state == "leaving":
+            self._close(self._farewell)
+
+    # -- login -----------------------------------------------------------------------------------------------------
+
+    def _connect(self, frame: Frame) -> None:
+        if frame.command not in ("CONNECT", "STOMP"):
+            raise FrameError(f"the first frame must be CONNECT or STOMP, not {frame.command}")
+        headers = frame.headers
+        if (asked := headers.get("accept-version")) is None:
+            headers = {name: value.strip(" ") for name, value in headers.items()}
+        else:
+            wanted = [version.strip(" ") for version in asked.split(",")]
+            common = [version for version in VERSIONS if version in wanted]
+            if not common:
+                ours = ",".join(VERSIONS)
+                self._close(replies.error(f"this server speaks STOMP {ours}", None, V10, [("version", ours)]))
+                return
+            self.version = common[-1]
+            if frame.body and self.version != V10:
+                raise FrameError(f"a {frame.command} frame has no body")
+        cx, cy = _beat(headers.get("heart-beat", "0,0"))
+        sx, sy = self._beats()
+        self.expect_every = max(cx, sy) if cx and sy else 0
+        self.send_every = max(sx, cy) if sx and cy else 0
+        self.login = Login(headers.get("login", ""), headers.get("passcode", ""), headers.get("client-id", ""))
+        self.state = "login"
+
+    def _beats(self) -> tuple[int, int]:
+        """What we offer: 1.0 has no heart-beats."""
+        return (0, 0) if self.version == V10 else (self.settings.beat_send, self.settings.beat_expect)
+
+    def accept(self) -> None:
+        """The login is good: the frames behind it are obeyed."""
+        assert self.state == "login" and self.login is not None, "a login is accepted that was not asked for"
+        headers = [("version", self.version), ("session", self.id)]
+        if self.settings.server:
+            headers.append(("server", self.settings.server))
+        headers.append(("heart-beat", "{},{}".format(*self._beats())))
+        self.output.append(encode("CONNECTED", headers))
+        self.client_id = self.login.client_id
+        self.parser.version, self.parser.limits = self.version, self.settings.limits
+        self.state, self.login = "open", None
+        self._read()
+
+    def refuse(self, reason: str) -> None:
+        """The login is not good: one sentence for the client."""
+        self.end(reason)
+
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def _send(self, frame: Frame) -> None:
+        headers, block = frame.headers, frame.block
+        shown = headers.get("destination")
+        if not shown:
+            raise FrameError("SEND needs a destination")
+        if destinations.is_temporary(shown):
+            destination, _ = destinations.temporary(shown, self.id)
+        else:
+            destination = destinations.one(shown)
+        command = Send(destination, frame.body, block, persistent=self.settings.persistent, shown=shown)
+        command.typed = self.settings.type_headers
+        if "content-length" not in headers:
+            command.kind = "text"
+        if not OPTIONS.isdisjoint(headers):
+            requests.options(command, headers, self.now())
+        reply_to = headers.get("reply-to")
+        if reply_to is not None and destinations.is_temporary(reply_to):
+            command.headers = self._reply_to(reply_to, block)
+        if "transaction" in headers:
+            self._into(headers, command, len(command.headers) + len(command.body))
+        else:
+            command.receipt = headers.get("receipt")
+            self.commands.append(command)
+
+    def _reply_to(self, reply_to: str, block: bytes) -> bytes:
+        """Name a temporary destination as others must; a queue that nothing listens to yet gets a subscription."""
+        name, public = destinations.temporary(reply_to, self.id)
+        if name.startswith("temp-queue:") and not any(sub.shown == reply_to for sub in self.subs.values()):
+            self._new_sub(reply_to, Sub(reply_to, implied=True))
+            self.commands.append(Subscribe(reply_to, (name,)))
+        return block_of({**headers_of(block), "reply-to": public}.items())
+
+    def _new_sub(self, name: str, sub: Sub) -> None:
+        if name in self.subs:
+            raise FrameError(f"there is a subscription {name!r} already: UNSUBSCRIBE it first")
+        if len(self.subs) >= self.settings.subscriptions:
+            raise FrameError(f"{self.settings.subscriptions} subscriptions on one connection: no more are taken")
+        self.subs[name] = sub
+
+    def _subscribe(self, frame: Frame) -> None:
+        headers = frame.headers
+        shown = headers.get("destination")
+        if not shown:
+            raise FrameError("SUBSCRIBE needs a destination")
+        name = headers.get("id")
+        if name is None and self.version != V10:
+            raise FrameError("SUBSCRIBE needs an id")
+        if destinations.is_temporary(shown):
+            wanted: tuple[str, ...] = (destinations.temporary(shown, self.id)[0],)
+        else:
+            wanted = destinations.several(shown)
+        command = requests.subscribe(headers, f"/{shown}" if name is None else name, wanted)
+        if command.durable and not command.shared and not self.client_id:
+            raise FrameError("a durable subscription needs a client-id in CONNECT, or shared:true")
+        if command.selector:
+            try:
+                selectors.compile(command.selector)
+            except selectors.SelectorError as error:
+                raise FrameError(str(error)) from None
+        implied = self.subs.get(shown)
+        if implied is not None and implied.implied:
+            del self.subs[shown]
+            self.commands.append(Unsubscribe(shown))
+        self._new_sub(command.sub, Sub(shown, command.durable, name is not None))
+        self._note_ignored(headers)
+        self.commands.append(command)
+
+    def _note_ignored(self, headers: dict[str, str]) -> None:
+        """Arguments of other brokers' queues, each name once."""
+        for name in headers:
+            if name.startswith("x-") and name != "x-priority" and name not in self._noted and len(self._noted) < 20:
+                self._noted.add(name)
+                self.notes.append(f"{name[:80]!r} of SUBSCRIBE is ignored: use a policy of the destination")
+
+    def _unsubscribe(self, frame: Frame) -> None:
+        """Only with the header that made it durable does a subscription end for good."""
+        headers = frame.headers
+        name = headers.get("id")
+        if name is None and self.version == V10:
+            shown = headers.get("destination")
+            name = next((name for name, sub in self.subs.items() if sub.shown == shown), None)
+        durable = requests.durable_name(headers)
+        sub = self.subs.get(name) if name is not None else None
+        if sub is None:
+            if not durable:
+                raise FrameError(
+                    "UNSUBSCRIBE needs the id of the subscription" if name is None else f"no subscription {name!r}"
+                )
+            self.commands.append(Unsubscribe("", durable, True, headers.get("receipt")))
+            return
+        if durable and durable != sub.durable:
+            raise FrameError(f"subscription {name!r} is not the durable {durable!r}")
+        assert name is not None, "a subscription without a name"
+        delete = bool(sub.durable) and (bool(durable) or requests.asks_durable(headers))
+        del self.subs[name]
+        self.commands.append(Unsubscribe(name, sub.durable if delete else "", delete, headers.get("receipt")))
+
+    def _settle(self, frame: Frame) -> None:
+        headers = frame.headers
+        tag = self._tag(frame.command, headers)
+        command: Ack | Nack
+        if frame.command == "ACK":
+            command = Ack(tag)
+        else:
+            command = Nack(tag, flag(headers, "requeue") if "requeue" in headers else None)
+        if "transaction" in headers:
+            self._into(headers, command)
+        else:
+            self.unsettled.settle(tag)
+            command.receipt = headers.get("receipt")
+            self.commands.append(command)
+
+    def _tag(self, command: str, headers: dict[str, str]) -> int:
+        """The delivery that an ACK or NACK names."""
+        key = "id" if self.version == V12 else "message-id"
+        message_id = headers.get(key)
+        if message_id is None:
+            raise FrameError(f"{command} needs {'the ack header of the MESSAGE as id' if key == 'id' else key}")
+        sub = None
+        if self.version != V12:
+            sub = headers.get("subscription")
+            if sub is None and self.version == V11:
+                raise FrameError(f"{command} needs a subscription")
+        tag = self.unsettled.find(message_id, sub)
+        if tag is None:
+            raise FrameError(f"{command} of {message_id[:80]!r}, which was not delivered here or is settled already")
+        return tag
+
+    def _begin(self, frame: Frame) -> None:
+        self.transactions.begin(_transaction(frame))
+        self._sync(frame.headers)
+
+    def _commit(self, frame: Frame) -> None:
+        steps: list[Step] = []
+        for step in self.transactions.end(_transaction(frame)):
+            if not isinstance(step, Send):
+                if step.tag not in self.unsettled.given:
+                    continue  # settled meanwhile, or by a later cumulative one of this transaction
+                self.unsettled.settle(step.tag)
+            steps.append(step)
+        self.commands.append(Transact(steps, frame.headers.get("receipt")))
+
+    def _abort(self, frame: Frame) -> None:
+        self.transactions.end(_transaction(frame))
+        self._sync(frame.headers)
+
+    def _into(self, headers: dict[str, str], step: Step, size: int = 0) -> None:
+        self.transactions.add(headers["transaction"], step, size)
+        self._sync(headers)
+
+    def _sync(self, headers: dict[str, str]) -> None:
+        if "receipt" in headers:
+            self.commands.append(Sync(headers["receipt"]))
+
+    def _disconnect(self, frame: Frame) -> None:
+        receipt = frame.headers.get("receipt")
+        farewell = replies.receipt(Receipt(receipt), self.version) if receipt is not None else b""
+        self._leave(Disconnect(LAST), farewell)
+
+    # -- out -------------------------------------------------------------------------------------------------------
+
+    def reply(self, said: list[Reply]) -> None:
+        """Frames for what the proxy says. A client that is leaving gets no more messages: they go back."""
+        out, version = self.output, self.version
+        for reply in said:
+            if self.state == "closed":
+                return
+            if isinstance(reply, Delivery):
+                if self.state == "open":
+                    self._deliver(reply)
+            elif isinstance(reply, Receipt):
+                if reply.receipt == LAST:
+                    self._close(self._farewell)
+                elif reply.receipt == MARK:
+                    self._marks -= 1
+                else:
+                    out.append(replies.receipt(reply, version))
+            elif isinstance(reply, Refused):
+                self._close(replies.error(reply.message, reply.receipt, version))
+            elif isinstance(reply, BrowseEnd):
+                shown = self.subs[reply.sub].shown if reply.sub in self.subs else ""
+                out.append(replies.browse_end(reply.sub, shown, version))
+
+    def _deliver(self, delivery: Delivery) -> None:
+        name, tag, mode = delivery.sub, delivery.tag, delivery.ack
+        message_id = f"{delivery.id}/{tag}"
+        if mode == "auto":
+            self.written = tag
+        else:
+            self.unsettled.add(tag, name, message_id, mode == "client")
+        sub = self.subs.get(name)
+        self.output.append(replies.message(delivery, message_id, self.version, sub is None or sub.named))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.unsettled.check()
+        self.transactions.check()
+        assert self.state == "open" or not self.transactions.open, "transactions outlive the session"
+
+
+def _beat(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise FrameError(f"heart-beat must be two numbers of milliseconds, not {text[:40]!r}")
+    x, y = (min(MAX_BEAT_MS, number("heart-beat", part.strip(" "))) for part in parts)
+    return x, y
+
+
+def _transaction(frame: Frame) -> str:
+    name = frame.headers.get("transaction")
+    if not name:
+        raise FrameError(f"{frame.command} needs a transaction")
+    return name
+
+
+_HANDLERS: dict[str, Callable[[Session, Frame], None]] = {
+    "SEND": Session._send,
+    "SUBSCRIBE": Session._subscribe,
+    "UNSUBSCRIBE": Session._unsubscribe,
+    "ACK": Session._settle,
+    "NACK": Session._settle,
+    "BEGIN": Session._begin,
+    "COMMIT": Session._commit,
+    "ABORT": Session._abort,
+    "DISCONNECT": Session._disconnect,
+}

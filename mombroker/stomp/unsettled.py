@@ -1,0 +1,57 @@
+"""What one client was given and has not settled yet."""
+
+from __future__ import annotations
+
+from collections import deque
+
+MAX_DIGITS = 18
+
+
+class Unsettled:
+    """1. A tag that is in `given` was delivered, to be settled by the client, and is not settled.
+    2. `lines` has the tags of the cumulative deliveries of each subscription, in order; no line is empty.
+
+    Tags rise with the deliveries of a connection. The client knows a delivery as `ID/TAG`: different for each delivery,
+    and of no meaning to another connection.
+    """
+
+    __slots__ = ("given", "lines")
+
+    def __init__(self) -> None:
+        self.given: dict[int, tuple[str, str, bool]] = {}  # tag -> subscription, message-id, cumulative
+        self.lines: dict[str, deque[int]] = {}
+
+    def add(self, tag: int, sub: str, message_id: str, cumulative: bool) -> None:
+        self.given[tag] = (sub, message_id, cumulative)
+        if cumulative:
+            self.lines.setdefault(sub, deque()).append(tag)
+
+    def find(self, message_id: str, sub: str | None = None) -> int | None:
+        """The tag of a delivery, of this subscription if one is named; None if it was not given or is settled."""
+        digits = message_id[message_id.rfind("/") + 1 :]
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+            return None
+        tag = int(digits)
+        found = self.given.get(tag)
+        if found is None or found[1] != message_id or (sub is not None and sub != found[0]):
+            return None
+        return tag
+
+    def settle(self, tag: int) -> None:
+        """Forget a delivery, and a cumulative one with all earlier cumulative ones of its subscription."""
+        sub, _, cumulative = self.given[tag]
+        if not cumulative:
+            del self.given[tag]
+            return
+        line = self.lines[sub]
+        while line and line[0] <= tag:
+            del self.given[line.popleft()]
+        if not line:
+            del self.lines[sub]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        cumulative = [tag for line in self.lines.values() for tag in line]
+        assert all(self.lines.values()), "an empty line is kept"
+        assert sorted(cumulative) == sorted(tag for tag, given in self.given.items() if given[2]), "lines and given"
+        assert all(list(line) == sorted(line) for line in self.lines.values()), "a line is out of order"
