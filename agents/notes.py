@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass
+from dataclasses import fields as fields_of
 from typing import Any, TypeVar, dataclass_transform, overload
 
 import msgpack
@@ -52,7 +53,7 @@ def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
         wire = name or f"{cls.__module__}.{cls.__qualname__}"
         made: type[Any] = dataclass(slots=True)(cls)
         made.__wire_name__ = wire
-        made.__wire_fields__ = tuple(field.name for field in fields(made))
+        made.__wire_fields__ = tuple(field.name for field in fields_of(made))
         TYPES[wire] = made
         return made
 
@@ -87,10 +88,21 @@ def compose(type: str, fields: dict[str, Any]) -> bytes:
     cls = TYPES.get(type)
     if cls is None:
         raise MomError(f"no notification is called {type!r}; known are {', '.join(sorted(TYPES))}")
+    unknown = [name for name in fields if name not in cls.__wire_fields__]  # type: ignore[attr-defined]
+    if unknown:
+        has = ", ".join(cls.__wire_fields__) or "none"  # type: ignore[attr-defined]
+        raise MomError(f"{type} has no field {unknown[0]}; it has {has}")
+    missing = [field.name for field in fields_of(cls) if _required(field) and field.name not in fields]
+    if missing:
+        raise MomError(f"{type} needs {', '.join(missing)}")
     try:
         return encode(cls(**fields))[1]
     except TypeError as error:
         raise MomError(str(error)) from None
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 # -- what the bus itself tells an agent ----------------------------------------------------------------------------

@@ -62,7 +62,8 @@ def pick(topology: "Topology", name: str | None) -> "Server":
         return next(iter(topology.servers.values()))
     if name not in topology.servers:
         wrong = "several servers are in this file" if name is None else f"there is no server {name!r}"
-        raise click.UsageError(f"{wrong}: name one of {', '.join(topology.servers)} by --server")
+        by = " by --server" if name is None else ""
+        raise click.UsageError(f"{wrong}: name one of {', '.join(topology.servers)}{by}")
     return topology.servers[name]
 
 
@@ -87,20 +88,44 @@ def ask(topology: "Topology", server: "Server", verb: str, /, **args: Any) -> di
 def answers(
     topology: "Topology", name: str | None, verb: str, **args: Any
 ) -> "Iterator[tuple[Server, dict[str, Any]]]":
-    """The answer of the named server; without a name of all that run (of those that do not, a line on stderr)."""
+    """The answer of the named server; without a name of all that run (of those that do not, a line on stderr).
+
+    Raises MomError if none answers.
+    """
+    answered = False
     for server in chosen(topology, name):
         try:
-            yield server, ask(topology, server, verb, **args)
+            answer = ask(topology, server, verb, **args)
         except MomError as error:
             if name:
                 raise
             click.echo(f"mom: {error}", err=True)
+        else:
+            answered = True
+            yield server, answer
+    if not answered:
+        raise MomError("no server of this bus answers; see `mom status`")
 
 
 def home(topology: "Topology", agent: str, name: str | None) -> "Server":
-    """The server to ask about an agent: the named one, else where the agent lives, if its id or the file says so."""
+    """The server to ask about an agent: the named one, else where the agent lives, by its id, the file, or the bus."""
     if name is None and is_id(agent):
         name = home_of(agent)
     if name is None:
-        name = next((each.server for each in topology.agents if each.name == agent), topology.registry)
+        name = next((each.server for each in topology.agents if each.name == agent), None)
+    if name is None and len(topology.servers) > 1:
+        name = _deployed(topology, agent)
     return pick(topology, name)
+
+
+def _deployed(topology: "Topology", agent: str) -> str:
+    """Where an agent lives that the file does not declare: the registry decides names, any server has a replica."""
+    first = topology.servers[topology.registry]
+    for server in [first, *(each for each in topology.servers.values() if each is not first)]:
+        try:
+            client = connect(topology, server)
+        except MomError:
+            continue
+        with client:
+            return str(client.request("home", agent=agent)["home"])
+    raise MomError(f"no server of this bus answers, and the file does not say where {agent} lives; see `mom status`")

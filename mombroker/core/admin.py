@@ -174,11 +174,19 @@ def _known(server: AgentServer, agent: str) -> str:
     return id
 
 
+def _home(server: AgentServer, ticket: int, args: Args) -> Reply:
+    """Where the agent of a name lives, as far as this server knows."""
+    return {"home": _known(server, args["agent"]).partition("/")[0]}
+
+
 def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
     id = _known(server, args["agent"])
     row = server.written_agent(id)
     if row is None:
-        raise MomError(f"{id} does not live on {server.name}; ask its home server {id.partition('/')[0]}")
+        home = id.partition("/")[0]
+        if home == server.name:
+            raise MomError(f"there is no agent {id}; see `mom agent list`")
+        raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
     box = server.engine.inboxes.get(id)
     fields = server.program.describe(row[0], row[1])
     waiting = len(box.queue) if box else 0
@@ -269,6 +277,7 @@ VERBS: dict[str, Callable[[AgentServer, int, Args], Reply | None]] = {
     "why": _why,
     "agents": _agents,
     "agent": _agent,
+    "home": _home,
     "send": _send,
     "deploy": _deploy,
     "delete": _delete,

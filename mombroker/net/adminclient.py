@@ -113,7 +113,9 @@ def connect(topology: Topology, server: str, timeout: float = 10.0) -> AdminClie
     try:
         token = path.read_text().strip()
     except FileNotFoundError:
-        raise NotRunning(f"there is no {path}: {server} has never run here; start it by `mom serve {server}`") from None
+        raise NotRunning(
+            f"there is no {path}: {server} has never run here; start it by `mom serve` or `mom up`"
+        ) from None
     except OSError as error:
         raise MomError(f"cannot read {path}: {_reason(error)}; run as the user that runs {server}") from None
     return AdminClient(server, at.host, at.port, token, timeout)

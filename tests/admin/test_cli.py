@@ -59,15 +59,21 @@ def test_agents_are_deployed_and_deleted(bus):
     assert made["agent"].startswith("c/")
     bus.settle()
     assert bus.json("agent", "show", made["agent"])["fields"] == {"notes": ["old"]}
+    assert bus.json("agent", "show", "dan")["agent"] == made["agent"]
+    assert send(bus, "dan", "new").startswith("c#")
     assert "os" in bus.mom("agent", "deploy", "eve", "os:path", "--on", "c", code=1).stderr
     bus.mom("agent", "delete", made["agent"], stdin="n\n", code=1)
     bus.mom("agent", "delete", made["agent"], "--yes")
     bus.settle()
-    bus.mom("agent", "show", made["agent"], code=1)
+    assert "there is no agent" in bus.mom("agent", "show", made["agent"], code=1).stderr
+    assert "no agent is named 'nobody'" in bus.mom("agent", "show", "nobody", code=1).stderr
 
 
 def test_a_field_that_is_no_assignment_is_wrong_usage(bus):
     assert "FIELD=VALUE" in bus.mom("agent", "send", "ann", "clerks.Note", "hello", code=2).stderr
+    refused = bus.mom("agent", "send", "ann", "clerks.Note", "test=hello", code=1).stderr
+    assert "clerks.Note has no field test; it has text, to" in refused
+    assert "clerks.Note needs text" in bus.mom("agent", "send", "ann", "clerks.Note", code=1).stderr
 
 
 def test_dead_letters_are_listed_shown_retried_and_dropped(bus):
@@ -206,4 +212,6 @@ def test_status_of_a_bus_that_does_not_run(tmp_path):
     result = bus.mom("status")
     assert result.stdout.count("down") == 2 and "! a: " in result.stdout
     assert bus.mom("status", "--server", "a", code=1).stderr.count("\n") == 1
-    assert "by --server" in bus.mom("status", "--server", "x", code=2).stderr
+    assert "name one of a, b\n" in bus.mom("status", "--server", "x", code=2).stderr
+    assert "no server of this bus answers" in bus.mom("agent", "list", code=1).stderr
+    assert "no server of this bus answers" in bus.mom("agent", "show", "dan", code=1).stderr
