@@ -298,6 +298,9 @@ def test_a_stable_relay_waits_for_all_of_the_group_and_why_names_them():
     assert b.ask("b", "status")["domains"][0]["parked"] == 1
     back(b, "c")
     assert got(b, "d") == ["across"]
+    (ack,) = b.records("c", "relay")
+    assert (ack["origin"], [out[1] for out in ack["out"]], ack["out"][0][3]) == ("", ["b"], 2)
+    assert b.ask("c", "status")["domains"][0]["relays"] == 0
 
 
 @pytest.mark.parametrize("name", ["vector", "overlay", "daisy"])
