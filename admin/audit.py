@@ -219,7 +219,7 @@ def _search(logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs:
         routes[id[0], home_of(agent)].add((agent, id))
     lost = set()
     for (origin, final), wanted in routes.items():
-        if not stores.keys() >= _servers(topology, origin, final):
+        if not stores.keys() >= _places(topology, origin, final):
             found.unjudged += len(wanted)
             continue
         ids = {id for _, id in wanted}
@@ -239,6 +239,15 @@ def _servers(topology: Topology, origin: str, final: str) -> set[str]:
     return {origin, *(server for _, server in path)}
 
 
+def _places(topology: Topology, origin: str, final: str) -> set[str]:
+    """The servers where a message may be on its way: where members pass on for others, all of the domain."""
+    found = _servers(topology, origin, final)
+    for name, _ in RoutingTable(topology, origin).path(final) if final != origin else []:
+        if ordering.backend(topology.domains[name].backend).relays:
+            found.update(topology.domains[name].members)
+    return found
+
+
 def _underway(topology: Topology, stores: Mapping[str, Store], origin: str, final: str) -> Iterator[set[MessageId]]:
     """The messages in each place on the way from `origin` to `final`, place after place."""
     here = origin
@@ -248,28 +257,34 @@ def _underway(topology: Topology, stores: Mapping[str, Store], origin: str, fina
             # A packet may take any way through the members; each round in which it is not seen, it has gone on.
             for member in domain.members * len(domain.members):
                 yield _held(stores[member], domain, member)
-                for other in domain.members:
-                    yield _outgoing(stores, domain, member, other)
+                yield _outgoing(stores, domain, member)
         else:
             yield _outgoing(stores, domain, here, peer)
             yield _held(stores[peer], domain, peer)
         here = peer
 
 
-def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str) -> set[MessageId]:
-    """Messages in the out-queue of `me` to `peer`."""
-    packets: list[bytes] = []
+def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str = "") -> set[MessageId]:
+    """Messages in the out-queue of `me` to `peer`, or in all of its out-queues of this domain."""
+    found: set[MessageId] = set()
     for link in stores[me].links():
-        if (link.domain, link.peer) == (domain.name, peer):
+        if link.domain == domain.name and link.peer == (peer or link.peer):
+            packets: list[bytes] = []
             seq = 0
             while page := stores[me].queue_out(link.id, seq, LAST, PAGE):
                 packets += [data for _, data in page]
                 seq = page[-1][0]
-    # A packet is decoded by its receiver, who may find that it speaks of what he has never sent: hence his own core,
-    # read after the packets.
-    core = _core(domain, peer, stores[peer].core(domain.name)) if packets else None
+            if packets:
+                found |= _unpacked(stores[link.peer], domain, link.peer, me, packets)
+    return found
+
+
+def _unpacked(store: Store, domain: Domain, peer: str, me: str, packets: list[bytes]) -> set[MessageId]:
+    """A packet is decoded by its receiver, who may find that it speaks of what he has never sent: hence his own core,
+    read after the packets."""
+    core = _core(domain, peer, store.core(domain.name))
     try:
-        return _ids(core.decode(domain.index(me), data).body for data in packets if core)
+        return _ids(core.decode(domain.index(me), data).body for data in packets)
     except ValueError as error:
         raise MomError(
             f"{peer} cannot read a packet that waits for it on {me} ({error}): one of the two stores is not the one "

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,10 @@ SAMPLES = "tests.core.sample_agents"
 CLASS = f"{Walker.__module__}:{Walker.__qualname__}"
 
 
-def walking(seed: int, walks: int = 6, left: int = 6) -> tuple[Bus, random.Random]:
+def walking(seed: int, walks: int = 6, left: int = 6, **orderings: Any) -> tuple[Bus, random.Random]:
     """A bus of three domains, with walkers everywhere, just after the first walks were sent."""
     chance = random.Random(seed)
-    plan = topology({"d1": "abc", "d2": "cd", "d3": "de"}, dict.fromkeys(AGENTS, CLASS))
+    plan = topology({"d1": "abc", "d2": "cd", "d3": "de"}, dict.fromkeys(AGENTS, CLASS), orderings)
     for declared in plan.agents:
         declared.fields["others"] = [id for id in AGENTS if not id.endswith(f"/{declared.name}")]
     bus = Bus(plan)
@@ -87,6 +88,44 @@ def test_a_bus_that_moves_while_it_is_read_is_clean():
         assert found.reactions == sum(found.agents.values()) == sum(len(bus.records(s, "react")) for s in bus.servers)
     # The cases that the second pass and the cut are for did come up.
     assert seen["waiting"] > 30 and seen["uncut"] > 30 and seen["reactions"] > 1000, seen
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("ks", {}), ("vector", {}), ("overlay", {"links": [["a", "b"], ["b", "c"]]}),
+        ("daisy", {"groups": [["a"], ["b"], ["c"]], "relay": "stable"}),
+    ],
+    ids=lambda order: order[0],
+)  # fmt: skip
+def test_a_bus_that_moves_is_clean_under_any_ordering(order):
+    """Also where a message may be at any member of a domain, or wait there to be passed on."""
+    waiting = 0
+    for seed in range(15):
+        bus, chance = walking(seed, d1=order)
+        moving = Moving(bus, chance, 12)
+        for _ in range(chance.randrange(80)):
+            moving.move()
+        found = audit(bus.topology, moving.stores)
+        assert found.clean, (seed, found)
+        waiting += found.waiting
+        moving.rest()
+        found = audit(bus.topology, bus.stores)
+        assert found.clean and not found.waiting and not found.uncut, (seed, found)
+    assert waiting > 10
+
+
+@pytest.mark.parametrize("missing", "bd")
+def test_where_members_pass_on_for_others_all_of_their_stores_are_needed(missing):
+    """From a to c a message may lie with b, but not with d, who is in another domain."""
+    bus, _ = walking(1, d1=("overlay", {}))
+    bus.pump()
+    bus.crash("c")
+    args = {"to": ["c/c1"], "type": Walk.__wire_name__, "fields": {"left": 0, "seed": 1}}
+    bus.servers["a"].step(Admin(1, "send", args), bus.now)
+    bus.pump()
+    found = audit(bus.topology, {name: store for name, store in bus.stores.items() if name != missing})
+    assert found.clean and found.unjudged and found.waiting == (missing == "d")
 
 
 @pytest.fixture(scope="module")
