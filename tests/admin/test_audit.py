@@ -115,6 +115,19 @@ def test_a_bus_that_moves_is_clean_under_any_ordering(order):
     assert waiting > 10
 
 
+def test_what_only_waits_to_be_passed_on_is_not_lost():
+    """All have the message, c among them, for whom it is; but c does not know that b has it."""
+    bus, _ = walking(1, d1=("daisy", {"groups": [["a"], ["b"], ["c"]], "relay": "stable"}))
+    bus.pump()
+    bus.cut("b", "c")
+    args = {"to": ["c/c1"], "type": Walk.__wire_name__, "fields": {"left": 0, "seed": 1}}
+    bus.servers["a"].step(Admin(1, "send", args), bus.now)
+    bus.pump()
+    assert [wait["kind"] for wait in bus.servers["c"].why()] == ["parked"]
+    found = audit(bus.topology, bus.stores)
+    assert found.clean and found.waiting == 1
+
+
 @pytest.mark.parametrize("missing", "bd")
 def test_where_members_pass_on_for_others_all_of_their_stores_are_needed(missing):
     """From a to c a message may lie with b, but not with d, who is in another domain."""
