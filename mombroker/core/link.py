@@ -68,16 +68,18 @@ class Link:
     def enqueue(self, data: bytes) -> None:
         """Store a stamped packet; queue order is stamp order."""
         self.sent = seq = self.sent + 1
-        batch = self.server.batch
+        server, size = self.server, len(data)
+        batch = server.batch
         batch.queue_out.append((self.id << LINK_BITS | seq, data))
-        batch.bytes += len(data)
-        window = self.window
-        if self.conn and self.window_bytes < self.server.limits.link_window_bytes:
+        batch.bytes += size
+        if self.conn and self.window_bytes < server.limits.link_window_bytes:
+            window = self.window
             if not window or window[-1][0] == seq - 1:
                 window.append((seq, data))
-                self.window_bytes += len(data)
+                self.window_bytes += size
         self.changed = True
-        self.server.touch(self)
+        server.touched[self] = None
+        server.level = 2
 
     def waiting(self) -> bool:
         """True when the peer lacks something that we have."""
