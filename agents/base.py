@@ -83,8 +83,6 @@ class Agent:
     is rolled back whole and tried again. Fields hold plain values: None, bool, int, float, str, bytes, list, dict.
     """
 
-    native: typing.ClassVar[bool] = False
-
     _fields: typing.ClassVar[tuple[str, ...]] = ()
     _items: typing.ClassVar[tuple[str, ...]] = ()
     _defaults: typing.ClassVar[dict[str, Any]] = {}

@@ -7,7 +7,11 @@ from typing import Any
 
 from mombroker.agents import notes
 from mombroker.agents.base import Agent, initial
+from mombroker.agents.clients import NATIVES, ClientService
+from mombroker.agents.proxy import Proxy
 from mombroker.core.errors import MomError
+from mombroker.core.natives import Native
+from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
 
 
@@ -23,6 +27,13 @@ class Program:
             return self.find(path)(agent, state)
         except TypeError as error:
             raise MomError(f"{agent} cannot be loaded: {error}") from None
+
+    def native(self, path: str, server: AgentServer, agent: str, state: bytes) -> Native | None:
+        cls = NATIVES.get(path)
+        return cls(server, agent, state) if cls is not None else None
+
+    def clients(self, server: AgentServer) -> ClientService:
+        return ClientService(server)
 
     def find(self, path: str) -> type[Agent]:
         cls = self._classes.get(path)
@@ -44,6 +55,8 @@ class Program:
         return notes.pack(_named(path)(*notes.unpack(arguments)), f"result of {path}")
 
     def initial(self, path: str, fields: dict[str, Any]) -> bytes:
+        if path in NATIVES and not fields:
+            return b""
         try:
             return initial(self.find(path), fields)
         except TypeError as error:
@@ -63,6 +76,8 @@ class Program:
         return {name: getattr(note, name) for name in note.__wire_fields__}
 
     def describe(self, path: str, state: bytes) -> dict[str, Any]:
+        if path in NATIVES or path == Proxy.path:
+            return {}
         values: dict[str, Any] = notes.unpack(state)
         return values
 

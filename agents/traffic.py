@@ -1,22 +1,27 @@
-"""What proxies, queues and subscriptions tell each other. On one server the objects themselves travel; they are packed
-only when they leave it, or when they must wait on disk. Nobody changes one after it was sent.
+"""What proxies, queues, subscriptions and topics tell each other. On one server the objects themselves travel; they are
+packed only when they leave it, or when they must wait on disk. Nobody changes one after it was sent.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
 
-from mombroker.agents.notes import pack, unpack
+import msgpack
+
+from mombroker.core.errors import UnknownNotification
+from mombroker.core.message import Message
 
 KINDS: dict[str, type[Traffic]] = {}
+pack = msgpack.Packer().pack
+NOTHING: dict[str, str] = {}
 
 
 class Traffic:
     """Base of the types below. `wire` is the type's name on the bus."""
 
     __slots__ = ()
-    wire = ""
+    wire: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         if cls.wire:
@@ -27,29 +32,45 @@ class Traffic:
         """Payload bytes, for limits and the log."""
         return 0
 
+    def values(self) -> list[Any]:
+        return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+
     def pack(self) -> bytes:
-        return pack(_plain(astuple(self)), self.wire)  # type: ignore[call-overload]
+        packed: bytes = pack(self.values())
+        return packed
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
-        return cls(*unpack(payload)[: len(fields(cls))])  # type: ignore[arg-type]
+        """Fields may be added at the end, with defaults: older senders leave them out, older receivers ignore them."""
+        return cls(*msgpack.unpackb(payload, strict_map_key=False)[: len(fields(cls))])  # type: ignore[arg-type]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
-    return value
+def note_of(message: Message) -> Any:
+    """The note that a message brings. Raises UnknownNotification."""
+    if message.note is not None:
+        return message.note
+    try:
+        return KINDS[message.type].unpack(message.payload)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnknownNotification(f"no traffic of destinations is called {message.type!r}, or so: {error}") from None
+
+
+# -- messages of clients -------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Put(Traffic):
-    """A client's message. Times are wall-clock ns, 0 = none. `id` is the bus message's once it has arrived."""
+    """A client's message. Times are wall-clock ns, 0 = none.
+
+    producer, counter   name this message for ever, whatever connection repeats it
+    sender    the client id, or connection, that it came by: for no-local
+    message   its id; empty: that of the bus message
+    """
 
     wire = "q.put"
     destination: str
     shown: str
     headers: bytes
-    body: bytes
     priority: int = 4
     timestamp: int = 0
     expires: int = 0
@@ -58,24 +79,36 @@ class Put(Traffic):
     kind: str = "bytes"
     group: str = ""
     group_seq: int = 0
-    producer: str = ""  # with `counter`: names this message for ever, whatever connection repeats it
+    producer: str = ""
     counter: int = 0
-    sender: str = ""  # the client id or connection it came by, for no-local
+    sender: str = ""
+    message: str = ""
+    typed: bool = False  # for selectors: headers that look like numbers or booleans are such
     properties: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    let_in: bool = False  # the queue expects it; stays on this server
 
     @property
     def size(self) -> int:
         return len(self.headers) + len(self.body)
 
-    def pack(self) -> bytes:
-        return pack(self.values(), self.wire)
+    def head(self) -> list[Any]:
+        """All but the body."""
+        return [
+            self.destination, self.shown, self.headers, self.priority, self.timestamp, self.expires, self.due,
+            self.persistent, self.kind, self.group, self.group_seq, self.producer, self.counter, self.sender,
+            self.message, self.typed, self.properties,
+        ]  # fmt: skip
 
     def values(self) -> list[Any]:
-        return [
-            self.destination, self.shown, self.headers, self.body, self.priority, self.timestamp, self.expires,
-            self.due, self.persistent, self.kind, self.group, self.group_seq, self.producer, self.counter,
-            self.sender, self.properties,
-        ]  # fmt: skip
+        return [*self.head(), self.body]
+
+
+def put_of(value: Any) -> Put:
+    return value if isinstance(value, Put) else Put(*value)
+
+
+# -- to a queue or subscription ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -85,19 +118,12 @@ class Consume(Traffic):
     wire = "q.consume"
     consumer: int  # the proxy's number for it
     credit: int
-    auto: bool = False  # settled by being handed out
     selector: str = ""
     exclusive: bool = False
     priority: int = 0
     no_local: str = ""  # messages of this sender are not for it
     browser: bool = False
-
-
-@dataclass(slots=True)
-class Credit(Traffic):
-    wire = "q.credit"
-    consumer: int
-    more: int
+    spec: list[Any] | None = None  # of the subscription that it should be (Spec.values)
 
 
 @dataclass(slots=True)
@@ -110,13 +136,21 @@ class Cancel(Traffic):
 
 @dataclass(slots=True)
 class Settle(Traffic):
-    """The fate of dispatched messages: taken; given back as if never seen; failed (counted, backed off), refused."""
+    """The fate of dispatched messages, by row id, and new credit.
+
+    taken     consumed
+    back      never seen by the client: as if not dispatched
+    failed    given back by the client: counted, and backed off or not, as the destination says
+    again     given back, and to be offered again whatever the destination says
+    refused   not to be offered to anybody again
+    """
 
     wire = "q.settle"
     consumer: int
     taken: list[int] = field(default_factory=list)
     back: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     credit: int = 0
 
@@ -129,32 +163,48 @@ class Gone(Traffic):
 
 
 @dataclass(slots=True)
+class End(Traffic):
+    """The client wants the subscription no more."""
+
+    wire = "q.end"
+
+
+@dataclass(slots=True)
+class Spec:
+    """What a durable or shared subscription is fed with. The topics are patterns."""
+
+    topics: list[str]
+    selector: str = ""
+    no_local: str = ""
+    shared: bool = False
+    durable: bool = True
+
+    def values(self) -> list[Any]:
+        return [self.topics, self.selector, self.no_local, self.shared, self.durable]
+
+
+# -- to a proxy ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
 class Dispatch(Traffic):
-    """Messages for a consumer: (row id, message id, count, Put values or the Put itself)."""
+    """Messages for a consumer: (row id, message id, count, Put or its values). Row 0: it is only shown."""
 
     wire = "c.dispatch"
     consumer: int
     items: list[tuple[int, str, int, Any]]
 
-    def pack(self) -> bytes:
-        items = [[id, message, count, _values(put)] for id, message, count, put in self.items]
-        return pack([self.consumer, items], self.wire)
-
-
-def _values(put: Any) -> list[Any]:
-    return put.values() if isinstance(put, Put) else put
-
-
-def put_of(value: Any) -> Put:
-    return value if isinstance(value, Put) else Put(*value)
+    def values(self) -> list[Any]:
+        return [self.consumer, [(*item, put_of(put).values()) for *item, put in self.items]]
 
 
 @dataclass(slots=True)
 class Started(Traffic):
-    """A consumer is known where it consumes from."""
+    """A consumer is known where it consumes from. `unconfirmed`: servers that may not know of the subscription yet."""
 
     wire = "c.started"
     consumer: int
+    unconfirmed: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -172,3 +222,48 @@ class Refuse(Traffic):
     wire = "c.refuse"
     consumer: int
     reason: str
+
+
+# -- between servers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Publish(Traffic):
+    """A message to a topic. `epochs`: per server the table entries that it is sent for; None: it goes everywhere."""
+
+    wire = "t.publish"
+    put: Any
+    epochs: dict[str, list[int]] | None
+
+    @property
+    def size(self) -> int:
+        return put_of(self.put).size
+
+    def values(self) -> list[Any]:
+        return [put_of(self.put).values(), self.epochs]
+
+
+@dataclass(slots=True)
+class Table(Traffic):
+    """A server's new and former entries of the subscription table: (epoch, pattern), epoch."""
+
+    wire = "t.table"
+    added: list[tuple[int, str]]
+    removed: list[int]
+
+
+@dataclass(slots=True)
+class Seen(Traffic):
+    """The sender knows these entries."""
+
+    wire = "t.seen"
+    epochs: list[int]
+
+
+@dataclass(slots=True)
+class Full(Traffic):
+    """A queue takes no more work from outside, or does again."""
+
+    wire = "q.full"
+    queue: str
+    full: bool

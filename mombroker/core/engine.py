@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from mombroker.core.errors import MomError, UnknownName, UnknownNotification
 from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
 from mombroker.core.names import CREATE
+from mombroker.core.natives import Native, Natives
 from mombroker.core.reaction import DELETE, Program, Reaction, Reactive
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
 PAGE = 256
 RUN = 16  # reactions of one agent before it is another's turn
+RETRY, ALARM = 0, -1
 
 
 class Resident:
     """An agent in memory. `state` is its row's blob: the undo image of a failed reaction."""
 
-    __slots__ = ("path", "reactive", "state", "batch", "collections", "pinned")
+    __slots__ = ("path", "reactive", "state", "batch", "collections")
 
     def __init__(self, path: str, reactive: Reactive, state: bytes):
         self.path, self.reactive, self.state = path, reactive, state
         self.batch = 0  # the batch that last wrote it: not to be evicted before that is durable
         self.collections: dict[str, Collection] = {}
-        self.pinned = False  # stays in memory, with or without a row
 
 
 class Engine:
@@ -52,13 +52,14 @@ class Engine:
         self.inboxes: dict[str, Inbox] = {}
         self.run: deque[Inbox] = deque()
         self.residents: OrderedDict[str, Resident] = OrderedDict()
+        self.natives = Natives(server)
         self.new: list[tuple[str, Entry]] = []  # entries of the open batch
         self.in_memory = 0  # entries
-        self.timers: list[tuple[int, int, str]] = []  # (due, task id or 0, agent)
+        self.timers: list[tuple[int, int, str]] = []  # (due, task id, agent); instead of a task RETRY or ALARM
         self.tasks: dict[int, TaskRow] = {}
         self.waiting: dict[str, list[Inbox]] = {}  # name -> inboxes whose first reaction needs it
         self.after_commit: list[Inbox] = []
-        self.dirty: dict[str, Resident] = {}  # with collection changes that are not durable
+        self.dirty: dict[str, Resident | Native] = {}  # with collection changes that are not durable
         self.running = ""
         self.trial: Inbox | None = None
         self.trial_batch = 0
@@ -98,14 +99,14 @@ class Engine:
             self.run.append(box)
 
     def deliver(self, message: Message, agents: list[str], domain: str = "", peer: str = "", received: int = 0) -> None:
-        """Hand a message over to local agents, in delivery order. Creations and names are applied here and now."""
-        now, handlers = self.server.now, self.server.names.handlers
+        """Hand a message over to local agents, in delivery order. What has a handler is applied here and now."""
+        now, handler = self.server.now, self.server.handlers.get(message.type)
         for agent in agents:
             if message.type == CREATE and not self._create(message, agent):
                 continue
-            if message.type in handlers:
+            if handler is not None:
                 self._record("react", message, agent, domain, peer, received, "")
-                handlers[message.type](message)
+                handler(message)
                 continue
             box = self.inbox(agent)
             entry = Entry(self.server.new_id(), message, domain, peer, received, now)
@@ -118,7 +119,7 @@ class Engine:
                 self.in_memory += 1
                 self.new.append((agent, entry))
             self.wake(box)
-        self.server.mark(2)
+        self.server.mark(2 if message.note is None else 1)
 
     def _store(self, agent: str, entry: Entry) -> None:
         entry.stored = True
@@ -154,13 +155,21 @@ class Engine:
 
     def turn(self, budget: int) -> bool:
         """Run reactions to a fixed point; False when the budget ended before the work."""
+        while (budget := self._work(budget)) >= 0:
+            if not self.natives.touched:
+                return True
+            self.natives.flush()
+        return False
+
+    def _work(self, budget: int) -> int:
+        """React while there is something to react to; what is left of the budget, -1 when the work is not done."""
         run, batch_full = self.run, self.server.batch_full
         while run:
             if budget <= 0 or batch_full():
-                return False
+                return -1
             if self.careful:
                 if self.trial and not self.trial.marked:
-                    return True  # its mark must be durable first
+                    return budget  # its mark must be durable first
                 if self.trial:
                     run.remove(self.trial)
                     run.appendleft(self.trial)
@@ -186,7 +195,7 @@ class Engine:
             self.wake(box)
             if not box.queue and not box.on_disk() and not box.runnable:
                 self._forget(box)
-        return True
+        return max(0, budget)
 
     def _forget(self, box: Inbox) -> None:
         self.inboxes.pop(box.agent, None)
@@ -211,6 +220,10 @@ class Engine:
         if self.careful:
             self.careful -= 1
             self.server.careful_step(self.careful)
+        native = self.natives.agents.get(agent)
+        if native is not None:
+            self._react_native(box, entry, native)
+            return
         if message.expires and message.expires <= now:
             self._finish(box, entry)
             self.expired(message, entry.domain, entry.peer, entry.received, agent)
@@ -225,8 +238,12 @@ class Engine:
         else:
             self.residents.move_to_end(agent)
         if resident is None:
+            native = self.server.clients.host(agent)
+            if native is not None:
+                self._react_native(box, entry, native)
+                return
             self._finish(box, entry)
-            if agent.startswith(f"{self.server.name}/_"):
+            if self.server.clients.orphan(message, agent) or agent.startswith(f"{self.server.name}/_"):
                 self._record("drop", message, agent, entry.domain, entry.peer, entry.received, "nobody is there")
             else:
                 self.bury(message, agent, "unknown agent", "", "UnknownAgent", 0)
@@ -238,21 +255,13 @@ class Engine:
             state = resident.reactive.pack()
         except UnknownName as error:
             self._undo(resident)
-            box.name = error.name
-            box.marked = False
-            if entry.trying:  # it has killed nobody
-                entry.trying = 0
-                self._store(agent, entry)
-                self.server.mark(2)
-            self.waiting.setdefault(error.name, []).append(box)
+            self._await(box, entry, error.name)
             return
         except UnknownNotification as error:
             self._undo(resident)
             self.park(box, entry, str(error), "")
             return
         except Exception as error:  # whatever the agent's code raises is that agent's failure, not ours
-            if resident.reactive.native:
-                raise
             self._undo(resident)
             self._failed(box, entry, error)
             return
@@ -260,18 +269,54 @@ class Engine:
             self.running = ""
         self._accept(box, entry, resident, reaction, state)
 
+    def _react_native(self, box: Inbox, entry: Entry, native: Native) -> None:
+        message = entry.message
+        self.running = box.agent
+        try:
+            if message.type == DELETE:
+                native.deleted()
+                self.natives.remove(native)
+            else:
+                native.react(message)
+        except UnknownName as error:
+            self._await(box, entry, error.name)
+            return
+        except UnknownNotification as error:
+            self.park(box, entry, str(error), "")
+            return
+        finally:
+            self.running = ""
+        self.reactions += 1
+        self._finish(box, entry)
+        self._log_reaction(box, entry)
+
+    def _await(self, box: Inbox, entry: Entry, name: str) -> None:
+        """The reaction needs a name that is not known yet."""
+        box.name = name
+        box.marked = False
+        if entry.trying:  # it has killed nobody
+            entry.trying = 0
+            self._store(box.agent, entry)
+            self.server.mark(2)
+        self.waiting.setdefault(name, []).append(box)
+
+    def _log_reaction(self, box: Inbox, entry: Entry) -> None:
+        server, message = self.server, entry.message
+        if server.log_on:
+            server.batch.log.append((
+                "react", message.origin, message.number, box.agent, (), message.size, entry.domain, entry.peer,
+                server.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
+                trace.NO_OUT, trace.NO_MISSING, "",
+            ))  # fmt: skip
+
     def _accept(self, box: Inbox, entry: Entry, resident: Resident, reaction: Reaction, state: bytes) -> None:
         server, agent, message = self.server, box.agent, entry.message
         self.reactions += 1
         self._finish(box, entry)
-        if server.log_on:
-            server.batch.log.append((
-                "react", message.origin, message.number, agent, (), message.size, entry.domain, entry.peer,
-                server.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
-                trace.NO_OUT, trace.NO_MISSING, "",
-            ))  # fmt: skip
+        self._log_reaction(box, entry)
         if message.type == DELETE:
-            self._delete(agent)
+            del self.residents[agent]
+            self.drop_rows(agent)
             self._record("delete", message, agent, entry.domain, entry.peer, entry.received, resident.path)
         else:
             if state != resident.state:
@@ -283,12 +328,6 @@ class Engine:
                 if collection.accept():
                     self.dirty[agent] = resident
                     server.mark(2)
-        self._apply(reaction)
-
-    def act(self, agent: str, deed: Callable[[Reaction], None]) -> None:
-        """What a native agent does on a client's behalf, apart from its inbox: as atomic as a reaction."""
-        reaction = Reaction(self, agent, None, self.server.now)
-        deed(reaction)
         self._apply(reaction)
 
     def _apply(self, reaction: Reaction) -> None:
@@ -389,7 +428,7 @@ class Engine:
         """Idle agents beyond the limit leave memory; those with changes that are not durable stay."""
         excess = len(self.residents) - self.server.limits.max_residents
         for agent in list(self.residents)[:excess]:
-            if self.residents[agent].batch <= self.server.durable_batch and not self.residents[agent].pinned:
+            if self.residents[agent].batch <= self.server.durable_batch:
                 del self.residents[agent]
 
     def collection(self, agent: str, name: str) -> Collection:
@@ -400,20 +439,28 @@ class Engine:
         return found
 
     def _create(self, message: Message, agent: str) -> bool:
-        path, _, state = message.payload.partition(b"\n")
+        """True if the agent's own first reaction is to follow."""
+        packed, _, state = message.payload.partition(b"\n")
+        path = packed.decode()
         try:
             if self.server.written_agent(agent) is not None:
                 raise MomError(f"{agent} exists already")
-            self.program.allowed(path.decode(), remote=message.origin != self.server.name)
+            native = self.program.native(path, self.server, agent, state)
+            if native is None:
+                self.program.allowed(path, remote=message.origin != self.server.name)
         except MomError as error:
             self.bury(message, agent, str(error), "", "ReactionFailed", 0)
             return False
-        self.server.batch.agents[agent] = (path.decode(), state)
-        self._record("create", message, agent, "", "", 0, path.decode())
+        self._record("create", message, agent, "", "", 0, path)
+        if native is not None:
+            self._record("react", message, agent, "", "", 0, "")
+            self.natives.create(native)
+            return False
+        self.server.batch.agents[agent] = (path, state)
         return True
 
-    def _delete(self, agent: str) -> None:
-        del self.residents[agent]
+    def drop_rows(self, agent: str) -> None:
+        """All rows of an agent that is no more, but for its inbox."""
         server = self.server
         server.batch.agents[agent] = None
         server.batch.dropped.append(agent)
@@ -439,10 +486,17 @@ class Engine:
             path, _, arguments = task.data.partition(b"\n")
             self.server.tasks.append((task.id, path.decode(), arguments))
 
+    def alarm(self, at: int, native: Native) -> None:
+        """Let a native agent know that a time has come; in memory only."""
+        heappush(self.timers, (at, ALARM, native.id))
+
     def tick(self, now: int) -> None:
         while self.timers and self.timers[0][0] <= now:
             due, id, agent = heappop(self.timers)
-            if id:
+            if id == ALARM:
+                if native := self.natives.agents.get(agent):
+                    native.alarm()
+            elif id != RETRY:
                 task = self.tasks.pop(id, None)
                 if task:
                     self.server.batch.tasks[id] = None
@@ -469,9 +523,11 @@ class Engine:
 
     def close(self) -> None:
         """The open batch closes: what is left in the inboxes gets its row."""
-        for agent, entry in self.new:
-            if not entry.done and not entry.stored:
-                self._store(agent, entry)
+        self.natives.close()
+        if self.in_memory:
+            for agent, entry in self.new:
+                if not entry.done and not entry.stored:
+                    self._store(agent, entry)
         self.new = []
 
     def committed(self, number: int, items: dict[int, ItemRow | None]) -> None:
@@ -486,6 +542,7 @@ class Engine:
                     self.dirty[agent] = resident
         if self.trial and self.trial_batch <= number:
             self.trial.marked = True
+        self.natives.committed()
         boxes, self.after_commit = self.after_commit, []
         for box in boxes:
             self.wake(box)
@@ -493,6 +550,8 @@ class Engine:
             self.evict()
 
     def check(self) -> None:
+        for native in self.natives.agents.values():
+            native.check()
         assert self.in_memory == sum(len(box.queue) for box in self.inboxes.values()), "entries miscounted"
         for box in self.inboxes.values():
             assert all(not entry.done for entry in box.queue), f"{box.agent} keeps a consumed message"

@@ -81,11 +81,15 @@ class Admin:
 
 @dataclass(slots=True)
 class ClientOpened:
-    """A client has logged in. Connection ids are never reused while the server runs."""
+    """A client has logged in. Connection ids are never reused while the server runs.
+
+    session   names its temporary destinations, `temp-queue:SESSION/NAME`; `SERVER/...`, never used before
+    """
 
     conn: int
     user: str
     client_id: str = ""
+    session: str = ""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import re
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 AGENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
+OURS = ("queue:", "sub:", "share:", "conn:")  # of queues, durable and shared subscriptions, proxies of connections
 
 
 def home_of(agent: str) -> str:

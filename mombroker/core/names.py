@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mombroker.core.errors import MomError, UnknownName
-from mombroker.core.ids import AGENT_NAME, declared_id
+from mombroker.core.ids import AGENT_NAME, OURS, declared_id
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
+FORGET, FORGOTTEN = "_forget", "_forgotten"
 
 
 class Names:
-    """1. A name never changes its id. 2. Handlers never fail, wait or retry."""
+    """1. A name never changes its id unless it was forgotten in between. 2. Handlers never fail, wait or retry."""
 
     def __init__(self, server: AgentServer, meta: dict[str, str | int]):
         self.server = server
         self.known = {key[5:]: str(value) for key, value in meta.items() if key.startswith("name:")}
         self.known.update({agent.name: declared_id(agent.server, agent.name) for agent in server.topology.agents})
         self.tickets: dict[str, int] = {}  # asked for by an operator here
-        self.handlers = {DEPLOY: self._decide, NAMED: self._named, REFUSED: self._refused}
+        self.wanted: set[str] = set()  # asked for by the broker here
+        server.handlers.update({
+            DEPLOY: self._decide, NAMED: self._named, REFUSED: self._refused, FORGET: self._decide_to_forget,
+            FORGOTTEN: self._forgotten,
+        })  # fmt: skip
 
     def resolve(self, name: str) -> str:
         try:
@@ -36,16 +41,36 @@ class Names:
 
     def ask(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """Deploy an agent under a new name; the reply to `ticket` follows the decision."""
-        server = self.server
-        if not AGENT_NAME.fullmatch(name) or name.startswith("_"):
-            raise MomError(f"{name!r} cannot be an agent's name: letters, digits and . _ : - only, no leading _")
+        if not AGENT_NAME.fullmatch(name) or name.startswith(("_", *OURS)):
+            raise MomError(
+                f"{name!r} cannot be an agent's name: letters, digits and . _ : - only, no leading _ nor "
+                f"{', '.join(OURS)}, which are the broker's own"
+            )
         if name in self.known or name in self.tickets:
             raise MomError(f"the name {name} is taken by {self.known.get(name, 'a deployment under way')}")
-        server.distance(home)
+        self.server.distance(home)
         self.tickets[name] = ticket
+        self._ask(name, path, state, home)
+
+    def want(self, name: str, path: str, state: bytes) -> None:
+        """Have a native agent made here under this name, unless somebody has that done elsewhere first."""
+        if name not in self.wanted and name not in self.known:
+            self.wanted.add(name)
+            self._ask(name, path, state, self.server.name)
+
+    def _ask(self, name: str, path: str, state: bytes, home: str) -> None:
+        self._to_registry(DEPLOY, f"{name}\n{home}\n{path}\n".encode() + state)
+
+    def forget(self, name: str, id: str) -> None:
+        """The agent of this name is gone for good."""
+        self._to_registry(FORGET, f"{name}\n{id}".encode())
+
+    def _to_registry(self, type: str, payload: bytes) -> None:
+        server = self.server
         registry = server.topology.registry or server.name
-        payload = f"{name}\n{home}\n{path}\n".encode() + state
-        server.send(server.message(f"{server.name}/_admin", (f"{registry}/_registry",), DEPLOY, payload, flags=BOUNCE))
+        server.send(server.message(f"{server.name}/_names", (f"{registry}/_registry",), type, payload, flags=BOUNCE))
+
+    # -- on the registry server ----------------------------------------------------------------------------------
 
     def _decide(self, message: Message) -> None:
         name_, home_, path, state = message.payload.split(b"\n", 3)
@@ -57,8 +82,19 @@ class Names:
             return
         id = declared_id(home, name)
         server.send(server.message(source, (id,), CREATE, path + b"\n" + state))
+        self._tell_all(NAMED, f"{name}\n{id}\n{asker}")
+
+    def _decide_to_forget(self, message: Message) -> None:
+        name, id = message.payload.decode().split("\n")
+        if self.known.get(name) == id:
+            self._tell_all(FORGOTTEN, f"{name}\n{id}")
+
+    def _tell_all(self, type: str, text: str) -> None:
+        server = self.server
         everyone = tuple(f"{other}/_names" for other in server.topology.servers)
-        server.send(server.message(source, everyone, NAMED, f"{name}\n{id}\n{asker}".encode(), flags=BOUNCE))
+        server.send(server.message(f"{server.name}/_registry", everyone, type, text.encode(), flags=BOUNCE))
+
+    # -- everywhere ------------------------------------------------------------------------------------------------
 
     def _named(self, message: Message) -> None:
         name, id, asker = message.payload.decode().split("\n")
@@ -70,9 +106,21 @@ class Names:
         ticket = self.tickets.pop(name, 0) if asker == server.name else 0
         if ticket:
             server.replies.append((ticket, {"name": name, "agent": self.known[name]}))
+        self.wanted.discard(name)
+        server.clients.named(name)
 
     def _refused(self, message: Message) -> None:
-        name = message.payload.split(b"\n", 1)[0].decode()
+        name_, home, path, state = message.payload.split(b"\n", 3)
+        name = name_.decode()
         ticket = self.tickets.pop(name, 0)
         if ticket:
             self.server.replies.append((ticket, f"the name {name} is taken: choose another"))
+        elif name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
+            self._ask(name, path.decode(), state, home.decode())
+
+    def _forgotten(self, message: Message) -> None:
+        name, id = message.payload.decode().split("\n")
+        if self.known.get(name) == id:
+            del self.known[name]
+            self.server.batch.meta[f"name:{name}"] = None
+            self.server.clients.named(name)

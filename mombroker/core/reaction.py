@@ -13,6 +13,8 @@ from mombroker.core.names import CREATE
 
 if TYPE_CHECKING:
     from mombroker.core.engine import Engine
+    from mombroker.core.natives import Clients, Native
+    from mombroker.core.server import AgentServer
 
 DELETE = "_delete"
 
@@ -28,13 +30,7 @@ class Note(Protocol):
 
 
 class Reactive(Protocol):
-    """What the engine needs of an agent in memory.
-
-    native   a destination or a proxy, part of the broker: it writes its own rows into the open batch and cannot be
-             undone, so an exception in its reaction is our bug and stops the server
-    """
-
-    native: bool
+    """What the engine needs of an agent in memory."""
 
     def react(self, reaction: Reaction) -> None: ...  # raises to refuse; UnknownNotification: no such reaction
     def pack(self) -> bytes: ...
@@ -45,6 +41,8 @@ class Program(Protocol):
     """The code that a server may run; class and function paths are `module:Name`."""
 
     def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
+    def native(self, path: str, server: AgentServer, agent: str, state: bytes) -> Native | None: ...  # no native's path
+    def clients(self, server: AgentServer) -> Clients: ...
     def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
     def run(self, path: str, arguments: bytes) -> bytes: ...
     def initial(self, path: str, fields: dict[str, Any]) -> bytes: ...  # the state of a new agent
@@ -57,13 +55,11 @@ class Program(Protocol):
 class Reaction:
     """What one reaction may do; nothing of it happens unless the reaction succeeds."""
 
-    __slots__ = ("engine", "agent", "message", "now", "ops", "deleted")
+    __slots__ = ("engine", "agent", "message", "now", "ops")
 
-    def __init__(self, engine: Engine, agent: str, message: Message | None, now: int):
-        self.engine, self.agent, self.now = engine, agent, now
-        self.message: Any = message  # what is reacted to; None in `act`
+    def __init__(self, engine: Engine, agent: str, message: Message, now: int):
+        self.engine, self.agent, self.message, self.now = engine, agent, message, now
         self.ops: list[tuple[str, Any]] = []
-        self.deleted = False
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
         """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
@@ -72,7 +68,9 @@ class Reaction:
         for agent in to:
             id = agent if is_id(agent) else server.names.resolve(agent)
             if id not in dests:
-                server.distance(id[: id.index("/")])  # raises for a server that is not on this bus
+                home = id[: id.index("/")]
+                if home not in server.distances:
+                    server.distance(home)  # raises for a server that is not on this bus
                 dests.append(id)
         if len(payload) > server.limits.max_message:
             raise MomError(
@@ -82,10 +80,6 @@ class Reaction:
         if dests:
             expires = self.now + ttl if ttl else 0
             self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
-
-    def post(self, to: str, note: Note, flags: int = 0) -> None:
-        """A native agent's send."""
-        self.ops.append(("send", self.engine.server.note_to(self.agent, (to,), note, 0, flags)))
 
     def create(self, path: str, state: bytes, home: str = "") -> str:
         """Create an agent here or on another server; it exists once its home server delivers this."""

@@ -6,16 +6,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mombroker import ordering
 from mombroker.core import admin, trace
-from mombroker.core.batch import Batch, Reader
+from mombroker.core.batch import Batch, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, PeerRefused
-from mombroker.core.events import Admin, Hello, LinkDown, LinkFrames, LinkUp, Ready, StoreSize, TaskDone, Tick
+from mombroker.core.events import (
+    Admin,
+    ClientClosed,
+    ClientCommands,
+    ClientOpened,
+    ClientWrote,
+    Hello,
+    LinkDown,
+    LinkFrames,
+    LinkUp,
+    Ready,
+    StoreSize,
+    TaskDone,
+    Tick,
+)
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
 from mombroker.core.message import Message
@@ -51,6 +66,7 @@ class AgentServer:
         self.incarnation = str(meta.get("incarnation", ""))
         self.now = max(now, int(meta.get("now", 0)))
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
+        self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
         unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
@@ -80,7 +96,9 @@ class AgentServer:
             self.consumers[domain.name] = MessageConsumer(self, domain, core, mine)
         self.channel = Channel(self, self.consumers)
         self.engine = Engine(self, program, unclean)
+        self.clients = program.clients(self)
         self.engine.recover()
+        self.clients.recover()
         for consumer in self.consumers.values():
             for link in consumer.links.values():
                 if link.waiting():
@@ -134,6 +152,13 @@ class AgentServer:
                 return batch.agents[agent]
         return self.reader.agent(agent)
 
+    def written_item(self, id: int) -> ItemRow | None:
+        """An item's row as of the open batch."""
+        for batch in (self.batch, self.in_flight):
+            if batch and id in batch.items:
+                return batch.items[id]
+        return self.reader.item(id)
+
     def message(
         self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
     ) -> Message:
@@ -156,7 +181,7 @@ class AgentServer:
                 "send", message.origin, message.number, message.source, message.dests, message.size, "", "", 0,
                 message.sent, 0, 0, self.now, out, trace.NO_MISSING, message.type,
             ))  # fmt: skip
-        self.mark(2)
+        self.mark(2 if out or message.note is None else 1)  # what destinations do among themselves may linger
         if local:
             self.engine.deliver(message, local, received=self.now)
 
@@ -212,6 +237,8 @@ class AgentServer:
                 if link is not None:
                     link.last_seen = self.now
                     self.channel.receive(peer, frames)
+            case ClientCommands() | ClientWrote() | ClientOpened() | ClientClosed():
+                self.clients.step(event)
             case LinkUp(peer, conn, hello):
                 self.admit(hello)
                 _, link = self._link_to(peer)
@@ -298,6 +325,7 @@ class AgentServer:
         if not batch.empty():
             batch.meta["now"] = self.now
         ready.replies, self.replies = self.replies, []
+        ready.clients = self.clients.replies()
         ready.tasks, self.tasks = self.tasks, []
         timers = self.engine.timers
         ready.timer = timers[0][0] if timers else 0

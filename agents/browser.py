@@ -1,0 +1,60 @@
+"""A browser of a queue: it is shown what waits, in order and within its credit, and takes none of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mombroker.agents.takers import Consumer
+from mombroker.agents.traffic import Browsed, Dispatch
+
+if TYPE_CHECKING:
+    from mombroker.agents.queue import Queue
+
+SHOW_BYTES = 1 << 20  # at once
+
+
+class Browser:
+    """It has seen everything up to `id` in lane `lane`; what came after `upto` is not for it."""
+
+    __slots__ = ("key", "wants", "credit", "lane", "id", "upto")
+
+    def __init__(self, consumer: Consumer, upto: int):
+        self.key, self.wants, self.credit = consumer.key, consumer.wants, consumer.credit
+        self.lane = self.id = 0
+        self.upto = upto
+
+    def show(self, queue: Queue) -> bool:
+        """Go on. True when it has seen all."""
+        items: list[tuple[int, str, int, Any]] = []
+        size = 0
+        ended = True
+        for number, lane in queue.lanes.items():
+            if number < self.lane:
+                continue
+            if number > self.lane:
+                self.lane, self.id = number, 0
+            for item in lane.after(self.id):
+                if item.id > self.upto:
+                    break
+                if self.credit <= 0 or size >= SHOW_BYTES:
+                    ended = False
+                    break
+                self.id = item.id
+                put = queue.loaded(item)
+                if self.wants is None or self.wants(put):
+                    items.append((0, item.message, max(1, item.count), put))
+                    self.credit -= 1
+                    size += item.size
+            if not ended:
+                break
+            if lane.rest and queue.server.durable_id < self.upto:
+                ended = False  # some of it cannot be read yet
+                queue.server.engine.natives.touch_late(queue)
+                break
+        if items:
+            queue.post(self.key[0], Dispatch(self.key[1], items))
+        if ended:
+            queue.post(self.key[0], Browsed(self.key[1]))
+        elif self.credit > 0:
+            queue.server.engine.natives.touch_late(queue)
+        return ended

@@ -1,0 +1,212 @@
+"""The waiting messages of one queue and one priority: the oldest in memory, the rest on disk, always in order of id."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from mombroker.agents.traffic import Put, pack
+from mombroker.core.batch import ItemRow
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+PAGE, PAGE_LEAST, PAGE_BYTES = 256, 8, 1 << 20  # of messages read from disk at once
+MEMORY = 16 << 20  # bytes of one lane in memory
+MEMORY_ALL, MEMORY_LEAST = 256 << 20, 64 << 10  # of all lanes; and of each one even then
+OVERHEAD = 1_000  # bytes of an item beside headers and body
+HELD = "h"  # collection of what somebody has, or what is backing off
+PREFIX = Struct(">IIQQH")  # count, failures, due, x, bytes of the holder's name
+
+
+class Item:
+    """One message of a queue.
+
+    id, message   its row, and the id of the message that brought it
+    put           None while only the row has it
+    count         deliveries so far; `failures` are those that its consumers gave back
+    due           not to be given before, ns
+    x             row of its expiry, 0 = none
+    holder        proxy that has it, "" = none
+    stored        it has a row, or gets one in the open batch
+    """
+
+    __slots__ = ("id", "lane", "message", "put", "group", "size", "count", "failures", "due", "x", "holder", "stored")
+
+    def __init__(self, id: int, lane: int, message: str, put: Put):
+        self.id, self.lane, self.message = id, lane, message
+        self.put: Put | None = put
+        self.group, self.size = put.group, put.size
+        self.count = self.failures = self.due = self.x = 0
+        self.holder = ""
+        self.stored = False
+
+    def row(self, queue: str, collection: str) -> ItemRow:
+        put = self.put
+        assert put is not None, "a message in memory"
+        head = PREFIX.pack(self.count, self.failures, self.due, self.x, len(self.holder)) + self.holder.encode()
+        return ItemRow(self.id, queue, collection, 0, head + pack([self.message, self.lane, *put.head()]), put.body)
+
+
+def item_of(row: ItemRow) -> Item:
+    count, failures, due, x, named = PREFIX.unpack_from(row.head)
+    start = PREFIX.size + named
+    message, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
+    item = Item(row.id, lane, message, Put(*values, body=row.body))
+    item.count, item.failures, item.due, item.x = count, failures, due, x
+    item.holder = row.head[PREFIX.size : start].decode()
+    item.stored = True
+    return item
+
+
+class Pool:
+    """The memory of all lanes of a server."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class Lane:
+    """1. `items` has the waiting messages up to `cursor`, and of those above it some that were given back.
+    2. `rest` more, all above `cursor`, are only on disk.
+    3. `ids` from `start` on is sorted; it names those in `items`, and some that have left.
+    4. `taken` are ids above `cursor` that do not wait, but may still be read from disk as if they did.
+    5. `loose` of those in memory have no row.
+
+    whole   everything stays in memory
+    """
+
+    __slots__ = (
+        "server", "pool", "queue", "number", "name", "ids", "start", "items", "cursor", "rest", "taken", "bytes",
+        "page", "loose", "whole",
+    )  # fmt: skip
+
+    def __init__(self, server: AgentServer, pool: Pool, queue: str, number: int, rest: int = 0, whole: bool = False):
+        self.server, self.pool, self.queue, self.number, self.name = server, pool, queue, number, f"p{number}"
+        self.ids: list[int] = []
+        self.start = 0
+        self.items: dict[int, Item] = {}
+        self.cursor = 0
+        self.rest, self.whole = rest, whole
+        self.loose = 0
+        self.taken: dict[int, int] = {}  # id -> batch that changes its row
+        self.bytes = 0
+        self.page = PAGE_LEAST
+
+    def __len__(self) -> int:
+        return len(self.items) + self.rest
+
+    def put(self, item: Item) -> None:
+        """A new message, behind all others. One that is not kept in memory is `stored`: it needs a row in any case."""
+        if self.rest or (not self.whole and self._full()):
+            item.stored = True
+            self.rest += 1
+            return
+        self.cursor = item.id
+        self.ids.append(item.id)
+        self._keep(item)
+
+    def _full(self) -> bool:
+        return self.bytes >= MEMORY or (self.bytes >= MEMORY_LEAST and self.pool.bytes >= MEMORY_ALL)
+
+    def _keep(self, item: Item) -> None:
+        self.items[item.id] = item
+        self.loose += not item.stored
+        self.bytes += item.size + OVERHEAD
+        self.pool.bytes += item.size + OVERHEAD
+
+    def back(self, item: Item) -> None:
+        """A message that was taken waits again, at its place."""
+        at = bisect_left(self.ids, item.id, self.start)
+        if at == len(self.ids) or self.ids[at] != item.id:
+            self.ids.insert(at, item.id)
+        self._keep(item)
+
+    def take(self, item: Item) -> None:
+        """It waits no more."""
+        if self.items.pop(item.id, None) is None:
+            self.rest -= 1
+        else:
+            self.loose -= not item.stored
+            self.bytes -= item.size + OVERHEAD
+            self.pool.bytes -= item.size + OVERHEAD
+        if item.id > self.cursor:
+            self.taken[item.id] = self.server.batch.number
+
+    def first(self) -> Item | None:
+        """The first message; None if there is none, or it is not durable yet and thus cannot be read."""
+        items = self.items
+        while True:
+            ids = self.ids
+            while self.start < len(ids) and ids[self.start] not in items:
+                self.start += 1
+            if self.start > 1_000 and self.start > len(ids) // 2:
+                del ids[: self.start]
+                self.start = 0
+            if self.start < len(ids) and (not self.rest or ids[self.start] <= self.cursor):
+                return items[ids[self.start]]
+            if not self.rest or not self._refill():
+                return None
+
+    def _refill(self) -> bool:
+        """Take up the next page from disk; False if it cannot be read yet."""
+        page = self._page(self.cursor)
+        if page:
+            for item in page:
+                self._keep(item)
+            self.rest -= len(page)
+            self.cursor = page[-1].id
+            self.ids = sorted({*self.ids[self.start :], *(item.id for item in page)})
+            self.start = 0
+            self.taken = {id: batch for id, batch in self.taken.items() if id > self.cursor}
+        return bool(page)
+
+    def _page(self, after: int) -> list[Item]:
+        """Some of those on disk, the next ones above `after`, which is not below `cursor`."""
+        if len(self.taken) > 4 * PAGE:
+            durable = self.server.durable_batch
+            self.taken = {id: batch for id, batch in self.taken.items() if batch > durable}
+        upto = self.server.durable_id
+        while after < upto:
+            limit = self.page
+            rows = self.server.reader.items(self.queue, self.name, (0, after), limit)
+            if rows:
+                mean = sum(len(row.head) + len(row.body) for row in rows) // len(rows)
+                self.page = max(PAGE_LEAST, min(PAGE, PAGE_BYTES // (mean + 1)))
+            found = [
+                item_of(row) for row in rows if row.id <= upto and row.id not in self.taken and row.id not in self.items
+            ]
+            if found or len(rows) < limit:
+                return found
+            after = rows[-1].id
+        return []
+
+    def after(self, id: int) -> Iterator[Item]:
+        """Those above `id`, in order, as far as they can be read now; take at most one, then ask again."""
+        near = bisect_right(self.ids, self.cursor, self.start)
+        for at in range(bisect_right(self.ids, id, self.start), near):
+            if item := self.items.get(self.ids[at]):
+                yield item
+        ahead = [self.items[each] for each in self.ids[near:] if each > id and each in self.items]
+        after, page = max(id, self.cursor), list[Item]()
+        while self.rest and (page := self._page(after)):
+            after = page[-1].id
+            while ahead and ahead[0].id < after:
+                page.append(ahead.pop(0))
+            page.sort(key=lambda item: item.id)
+            yield from page
+        yield from ahead
+
+    def check(self) -> None:
+        ids = self.ids[self.start :]
+        assert ids == sorted(set(ids)), "a lane is not in order"
+        assert set(self.items) <= set(ids), "a lane lost a message"
+        assert self.rest >= 0, "a lane has less than nothing on disk"
+        assert self.loose == sum(not item.stored for item in self.items.values()), "rows miscounted"
+        assert self.bytes == sum(item.size + OVERHEAD for item in self.items.values()), "bytes miscounted"

@@ -1,0 +1,144 @@
+"""What a destination does at its limits and with failures: settings by pattern, the first that matches wins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from mombroker.core.errors import MomError
+from mombroker.core.message import BOUNCE, Message
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+SECOND = 1_000_000_000
+SET, DECIDED = "_policy", "_policies"
+META = "policy:"
+
+
+@dataclass(slots=True)
+class Policy:
+    """`match` is a pattern over `queue:NAME`, `topic:NAME`, `sub:CLIENT:NAME`, `share:CLIENT:NAME`, `temp-queue:ID`.
+    Times are in seconds; of limits 0 is none."""
+
+    match: str = "*"
+    create: bool = True  # by being used
+    max_messages: int = 0
+    max_bytes: int = 0
+    full: str = "block"  # or "reject", "drop-oldest"
+    block_seconds: float = 30.0  # then a blocked SEND is rejected
+    redeliver: int = 5  # failures before the dead-letter queue
+    redeliver_first: float = 1.0
+    redeliver_factor: float = 2.0
+    redeliver_max: float = 60.0
+    nack: str = "redeliver"  # or "dead-letter"
+    dead_letter: str = ""  # queue; empty: DLQ.NAME
+    expired: str = "dead-letter"  # or "drop"
+    announce: str = ""  # topics: "everywhere" sends copies to all servers
+    max_pending: int = 1_000  # messages kept for a slow connection that has plain subscriptions
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("full", ("block", "reject", "drop-oldest")),
+            ("nack", ("redeliver", "dead-letter")),
+            ("expired", ("dead-letter", "drop")),
+            ("announce", ("", "everywhere")),
+        ):
+            if getattr(self, name) not in known:
+                raise MomError(f"policy {name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
+        for field in fields(Policy):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value < 0:
+                raise MomError(f"policy {field.name} must not be negative")
+        if not self.max_pending:
+            raise MomError("policy max_pending must be 1 or more: a message has to be kept until it is handed out")
+
+    def backoff_ns(self, failures: int) -> int:
+        delay = self.redeliver_first * self.redeliver_factor ** min(failures - 1, 100)
+        return int(min(delay, self.redeliver_max) * SECOND)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+DEFAULT = Policy()
+TEMPORARY = Policy(max_messages=10_000, max_bytes=64 << 20, full="drop-oldest", expired="drop")
+
+
+def policy(values: dict[str, Any]) -> Policy:
+    """Raises MomError for a key or a value that is wrong."""
+    known = {field.name: type(field.default) for field in fields(Policy)}
+    for key, value in values.items():
+        if key not in known:
+            raise MomError(f"a policy has no {key!r}; it has {', '.join(known)}")
+        if type(value) is not known[key] and not (known[key] is float and type(value) is int):
+            raise MomError(f"policy {key} must be {_WORDS[known[key]]}, not {value!r}")
+    if "match" not in values:
+        raise MomError('a policy needs match = "PATTERN", as "queue:orders.*"')
+    return Policy(**values)
+
+
+_WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+class Policies:
+    """Those of the topology file, and before them those set at run time, the last one first.
+
+    The registry server puts the changes of all servers into one order and tells everybody.
+    """
+
+    def __init__(self, server: AgentServer):
+        self.server = server
+        self.declared = [policy(values) for values in server.topology.policies]
+        meta = server.reader.meta()
+        numbers = sorted((int(key[len(META) :]) for key in meta if key.startswith(META)), reverse=True)
+        self.set = {number: policy(json.loads(str(meta[f"{META}{number}"]))) for number in numbers}
+        self.version = 1  # rises with each change
+        self._found: dict[str, Policy] = {}
+        server.handlers.update({SET: self._decide, DECIDED: self._decided})
+
+    def all(self) -> list[Policy]:
+        return [*self.set.values(), *self.declared]
+
+    def of(self, destination: str) -> Policy:
+        found = self._found.get(destination)
+        if found is None:
+            default = TEMPORARY if destination.startswith("temp-") else DEFAULT
+            found = next((each for each in self.all() if fnmatchcase(destination, each.match)), default)
+            if len(self._found) > 10_000:
+                self._found.clear()
+            self._found[destination] = found
+        return found
+
+    def change(self, match: str, values: dict[str, Any] | None) -> None:
+        """Set the policy of a pattern anew, or delete it, on all servers. Raises MomError."""
+        if values is not None:
+            policy({**values, "match": match})
+        elif all(each.match != match for each in self.set.values()):
+            raise MomError(f"no policy was set for {match!r} at run time; see `mom policy list`")
+        server = self.server
+        registry = server.topology.registry or server.name
+        text = json.dumps([match, values])
+        source = f"{server.name}/_policies"
+        server.send(server.message(source, (f"{registry}/_registry",), SET, text.encode(), flags=BOUNCE))
+
+    def _decide(self, message: Message) -> None:
+        server = self.server
+        everyone = tuple(f"{other}/_policies" for other in server.topology.servers)
+        text = json.dumps([server.new_id(), *json.loads(message.payload)])
+        server.send(server.message(f"{server.name}/_registry", everyone, DECIDED, text.encode(), flags=BOUNCE))
+
+    def _decided(self, message: Message) -> None:
+        number, match, values = json.loads(message.payload)
+        meta = self.server.batch.meta
+        for old in [old for old, each in self.set.items() if each.match == match]:
+            del self.set[old]
+            meta[f"{META}{old}"] = None
+        if values is not None:
+            values["match"] = match
+            self.set = {number: policy(values), **self.set}
+            meta[f"{META}{number}"] = json.dumps(values)
+        self.version += 1
+        self._found.clear()

@@ -1,0 +1,328 @@
+"""Proxy: one client connection among the agents. It takes what the client consumes, and what was not settled is in it.
+
+Causal order runs through the client since all that it sends and gets passes here, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgpack
+
+from mombroker.agents.commands import BrowseEnd, Delivery, Receipt, Subscribe
+from mombroker.agents.native import Native
+from mombroker.agents.traffic import (
+    Browsed,
+    Cancel,
+    Consume,
+    Dispatch,
+    Gone,
+    Put,
+    Refuse,
+    Settle,
+    Spec,
+    Started,
+    pack,
+    put_of,
+)
+from mombroker.core.errors import MomError
+from mombroker.core.message import BOUNCE, Message
+
+if TYPE_CHECKING:
+    from mombroker.agents.clients import ClientService
+    from mombroker.core.server import AgentServer
+
+PREFETCH = 100  # messages without settlement, unless the client says otherwise
+PREFETCH_MAX = 10_000
+TAKEN, FAILED, AGAIN, REFUSED = "taken", "failed", "again", "refused"  # fates, as in Settle
+
+
+class Source:
+    """One subscription of a connection, and where its messages come from.
+
+    home       queue or subscription agent; empty: plain topics, straight from the table
+    credit     of plain topics: how many more may be handed out
+    unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
+    open       the client has not unsubscribed
+    """
+
+    __slots__ = (
+        "number", "sub", "ack", "home", "credit", "unsettled", "open", "receipt", "fates", "proxy", "epochs", "wants",
+        "no_local", "browser",
+    )  # fmt: skip
+
+    def __init__(self, proxy: Proxy, number: int, command: Subscribe, home: str = ""):
+        self.proxy, self.number, self.sub, self.ack, self.home = proxy, number, command.sub, command.ack, home
+        self.receipt = command.receipt
+        self.browser = command.browser
+        self.credit = min(command.prefetch or PREFETCH, PREFETCH_MAX)
+        self.unsettled: dict[int, Any] = {}
+        self.open = True
+        self.fates: dict[str, list[int]] = {}
+        self.epochs: list[int] = []
+        self.wants: Callable[[Put], bool] | None = None
+
+    def copy(self, put: Put, message: str) -> None:
+        """A message of a plain topic."""
+        if self.wants is None or self.wants(put):
+            self.proxy.topic_message(self, put, message)
+
+
+class Proxy(Native):
+    """1. A tag is in `tags` as long as its delivery is not settled.
+    2. Messages of plain topics are handed out in the order in which they came, whatever subscription they are for.
+    3. It has a row while it takes from another server, so that this learns of our end even if we die first.
+    """
+
+    path = "mombroker.agents.proxy:Proxy"
+
+    def __init__(self, server: AgentServer, id: str, service: ClientService, conn: int, client_id: str, session: str):
+        super().__init__(server, id)
+        self.service, self.conn, self.client_id, self.session = service, conn, client_id, session
+        self.sender = client_id or id
+        self.sources: dict[int, Source] = {}
+        self.subs: dict[str, Source] = {}
+        self.tags: dict[int, Source] = {}
+        self.autos: deque[int] = deque()  # tags that are settled by being written
+        self.tag = 0
+        self.homes: dict[str, None] = {}  # what it has consumed from
+        self.pending: deque[tuple[Source, Put, str, int]] = deque()  # of plain topics, not handed out yet
+        self.later: list[tuple[int, int, Source, Put, str]] = []  # of plain topics, delayed
+        self.dropped = 0  # messages of plain topics, for want of credit
+        self.remote = False
+        self.settling: list[Source] = []  # with fates that are not told yet
+        self.temporary: set[str] = set()  # queues
+        self.replies: list[Any] = []
+        self.ended = False
+
+    def pack(self) -> bytes:
+        packed: bytes = pack([home for home in self.homes if not home.startswith(f"{self.server.name}/")])
+        return packed
+
+    def reply(self, reply: Any) -> None:
+        if not self.replies:
+            self.service.speaking(self)
+        self.replies.append(reply)
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def consume(self, command: Subscribe, home: str, spec: Spec | None = None) -> Source:
+        """Take from a queue or a subscription."""
+        source = self._new_source(command, home)
+        self.homes[home] = None
+        if not home.startswith(f"{self.server.name}/"):
+            self.remote = True
+            self.change()
+        self.post(home, Consume(
+            source.number, source.credit, command.selector if spec is None else "", command.exclusive,
+            command.priority, self.sender if command.no_local and spec is None else "", command.browser,
+            spec.values() if spec else None,
+        ))  # fmt: skip
+        return source
+
+    def listen(self, command: Subscribe, wants: Callable[[Put], bool] | None) -> None:
+        """Take from topics, without anything that outlives the connection."""
+        source = self._new_source(command)
+        source.wants = wants
+        source.epochs = self.service.topics.hold(source, command.destinations)
+        if source.receipt is not None:
+            receipt = source.receipt
+            self.service.when_known(source.epochs, lambda unknown: self._confirmed(receipt, unknown))
+
+    def _confirmed(self, receipt: str | None, unknown: list[str]) -> None:
+        if receipt is not None and not self.ended:
+            self.reply(Receipt(receipt, ",".join(unknown)))
+
+    def _new_source(self, command: Subscribe, home: str = "") -> Source:
+        if command.sub in self.subs:
+            raise MomError(f"there is a subscription {command.sub!r} already: end it first")
+        self.tag += 1
+        source = Source(self, self.tag, command, home)
+        self.sources[source.number] = self.subs[command.sub] = source
+        return source
+
+    def unsubscribe(self, sub: str) -> None:
+        source = self.subs.pop(sub, None)
+        if source is None:
+            raise MomError(f"there is no subscription {sub!r}")
+        self._leave(source)
+        if source.home:
+            self.post(source.home, Cancel(source.number))
+
+    def _leave(self, source: Source) -> None:
+        source.open = False
+        if not source.unsettled:
+            del self.sources[source.number]
+        if source.home:
+            return
+        self.service.topics.release(source, source.epochs)
+        self.pending = deque(entry for entry in self.pending if entry[0] is not source)
+        self.hand_out()
+
+    # -- what comes from queues and subscriptions ----------------------------------------------------------------
+
+    def dispatch(self, note: Dispatch, message: Message) -> None:
+        source = self.sources.get(note.consumer)
+        if source is None or not source.open:  # what was under way goes back
+            if ids := [item[0] for item in note.items if item[0]]:
+                self.post(message.source, Settle(note.consumer, back=ids))
+            return
+        for id, message_id, count, put in note.items:
+            self._deliver(source, put_of(put), message_id, count, id)
+
+    def _deliver(self, source: Source, put: Put, message: str, count: int, row: Any) -> None:
+        self.tag = tag = self.tag + 1
+        source.unsettled[tag] = row
+        self.tags[tag] = source
+        if source.ack == "auto":
+            self.autos.append(tag)
+        self.reply(Delivery(
+            source.sub, tag, message, put.shown, put.headers, put.body, count, put.priority, put.expires,
+            put.timestamp, put.persistent, put.kind, source.ack, put.properties,
+        ))  # fmt: skip
+
+    def started(self, note: Started, message: Message) -> None:
+        source = self.sources.get(note.consumer)
+        if source is not None:
+            self._confirmed(source.receipt, note.unconfirmed)
+        self.service.resume(self, message.source)
+
+    def browsed(self, note: Browsed, message: Message) -> None:
+        source = self.sources.get(note.consumer)
+        if source is not None and source.open:
+            self.reply(BrowseEnd(source.sub))
+
+    def refuse(self, note: Refuse, message: Message) -> None:
+        source = self.sources.get(note.consumer)
+        if source is None or source.open:
+            self.service.refuse(self, note.reason, source.receipt if source else None)
+
+    # -- what comes from plain topics ----------------------------------------------------------------------------
+
+    def topic_message(self, source: Source, put: Put, message: str) -> None:
+        if put.due > self.server.now:
+            self.tag += 1
+            heappush(self.later, (put.due, self.tag, source, put, message))
+            self.server.engine.alarm(put.due, self)
+            return
+        self.pending.append((source, put, message, 1))
+        limit = self.service.policies.of(put.destination).max_pending
+        self.hand_out()
+        while len(self.pending) > limit:
+            self.pending.popleft()
+            self.dropped += 1
+
+    def hand_out(self) -> None:
+        """The first waits until its subscription has credit, and all others behind it."""
+        now = self.server.now
+        while self.pending:
+            source, put, message, count = self.pending[0]
+            if put.expires and put.expires <= now:
+                self.pending.popleft()
+                continue
+            if source.credit <= 0:
+                return
+            self.pending.popleft()
+            source.credit -= 1
+            self._deliver(source, put, message, count, (put, message, count))
+
+    def alarm(self) -> None:
+        while self.later and self.later[0][0] <= self.server.now:
+            _, _, source, put, message = heappop(self.later)
+            if source.open:
+                self.topic_message(source, put, message)
+
+    # -- settlements ---------------------------------------------------------------------------------------------
+
+    def settle(self, tag: int, fate: str) -> None:
+        """Raises MomError for a delivery that is not there to be settled."""
+        source = self.tags.get(tag)
+        if source is None:
+            raise MomError("what was acknowledged is settled already, or was never delivered here")
+        if source.ack == "client":
+            for each in list(source.unsettled):
+                if each > tag:
+                    break
+                self._settle(source, each, fate)
+        else:
+            self._settle(source, tag, fate)
+
+    def _settle(self, source: Source, tag: int, fate: str) -> None:
+        del self.tags[tag]
+        row = source.unsettled.pop(tag)
+        if not source.open and not source.unsettled:
+            del self.sources[source.number]
+        if source.home:
+            fates = source.fates
+            if fate in fates:
+                fates[fate].append(row)
+            else:
+                if not fates:
+                    self.settling.append(source)
+                    self.touch()
+                fates[fate] = [row]
+        else:
+            source.credit += 1
+            if fate in (FAILED, AGAIN):
+                self._again(source, *row)
+            self.hand_out()
+
+    def _again(self, source: Source, put: Put, message: str, count: int) -> None:
+        """The client gave back a message of a plain topic: it comes next, with its count; not for ever."""
+        if count <= self.service.policies.of(put.destination).redeliver and source.open:
+            self.pending.appendleft((source, put, message, count + 1))
+        else:
+            self.dropped += 1
+
+    def wrote(self, upto: int) -> None:
+        """Deliveries up to this tag were handed to a live socket."""
+        autos = self.autos
+        while autos and autos[0] <= upto:
+            tag = autos.popleft()
+            source = self.tags.get(tag)
+            if source is not None:
+                self._settle(source, tag, TAKEN)
+
+    def flush(self) -> None:
+        settling, self.settling = self.settling, []
+        for source in settling:
+            self._tell(source)
+
+    def _tell(self, source: Source) -> None:
+        fates, source.fates = source.fates, {}
+        if fates:
+            credit = sum(map(len, fates.values())) if source.open else 0
+            self.post(source.home, Settle(source.number, **({} if source.browser else fates), credit=credit))
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """The connection is gone: what was not settled goes back to where it was."""
+        if self.ended:
+            return
+        self.ended = True
+        self.flush()
+        self.pending.clear()
+        for source in self.subs.values():
+            if not source.home:
+                self._leave(source)
+        for home in self.homes:
+            self.post(home, Gone())
+        natives = self.server.engine.natives
+        for id in self.temporary:
+            natives.remove(natives.agents[id], written=False)
+        natives.remove(self, written=self.remote)
+
+    handlers: ClassVar[Any] = {
+        Dispatch.wire: dispatch, Started.wire: started, Browsed.wire: browsed, Refuse.wire: refuse,
+    }  # fmt: skip
+
+
+def connection_lost(server: AgentServer, id: str, state: bytes) -> None:
+    """The connection of a stored proxy was lost with the last process of this server."""
+    for home in msgpack.unpackb(state):
+        server.send(server.note_to(id, (home,), Gone(), 0, BOUNCE))
+    server.engine.drop_rows(id)

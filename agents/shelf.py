@@ -1,0 +1,73 @@
+"""What a queue keeps by time, on disk: its delayed messages, and when which of its messages expires."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from mombroker.agents.lane import Item, item_of
+from mombroker.core.batch import ItemRow
+
+if TYPE_CHECKING:
+    from mombroker.agents.queue import Queue
+
+DELAYED, EXPIRING = "d", "x"
+EXPIRY = Struct(">QB")  # id and lane of the message
+PAGE = 256
+
+
+class Shelf:
+    """Collections in order of time; their changes belong to the open batch at once."""
+
+    __slots__ = ("queue", "delayed", "expiring")
+
+    def __init__(self, queue: Queue):
+        self.queue = queue
+        self.delayed, self.expiring = queue.collection(DELAYED), queue.collection(EXPIRING)
+
+    def delay(self, item: Item) -> None:
+        assert item.put is not None, "a new message"
+        item.stored = True
+        row = item.row(self.queue.id, DELAYED)
+        self.delayed.add(item.put.due, row.head, row.body)
+        self.queue.accept(self.delayed)
+
+    def due(self, now: int) -> list[Item]:
+        """Take down delayed messages whose time has come. At most a page."""
+        return self._take([row for row in self.delayed.scan(None, PAGE) if row.key <= now])
+
+    def drop(self, upto: int) -> list[Item]:
+        """Take down delayed messages that came up to this id. At most a page."""
+        return self._take([row for row in self.delayed.scan(None, PAGE) if row.id <= upto])
+
+    def _take(self, rows: list[ItemRow]) -> list[Item]:
+        for row in rows:
+            self.delayed.remove(row.id)
+        self.queue.accept(self.delayed)
+        return [item_of(row) for row in rows]
+
+    def expire(self, item: Item, at: int) -> None:
+        item.x = self.expiring.add(at, EXPIRY.pack(item.id, item.lane))
+        self.queue.accept(self.expiring)
+
+    def forget(self, item: Item) -> None:
+        if item.x:
+            self.expiring.remove(item.x)
+            self.queue.accept(self.expiring)
+            item.x = 0
+
+    def expired(self, now: int) -> list[tuple[int, int]]:
+        """Take down expiries whose time has come: (id, lane). At most a page."""
+        found = []
+        for row in self.expiring.scan(None, PAGE):
+            if row.key > now:
+                break
+            self.expiring.remove(row.id)
+            found.append(EXPIRY.unpack(row.head))
+        self.queue.accept(self.expiring)
+        return found
+
+    def next(self) -> int:
+        """When something is due next; 0 = never."""
+        firsts = [row.key for collection in (self.delayed, self.expiring) for row in collection.scan(None, 1)]
+        return min(firsts, default=0)

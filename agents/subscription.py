@@ -1,0 +1,131 @@
+"""Subscription: a durable or shared subscription is a queue that only its topics feed. It lives where it was made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mombroker.agents.policy import SECOND
+from mombroker.agents.queue import Queue
+from mombroker.agents.traffic import Consume, End, Put, Refuse, Spec, Started
+from mombroker.agents.wanted import wanted
+from mombroker.core.message import Message
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+LANE = 5
+LONELY_NS = 10 * SECOND  # a shared one that is not durable waits so long for its first consumer
+
+
+class Subscription(Queue):
+    """1. It holds its entries of the table from its creation to its deletion.
+    2. Its messages are in the order in which its server delivered them: priorities do not count here.
+    3. One that is not shared has one consumer at most: a new one takes it over.
+    """
+
+    path = "mombroker.agents.subscription:Subscription"
+
+    def __init__(self, server: AgentServer, id: str, state: bytes = b""):
+        self.spec = Spec([])
+        self.epochs: list[int] = []
+        self.lonely = server.now + LONELY_NS
+        super().__init__(server, id, state)
+        self.wants = wanted(self.spec.selector, self.spec.no_local)
+
+    def more_state(self) -> Any:
+        return self.spec.values()
+
+    def take_up(self, more: Any) -> None:
+        self.spec = Spec(*more)
+
+    # -- feed ----------------------------------------------------------------------------------------------------
+
+    def created(self) -> None:
+        self.epochs = self.service.topics.hold(self, self.spec.topics)
+        if not self.spec.durable:
+            self.server.engine.alarm(self.server.now + LONELY_NS, self)
+
+    def recovered(self) -> None:
+        """It is in memory again."""
+        self.epochs = self.service.topics.hold(self, self.spec.topics)
+        self.left()
+
+    def alarm(self) -> None:
+        if self.server.now >= self.lonely:
+            self.left()
+        super().alarm()
+
+    def copy(self, put: Put, message: str) -> None:
+        """A message of one of its topics."""
+        if self.wants is None or self.wants(put):
+            mine = Put(*put.values())
+            mine.message = message
+            self.server.send(self.server.note_to(self.service.topics.agent, (self.id,), mine))
+
+    def lane_of(self, put: Put) -> int:
+        return LANE
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def consume(self, note: Consume, message: Message) -> None:
+        spec = Spec(*note.spec) if note.spec is not None else self.spec
+        shown = self.service.shown(self.name)
+        if spec.shared != self.spec.shared:
+            kind = "shared" if self.spec.shared else "not shared"
+            self._refuse_consumer(note, message, f"{shown} is {kind}: subscribe as such, or take another name")
+            return
+        active = bool(self.takers.consumers)
+        if spec != self.spec and spec.shared and active:
+            self._refuse_consumer(note, message, f"{shown} is in use with other topics or another selector")
+            return
+        if active and not spec.shared:
+            self._take_over(message.source)
+        if spec != self.spec:
+            self._change(spec)
+        super().consume(note, message)
+
+    def _refuse_consumer(self, note: Consume, message: Message, reason: str) -> None:
+        self.post(message.source, Refuse(note.consumer, reason))
+
+    def _take_over(self, proxy: str) -> None:
+        """The old consumer's connection may be a broken one that nobody has noticed yet."""
+        old = list(self.takers.consumers)
+        self.release(lambda each: True)
+        for other, number in old:
+            self.post(other, Refuse(number, f"{self.service.shown(self.name)} was taken over by another consumer"))
+
+    def _change(self, spec: Spec) -> None:
+        """Other topics or another selector: as if it was deleted and made anew."""
+        self.purge()
+        topics, former = self.service.topics, self.epochs
+        self.spec, self.wants = spec, wanted(spec.selector, spec.no_local)
+        self.epochs = topics.hold(self, spec.topics)
+        topics.release(self, [epoch for epoch in former if epoch not in self.epochs])
+        self.change()
+
+    def started(self, proxy: str, number: int) -> None:
+        """The consumer is told when all servers know the entries, or after a while who may not."""
+        self.service.when_known(self.epochs, lambda unknown: self.post(proxy, Started(number, unknown)))
+
+    def left(self) -> None:
+        if not self.spec.durable and not self.takers.consumers:
+            self._end_it()
+
+    def end(self, note: End, message: Message) -> None:
+        if self.takers.consumers:
+            shown = self.service.shown(self.name)
+            self.post(message.source, Refuse(0, f"{shown} has a consumer: let it leave before it is deleted"))
+        else:
+            self._end_it()
+
+    def _end_it(self) -> None:
+        natives = self.server.engine.natives
+        if natives.agents.get(self.id) is self:
+            self.deleted()
+            natives.remove(self)
+
+    def deleted(self) -> None:
+        self.service.topics.release(self, self.epochs)
+        super().deleted()
+
+    handlers: ClassVar[Any] = {**Queue.handlers, End.wire: end, Consume.wire: consume}

@@ -1,0 +1,162 @@
+"""Who takes a queue's messages: consumers by priority and turn, exclusive ones, groups."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+
+from mombroker.agents.lane import Item
+from mombroker.agents.traffic import Consume, Put
+
+MAX_GROUPS = 10_000  # that are remembered though nothing of them is with their consumer
+
+Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
+
+
+class Consumer:
+    """`dry`: up to which id, per lane, nothing waits for it, as things stand."""
+
+    __slots__ = ("key", "note", "credit", "wants", "pending", "dry")
+
+    def __init__(self, proxy: str, note: Consume, wants: Callable[[Put], bool] | None):
+        self.key = (proxy, note.consumer)
+        self.note, self.wants, self.credit = note, wants, note.credit
+        self.pending: list[Item] = []  # given, to be dispatched in one message
+        self.dry: dict[int, int] = {}
+
+
+class Group:
+    """The messages of one JMSXGroupID: `out` are with `owner`, `late` wait to be given again."""
+
+    __slots__ = ("owner", "out", "late")
+
+    def __init__(self) -> None:
+        self.owner: Consumer | None = None
+        self.out = 0
+        self.late: set[int] = set()
+
+
+class Takers:
+    """1. Of one group only one consumer has messages, until a message closes the group.
+    2. Nothing of a group is given while an earlier message of it waits to be given again.
+    """
+
+    __slots__ = ("consumers", "turns", "groups")
+
+    def __init__(self) -> None:
+        self.consumers: dict[Key, Consumer] = {}
+        self.turns: list[deque[Consumer]] = []  # those that may get messages, by falling priority
+        self.groups: OrderedDict[str, Group] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(self.consumers.values())
+
+    def add(self, consumer: Consumer) -> None:
+        self.consumers[consumer.key] = consumer
+        self._line_up()
+
+    def remove(self, key: Key) -> Consumer | None:
+        consumer = self.consumers.pop(key, None)
+        if consumer:
+            self._line_up()
+            for group in self.groups.values():
+                if group.owner is consumer:
+                    group.owner = None
+            self.undry(0)
+        return consumer
+
+    def _line_up(self) -> None:
+        consumers = sorted(self, key=lambda c: -c.note.priority)  # stable: the first to come is the first of its kind
+        exclusive = next((c for c in consumers if c.note.exclusive), None)
+        self.turns = []
+        for consumer in [exclusive] if exclusive else consumers:
+            if not self.turns or self.turns[-1][0].note.priority != consumer.note.priority:
+                self.turns.append(deque())
+            self.turns[-1].append(consumer)
+
+    def hungry(self) -> bool:
+        return any(consumer.credit > 0 for turn in self.turns for consumer in turn)
+
+    def waiting(self) -> list[Consumer]:
+        """Those that would take another message."""
+        return [consumer for turn in self.turns for consumer in turn if consumer.credit > 0]
+
+    def choose(self, item: Item, put: Put) -> Consumer | None:
+        """Whose turn it is to take this message; nobody's, if None."""
+        if item.group:
+            owner = self._owner(item, put)
+            if owner is not None:
+                return owner if owner.credit > 0 and self.may(owner, item, put) else None
+        for turn in self.turns:
+            for _ in range(len(turn)):
+                consumer = turn[0]
+                turn.rotate(-1)
+                if consumer.credit > 0 and (consumer.wants is None or consumer.wants(put)):
+                    return consumer if not item.group or self.may(consumer, item, put) else None
+        return None
+
+    def _owner(self, item: Item, put: Put) -> Consumer | None:
+        group = self.groups.get(item.group)
+        if group is None or group.owner is None:
+            return None
+        if not group.out and group.owner.wants is not None and not group.owner.wants(put):
+            return None  # somebody else's from now on
+        return group.owner
+
+    def may(self, consumer: Consumer, item: Item, put: Put) -> bool:
+        if consumer.wants is not None and not consumer.wants(put):
+            return False
+        if item.group and (group := self.groups.get(item.group)) is not None:
+            if group.late and min(group.late) < item.id:
+                return False
+            if group.owner is not None and group.owner is not consumer:
+                return self._owner(item, put) is None
+        return True
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def given(self, item: Item, put: Put, consumer: Consumer | None) -> None:
+        """A message of a group was given."""
+        group = self.groups.get(item.group)
+        if group is None:
+            group = self.groups[item.group] = Group()
+            if len(self.groups) > MAX_GROUPS:
+                self._forget_idle()
+        group.owner = None if put.group_seq < 0 else consumer
+        group.out += 1
+        if item.id in group.late:
+            group.late.discard(item.id)
+            self.undry(item.id)
+        elif put.group_seq < 0:
+            self.undry(item.id)
+
+    def returned(self, item: Item) -> None:
+        group = self.groups.setdefault(item.group, Group())
+        group.out = max(0, group.out - 1)
+        group.late.add(item.id)
+
+    def ended(self, item: Item, was_out: bool) -> None:
+        """It is not in the queue any more, or waits like one that was never given."""
+        group = self.groups.get(item.group)
+        if group is not None:
+            if was_out:
+                group.out = max(0, group.out - 1)
+                if not group.out and group.owner is not None and group.owner.wants is not None:
+                    self.undry(0)
+            elif item.id in group.late:
+                group.late.discard(item.id)
+                self.undry(item.id)
+            if not (group.owner or group.out or group.late):
+                del self.groups[item.group]
+
+    def _forget_idle(self) -> None:
+        name = next((name for name, group in self.groups.items() if not group.out and not group.late), None)
+        if name is not None:
+            del self.groups[name]
+            self.undry(0)
+
+    def undry(self, id: int) -> None:
+        """What waits from `id` on may be for somebody now."""
+        for consumer in self:
+            for lane, upto in consumer.dry.items():
+                consumer.dry[lane] = min(upto, max(0, id - 1))

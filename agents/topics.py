@@ -1,0 +1,239 @@
+"""Topics: the subscription table that every server has, and the expansion of what is published.
+
+A publisher's server sends one copy to each server that has subscriptions; there it is expanded to them in this one
+place, in delivery order. Everything that decides who gets a message of a topic is in this file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from mombroker.agents.traffic import Publish, Put, Seen, Table, Traffic, note_of, put_of
+from mombroker.core.message import BOUNCE, Message
+
+if TYPE_CHECKING:
+    from mombroker.agents.clients import ClientService
+    from mombroker.core.server import AgentServer
+
+META = "topic:"  # topic:SERVER:EPOCH -> pattern; of our own, behind a line break, also who does not know it yet
+MAX_ROUTES = 10_000  # remembered ways of topics
+Epoch = int
+
+
+class Subscriber(Protocol):
+    """A plain subscription of a connection, or a durable or shared one."""
+
+    def copy(self, put: Put, message: str) -> None: ...
+
+
+class Entry:
+    """One of our own entries, with those that it is there for and the servers that have not said that they know it."""
+
+    __slots__ = ("epoch", "pattern", "takers", "unknown")
+
+    def __init__(self, epoch: Epoch, pattern: str, unknown: Iterable[str]):
+        self.epoch, self.pattern, self.unknown = epoch, pattern, set(unknown)
+        self.takers: dict[Subscriber, None] = {}
+
+
+class Topics:
+    """A topic is `topic:NAME` or `temp-topic:SESSION/NAME`, a pattern one of these, with wildcards in the former.
+
+    1. An entry is a server's, has a pattern and an epoch, and never changes; a new one has a new epoch.
+    2. A subscription takes a copy only if that was sent for an entry that it holds. What was sent for an earlier entry
+       of the same pattern is not for it: of what came in between it has not seen everything.
+    3. Entries are announced before anything that their server sends later, and apply at delivery.
+    """
+
+    def __init__(self, server: AgentServer, service: ClientService):
+        self.server, self.service = server, service
+        self.agent = f"{server.name}/_topics"
+        self.table: dict[str, dict[Epoch, str]] = {}  # server -> its entries
+        self.exact: dict[str, set[tuple[str, Epoch]]] = {}
+        self.wild: dict[tuple[str, Epoch], re.Pattern[str]] = {}
+        self.routes: dict[str, dict[str, list[Epoch]]] = {}  # topic -> server -> its entries; remembered
+        self.own: dict[str, Entry] = {}  # by pattern
+        self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
+        self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
+        server.handlers.update({Publish.wire: self._publish, Table.wire: self._table, Seen.wire: self._seen})
+        for key, value in server.reader.meta().items():
+            if key.startswith(META):
+                self._restore(key[len(META) :], str(value))
+
+    def _restore(self, key: str, value: str) -> None:
+        home, _, epoch = key.rpartition(":")
+        pattern, _, unknown = value.partition("\n")
+        self._put(home, int(epoch), pattern)
+        if home == self.server.name:
+            entry = Entry(int(epoch), pattern, filter(None, unknown.split(",")))
+            self.own[pattern] = self.entries[entry.epoch] = entry
+
+    def recover(self) -> None:
+        """Durable subscriptions have taken up their entries; the others were of connections that are gone."""
+        self._withdraw([entry for entry in self.entries.values() if not entry.takers])
+
+    # -- subscriptions of this server ----------------------------------------------------------------------------
+
+    def hold(self, taker: Subscriber, patterns: Iterable[str]) -> list[Epoch]:
+        """From now on `taker` gets copies of these topics. Returns the entries that it holds."""
+        fresh = []
+        epochs = []
+        for pattern in patterns:
+            entry = self.own.get(pattern)
+            if entry is None:
+                others = [name for name in self.server.topology.servers if name != self.server.name]
+                entry = self.own[pattern] = Entry(self.server.new_id(), pattern, others)
+                self.entries[entry.epoch] = entry
+                fresh.append(entry)
+            entry.takers[taker] = None
+            epochs.append(entry.epoch)
+        if fresh:
+            self._announce(Table([(entry.epoch, entry.pattern) for entry in fresh], []))
+        return epochs
+
+    def release(self, taker: Subscriber, epochs: Iterable[Epoch]) -> None:
+        ended = []
+        for epoch in epochs:
+            entry = self.entries[epoch]
+            del entry.takers[taker]
+            if not entry.takers:
+                ended.append(entry)
+        self._withdraw(ended)
+
+    def _withdraw(self, ended: list[Entry]) -> None:
+        for entry in ended:
+            del self.own[entry.pattern], self.entries[entry.epoch]
+        if ended:
+            self._announce(Table([], [entry.epoch for entry in ended]))
+
+    def _announce(self, table: Table) -> None:
+        self._send(self.server.topology.servers, table)
+
+    def _send(self, servers: Iterable[str], note: Traffic) -> None:
+        dests = tuple(f"{name}/_topics" for name in servers)
+        self.server.send(self.server.note_to(self.agent, dests, note, 0, BOUNCE))
+
+    def unknown(self, epochs: Iterable[Epoch]) -> list[str]:
+        """Servers that may publish without knowing of these entries."""
+        found: set[str] = set()
+        for epoch in epochs:
+            entry = self.entries.get(epoch)
+            if entry is not None and entry.unknown and not self._everywhere(entry.pattern):
+                found |= entry.unknown
+        return sorted(found)
+
+    def _everywhere(self, topic: str) -> bool:
+        return self.service.policies.of(topic).announce == "everywhere"
+
+    # -- the table -----------------------------------------------------------------------------------------------
+
+    def _table(self, message: Message) -> None:
+        note: Table = note_of(message)
+        home, meta = message.origin, self.server.batch.meta
+        for epoch, pattern in note.added:
+            self._put(home, epoch, pattern)
+            entry = self.entries.get(epoch) if home == self.server.name else None
+            meta[f"{META}{home}:{epoch}"] = _packed(entry) if entry else pattern
+        for epoch in note.removed:
+            self._drop(home, epoch)
+            meta[f"{META}{home}:{epoch}"] = None
+        if note.added and home != self.server.name:
+            self._send((home,), Seen([epoch for epoch, _ in note.added]))
+
+    def _put(self, home: str, epoch: Epoch, pattern: str) -> None:
+        self.table.setdefault(home, {})[epoch] = pattern
+        if expression := wildcard(pattern):
+            self.wild[home, epoch] = expression
+        else:
+            self.exact.setdefault(pattern, set()).add((home, epoch))
+        self.routes.clear()
+
+    def _drop(self, home: str, epoch: Epoch) -> None:
+        pattern = self.table.get(home, {}).pop(epoch, None)
+        if pattern is not None and self.wild.pop((home, epoch), None) is None:
+            self.exact[pattern].discard((home, epoch))
+            if not self.exact[pattern]:
+                del self.exact[pattern]
+        self.routes.clear()
+
+    def _seen(self, message: Message) -> None:
+        note: Seen = note_of(message)
+        for epoch in note.epochs:
+            entry = self.entries.get(epoch)
+            if entry is not None and message.origin in entry.unknown:
+                entry.unknown.discard(message.origin)
+                self.server.batch.meta[f"{META}{self.server.name}:{epoch}"] = _packed(entry)
+        self.service.confirm()
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def publish(self, put: Put, source: str) -> None:
+        """Send a client's message to a topic on its way: one copy to each server that has subscriptions."""
+        topic = put.destination
+        route = self._route(topic)
+        self.published += 1
+        everywhere = self._everywhere(topic)
+        servers = self.server.topology.servers if everywhere else route
+        if not servers:
+            self.unheard += 1
+            return
+        dests = tuple([f"{name}/_topics" for name in servers])
+        note = Publish(put, None if everywhere else route)
+        self.server.send(self.server.note_to(source, dests, note, 0, BOUNCE))
+
+    def _route(self, topic: str) -> dict[str, list[Epoch]]:
+        route = self.routes.get(topic)
+        if route is None:
+            found = [*self.exact.get(topic, ())]
+            found += [key for key, expression in self.wild.items() if expression.fullmatch(topic)]
+            route = {}
+            for home, epoch in sorted(found):
+                route.setdefault(home, []).append(epoch)
+            if len(self.routes) >= MAX_ROUTES:
+                self.routes.clear()
+            self.routes[topic] = route
+        return route
+
+    def _publish(self, message: Message) -> None:
+        """Expand the copy that has come to this server."""
+        note: Publish = note_of(message)
+        put = put_of(note.put)
+        me = self.server.name
+        if note.epochs is not None:
+            epochs = note.epochs.get(me, [])
+        else:
+            epochs = self._route(put.destination).get(me, [])
+        takers: dict[Subscriber, None] = {}
+        for epoch in epochs:
+            entry = self.entries.get(epoch)
+            if entry is not None:
+                takers.update(entry.takers)
+        self.copies += 1
+        if not takers:
+            self.unheard += 1
+        id = f"{message.origin}#{message.number}"
+        for taker in takers:
+            taker.copy(put, id)
+
+
+def _packed(entry: Entry) -> str:
+    return entry.pattern + "\n" + ",".join(sorted(entry.unknown)) if entry.unknown else entry.pattern
+
+
+def wildcard(pattern: str) -> re.Pattern[str] | None:
+    """In `topic:NAME` a segment `*` between dots stands for one, `>` and `#` at the end for any number of segments.
+    None: there is none of them."""
+    kind, _, name = pattern.partition(":")
+    segments = name.split(".")
+    if kind != "topic" or not {"*", ">", "#"} & set(segments):
+        return None
+    rest = segments[-1] in (">", "#")
+    if rest:
+        segments.pop()
+    parts = [r"[^.]+" if segment == "*" else re.escape(segment) for segment in segments]
+    expression = r"\.".join(parts)
+    if rest:
+        expression = f"{expression}(?:\\..*)?" if segments else ".*"
+    return re.compile("topic:" + expression, re.DOTALL)

@@ -1,0 +1,96 @@
+"""The broker's own agents in memory: queues, subscriptions, proxies. They write their rows into the open batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from mombroker.core.collection import Collection
+from mombroker.core.message import Message
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+
+class Native(Protocol):
+    """A part of the broker that lives among the agents.
+
+    It cannot be undone: an exception in it is our bug and stops the server. What it may raise, before anything has
+    changed, is UnknownNotification (the message is parked) and UnknownName (it waits for the name).
+    """
+
+    id: str
+    path: ClassVar[str]  # of its class, for its row
+    collections: dict[str, Collection]
+
+    def created(self) -> None: ...  # at the delivery of its creation, before anything that is delivered later
+    def deleted(self) -> None: ...
+    def react(self, message: Message) -> None: ...
+    def flush(self) -> None: ...  # after `touch`
+    def alarm(self) -> None: ...  # after Engine.alarm
+    def pack(self) -> bytes: ...  # after `change`: the state of its row
+    def check(self) -> None: ...  # assert its invariants
+
+
+class Clients(Protocol):
+    """Who serves the connections of clients, and the native agents (agents/clients.py)."""
+
+    def step(self, event: Any) -> None: ...  # Client* of events.py
+    def recover(self) -> None: ...  # take up what the store holds, before the first turn
+    def named(self, name: str) -> None: ...  # it is known now, or no longer
+    def host(self, agent: str) -> Native | None: ...  # one that is made when something comes for it
+    def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
+    def replies(self) -> list[tuple[int, list[Any]]]: ...  # of the batch that closes
+
+
+class Natives:
+    """1. Touched ones are flushed when the reactions at hand are done, at the latest when the batch closes.
+    2. Changed ones get their row when the batch closes."""
+
+    __slots__ = ("server", "agents", "touched", "changed", "late")
+
+    def __init__(self, server: AgentServer):
+        self.server = server
+        self.agents: dict[str, Native] = {}
+        self.touched: dict[Native, None] = {}
+        self.changed: dict[Native, None] = {}
+        self.late: dict[Native, None] = {}  # to be touched by the next commit
+
+    def touch(self, native: Native) -> None:
+        """It has something to say; what it says at once it may say of many messages together."""
+        self.touched[native] = None
+
+    def touch_late(self, native: Native) -> None:
+        """It waits for rows that are not durable yet."""
+        self.late[native] = None
+
+    def change(self, native: Native) -> None:
+        self.changed[native] = None
+        self.server.mark(1)
+
+    def create(self, native: Native) -> None:
+        self.agents[native.id] = native
+        self.server.batch.agents[native.id] = (native.path, native.pack())
+        native.created()
+
+    def remove(self, native: Native, written: bool = True) -> None:
+        """It is gone, and its rows if it ever had any."""
+        self.agents.pop(native.id, None)
+        for those in (self.touched, self.changed, self.late):
+            those.pop(native, None)
+        if written:
+            self.server.engine.drop_rows(native.id)
+
+    def flush(self) -> None:
+        touched, self.touched = self.touched, {}
+        for native in touched:
+            native.flush()
+
+    def close(self) -> None:
+        self.flush()
+        changed, self.changed = self.changed, {}
+        for native in changed:
+            self.server.batch.agents[native.id] = (native.path, native.pack())
+
+    def committed(self) -> None:
+        self.touched.update(self.late)
+        self.late = {}

@@ -1,0 +1,613 @@
+"""A queue: who gets what, in which order, how often; and what survives."""
+
+import pytest
+
+from mombroker.agents import lane
+from mombroker.core.topology import Topology
+from tests.agents.broker import ALONE, THREE, Broker, Client
+from tests.core.bus import SECOND, topology
+
+Q = "queue:orders"
+SELF, OTHER = ("a", "a"), ("a", "b")  # servers of the queue and of its consumer
+
+
+def with_policy(base: Topology = ALONE, **values: object) -> Topology:
+    names = {name: "".join(domain.members) for name, domain in base.domains.items()}
+    return topology(names, policies=[{"match": "queue:*", **values}])
+
+
+def filled(b: Broker, *texts: str, **more: object) -> Client:
+    """A producer on the queue's home, which has sent."""
+    return b.connect("a").send(Q, *texts, **more)
+
+
+def test_what_is_sent_is_received_once_and_is_gone_when_it_is_acknowledged():
+    b = Broker()
+    producer, consumer = b.connect(), b.connect()
+    producer.send(Q, "one", "two", receipt="r")
+    assert producer.receipts == ["r", "r"]
+    consumer.subscribe("s", Q, ack="individual", receipt="sub")
+    assert consumer.texts == ["one", "two"]
+    assert consumer.receipts == ["sub"]
+    assert b.stored(Q) == {"h": 2}
+    consumer.ack("one", "two", receipt="ack")
+    assert consumer.receipts == ["sub", "ack", "ack"]
+    assert b.stored(Q) == {} and b.queue(Q).count == 0
+
+
+def test_consumers_and_producers_may_be_anywhere():
+    b = Broker(THREE)
+    filled(b, "one")
+    consumer = b.connect("b").subscribe("s", Q, ack="individual")
+    b.connect("c").send(Q, "two")
+    assert consumer.texts == ["one", "two"]
+    consumer.ack("one", "two")
+    assert b.queue(Q).count == 0
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_prefetch_one_means_one_unsettled_message(where):
+    b = Broker(THREE)
+    filled(b, "1", "2", "3")
+    consumer = b.connect(where[1]).subscribe("s", Q, ack="individual", prefetch=1)
+    assert consumer.texts == ["1"]
+    assert consumer.ack("1").texts == ["1", "2"]
+    assert consumer.ack("2").texts == ["1", "2", "3"]
+
+
+def test_a_cumulative_acknowledgement_settles_earlier_ones_of_its_subscription_alone():
+    b = Broker()
+    consumer = b.connect().subscribe("s", Q, ack="client").subscribe("t", "queue:other", ack="client")
+    filled(b, "1", "2", "3").send("queue:other", "x")
+    consumer.ack("2")
+    assert b.queue(Q).count == 1 and b.queue("queue:other").count == 1
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_what_a_lost_connection_had_returns_to_its_place_and_is_counted(where):
+    b = Broker(THREE)
+    filled(b, "1", "2", "3", "4")
+    first = b.connect(where[1]).subscribe("s", Q, ack="individual", prefetch=3)
+    first.ack("2")
+    first.close()
+    second = b.connect().subscribe("s", Q, ack="individual")
+    assert second.texts == ["1", "3", "4"]
+    assert [each.count for each in second.got] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_what_is_unsettled_at_unsubscribe_stays_with_the_connection(where):
+    b = Broker(THREE)
+    filled(b, "1", "2")
+    consumer = b.connect(where[1]).subscribe("s", Q, ack="individual", prefetch=1)
+    consumer.unsubscribe("s")
+    consumer.ack("1", receipt="late")
+    assert consumer.receipts == ["late"]
+    assert b.queue(Q).count == 1
+    other = b.connect().subscribe("s", Q)
+    assert other.texts == ["2"]
+
+
+def test_a_message_under_way_to_a_subscription_that_ended_goes_back_uncounted():
+    b = Broker(THREE)
+    producer = filled(b)
+    consumer = b.connect("b").subscribe("s", Q, ack="individual")
+    b.cut("a", "b")
+    producer.send(Q, "1")
+    consumer.unsubscribe("s")
+    b.join("a", "b")
+    b.pump()
+    assert consumer.texts == []
+    other = b.connect().subscribe("s", Q)
+    assert [(each.body, each.count) for each in other.got] == [(b"1", 1)]
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_counts_survive_each_crash(where):
+    b = Broker(THREE)
+    filled(b, "1")
+    for count in (1, 2, 3):
+        consumer = b.connect(where[1]).subscribe("s", Q, ack="individual")
+        assert [each.count for each in consumer.got] == [count]
+        for name in {*where}:
+            b.reboot(name)
+    assert b.queue(Q).ready == 1
+
+
+def test_the_home_of_a_queue_restarts_and_its_far_consumers_go_on():
+    b = Broker(THREE)
+    filled(b, "1", "2", "3")
+    consumer = b.connect("b").subscribe("s", Q, ack="individual", prefetch=2)
+    b.reboot("a")
+    assert b.queue(Q).describe()["held"] == 2
+    consumer.ack("1")
+    assert consumer.texts == ["1", "2", "3"]
+    consumer.ack("2", "3")
+    assert b.queue(Q).count == 0
+
+
+def test_a_server_of_consumers_restarts_and_returns_what_they_had():
+    b = Broker(THREE)
+    filled(b, "1", "2")
+    b.connect("b").subscribe("s", Q, ack="individual")
+    b.crash("b")
+    assert b.queue(Q).describe()["held"] == 2
+    b.boot("b")
+    b.pump()
+    assert b.queue(Q).describe()["held"] == 0
+    assert b.stores["b"].agents("b/conn:", 10) == []
+    assert b.connect().subscribe("s", Q).texts == ["1", "2"]
+
+
+def test_a_dispatch_that_finds_its_proxy_gone_goes_back_to_its_place():
+    b = Broker(THREE)
+    producer = filled(b)
+    b.connect("b").subscribe("s", Q, ack="individual")
+    b.cut("a", "b")
+    producer.send(Q, "1", "2")
+    b.crash("b")
+    b.boot("b")
+    b.join("a", "b")
+    b.pump()
+    other = b.connect("c").subscribe("s", Q)
+    assert [(each.body, each.count) for each in other.got] == [(b"1", 1), (b"2", 1)]
+
+
+def test_higher_priorities_come_first():
+    b = Broker()
+    producer = filled(b, "low", priority=1)
+    producer.send(Q, "high", priority=9).send(Q, "middle")
+    assert b.connect().subscribe("s", Q).texts == ["high", "middle", "low"]
+
+
+def test_consumers_take_turns_and_priority_wins():
+    b = Broker()
+    one, two = (b.connect().subscribe("s", Q, ack="individual") for _ in range(2))
+    filled(b, "1", "2", "3", "4")
+    assert (one.texts, two.texts) == (["1", "3"], ["2", "4"])
+    first = b.connect().subscribe("s", Q, ack="individual", priority=5, prefetch=1)
+    filled(b, "5", "6")
+    assert first.texts == ["5"] and sorted(one.texts + two.texts)[-1] == "6"
+
+
+def test_an_exclusive_consumer_gets_everything_until_it_goes():
+    b = Broker()
+    other, exclusive = b.connect().subscribe("s", Q), b.connect().subscribe("s", Q, exclusive=True)
+    filled(b, "1", "2")
+    assert (other.texts, exclusive.texts) == ([], ["1", "2"])
+    exclusive.close()
+    filled(b, "3")
+    assert other.texts == ["3"]
+
+
+def test_selectors_take_what_they_match_wherever_it_stands():
+    b = Broker()
+    producer = b.connect()
+    for number in range(6):
+        producer.send(Q, str(number), headers=b"kind:%s\n" % (b"odd" if number % 2 else b"even"))
+    odd = b.connect().subscribe("s", Q, selector="kind = 'odd'", ack="individual", prefetch=2)
+    assert odd.texts == ["1", "3"]
+    odd.ack("3")
+    assert odd.texts == ["1", "3", "5"]
+    assert b.connect().subscribe("s", Q, selector="kind = 'even'").texts == ["0", "2", "4"]
+    producer.send(Q, "none", headers=b"kind:none\n")
+    assert b.connect().subscribe("s", Q, selector="kind = ").refusals
+
+
+def test_no_local_leaves_out_what_the_connection_sent():
+    b = Broker()
+    client = b.connect().subscribe("s", Q, no_local=True)
+    client.send(Q, "mine")
+    filled(b, "theirs")
+    assert client.texts == ["theirs"]
+
+
+def test_a_browser_sees_all_in_order_and_changes_nothing():
+    b = Broker()
+    filled(b, *map(str, range(5)))
+    holder = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    browser = b.connect("a", writes=False).subscribe("b", Q, browser=True, prefetch=2)
+    assert browser.texts == ["1", "2"] and browser.ends == []
+    browser.writes = True
+    browser.wrote()
+    assert browser.texts == ["1", "2", "3", "4"] and browser.ends == ["b"]
+    assert [each.count for each in b.connect().subscribe("s", Q).got] == [1] * 4
+    assert holder.texts == ["0"]
+
+
+def test_a_far_browser_and_an_empty_queue():
+    b = Broker(THREE)
+    filled(b, "1", "2")
+    assert b.connect("c").subscribe("b", Q, browser=True, selector="JMSPriority = 4").texts == ["1", "2"]
+    empty = b.connect().subscribe("b", "queue:empty", browser=True)
+    assert (empty.texts, empty.ends) == ([], ["b"])
+
+
+# -- failures ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_given_back_comes_again_after_a_growing_while_then_goes_to_the_dead_letters():
+    b = Broker(with_policy(redeliver=2, redeliver_first=1.0, redeliver_factor=3.0))
+    filled(b, "bad", headers=b"color:red\n", priority=7)
+    consumer = b.connect().subscribe("s", Q, ack="individual")
+    for count, wait in ((1, 1), (2, 3)):
+        assert [each.count for each in consumer.got][-1] == count
+        consumer.nack("bad")
+        b.later(wait - 0.1)
+        assert len(consumer.got) == count
+        b.later(0.2)
+    consumer.nack("bad")
+    assert b.queue(Q).count == 0
+    dead = b.connect().subscribe("d", "queue:DLQ.orders", ack="individual").got
+    assert [(each.body, each.headers, each.priority, each.shown) for each in dead] == [
+        (b"bad", b"color:red\n", 7, Q),
+    ]
+    found = dead[0].properties
+    assert found["dead-letter-reason"] == "given back 3 times" and found["dead-letter-count"] == "3"
+    assert found["original-destination"] == Q and found["dead-letter-from"] == Q
+    assert found["original-message-id"] == consumer.got[0].id
+    assert int(found["dead-letter-time"]) == b.now // 1_000_000
+
+
+def test_backing_off_and_its_count_survive_a_restart():
+    b = Broker()
+    filled(b, "bad")
+    b.connect().subscribe("s", Q, ack="individual").nack("bad")
+    b.reboot("a")
+    consumer = b.connect().subscribe("s", Q, ack="individual")
+    assert consumer.texts == []
+    b.later(1.1)
+    assert [each.count for each in consumer.got] == [2]
+    consumer.nack("bad")
+    b.later(1.1)
+    assert len(consumer.got) == 1
+    b.later(1)
+    assert len(consumer.got) == 2
+
+
+def test_what_is_given_back_holds_up_nobody_and_returns_to_its_place():
+    b = Broker()
+    filled(b, "1", "2", "3")
+    consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    consumer.nack("1")
+    assert consumer.texts == ["1", "2"]
+    b.later(2)
+    consumer.ack("2")
+    assert consumer.texts == ["1", "2", "1"]
+
+
+def test_a_nack_may_say_what_is_to_become_of_the_message():
+    b = Broker(with_policy(nack="dead-letter"))
+    consumer = b.connect().subscribe("s", Q, ack="individual")
+    filled(b, "1", "2", "3")
+    consumer.nack("1").nack("2", requeue=True).nack("3", requeue=False)
+    assert b.queue("queue:DLQ.orders").count == 2
+    b.later(2)
+    assert consumer.texts == ["1", "2", "3", "2"]
+
+
+def test_a_dead_letter_is_not_buried_twice():
+    b = Broker(with_policy(redeliver=0))
+    filled(b, "bad")
+    b.connect().subscribe("s", Q, ack="individual").nack("bad")
+    undertaker = b.connect().subscribe("d", "queue:DLQ.orders", ack="individual")
+    for count in range(1, 4):
+        assert len(undertaker.got) == count
+        undertaker.nack("bad")
+        b.later(61)
+    assert sum(name.startswith("queue:") for name in b.servers["a"].names.known) == 2
+    undertaker.nack("bad", requeue=False)
+    assert b.queue("queue:DLQ.orders").count == 0 and b.queue("queue:DLQ.orders").dropped == 1
+
+
+def test_dead_letters_wait_for_the_name_of_their_queue():
+    b = Broker(with_policy(THREE, redeliver=0))
+    filled(b, "first")
+    b.connect("b").send("queue:far", "bad", "worse")
+    consumer = b.connect("b").subscribe("s", "queue:far", ack="individual")
+    b.cut("a", "b")
+    consumer.nack("bad", "worse")
+    b.reboot("b")
+    b.join("a", "b")
+    b.pump()
+    assert b.connect("b").subscribe("s", "queue:DLQ.far").texts == ["bad", "worse"]
+
+
+# -- time ----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_expire_while_nobody_is_there():
+    b = Broker()
+    now = b.now
+    filled(b, "short", expires=now + SECOND).send(Q, "long", expires=now + 9 * SECOND).send(Q, "ever")
+    b.later(1.1)
+    assert b.queue(Q).count == 2
+    assert b.queue("queue:DLQ.orders").count == 1
+    assert b.stored(Q) == {"p5": 2, "x": 1}
+    b.reboot("a")
+    b.later(9)
+    assert b.queue(Q).count == 1 and b.stored(Q) == {"p5": 1}
+
+
+def test_what_expires_with_its_consumer_is_not_taken_from_it_but_does_not_come_again():
+    b = Broker(with_policy(expired="drop"))
+    filled(b, "short", expires=b.now + SECOND).send(Q, "ever")
+    consumer = b.connect().subscribe("s", Q, ack="individual")
+    b.later(2)
+    assert b.queue(Q).count == 2
+    consumer.close()
+    assert b.queue(Q).count == 1 and b.queue(Q).dropped == 1
+    assert b.connect().subscribe("s", Q).texts == ["ever"]
+
+
+def test_an_expired_message_is_not_taken_in():
+    b = Broker()
+    filled(b, "late", expires=b.now - 1)
+    assert b.queue(Q).count == 0 and b.queue("queue:DLQ.orders").count == 1
+
+
+def test_delayed_messages_come_when_they_are_due_restart_or_not():
+    b = Broker()
+    consumer = b.connect().subscribe("s", Q)
+    filled(b, "late", delay=10 * SECOND).send(Q, "soon", delay=5 * SECOND).send(Q, "now")
+    assert consumer.texts == ["now"]
+    b.later(5.1)
+    assert consumer.texts == ["now", "soon"]
+    b.reboot("a")
+    consumer = b.connect().subscribe("s", Q)
+    b.later(4)
+    assert consumer.texts == []
+    b.later(1)
+    assert consumer.texts == ["late"] and b.queue(Q).count == 0 and b.stored(Q) == {}
+
+
+def test_a_delay_beyond_the_expiry_buries_at_once():
+    b = Broker()
+    filled(b, "never", delay=5 * SECOND, expires=b.now + SECOND)
+    assert b.queue("queue:DLQ.orders").count == 1
+
+
+# -- groups --------------------------------------------------------------------------------------------------------
+
+
+def group(b: Broker, name: str, *texts: str, **more: object) -> None:
+    b.connect("a").send(Q, *texts, group=name, **more)
+
+
+def test_a_group_has_one_consumer():
+    b = Broker()
+    one, two = (b.connect().subscribe("s", Q, ack="individual") for _ in range(2))
+    group(b, "x", "x1")
+    group(b, "y", "y1")
+    group(b, "x", "x2", "x3")
+    group(b, "y", "y2")
+    assert (one.texts, two.texts) == (["x1", "x2", "x3"], ["y1", "y2"])
+
+
+def test_a_group_moves_when_it_is_closed_or_its_consumer_goes():
+    b = Broker()
+    one, two = (b.connect().subscribe("s", Q, ack="individual") for _ in range(2))
+    group(b, "x", "x1")
+    group(b, "x", "x2", group_seq=-1)
+    group(b, "x", "x3")
+    assert (one.texts, two.texts) == (["x1", "x2"], ["x3"])
+    two.ack("x3")
+    two.close()
+    group(b, "x", "x4")
+    assert one.texts[-1] == "x4"
+
+
+def test_a_group_waits_for_its_consumer_while_others_go_on():
+    b = Broker()
+    one = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    group(b, "x", "x1", "x2")
+    two = b.connect().subscribe("s", Q, ack="individual")
+    assert two.texts == []
+    group(b, "y", "y1")
+    assert (one.texts, two.texts) == (["x1"], ["y1"])
+    assert one.ack("x1").texts == ["x1", "x2"]
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_the_order_of_a_group_survives_redelivery(where):
+    b = Broker(THREE)
+    consumer = b.connect(where[1]).subscribe("s", Q, ack="individual", prefetch=1)
+    group(b, "x", "x1", "x2", "x3")
+    filled(b, "other")
+    consumer.nack("x1")
+    assert consumer.texts == ["x1", "other"]
+    consumer.ack("other")
+    assert consumer.texts == ["x1", "other"]
+    b.later(1.1)
+    for text in ("x1", "x2", "x3"):
+        assert consumer.texts[-1] == text
+        consumer.ack(text)
+    assert b.queue(Q).count == 0
+
+
+def test_the_order_of_a_group_survives_lost_connections_and_restarts():
+    b = Broker(THREE)
+    first = b.connect("b").subscribe("s", Q, ack="individual", prefetch=2)
+    group(b, "x", "x1", "x2", "x3")
+    b.reboot("a")
+    other = b.connect("c").subscribe("s", Q, ack="individual")
+    assert other.texts == []
+    first.close()
+    assert other.texts == ["x1", "x2", "x3"]
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_blocks_its_producers_until_it_has_room():
+    b = Broker(with_policy(max_messages=3))
+    producer = b.connect()
+    producer.send(Q, *map(str, range(5)), receipt="r")
+    assert producer.receipts == ["r"] * 3 and b.queue(Q).count == 3
+    consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    consumer.ack("0")
+    assert len(producer.receipts) == 4
+    consumer.ack("1")
+    assert len(producer.receipts) == 5
+    assert consumer.ack("2").ack("3").texts == ["0", "1", "2", "3", "4"]
+
+
+def test_a_producer_is_rejected_after_a_while():
+    b = Broker(with_policy(max_bytes=10, block_seconds=5.0))
+    producer = b.connect().send(Q, "0123456789")
+    producer.send(Q, "x", receipt="r").send(Q, "y")
+    b.later(4)
+    assert producer.refusals == []
+    b.later(1.1)
+    assert producer.refusals == ["queue:orders is full, and was so for 5 s"]
+    assert producer.told[-1].receipt == "r"
+    assert b.queue(Q).count == 1
+
+
+def test_a_full_queue_rejects_or_drops_its_oldest_as_its_policy_says():
+    b = Broker(with_policy(max_messages=2, full="reject"))
+    producer = filled(b, "1", "2", "3")
+    assert producer.refusals and b.queue(Q).count == 2
+    b = Broker(with_policy(max_messages=2, full="drop-oldest"))
+    producer = filled(b, "1", "2", "3", receipt="r")
+    assert producer.receipts == ["r"] * 3
+    assert b.connect().subscribe("s", Q).texts == ["2", "3"] and b.queue(Q).dropped == 1
+
+
+def test_who_takes_and_sends_on_one_connection_is_not_blocked_by_itself():
+    b = Broker(with_policy(max_messages=2))
+    client = b.connect().subscribe("s", Q, ack="individual")
+    client.send(Q, "1", "2", "3")
+    assert client.texts == ["1", "2"]
+    client.ack("1")
+    assert client.texts == ["1", "2", "3"]
+
+
+def test_far_producers_are_held_back_when_the_home_is_full():
+    b = Broker(with_policy(THREE, max_messages=2))
+    filled(b, "1")
+    far = b.connect("b").send(Q, "2").send(Q, "3")  # the third was under way
+    assert b.queue(Q).count == 3
+    far.send(Q, "4", receipt="r")
+    assert far.receipts == []
+    b.reboot("a")
+    b.connect("c").subscribe("s", Q).wrote()
+    assert far.receipts == ["r"]
+    assert b.queue(Q).count == 0
+
+
+def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
+    b = Broker(with_policy(THREE, max_messages=1, full="reject"))
+    filled(b, "1")
+    far = b.connect("b").send(Q, "2", receipt="r")
+    assert far.receipts == ["r"] and b.queue(Q).count == 1
+    dead = b.connect().subscribe("d", "queue:DLQ.orders").got
+    assert [each.properties["dead-letter-reason"] for each in dead] == ["queue:orders is full"]
+    assert far.send(Q, "3").refusals
+
+
+def test_a_full_store_takes_no_work():
+    b = Broker()
+    b.servers["a"].limits.max_store = 10
+    b.servers["a"].store_bytes = 11
+    producer = filled(b, "1", receipt="r")
+    b.later(10)
+    assert producer.receipts == []
+    b.servers["a"].store_bytes = 9
+    b.later(1)
+    assert producer.receipts == ["r"]
+
+
+# -- repeats -------------------------------------------------------------------------------------------------------
+
+
+def test_a_repeat_is_dropped_from_wherever_it_comes_also_after_a_restart():
+    b = Broker(THREE)
+    filled(b, "1", dedup=("p", 1), receipt="r")
+    b.connect("b").send(Q, "1", dedup=("p", 1)).send(Q, "2", dedup=("p", 2)).send(Q, "1", dedup=("other", 1))
+    b.reboot("a")
+    producer = filled(b, "2", dedup=("p", 2), receipt="r")
+    assert producer.receipts == ["r"]
+    assert b.connect().subscribe("s", Q).texts == ["1", "2", "1"]
+
+
+def test_what_an_old_server_brings_later_is_no_repeat():
+    b = Broker(THREE)
+    filled(b)
+    consumer = b.connect().subscribe("s", Q)
+    b.cut("a", "b"), b.cut("b", "c")
+    old = b.connect("b")
+    b.servers["b"].names.known[Q] = "a/queue:orders"
+    filled(b, "0")
+    old.send(Q, "5", dedup=("p", 5)).send(Q, "6", dedup=("p", 6))
+    b.connect("c").send(Q, "6", dedup=("p", 6)).send(Q, "7", dedup=("p", 7))
+    b.join("a", "b")
+    b.pump()
+    assert consumer.texts == ["0", "6", "7", "5"]
+
+
+# -- volatile ------------------------------------------------------------------------------------------------------
+
+
+def test_messages_that_need_not_persist_have_no_rows():
+    b = Broker()
+    filled(b, "1", persistent=False).send(Q, "2")
+    assert b.stored(Q) == {"p5": 1}
+    b.reboot("a")
+    assert b.connect().subscribe("s", Q).texts == ["2"]
+    assert b.queue(Q).bytes == 0
+
+
+# -- size ----------------------------------------------------------------------------------------------------------
+
+
+def small(monkeypatch: pytest.MonkeyPatch, messages: int) -> None:
+    monkeypatch.setattr(lane, "MEMORY", messages * lane.OVERHEAD)
+    monkeypatch.setattr(lane, "PAGE", 8)
+    monkeypatch.setattr(lane, "PAGE_LEAST", 3)
+
+
+def test_a_deep_queue_is_on_disk_and_drains_in_order(monkeypatch):
+    small(monkeypatch, 10)
+    b = Broker()
+    texts = [str(number) for number in range(100)]
+    filled(b, *texts)
+    assert sum(len(each.items) for each in b.queue(Q).lanes.values()) < 12
+    consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=7)
+    b.connect().subscribe("s", Q, prefetch=3, ack="individual").close()
+    for number in range(50):
+        consumer.ack(str(number))
+    b.reboot("a")
+    filled(b, "last")
+    consumer = b.connect().subscribe("s", Q)
+    assert consumer.texts == [*texts[50:], "last"]
+    assert b.queue(Q).count == 0 and b.stored(Q) == {}
+
+
+def test_a_selector_finds_what_is_deep_on_disk_and_it_returns_there(monkeypatch):
+    small(monkeypatch, 10)
+    b = Broker()
+    producer = b.connect()
+    for number in range(60):
+        producer.send(Q, str(number), headers=b"rare:%d\n" % (number % 20 == 19), pump=number % 7 == 0)
+    b.pump()
+    rare = b.connect().subscribe("s", Q, selector="rare = '1'", ack="individual", prefetch=2)
+    assert rare.texts == ["19", "39"]
+    rare.close()
+    again = b.connect().subscribe("s", Q, selector="rare = '1'", ack="individual")
+    assert again.texts == ["19", "39", "59"]
+    again.ack("39").close()
+    everything = b.connect().subscribe("s", Q)
+    assert everything.texts == [str(number) for number in range(60) if number != 39]
+
+
+def test_messages_on_disk_expire_and_are_browsed(monkeypatch):
+    small(monkeypatch, 5)
+    b = Broker()
+    producer = b.connect()
+    for number in range(40):
+        producer.send(Q, str(number), expires=b.now + SECOND if number % 3 == 0 else 0)
+    left = [str(number) for number in range(40) if number % 3]
+    b.later(1.1)
+    assert b.connect().subscribe("b", Q, browser=True, prefetch=4).texts == left
+    assert b.connect().subscribe("s", Q).texts == left

@@ -1,0 +1,380 @@
+"""Topics: the table that all servers have, one copy a server, and who sees what (DESIGN: G4)."""
+
+import pytest
+
+from mombroker.agents.topics import wildcard
+from tests.agents.broker import THREE, Broker, Client
+from tests.core.bus import SECOND, topology
+
+A, B = "topic:a", "topic:b"
+ROW = topology({"x": "ab", "y": "bc"})
+
+
+def entries(b: Broker, server: str) -> list[str]:
+    return sorted(pattern for table in b.servers[server].clients.topics.table.values() for pattern in table.values())
+
+
+def publishes(b: Broker, server: str) -> list[tuple[str, ...]]:
+    return [row["dests"] for row in b.records(server, "send") if row["detail"] == "t.publish"]
+
+
+# -- subscriptions of a connection ---------------------------------------------------------------------------------
+
+
+def test_every_subscription_gets_what_is_published_after_it():
+    b = Broker(THREE)
+    publisher = b.connect("a").send(A, "early")
+    readers = [b.connect(name).subscribe("s", A) for name in "aabc"]
+    publisher.send(A, "one")
+    readers[0].unsubscribe("s")
+    publisher.send(A, "two").send(B, "other")
+    assert [reader.texts for reader in readers] == [["one"], ["one", "two"], ["one", "two"], ["one", "two"]]
+
+
+def test_one_copy_goes_to_each_server_that_has_subscriptions():
+    b = Broker(THREE)
+    for name in "bbb":
+        b.connect(name).subscribe("s", A)
+    publisher = b.connect("a").send(A, "1")
+    b.connect("c").subscribe("s", "topic:*")
+    publisher.send(A, "2").send(B, "3").send("topic:x.y", "4")
+    assert publishes(b, "a") == [("b/_topics",), ("b/_topics", "c/_topics"), ("c/_topics",)]
+
+
+def test_the_table_is_everywhere_and_ends_with_its_last_subscription():
+    b = Broker(ROW)
+    one, two = b.connect("a").subscribe("s", A), b.connect("a").subscribe("s", A, B)
+    assert [entries(b, name) for name in "abc"] == [[A, B]] * 3
+    two.close()
+    assert entries(b, "c") == [A]
+    one.unsubscribe("s")
+    assert entries(b, "c") == entries(b, "a") == []
+
+
+def test_plain_subscriptions_end_with_their_server():
+    b = Broker(THREE)
+    b.connect("a").subscribe("s", A)
+    b.crash("a")
+    assert entries(b, "b") == [A]
+    b.boot("a")
+    b.pump()
+    assert [entries(b, name) for name in "abc"] == [[]] * 3
+    assert not any(key.startswith("topic:") for key in b.stores["a"].meta())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches", "differs"),
+    [
+        ("topic:a.*", ["a.b"], ["a", "a.b.c", "b.a"]),
+        ("topic:*.b", ["a.b"], ["b", "a.b.c"]),
+        ("topic:a.>", ["a", "a.b", "a.b.c"], ["b", "ab"]),
+        ("topic:a.#", ["a", "a.b", "a.b.c"], ["b", "ab"]),
+        ("topic:>", ["a", "a.b"], []),
+        ("topic:*.*.#", ["a.b", "a.b.c"], ["a"]),
+    ],
+)
+def test_wildcards(pattern, matches, differs):
+    expression = wildcard(pattern)
+    assert expression is not None
+    assert all(expression.fullmatch(f"topic:{name}") for name in matches)
+    assert not any(expression.fullmatch(f"topic:{name}") for name in differs)
+    assert wildcard("topic:a.b>c") is wildcard("temp-topic:a/*") is None
+
+
+def test_several_topics_of_one_subscription_are_one_message_each():
+    b = Broker(THREE)
+    reader = b.connect("b").subscribe("s", A, "topic:*", "topic:a")
+    b.connect("a").send(A, "1").send(B, "2")
+    assert reader.texts == ["1", "2"]
+    assert [each.shown for each in reader.got] == [A, B]
+
+
+def test_a_selector_and_no_local():
+    b = Broker(THREE)
+    reader = b.connect("a").subscribe("s", A, selector="kind = 'x'").subscribe("t", A, no_local=True)
+    b.connect("b").send(A, "1", headers=b"kind:x\n").send(A, "2")
+    reader.send(A, "mine", headers=b"kind:x\n")
+    assert [(each.sub, each.body) for each in reader.got] == [("s", b"1"), ("t", b"1"), ("t", b"2"), ("s", b"mine")]
+
+
+def test_messages_may_expire_or_be_delayed():
+    b = Broker(THREE)
+    reader = b.connect("b").subscribe("s", A, ack="individual", prefetch=1)
+    b.connect("a").send(A, "1").send(A, "short", expires=b.now + SECOND).send(A, "late", delay=3 * SECOND)
+    b.later(2)
+    assert reader.ack("1").texts == ["1"]
+    b.later(2)
+    assert reader.texts == ["1", "late"]
+
+
+# -- order and credit ----------------------------------------------------------------------------------------------
+
+
+def test_plain_subscriptions_of_a_connection_share_one_order():
+    """The answer on B waits behind the question on A, though B's subscription has credit."""
+    b = Broker(THREE)
+    reader = b.connect("c").subscribe("a", A, ack="individual", prefetch=1)
+    reader.subscribe("b", B, ack="individual", prefetch=1)
+    b.connect("a").send(A, "question 1", "question 2")
+    b.connect("b").send(B, "answer 2")
+    assert reader.texts == ["question 1"]
+    reader.ack("question 1")
+    assert reader.texts == ["question 1", "question 2", "answer 2"]
+
+
+def test_a_slow_reader_loses_the_oldest_and_that_is_counted():
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "topic:*", "max_pending": 3}]))
+    reader = b.connect("b").subscribe("s", A, ack="individual", prefetch=1)
+    b.connect("a").send(A, *"0123456")
+    assert reader.texts == ["0"]
+    for text in "0456":
+        reader.ack(text)
+    assert reader.texts == ["0", "4", "5", "6"]
+    proxy = next(c.proxy for c in b.servers["b"].clients.connections.values())
+    assert proxy.dropped == 3
+
+
+def test_what_is_given_back_comes_next_and_not_for_ever():
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "*", "redeliver": 2}]))
+    reader = b.connect("b").subscribe("s", A, ack="individual", prefetch=1)
+    b.connect("a").send(A, "1", "2")
+    for _ in range(3):
+        reader.nack("1")
+    assert [(each.body, each.count) for each in reader.got] == [(b"1", 1), (b"1", 2), (b"1", 3), (b"2", 1)]
+
+
+# -- receipts ------------------------------------------------------------------------------------------------------
+
+
+def test_the_receipt_of_subscribe_waits_until_all_servers_know():
+    b = Broker(ROW)
+    b.cut("b", "c")
+    reader = b.connect("a").subscribe("s", A, receipt="r")
+    assert reader.receipts == []
+    b.join("b", "c")
+    b.pump()
+    assert reader.receipts == ["r"] and reader.told[-1].unconfirmed == ""
+    assert b.connect("a").subscribe("s", A, receipt="at once").receipts == ["at once"]
+
+
+def test_after_two_seconds_the_receipt_names_who_may_not_know():
+    b = Broker(ROW)
+    b.cut("a", "b")
+    reader = b.connect("a").subscribe("s", A, receipt="r").send(B, "x", receipt="not behind")
+    b.later(1.9)
+    assert reader.receipts == ["not behind"]
+    b.later(0.2)
+    assert reader.told[-1].unconfirmed == "b,c"
+
+
+def test_who_knows_an_entry_is_remembered_through_a_restart():
+    b = Broker(ROW)
+    b.cut("b", "c")
+    b.connect("a", "me").subscribe("s", A, durable="d")
+    b.reboot("a")
+    reader = b.connect("a", "me").subscribe("s", A, durable="d", receipt="r")
+    assert reader.receipts == []
+    b.join("b", "c")
+    b.pump()
+    assert reader.receipts == ["r"]
+
+
+def test_a_topic_whose_copies_go_everywhere_needs_no_wait():
+    policies = [{"match": A, "announce": "everywhere"}]
+    b = Broker(topology({"x": "ab", "y": "bc"}, policies=policies))
+    b.cut("b", "c")
+    reader = b.connect("a").subscribe("s", A, receipt="r")
+    assert reader.receipts == ["r"]
+    publisher = b.connect("c").send(A, "unknown to the publisher")
+    assert publishes(b, "c") == [("a/_topics", "b/_topics", "c/_topics")]
+    b.join("b", "c")
+    b.pump()
+    assert reader.texts == ["unknown to the publisher"]
+    assert publisher.refusals == []
+    assert b.servers["b"].clients.topics.unheard == 1
+
+
+# -- epochs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_for_an_earlier_entry_is_not_for_a_new_subscription():
+    """1. c publishes 1 for a's entry. 2. a unsubscribes and subscribes again. 3. Before c knows of the new entry it
+    publishes 2, which is not sent to a. 4. Were 1 taken, the reader would miss 2 between 1 and 3."""
+    b = Broker(ROW)
+    reader = b.connect("a").subscribe("s", A)
+    publisher = b.connect("c")
+    b.cut("b", "c")
+    publisher.send(A, "1", pump=False)
+    reader.unsubscribe("s")
+    reader.subscribe("t", A)
+    b.join("b", "c")
+    b.pump()
+    assert reader.texts == []
+    assert b.servers["a"].clients.topics.unheard == 1
+    publisher.send(A, "3")
+    assert reader.texts == ["3"]
+
+
+def test_subscribe_then_request_never_misses_the_reply():
+    b = Broker(ROW)
+    b.cut("b", "c")
+    asker = b.connect("a").subscribe("s", "topic:replies").send("queue:requests", "ask")
+    b.join("b", "c")
+    worker = b.connect("c").subscribe("w", "queue:requests")
+    assert worker.texts == ["ask"]
+    worker.send("topic:replies", "answer")
+    assert asker.texts == ["answer"]
+
+
+# -- durable and shared --------------------------------------------------------------------------------------------
+
+
+def durable(b: Broker, server: str = "a", name: str = "d", topics: tuple[str, ...] = (A, B), **more) -> Client:
+    return b.connect(server, "me").subscribe("s", *topics, durable=name, ack="individual", **more)
+
+
+def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there():
+    b = Broker(THREE)
+    durable(b).close()
+    publisher = b.connect("b").send(A, "1").send(B, "2", priority=9).send(A, "3")
+    b.reboot("a")
+    publisher.send(A, "4")
+    reader = durable(b)
+    assert reader.texts == ["1", "2", "3", "4"]
+    assert reader.got[0].id == f"b#{reader.got[0].id.partition('#')[2]}"
+    reader.ack(*"1234")
+    assert b.queue("sub:me:d").count == 0
+
+
+def test_it_is_reached_from_another_server_in_order():
+    b = Broker(THREE)
+    durable(b).close()
+    b.connect("b").send(A, "1").send(B, "2")
+    reader = durable(b, "c")
+    assert reader.texts == ["1", "2"] and b.queue("sub:me:d").server.name == "a"
+    reader.ack("1").close()
+    assert durable(b, "b").texts == ["2"]
+
+
+def test_only_unsubscribe_with_its_name_ends_it_and_it_can_be_made_anew_elsewhere():
+    b = Broker(THREE)
+    reader = durable(b)
+    reader.unsubscribe("s")
+    b.connect("b").send(A, "1")
+    assert b.queue("sub:me:d").count == 1
+    b.connect("c", "me").do().unsubscribe("", durable="d", delete=True)
+    assert "sub:me:d" not in b.servers["b"].names.known and entries(b, "b") == []
+    assert b.stores["a"].agent("a/sub:me:d") is None and b.stored("sub:me:d") == {}
+    durable(b, "c").close()
+    b.connect("b").send(A, "2")
+    assert b.queue("sub:me:d").server.name == "c"
+    assert durable(b, "a").texts == ["2"]
+    assert "no durable subscription" in b.connect("a", "me").unsubscribe("", durable="x", delete=True).refusals[0]
+
+
+def test_one_in_use_is_not_deleted_by_another_connection():
+    b = Broker(THREE)
+    reader = durable(b)
+    other = b.connect("b", "me").unsubscribe("", durable="d", delete=True)
+    assert "has a consumer" in other.refusals[0]
+    b.connect("c").send(A, "1")
+    assert reader.texts == ["1"]
+
+
+def test_a_new_consumer_takes_an_unshared_subscription_over():
+    b = Broker(THREE)
+    old = durable(b)
+    b.connect("b").send(A, "1", "2")
+    old.ack("1")
+    new = durable(b, "c")
+    assert "taken over" in old.refusals[0]
+    assert [(each.body, each.count) for each in new.got] == [(b"2", 2)]
+
+
+def test_other_topics_or_another_selector_make_it_anew():
+    b = Broker(THREE)
+    durable(b).close()
+    publisher = b.connect("b").send(A, "old")
+    reader = durable(b, topics=("topic:c",))
+    publisher.send(A, "gone").send("topic:c", "new")
+    assert reader.texts == ["new"]
+    reader.ack("new").close()
+    assert entries(b, "c") == ["topic:c"]
+    reader = durable(b, "c", topics=("topic:c",), selector="kind = 'x'")
+    reader.send("topic:c", "right after", headers=b"kind:x\n").send("topic:c", "unwanted")
+    assert reader.texts == ["right after"]
+
+
+def test_a_subscription_has_its_own_selector_and_no_local():
+    b = Broker(THREE)
+    reader = durable(b, selector="kind = 'x'", no_local=True)
+    reader.send(A, "mine", headers=b"kind:x\n")
+    b.connect("b").send(A, "1", headers=b"kind:x\n").send(A, "2")
+    assert reader.texts == ["1"] and b.queue("sub:me:d").count == 1
+
+
+def test_shared_durable_subscriptions_split_what_comes():
+    b = Broker(THREE)
+    one = b.connect("a").subscribe("s", A, durable="d", shared=True, ack="individual")
+    two = b.connect("b").subscribe("s", A, durable="d", shared=True, ack="individual")
+    b.connect("c").send(A, *"1234")
+    assert sorted(one.texts + two.texts) == list("1234") and len(one.texts) == len(two.texts) == 2
+    one.ack(*one.texts).close()
+    two.ack(*two.texts).close()
+    b.connect("c").send(A, "5")
+    assert b.connect("b").subscribe("s", A, durable="d", shared=True).texts == ["5"]
+
+
+def test_shared_and_unshared_do_not_mix_and_a_shared_one_in_use_does_not_change():
+    b = Broker(THREE)
+    durable(b)
+    assert "is not shared" in durable(b, "b", shared=True).refusals[0]
+    b.connect("a").subscribe("s", A, durable="e", shared=True)
+    other = b.connect("a").subscribe("s", B, durable="e", shared=True)
+    assert "in use" in other.refusals[0]
+
+
+def test_a_shared_subscription_that_is_not_durable_ends_with_its_last_consumer():
+    b = Broker(THREE)
+    readers = [b.connect(name).subscribe("s", A, durable="d", shared=True, transient=True) for name in "ab"]
+    b.connect("c").send(A, "1", "2")
+    assert sorted(readers[0].texts + readers[1].texts) == ["1", "2"]
+    for reader in readers:
+        reader.close()
+    assert "share::d" not in b.servers["c"].names.known and entries(b, "c") == []
+    again = b.connect("c").subscribe("s", A, durable="d", shared=True, transient=True)
+    b.connect("a").send(A, "3")
+    assert again.texts == ["3"]
+
+
+def test_a_transient_shared_subscription_ends_when_its_servers_restart():
+    b = Broker(THREE)
+    b.connect("a").subscribe("s", A, durable="d", shared=True, transient=True)
+    b.reboot("a")
+    assert entries(b, "b") == [] and "share::d" not in b.servers["b"].names.known
+
+
+def test_a_transient_shared_subscription_that_nobody_comes_for_ends():
+    b = Broker(THREE)
+    b.cut("a", "b")
+    reader = b.connect("b").subscribe("s", A, durable="d", shared=True, transient=True)
+    reader.close()
+    b.join("a", "b")
+    b.pump()
+    assert entries(b, "c") == [A]
+    b.later(11)
+    assert entries(b, "c") == [] and "share::d" not in b.servers["c"].names.known
+
+
+def test_durable_subscriptions_keep_the_order_of_causes_detached_or_not():
+    """A question on A, answered on B from what was read of A, through slow links; the reader comes and goes."""
+    b = Broker(topology({"x": "abc"}))
+    durable(b, "c").close()
+    answerer = b.connect("b").subscribe("s", A)
+    b.cut("a", "c")
+    b.connect("a").send(A, "question")
+    answerer.send(B, "answer")
+    assert b.queue("sub:me:d").count == 0
+    b.join("a", "c")
+    b.pump()
+    assert durable(b, "c").texts == ["question", "answer"]
