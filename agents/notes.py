@@ -87,7 +87,10 @@ def compose(type: str, fields: dict[str, Any]) -> bytes:
     """A packed notification from field values by name, for operators."""
     cls = TYPES.get(type)
     if cls is None:
-        raise MomError(f"no notification is called {type!r}; known are {', '.join(sorted(TYPES))}")
+        raise MomError(
+            f"no notification is called {type!r} on this server; known are {', '.join(sorted(TYPES))}; if its module is "
+            f"within allow in [bus] of the topology file, it is imported when it is named"
+        )
     unknown = [name for name in fields if name not in cls.__wire_fields__]  # type: ignore[attr-defined]
     if unknown:
         has = ", ".join(cls.__wire_fields__) or "none"  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any
 
@@ -46,8 +47,7 @@ class Program:
 
     def allowed(self, path: str, remote: bool) -> None:
         module = path.partition(":")[0]
-        within = any(module == prefix or module.startswith(prefix + ".") for prefix in self.allow)
-        if remote and path not in self.declared and not within:
+        if remote and path not in self.declared and not self._within(module):
             raise MomError(f"{path} may not be deployed here: add {module!r} to allow in [bus] of the topology file")
         self.find(path)
 
@@ -66,7 +66,15 @@ class Program:
         return notes.encode(notes.NOTICES[kind](**fields))
 
     def compose(self, type: str, fields: dict[str, Any]) -> bytes:
+        module = type.rpartition(".")[0]
+        if type not in notes.TYPES and self._within(module):
+            with contextlib.suppress(ImportError, ValueError):  # an unknown type is refused below
+                importlib.import_module(module)
         return notes.compose(type, fields)
+
+    def _within(self, module: str) -> bool:
+        """True if the module may be imported for somebody outside."""
+        return any(module == prefix or module.startswith(prefix + ".") for prefix in self.allow)
 
     def read(self, type: str, payload: bytes) -> dict[str, Any]:
         try:
