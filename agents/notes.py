@@ -88,8 +88,8 @@ def compose(type: str, fields: dict[str, Any]) -> bytes:
     cls = TYPES.get(type)
     if cls is None:
         raise MomError(
-            f"no notification is called {type!r} on this server; known are {', '.join(sorted(TYPES))}; if its module is "
-            f"within allow in [bus] of the topology file, it is imported when it is named"
+            f"no notification is called {type!r} on this server; known are {', '.join(sorted(TYPES))}; "
+            f"a module within allow in [bus] of the topology file is imported when it is named"
         )
     unknown = [name for name in fields if name not in cls.__wire_fields__]  # type: ignore[attr-defined]
     if unknown:
