@@ -75,7 +75,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Login:
-    """The client wants in. Answer by `accept` or `refuse`; until then no further frame is read."""
+    """The client wants in. Answer by `accept` or `end`; until then no further frame is read."""
 
     user: str
     passcode: str = field(repr=False)
@@ -103,7 +103,7 @@ class Session:
     login     set when the client wants in
     commands  for the proxy, and `output`, bytes for the client: the owner takes them after each call
     written   the highest tag in the output of a delivery that is settled by being written
-    notes     lines for the log
+    notes     lines for the log, and `fault`, what the client was told was wrong
     """
 
     def __init__(self, id: str, now: Callable[[], int], settings: Settings | None = None):
@@ -117,6 +117,7 @@ class Session:
         self.output: list[bytes] = []
         self.written = 0
         self.notes: list[str] = []
+        self.fault = ""
         self.client_id = ""
         self.send_every = self.expect_every = 0  # agreed beats in ms; 0 = none
         self.subs: dict[str, Sub] = {}
@@ -173,7 +174,7 @@ class Session:
                 handler(self, frame)
             except FrameError as error:
                 receipt = frame.headers.get("receipt") if frame else None
-                self._leave(Sync(LAST), replies.error(str(error), receipt, self.version))
+                self._leave(Sync(LAST), self._error(str(error), receipt))
 
     def _leave(self, last: Command, farewell: bytes) -> None:
         """Close the session once all that came before is answered."""
@@ -181,6 +182,10 @@ class Session:
         self._farewell = farewell
         self.state = "leaving"
         self.transactions.clear()
+
+    def _error(self, text: str, receipt: str | None = None) -> bytes:
+        self.fault = text
+        return replies.error(text, receipt, self.version)
 
     def _close(self, farewell: bytes) -> None:
         if farewell:
@@ -191,7 +196,7 @@ class Session:
     def end(self, reason: str) -> None:
         """Tell the client why it must go, at once."""
         if not self.closed:
-            self._close(replies.error(reason, None, self.version))
+            self._close(self._error(reason))
 
     def hurry(self) -> None:
         """The proxy has not answered for long: let a client that leaves go without."""
@@ -211,7 +216,8 @@ class Session:
             common = [version for version in VERSIONS if version in wanted]
             if not common:
                 ours = ",".join(VERSIONS)
-                self._close(replies.error(f"this server speaks STOMP {ours}", None, V10, [("version", ours)]))
+                self.fault = f"this server speaks STOMP {ours}, not {asked[:40]!r}"
+                self._close(replies.error(self.fault, None, V10, [("version", ours)]))
                 return
             self.version = common[-1]
             if frame.body and self.version != V10:
@@ -239,10 +245,6 @@ class Session:
         self.parser.version, self.parser.limits = self.version, self.settings.limits
         self.state, self.login = "open", None
         self._read()
-
-    def refuse(self, reason: str) -> None:
-        """The login is not good: one sentence for the client."""
-        self.end(reason)
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
@@ -424,7 +426,7 @@ class Session:
                 else:
                     out.append(replies.receipt(reply, version))
             elif isinstance(reply, Refused):
-                self._close(replies.error(reply.message, reply.receipt, version))
+                self._close(self._error(reply.message, reply.receipt))
             elif isinstance(reply, BrowseEnd):
                 shown = self.subs[reply.sub].shown if reply.sub in self.subs else ""
                 out.append(replies.browse_end(reply.sub, shown, version))

@@ -204,7 +204,7 @@ def test_S3_a_refused_login_says_no_more_than_it_must():
     mine = Client().connect(accept=False, login="ann", passcode="s3cret")
     assert mine.session.login == Login("ann", "s3cret", "")
     assert "s3cret" not in repr(mine.session.login)
-    mine.session.refuse("access refused for user 'ann'")
+    mine.session.end("access refused for user 'ann'")
     error = mine.ended("access refused for user 'ann'")
     assert error.body == b"access refused for user 'ann'\n"
     assert mine.session.login is None

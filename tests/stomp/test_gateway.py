@@ -1,0 +1,530 @@
+"""The listener without sockets: time and transport are the test's."""
+
+import pytest
+from twisted.internet import task
+
+from mombroker.agents.commands import Delivery, Disconnect, Receipt, Refused, Send, Sync
+from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
+from mombroker.stomp import gateway as module
+from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.stomp.gateway import Gateway, Times
+from mombroker.stomp.session import LAST, MARK, Settings
+from mombroker.stomp.users import Logins, hashed
+
+SEND = encode("SEND", [("destination", "/queue/a")], b"x")
+
+
+class Socket:
+    """What Twisted's TCP transport does, as far as the gateway relies on it. `drain` is the system taking the bytes."""
+
+    disconnecting = False
+
+    def __init__(self, protocol):
+        self.protocol, self.producer = protocol, None
+        self.buffer, self.writes, self.options = b"", [], {}
+        self.reading, self.connected, self.ending, self.ended = True, True, False, False
+        self.client = Parser(Limits(), V12, SERVER)
+        protocol.makeConnection(self)
+
+    def setTcpNoDelay(self, on):
+        self.options["nodelay"] = on
+
+    def setTcpKeepAlive(self, on):
+        self.options["keepalive"] = on
+
+    def getHandle(self):
+        return self
+
+    def setsockopt(self, level, name, value):
+        self.options[name] = value
+
+    def registerProducer(self, producer, streaming):
+        assert not streaming
+        self.producer = producer
+        producer.resumeProducing()
+
+    def unregisterProducer(self):
+        self.producer = None
+
+    def pauseProducing(self):
+        self.reading = False
+
+    def resumeProducing(self):
+        self.reading = True
+
+    def write(self, data):
+        assert self.connected and not self.ended
+        self.writes.append(data)
+        self.buffer += data
+
+    def loseWriteConnection(self):
+        self.ending = True
+
+    def abortConnection(self):
+        self.lose()
+
+    # for the test
+    def receive(self, data):
+        assert self.reading, "bytes come in that nobody reads"
+        self.protocol.dataReceived(data)
+
+    def drain(self):
+        """The frames that are with the system now, with `beat` for a line end between them."""
+        data, self.buffer = self.buffer, b""
+        self.client.feed(data.lstrip(b"\n"))
+        frames = ["beat"] * (len(data) - len(data.lstrip(b"\n")))
+        while (frame := self.client.next()) is not None:
+            frames.append(frame)
+        if self.ending:
+            self.ended = True
+        elif self.producer is not None:
+            self.producer.resumeProducing()
+        return frames
+
+    def commands(self):
+        return [frame if frame == "beat" else frame.command for frame in self.drain()]
+
+    def lose(self):
+        if self.connected:
+            self.connected = False
+            self.protocol.connectionLost()
+
+
+class World:
+    def __init__(self, anonymous=True, times=None, **settings):
+        self.clock = task.Clock()
+        self.events, self.lines, self.checks = [], [], []
+        self.users = {"ann": hashed("a", 4)}
+        self.gateway = Gateway(
+            self.clock, "s1", self.events.append, self.lines.append,
+            Logins(self.users.get, lambda work, answer: self.checks.append((work, answer))), lambda: 10**18,
+            Settings(**settings), anonymous, times,
+        )  # fmt: skip
+
+    def socket(self, host="127.0.0.1"):
+        return Socket(self.gateway.accepted(host, tls=False))
+
+    def connect(self, host="127.0.0.1", drain=True, **headers):
+        made = self.socket(host)
+        headers = {"accept-version": "1.2", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        made.receive(encode("CONNECT", headers.items()))
+        if drain:
+            (made.connected_frame,) = made.drain()
+            assert made.connected_frame.command == "CONNECTED"
+        return made
+
+    def take(self):
+        self.clock.advance(0)
+        events, self.events[:] = list(self.events), []
+        return events
+
+    def check_all(self):
+        checks, self.checks = self.checks, []
+        for work, answer in checks:
+            answer(work())
+
+    def idle(self):
+        """No timer is left."""
+        self.clock.advance(0)
+        return not self.clock.getDelayedCalls()
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def delivery(tag, ack="auto", body=b"x"):
+    return Delivery("a", tag, f"s1#{tag}", "/queue/a", b"", body, ack=ack)
+
+
+# -- logins --------------------------------------------------------------------------------------------------------
+
+
+def test_the_server_hears_of_a_client_before_its_commands(world):
+    mine = world.socket()
+    mine.receive(encode("CONNECT", [("accept-version", "1.2"), ("client-id", "c")]) + SEND)
+    opened, commands = world.take()
+    session = world.gateway.clients[1].session.id
+    assert opened == ClientOpened(1, "", "c", session)
+    assert commands == ClientCommands(1, [Send("queue:a", b"x", kind="text", shown="/queue/a")])
+    assert mine.commands() == ["CONNECTED"]
+
+
+def test_sessions_of_all_boots_have_different_names(world):
+    names = set()
+    for gateway in (world.gateway, World().gateway):
+        names |= {gateway.accepted("h", False).session.id for _ in range(2)}
+    assert len(names) == 4 and all(name.startswith("s1/") for name in names)
+
+
+def test_a_login_is_checked_in_a_thread_and_nothing_is_read_meanwhile():
+    world = World(anonymous=False)
+    mine = world.connect(drain=False, login="ann", passcode="a")
+    assert (mine.reading, mine.drain(), world.take()) == (False, [], [])
+    world.check_all()
+    assert mine.reading and mine.commands() == ["CONNECTED"]
+    assert [type(event) for event in world.take()] == [ClientOpened]
+    assert world.gateway.clients[1].user == "ann"
+
+
+@pytest.mark.parametrize("headers", [{"login": "ann", "passcode": "b"}, {"login": "bob", "passcode": "a"}, {}])
+def test_S3_a_refused_login_gets_an_error_and_a_line_in_the_log_without_the_passcode(headers):
+    world = World(anonymous=False)
+    mine = world.connect(drain=False, **headers)
+    world.check_all()
+    (error,) = mine.drain()
+    assert (error.command, mine.ended) == ("ERROR", True)
+    assert error.headers["message"] == f"access refused for user {headers.get('login', '')!r}"
+    assert world.take() == []
+    assert world.lines == [f"127.0.0.1: access refused for user {headers.get('login', '')!r}"]
+
+
+def test_a_client_that_left_before_the_answer_is_not_let_in():
+    world = World(anonymous=False)
+    mine = world.connect(drain=False, login="ann", passcode="a")
+    mine.lose()
+    world.check_all()
+    assert world.take() == [] and world.idle()
+
+
+@pytest.mark.parametrize("host, user, passcode, let_in", [
+    ("127.0.0.1", "", "", True), ("::1", "", "", True), ("127.0.0.1", "guest", "guest", True),
+    ("10.0.0.1", "", "", False), ("10.0.0.1", "guest", "guest", False), ("127.0.0.1", "ann", "b", False),
+    ("127.0.0.1", "ann", "a", True),
+])  # fmt: skip
+def test_only_this_host_is_anonymous_and_a_known_user_never(world, host, user, passcode, let_in):
+    world.connect(host, drain=False, login=user, passcode=passcode)
+    world.check_all()
+    events = world.take()
+    assert bool(events) is let_in
+    if let_in:
+        assert events[0].user == ("ann" if user == "ann" else "")
+
+
+def test_F14_a_connection_without_a_connect_frame_ends_soon(world):
+    mine = world.socket()
+    mine.receive(b"CONN")
+    world.clock.advance(9.9)
+    assert mine.drain() == []
+    world.clock.advance(0.2)
+    assert mine.commands() == ["ERROR"] and mine.ended
+    world.clock.advance(2)
+    assert not mine.connected and world.idle() and world.take() == []
+    assert world.lines == ["127.0.0.1: no CONNECT frame within 10 s"]
+
+
+def test_a_login_that_is_being_checked_has_time():
+    world = World(anonymous=False)
+    mine = world.connect(drain=False, login="ann", passcode="a")
+    world.clock.advance(100)
+    world.check_all()
+    assert mine.commands() == ["CONNECTED"]
+
+
+def test_the_oldest_of_too_many_without_a_login_go(world, monkeypatch):
+    monkeypatch.setattr(module, "MAX_LOGINS", 2)
+    logged_in = world.connect()
+    first, second, third = world.socket(), world.socket(), world.socket()
+    assert (logged_in.connected, first.connected, second.connected, third.connected) == (True, False, True, True)
+    second.receive(encode("CONNECT", [("accept-version", "1.2")]))
+    assert second.commands() == ["CONNECTED"]
+
+
+def test_too_many_logins_at_once_are_refused():
+    world = World(anonymous=False)
+    world.gateway.logins._waiting = {(str(n), "", b""): [] for n in range(1000)}
+    assert world.connect(drain=False, login="ann", passcode="a").commands() == ["ERROR"]
+    assert "too many logins" in world.lines[0]
+
+
+# -- writes --------------------------------------------------------------------------------------------------------
+
+
+def test_what_one_commit_says_is_one_write(world):
+    mine = world.connect()
+    mine.writes.clear()
+    world.gateway.reply(1, [delivery(tag) for tag in range(1, 100)] + [Receipt("r")])
+    assert len(mine.writes) == 1
+    assert mine.commands() == ["MESSAGE"] * 99 + ["RECEIPT"]
+
+
+def test_while_a_write_is_with_the_transport_the_next_ones_wait_and_become_one(world):
+    mine = world.connect()
+    mine.writes.clear()
+    for tag in range(1, 6):
+        world.gateway.reply(1, [delivery(tag)])
+    assert len(mine.writes) == 1
+    assert mine.commands() == ["MESSAGE"]
+    assert len(mine.writes) == 2
+    assert mine.commands() == ["MESSAGE"] * 4
+
+
+def test_S27_a_delivery_is_written_when_the_system_has_it(world):
+    mine = world.connect()
+    world.take()
+    world.gateway.reply(1, [delivery(1), delivery(2), delivery(3, "client")])
+    world.gateway.reply(1, [delivery(4)])
+    assert world.take() == []
+    mine.drain()
+    assert world.take() == [ClientWrote(1, 2)]
+    mine.drain()
+    assert world.take() == [ClientWrote(1, 4)]
+    world.gateway.reply(1, [delivery(5, "client"), Receipt("r")])
+    mine.drain()
+    assert world.take() == []
+    world.gateway.reply(1, [delivery(6)])
+    mine.lose()
+    assert world.take() == [ClientClosed(1)]
+
+
+def test_replies_for_a_client_that_is_gone_are_dropped(world):
+    mine = world.connect()
+    mine.lose()
+    world.gateway.reply(1, [delivery(1)])
+    world.gateway.reply(77, [delivery(1)])
+    assert not world.gateway.clients
+
+
+def test_a_client_that_does_not_read_is_not_read(world, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING", 10_000)
+    mine = world.connect()
+    world.gateway.reply(1, [delivery(1)])
+    for tag in range(2, 200):
+        world.gateway.reply(1, [delivery(tag, body=b"x" * 100)])
+    assert not mine.reading
+    mine.drain()
+    assert mine.reading
+
+
+def test_a_client_that_asks_for_more_than_is_answered_waits(world):
+    mine = world.connect()
+    frame = encode("SEND", [("destination", "a")], b"x" * 60_000)
+    marks = 0
+    while mine.reading:
+        mine.receive(frame)
+    for event in world.take()[1:]:
+        marks += event.commands.count(Sync(MARK))
+    assert marks == 4
+    world.gateway.reply(1, [Receipt(MARK)])
+    assert mine.reading
+
+
+# -- heart-beats ---------------------------------------------------------------------------------------------------
+
+
+def test_S6_a_beat_leaves_when_nothing_else_did():
+    world = World(beat_send=1000, beat_expect=0)
+    mine = world.connect(heart_beat="0,1000")
+    world.clock.pump([0.1] * 9)
+    assert mine.commands() == ["beat"]
+    world.clock.pump([0.1] * 5)
+    world.gateway.reply(1, [Receipt("r")])
+    assert mine.commands() == ["RECEIPT"]
+    world.clock.pump([0.1] * 7)
+    assert mine.commands() == []
+    world.clock.pump([0.1] * 2)
+    assert mine.commands() == ["beat"]
+
+
+def test_S6_a_large_message_that_is_being_written_is_a_sign_of_life_and_no_beat_lands_in_it():
+    world = World(beat_send=1000, beat_expect=0)
+    mine = world.connect(heart_beat="0,1000")
+    world.gateway.reply(1, [delivery(1, body=b"x" * 100_000)])
+    mine.writes.clear()
+    world.clock.pump([0.5] * 20)
+    assert mine.writes == []
+    assert mine.commands() == ["MESSAGE"]
+    world.clock.pump([0.5] * 2)
+    assert mine.commands() == ["beat"]
+
+
+def beating(**more):
+    world = World(beat_send=0, beat_expect=1000, **more)
+    return world, world.connect(heart_beat="1000,0")
+
+
+def test_S5_a_client_may_be_late_by_as_much_again():
+    world, mine = beating()
+    for _ in range(10):
+        world.clock.pump([0.1] * 20)
+        mine.receive(b"\n")
+    assert mine.commands() == []
+    world.clock.pump([0.1] * 30)
+    (error,) = mine.drain()
+    assert "no heart-beat or other byte for 3 s, where 1 s were agreed" in error.headers["message"]
+    assert [type(event) for event in world.take()] == [ClientOpened, ClientClosed]
+
+
+@pytest.mark.parametrize("bytes", [SEND, b"SEND\ndestination:abcdefghijklmnop", b"\n"])
+def test_S5_any_byte_is_a_sign_of_life(bytes):
+    world, mine = beating()
+    for at in range(20):
+        world.clock.pump([0.1] * 20)
+        mine.receive(bytes[at % len(bytes)].to_bytes(1, "big"))
+    assert mine.commands() == []
+
+
+def test_S5_when_we_were_held_up_ourselves_what_lies_there_is_read_first():
+    world, mine = beating()
+    world.clock.advance(30)
+    assert mine.commands() == []
+    mine.receive(b"\n")
+    world.clock.pump([0.1] * 20)
+    assert mine.commands() == []
+
+
+def test_while_a_client_is_not_read_its_silence_does_not_count():
+    world, mine = beating()
+    while mine.reading:
+        mine.receive(b"\n" * 60_000)
+    world.clock.pump([0.5] * 100)
+    assert mine.commands() == []
+    world.gateway.reply(1, [Receipt(MARK)])
+    world.clock.pump([0.1] * 20)
+    assert mine.commands() == []
+    world.clock.pump([0.1] * 20)
+    assert mine.commands() == ["ERROR"]
+
+
+def test_S8_without_heart_beats_silence_is_no_fault_and_the_system_looks_after_dead_peers(world):
+    mine = world.connect()
+    world.clock.advance(100_000)
+    assert mine.commands() == [] and mine.connected
+    assert mine.options["keepalive"] and mine.options["nodelay"] and len(mine.options) == 5
+
+
+# -- ends ----------------------------------------------------------------------------------------------------------
+
+ENDS = {
+    "peer closes": lambda world, mine: mine.lose(),
+    "fault": lambda world, mine: (mine.receive(b"FOO\n\n\0"), world.gateway.reply(1, [Receipt(LAST)])),
+    "fault without an answer": lambda world, mine: (mine.receive(b"FOO\n\n\0"), world.clock.advance(10)),
+    "disconnect": lambda world, mine: (mine.receive(b"DISCONNECT\n\n\0"), world.gateway.reply(1, [Receipt(LAST)])),
+    "refused": lambda world, mine: world.gateway.reply(1, [Refused("no")]),
+    "silence": lambda world, mine: world.clock.pump([1] * 60),
+    "stop": lambda world, mine: world.gateway.stop(),
+    "abort": lambda world, mine: world.gateway.abort(),
+    "closed while it leaves": lambda world, mine: (mine.receive(b"DISCONNECT\n\n\0"), mine.lose()),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_S7_after_every_kind_of_end_no_timer_is_left_and_the_server_knows_once(world, end):
+    mine = world.connect(heart_beat="1000,1000")
+    world.take()
+    end(world, mine)
+    world.clock.advance(0)
+    mine.drain()
+    world.clock.advance(2)
+    assert not mine.connected and world.idle()
+    assert [event for event in world.take() if not isinstance(event, ClientCommands)] == [ClientClosed(1)]
+    assert not world.gateway.clients
+
+
+def test_S11_the_last_bytes_leave_before_the_end_and_the_peer_has_time_to_read_them(world):
+    mine = world.connect()
+    world.gateway.reply(1, [delivery(1)])
+    mine.receive(SEND + encode("DISCONNECT", [("receipt", "bye")]))
+    assert [event.commands[-1] for event in world.take()[1:]] == [Disconnect(LAST)]
+    world.gateway.reply(1, [Receipt(LAST)])
+    assert mine.connected and not mine.ended
+    assert mine.commands() == ["MESSAGE", "RECEIPT"] and mine.ended
+    mine.receive(b"what comes now is read and ignored")
+    world.clock.advance(1.9)
+    assert mine.connected
+    world.clock.advance(0.2)
+    assert not mine.connected
+
+
+def test_S11_a_client_that_leaves_does_not_wait_for_a_proxy_that_does_not_answer(world):
+    mine = world.connect()
+    mine.receive(encode("DISCONNECT", [("receipt", "bye")]))
+    world.clock.advance(9)
+    assert mine.commands() == []
+    world.clock.advance(2)
+    assert mine.commands() == ["RECEIPT"] and mine.ended
+
+
+def test_a_paused_client_is_read_again_when_it_must_go(world):
+    """Else what it has sent would make the system reset the connection, and ERROR be lost."""
+    mine = world.connect()
+    while mine.reading:
+        mine.receive(b"\n" * 60_000)
+    world.gateway.reply(1, [Refused("no")])
+    assert mine.reading
+    mine.receive(SEND)
+    assert mine.commands() == ["ERROR"]
+
+
+def test_the_server_is_not_told_of_an_end_while_it_lets_go_of_its_outputs(world):
+    mine = world.connect()
+    world.take()
+    world.gateway.reply(1, [Refused("no")])
+    assert world.events == []
+    assert world.take() == [ClientClosed(1)]
+    mine.lose()
+    assert world.take() == []
+
+
+def test_a_stop_tells_all_clients_and_is_over_when_they_are_gone(world):
+    clients = [world.connect() for _ in range(3)]
+    stopped = world.gateway.stop()
+    for mine in clients:
+        assert not stopped.called
+        (error,) = mine.drain()
+        assert error.headers["message"] == "server s1 is stopping: connect again"
+        mine.lose()
+    assert stopped.called and world.gateway.accepted("h", False) is None
+    assert world.lines == []
+
+
+def test_a_stop_without_clients_is_over_at_once(world):
+    assert world.gateway.stop().called
+
+
+# -- for the operator ----------------------------------------------------------------------------------------------
+
+
+def test_S30_tls_on_the_plain_port_is_a_line_in_the_log(world):
+    mine = world.socket()
+    mine.receive(bytes.fromhex("16030100fd010000f90303"))
+    assert mine.commands() == ["ERROR"]
+    assert world.lines == ["127.0.0.1: these bytes are TLS: this port takes plain text"]
+
+
+def test_a_complaint_is_logged_once_a_minute(world):
+    for _ in range(3):
+        world.socket().receive(b"FOO\n\n\0")
+    assert len(world.lines) == 1
+    world.clock.advance(61)
+    world.socket().receive(b"FOO\n\n\0")
+    assert len(world.lines) == 2
+    for at in range(300):
+        world.socket().receive(b"FO%d\n\n\0" % at)
+    assert len(world.gateway._complaints) <= module.MAX_SAID
+
+
+def test_a_fault_of_a_client_is_logged_with_its_name(world):
+    mine = world.connect(drain=False, login="ann", passcode="a")
+    world.check_all()
+    mine.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nx-expires:5\n\n\0SEND\n\n\0")
+    world.gateway.reply(1, [Receipt(LAST)])
+    assert "x-expires" in world.lines[0]
+    assert world.lines[1] == "client 1 (ann) of 127.0.0.1: SEND needs a destination"
+
+
+def test_status(world):
+    mine = world.connect(client_id="c")
+    mine.receive(SEND)
+    assert world.gateway.status() == {"clients": 1, "total": 1, "refused": 0, "ports": {}}
+    (shown,) = world.gateway.connections()
+    assert (shown["number"], shown["client_id"], shown["version"], shown["state"]) == (1, "c", "1.2", "open")
+    assert shown["bytes_in"] > len(SEND) and shown["bytes_out"] == len(b"".join(mine.writes))
+
+
+def test_times_can_be_set():
+    world = World(times=Times(login=1))
+    mine = world.socket()
+    world.clock.advance(1.1)
+    assert mine.commands() == ["ERROR"]
