@@ -52,7 +52,9 @@ class Items:
         return len(self._rows())
 
     def add(self, value: Any, key: int = 0) -> int:
-        """Returns the item's id. Raises TypeError for a value that is not plain."""
+        """Returns the item's id. Raises TypeError for a value that is not plain, or a key that is no 64-bit integer."""
+        if not isinstance(key, int) or not -(1 << 63) <= key < 1 << 63:
+            raise TypeError(f"{self._name}: a key is an integer of 64 bits, not {ascii(key)[:64]}")
         return self._rows().add(key, b"", pack(value, self._name))
 
     def get(self, id: int) -> Item | None:

@@ -13,6 +13,7 @@ from mombroker.core.errors import MomError, UnknownNotification
 
 T = TypeVar("T")
 TYPES: dict[str, type] = {}
+WIRE_CHARS = 256  # of a notification's name
 
 
 def _refuse(value: object) -> object:
@@ -51,6 +52,8 @@ def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
 
     def make(cls: type[Any]) -> type[Any]:
         wire = name or f"{cls.__module__}.{cls.__qualname__}"
+        if name.startswith("_") or not wire.isprintable() or len(wire) > WIRE_CHARS:
+            raise TypeError(f"{ascii(wire[:64])} cannot name a notification: printable text, no leading _")
         made: type[Any] = dataclass(slots=True)(cls)
         made.__wire_name__ = wire
         made.__wire_fields__ = tuple(field.name for field in fields_of(made))

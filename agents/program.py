@@ -10,7 +10,7 @@ from mombroker.agents import notes
 from mombroker.agents.base import Agent, initial
 from mombroker.agents.clients import NATIVES, ClientService
 from mombroker.agents.proxy import Proxy
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, sentence
 from mombroker.core.natives import Native
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
@@ -24,10 +24,11 @@ class Program:
         self._classes: dict[str, type[Agent]] = {}
 
     def load(self, path: str, agent: str, state: bytes) -> Agent:
+        cls = self.find(path)
         try:
-            return self.find(path)(agent, state)
-        except TypeError as error:
-            raise MomError(f"{agent} cannot be loaded: {error}") from None
+            return cls(agent, state)
+        except BaseException as error:  # of its on_load, or of a state that no longer fits
+            raise MomError(f"{agent} cannot be loaded: {sentence(error)}") from error
 
     def native(self, path: str, server: AgentServer, agent: str, state: bytes) -> Native | None:
         cls = NATIVES.get(path)
@@ -96,6 +97,8 @@ def _named(path: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise MomError(f"{path} cannot be imported: {error}") from None
+    except BaseException as error:  # a module may raise anything, an exit too
+        raise MomError(f"{path} cannot be imported: {sentence(error)}") from error
 
 
 def program(topology: Topology) -> Program:

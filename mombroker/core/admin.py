@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mombroker.core.batch import ItemRow
 from mombroker.core.errors import MomError, Overloaded
-from mombroker.core.ids import is_id
+from mombroker.core.ids import check_address, is_id
 from mombroker.core.message import decode
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def _agents(server: AgentServer, ticket: int, args: Args) -> Reply:
 
 
 def _known(server: AgentServer, agent: str) -> str:
+    check_address(agent)
     id = agent if is_id(agent) else server.names.resolve(agent)
     server.distance(id.partition("/")[0])
     return id
@@ -217,6 +218,8 @@ def _deploy(server: AgentServer, ticket: int, args: Args) -> None:
     path = args["class"]
     server.program.allowed(path, remote=True)
     state = server.program.initial(path, args.get("fields", {}))
+    if len(state) > server.limits.max_message:
+        raise MomError(f"{len(state)} bytes of fields are over max_message = {server.limits.max_message}")
     server.names.ask(ticket, args["name"], path, state, args.get("server") or server.name)
 
 

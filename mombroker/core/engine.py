@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mombroker.core import trace
 from mombroker.core.batch import InRow, ItemRow, TaskRow
 from mombroker.core.collection import Collection
-from mombroker.core.errors import MomError, UnknownName, UnknownNotification
+from mombroker.core.errors import MomError, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
 from mombroker.core.names import CREATE
@@ -261,7 +261,9 @@ class Engine:
             self._undo(resident)
             self.park(box, entry, str(error), "")
             return
-        except Exception as error:  # whatever the agent's code raises is that agent's failure, not ours
+        except KeyboardInterrupt:  # nobody's failure: the process is to end
+            raise
+        except BaseException as error:  # whatever the agent's code raises, an exit too, is its failure, not ours
             self._undo(resident)
             self._failed(box, entry, error)
             return
@@ -348,22 +350,22 @@ class Engine:
         for collection in resident.collections.values():
             collection.reject()
 
-    def _failed(self, box: Inbox, entry: Entry, error: Exception) -> None:
+    def _failed(self, box: Inbox, entry: Entry, error: BaseException) -> None:
         self.failures += 1
         entry.attempts += 1
         entry.trying = 0
         box.marked = False
         limits = self.server.limits
         if entry.attempts >= limits.max_attempts:
-            text = "".join(traceback.format_exception(error))[-limits.max_traceback :]
-            self.park(box, entry, f"{type(error).__name__}: {error}", text)
+            text = plain("".join(traceback.format_exception(error))[-limits.max_traceback :])
+            self.park(box, entry, sentence(error), text)
             return
         delay = min(limits.retry_first_ns * limits.retry_factor ** (entry.attempts - 1), limits.retry_max_ns)
         box.until = self.server.now + delay
         heappush(self.timers, (box.until, 0, box.agent))
         self._store(box.agent, entry)
         self.server.mark(2)
-        self.server.note(f"{box.agent} failed at {entry.message.type}, attempt {entry.attempts}: {error}")
+        self.server.note(f"{box.agent} failed at {entry.message.type}, attempt {entry.attempts}: {sentence(error)}")
 
     # -- dead letters ------------------------------------------------------------------------------------------
 
@@ -513,6 +515,9 @@ class Engine:
         task = self.tasks.pop(id, None)
         if task:
             self.server.batch.tasks[id] = None
+            size, limit = len(payload or b""), self.server.limits.max_message
+            if size > limit:
+                payload, reason = None, f"its result of {size} bytes is over the limit of {limit}"
             if payload is None:
                 type_, body = self.program.notice("DeferFailed", task=id, reason=reason)
             else:

@@ -1,5 +1,21 @@
 """The refusals of the agent server. Each is one sentence that names the next thing to try."""
 
+SENTENCE_CHARS = 600
+
+
+def sentence(error: BaseException) -> str:
+    """What an error of code that is not ours says, as text that can be stored, sent and printed, whatever it does."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = f"{type(error).__name__}, which cannot say more"
+    return plain(text[:SENTENCE_CHARS])
+
+
+def plain(text: str) -> str:
+    """The text without what UTF-8 has no form for."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
 
 class MomError(Exception):
     """A legal refusal. The CLI prints its sentence and exits 1."""

@@ -6,9 +6,22 @@ An agent's id starts with its home server: `lyon/greeter` was declared under tha
 
 import re
 
+from mombroker.core.errors import MomError, plain
+
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 AGENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 OURS = ("queue:", "sub:", "share:", "conn:")  # of queues, durable and shared subscriptions, proxies of connections
+
+
+ADDRESS_CHARS = 512
+
+
+def check_address(text: str) -> None:
+    """Raises MomError for what can be neither the id nor the name of an agent, since it would not survive the wire."""
+    if len(text) > ADDRESS_CHARS or "\n" in text or plain(text) != text:
+        raise MomError(
+            f"{ascii(text[:64])} cannot be an agent's id or name: one line of up to {ADDRESS_CHARS} characters"
+        )
 
 
 def home_of(agent: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mombroker.core.batch import TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError
-from mombroker.core.ids import created_id, is_id
+from mombroker.core.ids import check_address, created_id, is_id
 from mombroker.core.message import Message
 from mombroker.core.names import CREATE
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 DELETE = "_delete"
+LAST_NS = 1 << 62  # of the wall clock: what a row can hold
 
 
 class Note(Protocol):
@@ -66,19 +67,18 @@ class Reaction:
         server = self.engine.server
         dests: list[str] = []
         for agent in to:
+            check_address(agent)
             id = agent if is_id(agent) else server.names.resolve(agent)
             if id not in dests:
                 home = id[: id.index("/")]
                 if home not in server.distances:
                     server.distance(home)  # raises for a server that is not on this bus
                 dests.append(id)
-        if len(payload) > server.limits.max_message:
-            raise MomError(
-                f"a notification of {len(payload)} bytes is over the limit of {server.limits.max_message}; "
-                f"send less or raise max_message in [limits]"
-            )
+        self._check_size("a notification", len(payload))
+        if len(dests) > 1:
+            self._check_size("a list of receivers", sum(map(len, dests)))
         if dests:
-            expires = self.now + ttl if ttl else 0
+            expires = min(self.now + ttl, LAST_NS) if ttl else 0
             self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
 
     def create(self, path: str, state: bytes, home: str = "") -> str:
@@ -86,6 +86,7 @@ class Reaction:
         server = self.engine.server
         home = home or server.name
         server.distance(home)
+        self._check_size("the state of a new agent", len(state))
         id = created_id(home, server.name, server.new_id())
         self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
         return id
@@ -98,10 +99,13 @@ class Reaction:
         server = self.engine.server
         id = server.new_id()
         message = Message(server.name, id, self.agent, (self.agent,), type, payload)
-        self.ops.append(("task", TaskRow(id, self.agent, "timer", self.now + delay, message.encode())))
+        due = min(self.now + max(delay, 0), LAST_NS)
+        self.ops.append(("task", TaskRow(id, self.agent, "timer", due, message.encode())))
         return id
 
     def cancel(self, task: int) -> None:
+        if not isinstance(task, int):
+            raise TypeError(f"cancel takes what timer or defer returned, not a {type(task).__name__}")
         self.ops.append(("cancel", task))
 
     def defer(self, path: str, arguments: bytes) -> int:
@@ -109,6 +113,14 @@ class Reaction:
         id = self.engine.server.new_id()
         self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
         return id
+
+    def _check_size(self, what: str, size: int) -> None:
+        """Whatever leaves must fit into one frame, or it would block its link for ever."""
+        limit = self.engine.server.limits.max_message
+        if size > limit:
+            raise MomError(
+                f"{what} of {size} bytes is over the limit of {limit}; send less or raise max_message in [limits]"
+            )
 
     def collection(self, name: str) -> Collection:
         return self.engine.collection(self.agent, name)

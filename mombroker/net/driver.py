@@ -69,7 +69,7 @@ class Driver:
         store: Disk,
         committer: Committer,
         outputs: Outputs,
-        failed: Callable[[Exception], None],
+        failed: Callable[[BaseException], None],
         now: Callable[[], int] = time.time_ns,
     ):
         self.reactor, self.server, self.store = reactor, server, store
@@ -197,7 +197,7 @@ class Driver:
         """An error of ours: what is in memory is no longer to be trusted, and the store has all that was promised."""
         try:
             return step(*arguments)
-        except Exception as error:
+        except BaseException as error:  # the reactor would go on
             self.fail(error)
 
     # -- timer -----------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Driver:
                 call.cancel()
         self._turning = self._linger = self._timer = None
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         if self.dead:
             return
         self.dead = True

@@ -13,7 +13,7 @@ from twisted.internet import defer, threads
 from twisted.logger import LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents, store
-from mombroker.core.errors import MomError, StoreFailed
+from mombroker.core.errors import MomError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
@@ -98,7 +98,7 @@ class Node:
         shared: Shared,
         name: str,
         log: Log,
-        failed: Callable[["Node", Exception], None],
+        failed: Callable[["Node", BaseException], None],
         quit: Callable[[], None],
         times: Times | None = None,
     ):
@@ -152,7 +152,7 @@ class Node:
             self.store.close()
             self.log("stopped")
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Nothing more may leave. What was promised is in the store."""
         self.links.abort()
         self._still()
@@ -199,8 +199,8 @@ class Node:
         """A deferred function, in its thread. Whatever it raises is its result."""
         try:
             done = TaskDone(id, self.shared.program.run(function, payload))
-        except Exception as error:
-            done = TaskDone(id, None, f"{type(error).__name__}: {error}")
+        except BaseException as error:  # an exit ends its thread, not the server
+            done = TaskDone(id, None, sentence(error))
         self.shared.reactor.callFromThread(self.driver.post, done)
 
     # -- requests about the process ----------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class Host:
             self._watchdog.stop()
         self.shared.stop()
 
-    def _failed(self, node: Node, error: Exception) -> None:
+    def _failed(self, node: Node, error: BaseException) -> None:
         self.code = FAILED if isinstance(error, StoreFailed) else BROKEN
         self._quit()
 

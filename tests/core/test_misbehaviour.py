@@ -1,0 +1,143 @@
+"""What an agent's code may do wrong is that agent's failure: the server, its links and all other agents go on."""
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from mombroker.agents import Agent, Items, notification
+from mombroker.core.errors import SENTENCE_CHARS
+from mombroker.core.limits import Limits
+from tests.core.bus import SECOND, Bus, topology
+from tests.core.sample_agents import Do, Put, Source
+
+AGENTS = "tests.core.sample_agents"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class Fragile(Agent):
+    def on_load(self) -> None:
+        raise ValueError("cannot load")
+
+
+def fail(error: BaseException) -> Callable[[Source], None]:
+    def deed(agent: Source) -> None:
+        raise error
+
+    return deed
+
+
+DEEDS = {
+    "exits": (fail(SystemExit(3)), "SystemExit: 3"),
+    "ends a generator": (fail(GeneratorExit()), "GeneratorExit"),
+    "raises what has no words": (fail(Mute()), "Mute, which cannot say more"),
+    "raises what is not Unicode": (fail(ValueError("bad \ud800")), r"ValueError: bad \ud800"),
+    "raises very much": (fail(ValueError("x" * 100_000)), "ValueError: xxx"),
+    "an id of two lines": (lambda agent: agent.send("b/x\ny", Put("")), "cannot be an agent's id"),
+    "an id that is not Unicode": (lambda agent: agent.send("b/\ud800", Put("")), "cannot be an agent's id"),
+    "an endless id": (lambda agent: agent.send("b/" + 5000 * "x", Put("")), "cannot be an agent's id"),
+    "a name of two lines": (lambda agent: agent.send("x\ny", Put("")), "cannot be an agent's id"),
+    "too many receivers": (lambda agent: agent.send([f"b/x{i}" for i in range(1000)], Put("")), "a list of receivers"),
+    "a large child": (lambda agent: agent.create(Source, server="b", news=["x" * 5000]), "the state of a new agent"),
+    "cancels no timer": (lambda agent: agent.cancel([]), "TypeError: cancel takes"),
+    "a key too large": (lambda agent: Items(agent, "rows").add(1, 1 << 63), "a key is an integer of 64 bits"),
+}
+
+
+@pytest.fixture
+def bus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Source], None]], Bus]:
+    def make(deed: Callable[[Source], None]) -> Bus:
+        agents = {"a/source": f"{AGENTS}:Source", "b/sink": f"{AGENTS}:Sink"}
+        made = Bus(topology({"x": "ab"}, agents, allow=("tests",)), Limits(max_attempts=1, max_message=4000))
+        made.pump()
+        monkeypatch.setitem(Source._reactions, Do.__wire_name__, lambda agent, note: deed(agent))
+        made.send("b", "source", Do(""))
+        return made
+
+    return make
+
+
+def goes_on(bus: Bus) -> None:
+    for name in "ab":
+        bus.crash(name)
+        bus.boot(name)
+        bus.pump()
+    bus.send("a", "sink", Put("after"))
+    bus.send("b", "source", Put("after"))
+    assert bus.fields("b/sink")["got"] == ["after"]
+    assert bus.fields("a/source")["news"][-1] == "after"
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_a_reaction_that_does_what_cannot_be_done_is_parked(bus, name):
+    deed, reason = DEEDS[name]
+    made = bus(deed)
+    (letter,) = made.ask("a", "deadletters")["letters"]
+    assert reason in letter["reason"] and len(letter["reason"]) <= SENTENCE_CHARS
+    goes_on(made)
+
+
+@pytest.mark.parametrize("seconds", [1e15, -1e15])
+def test_a_time_beyond_all_clocks_is_kept_as_the_last(bus, seconds):
+    def deed(agent: Source) -> None:
+        agent.timer(seconds, Put("rang"))
+        agent.send("sink", Put("in time"), ttl=1e15)
+
+    made = bus(deed)
+    made.later(1)
+    assert made.fields("b/sink")["got"] == ["in time"]
+    assert made.fields("a/source")["news"] == ["created"] + ["rang"] * (seconds < 0)
+    made.crash("a")
+    made.boot("a")
+    made.pump()
+
+
+def test_an_agent_that_cannot_be_loaded_is_retried_and_its_message_parked(bus):
+    made = bus(lambda agent: agent.send(agent.create(Fragile, server="b"), Put("")))
+    assert ["cannot load" in letter["reason"] for letter in made.ask("b", "deadletters")["letters"]] == [True, True]
+    goes_on(made)
+
+
+def test_a_module_that_fails_when_it_is_imported_is_refused(bus, tmp_path, monkeypatch):
+    (tmp_path / "tests_broken.py").write_text("raise SystemExit('no library')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Ghost(Agent):
+        pass
+
+    Ghost.__module__, Ghost.__qualname__ = "tests_broken", "Ghost"
+    made = bus(lambda agent: agent.create(Ghost, server="b"))
+    made.program.allow = ("tests", "tests_broken")
+    made.send("b", "source", Do(""))
+    reasons = [letter["reason"] for letter in made.ask("b", "deadletters")["letters"]]
+    assert "may not be deployed" in reasons[0] and "SystemExit: no library" in reasons[1]
+    reply = made.ask("a", "deploy", **{"name": "ghost", "class": "tests_broken:Ghost"})
+    assert "cannot be imported" in reply
+    assert "tests_broken" not in sys.modules
+    goes_on(made)
+
+
+def test_the_result_of_a_deferred_function_has_the_limit_of_a_message(bus):
+    made = bus(lambda agent: agent.defer(twice, "x" * 3000))
+    assert made.fields("a/source")["news"][-1].startswith("its result of 6003 bytes is over the limit of 4000")
+
+
+def twice(text: str) -> str:
+    return text + text
+
+
+def test_operators_are_held_to_the_same_addresses(bus):
+    made = bus(lambda agent: None)
+    assert "cannot be an agent's id" in made.send("a", "b/x\ny", Put(""))
+    assert made.now >= SECOND
+    goes_on(made)
+
+
+@pytest.mark.parametrize("name", ["_named", "a\nb", "\ud800", "x" * 300])
+def test_a_notification_has_a_name_that_survives_the_wire(name):
+    with pytest.raises(TypeError, match="cannot name a notification"):
+        notification(name=name)(type("Odd", (), {}))
