@@ -280,13 +280,14 @@ class ClientService(Native):
 
     def _transact(self, proxy: Proxy, command: Transact) -> None:
         """All of it in this batch, or nothing."""
+        for each in command.commands:
+            if not isinstance(each, Send) and each.tag not in proxy.tags:
+                raise MomError("the transaction settles what is settled already, or was never delivered here")
         sends: list[tuple[str, Put]] = []
         for each in command.commands:
             if isinstance(each, Send):
                 self._not_too_large(each)
                 sends.append((self._where(each.destination), self._put(proxy, each)))
-            elif each.tag not in proxy.tags:
-                raise MomError("the transaction settles what is settled already, or was never delivered here")
         try:
             for where, put in sends:
                 if where:
@@ -319,6 +320,8 @@ class ClientService(Native):
         self._close(self.by_proxy[proxy.id])
 
     def _subscribe(self, proxy: Proxy, command: Subscribe) -> None:
+        if command.sub in proxy.subs:
+            raise MomError(f"there is a subscription {command.sub!r} already: end it first")
         first = command.destinations[0]
         no_local = proxy.sender if command.no_local else ""
         wants = wanted(command.selector, no_local)

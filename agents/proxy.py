@@ -137,8 +137,6 @@ class Proxy(Native):
             self.reply(Receipt(receipt, ",".join(unknown)))
 
     def _new_source(self, command: Subscribe, home: str = "") -> Source:
-        if command.sub in self.subs:
-            raise MomError(f"there is a subscription {command.sub!r} already: end it first")
         self.tag += 1
         source = Source(self, self.tag, command, home)
         self.sources[source.number] = self.subs[command.sub] = source

@@ -97,6 +97,10 @@ class Queue(Native):
             self.lanes = dict(sorted(self.lanes.items()))
         return found
 
+    def change(self) -> None:
+        if not self.volatile:
+            super().change()
+
     # -- state ---------------------------------------------------------------------------------------------------
 
     def pack(self) -> bytes:

@@ -46,7 +46,8 @@ class Client:
         return [reply.sub for reply in self.told if isinstance(reply, BrowseEnd)]
 
     def do(self, *commands: Any, pump: bool = True) -> Client:
-        self.broker.servers[self.server].step(ClientCommands(self.conn, list(commands)), self.broker.now)
+        if self.open:
+            self.broker.servers[self.server].step(ClientCommands(self.conn, list(commands)), self.broker.now)
         if pump:
             self.broker.pump()
         return self
@@ -87,9 +88,16 @@ class Client:
         return self
 
 
+class Died(Exception):
+    """A server has crashed where the test wanted it to."""
+
+
 class Broker(Bus):
+    """`death`: (server, its how manieth commit from now on, whether that is durable); it then starts again at once."""
+
     def __init__(self, topology: Topology = ALONE, limits: Limits | None = None):
         self.clients: dict[int, Client] = {}
+        self.death: tuple[str, int, bool] | None = None
         super().__init__(topology, limits)
         self.pump()
 
@@ -109,6 +117,28 @@ class Broker(Bus):
         self.crash(name)
         self.boot(name)
         self.pump()
+
+    def commit(self, name: str) -> Ready:
+        if self.death is None or self.death[0] != name or self.death[1] > 1:
+            if self.death is not None and self.death[0] == name:
+                self.death = (name, self.death[1] - 1, self.death[2])
+            return super().commit(name)
+        _, _, durable = self.death
+        self.death = None
+        server = self.servers[name]
+        server.turn(self.now)
+        ready = server.ready(self.now)
+        if durable:
+            self.stores[name].commit(ready.batch)
+        self.crash(name)
+        self.boot(name)
+        raise Died
+
+    def pump(self, rounds: int = 500) -> None:
+        try:
+            super().pump(rounds)
+        except Died:
+            super().pump(rounds)
 
     def release(self, name: str, ready: Ready) -> None:
         super().release(name, ready)
