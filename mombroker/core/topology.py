@@ -36,13 +36,25 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class Server:
-    """`host:port` is where peers reach it, `stomp` (host:port) where clients do, `data` its folder."""
+    """`host:port` is where peers reach it, `stomp` (host:port) where clients do, `stomp_tls` where they do by TLS.
+
+    data          its folder
+    certificate   PEM file of the server's certificate, and of those that signed it
+    private_key   PEM file of its key; empty: it is in the other file
+    anonymous     clients of the same machine need no user
+    type_headers  selectors take headers of clients that look like numbers or booleans for such
+    """
 
     name: str
     host: str
     port: int
     stomp: str | None = None
     data: str = ""
+    stomp_tls: str | None = None
+    certificate: str = ""
+    private_key: str = ""
+    anonymous: bool = False
+    type_headers: bool = False
 
     @property
     def listen(self) -> str:
@@ -166,15 +178,20 @@ class Topology:
             uses = [("listen", machine, f"port {server.port}")] if server.port else []
             if server.data:
                 uses.append(("data", machine, f"folder {server.data}"))
-            if server.stomp is not None:
+            for what, where in (("stomp", server.stomp), ("stomp_tls", server.stomp_tls)):
+                if where is None:
+                    continue
                 try:
-                    host, port = address(server.stomp)
+                    host, port = address(where)
                 except ValueError as error:
-                    yield Fault((*key, "stomp"), str(error))
+                    yield Fault((*key, what), str(error))
                 else:
                     # A wildcard or loopback address belongs to the machine that the server runs on.
                     local = host in WILDCARD or is_loopback(host)
-                    uses.append(("stomp", machine if local else _machine(host), f"port {port}"))
+                    uses.append((what, machine if local else _machine(host), f"port {port}"))
+                    if server.anonymous and not is_loopback(host):
+                        yield Fault((*key, "anonymous"), f"other hosts can reach {where}: use 127.0.0.1, or users")
+            yield from _certificate_faults(key, server)
             for what, at, thing in uses:
                 if user := taken.get((at, thing)):
                     yield Fault((*key, what), f"{thing} on {at} is taken by {user}: give each its own")
@@ -293,6 +310,15 @@ class RoutingTable:
                         if member not in came and member != self.me:
                             came[member] = by
                             queue.append(member)
+
+
+def _certificate_faults(key: tuple[str, ...], server: Server) -> Iterable[Fault]:
+    if server.stomp_tls is not None and not server.certificate:
+        yield Fault((*key, "certificate"), 'missing: stomp_tls needs a PEM file, as certificate = "paris.pem"')
+    if server.stomp_tls is None and server.certificate:
+        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, or remove it")
+    if server.private_key and not server.certificate:
+        yield Fault((*key, "private_key"), "a key needs a certificate: add it, or remove this one")
 
 
 def address(text: str) -> tuple[str, int]:

@@ -29,6 +29,11 @@ BUS = {
 SERVER = {
     "listen": (str, '!listen = "127.0.0.1:16300"'),
     "stomp": (str, 'stomp = "127.0.0.1:61613"'),
+    "stomp_tls": (str, 'stomp_tls = "0.0.0.0:61614"'),
+    "certificate": (str, 'certificate = "paris.pem"'),
+    "private_key": (str, 'private_key = "paris.key"'),
+    "anonymous": (bool, "anonymous = true"),
+    "type_headers": (bool, "type_headers = true"),
     "data": (str, 'data = "var/paris"'),
 }
 DOMAIN = {"servers": (list, '!servers = ["paris", "lyon"]'), "ordering": (object, 'ordering = "matrix"')}
@@ -50,7 +55,7 @@ WORDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or f
 def load(path: str | Path) -> Topology:
     """The topology in a TOML file. Raises TopologyError with all that is wrong, each as `file:line: key: what to do`.
 
-    Relative `data` and `secret_file` are relative to the file's folder.
+    Relative paths are relative to the file's folder.
     """
     path = Path(path)
     try:
@@ -121,8 +126,15 @@ class _Reading:
                 host, port = address(table["listen"])
             except ValueError as error:
                 self.fault((*key, "listen"), str(error))
-        data = str(self.base / table.get("data", f"var/{name}"))
-        return Server(name, host, port, table.get("stomp"), data)
+        certificate, private = (self.path(table.get(each)) for each in ("certificate", "private_key"))
+        return Server(
+            name, host, port, table.get("stomp"), self.path(table.get("data", f"var/{name}")), table.get("stomp_tls"),
+            certificate, private, table.get("anonymous", False), table.get("type_headers", False),
+        )  # fmt: skip
+
+    def path(self, text: str | None) -> str:
+        """A path of the file; an empty one if there is none."""
+        return str(self.base / text) if text else ""
 
     def domain(self, name: str, value: object) -> Domain:
         key = ("domains", name)
@@ -282,7 +294,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     """The topology as TOML that `loads` reads back; paths below `base` are written relative to it."""
 
     def place(path: str) -> str:
-        return str(Path(path).relative_to(base)) if base and Path(path).is_relative_to(base) else path
+        return str(Path(path).relative_to(base)) if path and base and Path(path).is_relative_to(base) else path
 
     remarks = list(remarks)
     assert all(map(str.isprintable, remarks)), "a remark must not leave its line"
@@ -291,7 +303,12 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     bus["secret_file"] = place(topology.secret_file) if topology.secret_file else None
     _write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
     for name, server in topology.servers.items():
-        table = {"listen": server.listen, "stomp": server.stomp, "data": place(server.data) if server.data else None}
+        table = {
+            "listen": server.listen, "stomp": server.stomp, "stomp_tls": server.stomp_tls,
+            "certificate": place(server.certificate) or None, "private_key": place(server.private_key) or None,
+            "anonymous": server.anonymous or None, "type_headers": server.type_headers or None,
+            "data": place(server.data) or None,
+        }  # fmt: skip
         _write(out, f"[servers.{_key(name)}]", table)
     for name, domain in topology.domains.items():
         order = {"backend": domain.backend, **domain.options} if domain.options else domain.backend

@@ -247,6 +247,19 @@ FAULTS = [
         ["servers.c.stomp: 'here' is no address: write HOST:PORT"],
     ),
     (
+        {"servers": servers(server("a", stomp="127.0.0.1:9"), server("b", port=2, anonymous=True), server(
+            "c", port=3, stomp="127.0.0.1:9", stomp_tls="0.0.0.0:4", anonymous=True))},
+        [
+            "servers.c.anonymous: other hosts can reach 0.0.0.0:4: use 127.0.0.1, or users",
+            "servers.c.certificate: missing: stomp_tls needs a PEM file",
+            "servers.c.stomp: port 9 on 127.0.0.1 is taken by stomp of a",
+        ],
+    ),
+    (
+        {"servers": servers(server("a"), server("b", port=2), server("c", port=3, private_key="k"))},
+        ["servers.c.private_key: a key needs a certificate"],
+    ),
+    (
         {"servers": servers(server("a"), server("b", port=2), server("c", "0.0.0.0", 3))},
         ["servers.c.listen: peers dial this address"],
     ),

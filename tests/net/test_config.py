@@ -28,6 +28,12 @@ stomp = "0.0.0.0:61613"
 data = "var/paris"
 [servers.lyon]
 listen = "[fe80::1]:16300"
+stomp = "127.0.0.1:61613"
+stomp_tls = "[::1]:61614"
+certificate = "lyon.pem"
+private_key = "/etc/lyon.key"
+anonymous = true
+type_headers = true
 [servers.nice]
 listen = "nice.example:16300"
 data = "/var/lib/nice"
@@ -74,7 +80,18 @@ def test_the_sample_means_what_it_says():
         allow=("examples",),
         servers={
             "paris": Server("paris", "10.0.0.1", 16300, "0.0.0.0:61613", "/srv/bus/var/paris"),
-            "lyon": Server("lyon", "fe80::1", 16300, None, "/srv/bus/var/lyon"),
+            "lyon": Server(
+                "lyon",
+                "fe80::1",
+                16300,
+                "127.0.0.1:61613",
+                "/srv/bus/var/lyon",
+                "[::1]:61614",
+                "/srv/bus/lyon.pem",
+                "/etc/lyon.key",
+                True,
+                True,
+            ),
             "nice": Server("nice", "nice.example", 16300, None, "/var/lib/nice"),
         },
         domains={"core": Domain("core", ("paris", "lyon", "nice"), "matrix", {})},
@@ -101,7 +118,9 @@ def test_one_server_needs_hardly_anything():
 
 WRONG = [
     ("registry =", "registri =", "bus.registri: unknown key: did you mean registry?"),
-    ("stomp =", "web =", "servers.paris.web: unknown key: known are listen, stomp and data"),
+    ("stomp =", "web =", "servers.paris.web: unknown key: known are listen, stomp, stomp_tls,"),
+    ("anonymous = true", "anonymous = 1", "servers.lyon.anonymous: must be true or false, not 1: anonymous = true"),
+    ('stomp_tls = "[::1]:61614"', "", "servers.lyon.certificate: it is for TLS: add stomp_tls, or remove it"),
     ('"10.0.0.1:16300"', "16300", 'servers.paris.listen: must be text, not 16300: listen = "127.0.0.1:16300"'),
     ('"10.0.0.1:16300"', '"10.0.0.1"', "servers.paris.listen: '10.0.0.1' is no address: write HOST:PORT"),
     ('"nice.example:16300"', '"0.0.0.0:16300"', "servers.nice.listen: peers dial this address"),
@@ -221,7 +240,7 @@ def test_a_domain_keeps_the_options_that_its_back_end_finds_right(monkeypatch):
     core = loads(text, HERE).domains["core"]
     assert (core.backend, core.options) == ("grouped", {"groups": [["a", "b"], ["c", "d"]]})
     assert loads(dumps(loads(text, HERE)), HERE).domains["core"] == core
-    assert faults(text.replace('"b"', '"x"')) == ["bus.toml:20: domains.core.ordering: b is in no group"]
+    assert faults(text.replace('"b"', '"x"')) == ["bus.toml:26: domains.core.ordering: b is in no group"]
 
 
 TRICKY = '''# [not.a.table]
@@ -294,7 +313,19 @@ values = st.recursive(
 def test_a_topology_written_as_text_is_read_back_the_same(fields, names, stomp, log):
     bus = Topology(
         name="bus",
-        servers={name: Server(name, f"host-{at}", 1, stomp, f"/srv/{name}") for at, name in enumerate(names)},
+        servers={
+            name: Server(
+                name,
+                f"host-{at}",
+                1,
+                stomp,
+                f"/srv/{name}",
+                *(("[::1]:5", "/c.pem", "/srv/bus/k.pem") if at else ()),
+                anonymous=not stomp,
+                type_headers=bool(at),
+            )
+            for at, name in enumerate(names)
+        },
         domains={names[0]: Domain(names[0], tuple(names))},
         agents=[AgentDecl("a", names[1], "m:C", fields), AgentDecl("b", names[2], "m:C")],
         registry=names[0],
