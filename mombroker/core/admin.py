@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Args = dict[str, Any]
 Reply = dict[str, Any]
+USER = "user:"  # before the name of a client's user, among the meta rows
+MAX_USER = 100
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
 
 
@@ -275,6 +277,36 @@ def _remove(server: AgentServer, row: ItemRow) -> None:
     server.engine.letters.accept()
 
 
+def _users(server: AgentServer) -> list[str]:
+    """As of the open batch."""
+    rows: dict[str, str | int | None] = {**server.reader.meta()}
+    for batch in (server.in_flight, server.batch):
+        rows.update(batch.meta if batch else {})
+    return sorted(key.removeprefix(USER) for key, row in rows.items() if key.startswith(USER) and row is not None)
+
+
+def _set_user(server: AgentServer, ticket: int, args: Args) -> Reply:
+    """Add a user of clients, with the hash of a passcode (stomp/users.py), or change the passcode."""
+    user, hashed = str(args["user"]), str(args["hash"])
+    if not user or len(user) > MAX_USER or not user.isprintable() or user != user.strip():
+        raise MomError(f"a user's name has 1 to {MAX_USER} printable characters, and no spaces around them")
+    there = user in _users(server)
+    if args.get("new", False) and there:
+        raise MomError(f"there is a user {user!r} on {server.name} already; `mom user passwd` changes the passcode")
+    if not args.get("new", False) and not there:
+        raise MomError(f"there is no user {user!r} on {server.name}; `mom user add` makes one")
+    server.batch.meta[USER + user] = hashed
+    return {"user": user, "hash": hashed}
+
+
+def _delete_user(server: AgentServer, ticket: int, args: Args) -> Reply:
+    user = str(args["user"])
+    if user not in _users(server):
+        raise MomError(f"there is no user {user!r} on {server.name}; see `mom user list`")
+    server.batch.meta[USER + user] = None
+    return {"user": user}
+
+
 VERBS: dict[str, Callable[[AgentServer, int, Args], Reply | None]] = {
     "status": lambda server, ticket, args: status(server),
     "why": _why,
@@ -288,4 +320,7 @@ VERBS: dict[str, Callable[[AgentServer, int, Args], Reply | None]] = {
     "deadletter": _deadletter,
     "retry": _retry,
     "drop": _drop,
+    "users": lambda server, ticket, args: {"users": _users(server)},
+    "set_user": _set_user,
+    "delete_user": _delete_user,
 }

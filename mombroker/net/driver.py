@@ -46,6 +46,7 @@ class Outputs(Protocol):
     """Where the wishes of a Ready go once its batch is durable."""
 
     def send(self, number: int, frames: list[LinkFrame]) -> None: ...
+    def client(self, number: int, replies: list[Any]) -> None: ...
     def reply(self, ticket: int, result: dict[str, Any] | str) -> None: ...
     def run(self, id: int, function: str, payload: bytes) -> None: ...
     def dial(self, peer: str) -> None: ...
@@ -178,6 +179,8 @@ class Driver:
         outputs = self.outputs
         for number, frames in ready.frames:
             outputs.send(number, frames)
+        for number, replies in ready.clients:
+            outputs.client(number, replies)
         for ticket, result in ready.replies:
             outputs.reply(ticket, result)
         if self._stopped is None:

@@ -13,11 +13,12 @@ from twisted.internet import defer, threads
 from twisted.logger import LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents, store
+from mombroker.core.admin import USER
 from mombroker.core.errors import MomError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
-from mombroker.core.topology import Topology
+from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.net.adminport import AdminPort
 from mombroker.net.committer import Adaptive, Committer, Pool
 from mombroker.net.connection import Times
@@ -25,12 +26,16 @@ from mombroker.net.driver import Driver
 from mombroker.net.links import Links
 from mombroker.net.watchdog import Watchdog
 from mombroker.net.wire import LINK_LIMIT
+from mombroker.stomp.gateway import Gateway
+from mombroker.stomp.session import Settings
+from mombroker.stomp.users import Logins
 from mombroker.store import folder
 
 DONE, FAILED, BROKEN = 0, 3, 70  # exit codes: a commit failed, an error of the program; 1, a refusal, is the CLI's
 
 COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
+LOGINS = 2  # passcodes that are checked at once in a process
 PRUNE_EVERY_S = 60.0
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
 DAY_NS = 86_400_000_000_000
@@ -75,15 +80,18 @@ class Shared:
         self.program = agents.program(topology)
         self.commits = Pool(COMMITTERS, "commit")
         self.tasks = Pool(TASKS, "task")
+        self.logins = Pool(LOGINS, "login")
         self.committer = committer or (lambda: Adaptive(reactor, self.commits))
 
     def start(self) -> None:
         self.commits.start()
         self.tasks.start()
+        self.logins.start()
 
     def stop(self) -> None:
         self.commits.leave()
         self.tasks.leave()
+        self.logins.leave()
 
 
 class Node:
@@ -126,41 +134,74 @@ class Node:
             self.store.close()
             raise
         self.driver = Driver(shared.reactor, self.server, self.store, shared.committer(), self, self._fail)
-        self.admin = AdminPort(self.driver.post, {"stop": self._asked_to_stop}, {"status": self._complete})
+        self.users = {
+            key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
+        }
+        self.gateway = self._gateway(topology.servers[self.name])
+        own = {"stop": self._asked_to_stop, "connections": self._connections}
+        extend = {"status": self._complete, "set_user": self._user_set, "delete_user": self._user_deleted}
+        self.admin = AdminPort(self.driver.post, own, extend)
         self.links = Links(
             shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
             self.times,
         )  # fmt: skip
 
+    def _gateway(self, at: Server) -> Gateway:
+        limits = self.server.limits
+        settings = Settings(type_headers=at.type_headers)
+        settings.limits.body = limits.max_message
+        return Gateway(
+            self.shared.reactor, self.name, self.driver.post, self.log, Logins(self.users.get, self._check),
+            self.driver.now, settings, at.anonymous,
+        )  # fmt: skip
+
+    def _check(self, work: Callable[[], bool], answer: Callable[[bool], None]) -> None:
+        """Look at a passcode, in a thread."""
+        reactor, pool = self.shared.reactor, self.shared.logins
+        threads.deferToThreadPool(reactor, pool, work).addCallback(answer)
+
     def listen(self) -> None:
-        """Open the port. Raises MomError."""
+        """Open the ports. Raises MomError."""
         self.links.listen()
+        at = self.shared.topology.servers[self.name]
+        plain, tls = (_interface(where) for where in (at.stomp, at.stomp_tls))
+        if plain is not None and not (is_loopback(plain[0]) or tls is not None):
+            self.log(f"passcodes and messages travel in plain text to {at.stomp}; set stomp_tls and a certificate")
+        self.gateway.listen(plain, tls, at.certificate, at.private_key)
 
     def start(self) -> None:
         """Let the work begin; all servers of the process that can be reached should listen by now."""
         at = self.shared.topology.servers[self.name]
-        self.log(f"serves {at.listen}, store {at.data}")
+        clients = "".join(f", {what} {where}" for what, where in (("STOMP", at.stomp), ("TLS", at.stomp_tls)) if where)
+        self.log(f"serves {at.listen}{clients}, store {at.data}")
         self._tidy()
         self.driver.start()
 
     async def stop(self) -> None:
         """Take no new work, make durable what is there, let it leave, close everything."""
+        self.gateway.deaf()
         await self.driver.stop()
         self._still()
         if not self.driver.dead:
+            await self.gateway.stop()
             await self.links.stop()
             self.store.close()
             self.log("stopped")
 
     def _fail(self, error: BaseException) -> None:
         """Nothing more may leave. What was promised is in the store."""
-        self.links.abort()
+        self.abort()
         self._still()
         if isinstance(error, StoreFailed):
             self.log(str(error))
         else:
             self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))
         self._failed(self, error)
+
+    def abort(self) -> None:
+        """Close all sockets at once."""
+        self.gateway.abort()
+        self.links.abort()
 
     def _still(self) -> None:
         if self._prune is not None:
@@ -182,6 +223,9 @@ class Node:
 
     def send(self, number: int, frames: list[LinkFrame]) -> None:
         self.links.send(number, frames)
+
+    def client(self, number: int, replies: list[Any]) -> None:
+        self.gateway.reply(number, replies)
 
     def reply(self, ticket: int, result: dict[str, Any] | str) -> None:
         self.admin.reply(ticket, result)
@@ -211,6 +255,25 @@ class Node:
 
     def _complete(self, status: dict[str, Any]) -> None:
         status["net"] = self.links.status()
+        status["stomp"] = self.gateway.status()
+
+    def _connections(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"server": self.name, "connections": self.gateway.connections()}
+
+    def _user_set(self, reply: dict[str, Any]) -> None:
+        """The change is durable; from now on it counts."""
+        self.users[reply["user"]] = reply.pop("hash")
+
+    def _user_deleted(self, reply: dict[str, Any]) -> None:
+        self.users.pop(reply["user"], None)
+
+
+def _interface(where: str | None) -> tuple[str, int] | None:
+    """Where to listen; all addresses of the machine may be written in several ways."""
+    if where is None:
+        return None
+    host, port = address(where)
+    return ("" if host in WILDCARD - {"::"} else host), port
 
 
 class Host:
@@ -260,7 +323,7 @@ class Host:
         except BaseException:
             self.nodes.clear()
             for node in opened:
-                node.links.abort()
+                node.abort()
                 node.store.close()
             raise
         self._watchdog = Watchdog([(node.server.engine, node.log) for node in opened])

@@ -50,6 +50,7 @@ MAX_EARLY = 128 * 1024  # bytes behind CONNECT before the login is answered
 MAX_BEAT_MS = 86_400_000
 MARK_BYTES = 256 * 1024  # of input between two marks
 MAX_MARKS = 4  # without an answer; then the session is full
+MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
 
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
@@ -130,7 +131,7 @@ class Session:
     @property
     def full(self) -> bool:
         """So much input waits for the proxy that no more should be read."""
-        return self._marks >= MAX_MARKS
+        return self._marks >= (MAX_MARKS_SETTLING if self.unsettled.given else MAX_MARKS)
 
     @property
     def closed(self) -> bool:

@@ -15,16 +15,8 @@ COST, BLOCK, PARALLEL = 15, 8, 1  # 2**15 * 8 * 128 bytes = 32 MiB, about 0.1 s
 MAX_COST = 20  # of a stored hash
 MAX_WAITING = 1_000  # logins of different passcodes at once
 MAX_KNOWN = 10_000
-MAX_NAME = 100
-KEY = "user:"  # before the name, among a store's meta rows
 
 Answer = Callable[[bool], None]
-
-
-def check_name(name: str) -> None:
-    """Raises MomError for a name that no user can have."""
-    if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
-        raise MomError(f"a user's name has 1 to {MAX_NAME} printable characters, no spaces around them")
 
 
 def hashed(passcode: str, cost: int = COST) -> str:

@@ -77,6 +77,9 @@ class World:
     def send(self, number, frames):
         self._call("send", number, frames)
 
+    def client(self, number, replies):
+        self._call("client", number, replies)
+
     def reply(self, ticket, result):
         self._call("reply", ticket, result)
 
@@ -141,13 +144,15 @@ def test_nothing_leaves_before_the_commit_and_then_acks_first_of_all():
     world = World(hold=True)
     world.start()
     world.level = 2
-    ready = world.plan(frames=[(3, ["ack"]), (4, ["data"])], replies=[(9, {})], tasks=[(1, "m:f", b"")], dial=["b"])
+    wishes = {"replies": [(9, {})], "tasks": [(1, "m:f", b"")], "dial": ["b"]}
+    ready = world.plan(frames=[(3, ["ack"]), (4, ["data"])], clients=[(7, ["message", "receipt"])], **wishes)
     world.plans.append(ready)
     world.driver.post("x")
     assert world.take() == [("step", "x"), "turn", "ready", ("submit", 2)]
     world.flying.pop()(None)
-    assert world.take()[:6] == [
-        ("send", 3, ["ack"]), ("send", 4, ["data"]), ("reply", 9, {}), ("run", 1), ("dial", "b"), ("committed", 2),
+    assert world.take()[:7] == [
+        ("send", 3, ["ack"]), ("send", 4, ["data"]), ("client", 7, ["message", "receipt"]),
+        ("reply", 9, {}), ("run", 1), ("dial", "b"), ("committed", 2),
     ]  # fmt: skip
 
 

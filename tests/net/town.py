@@ -96,7 +96,7 @@ class Town:
         node.driver.dead = True
         node.driver._cancel()
         node._still()
-        node.links.abort()
+        node.abort()
         node.store.close()
         host._watchdog.stop()
         host.shared.stop()

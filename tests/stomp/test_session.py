@@ -933,6 +933,21 @@ def test_a_client_that_sends_faster_than_it_is_answered_is_read_no_more():
     assert not mine.session.full
 
 
+def test_a_client_that_holds_deliveries_is_read_for_longer_since_its_acks_may_be_behind_what_waits():
+    mine = client()
+    frame = mine.give(1)
+    data = encode("SEND", [("destination", "a")], b"x" * 100_000)
+    read = 0
+    while not mine.session.full:
+        mine.raw(data)
+        read += len(data)
+    assert 10 << 20 < read < 20 << 20
+    for _ in range(rules.MAX_MARKS):
+        mine.say(Receipt(MARK))
+    mine.settles("ACK", frame)
+    assert mine.session.full
+
+
 def test_small_traffic_is_not_marked():
     mine = client()
     for _ in range(100):

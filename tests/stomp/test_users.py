@@ -4,7 +4,7 @@ import pytest
 
 from mombroker.core.errors import MomError
 from mombroker.stomp import users
-from mombroker.stomp.users import Logins, check_name, hashed, matches
+from mombroker.stomp.users import Logins, hashed, matches
 
 QUICK = 4  # the cost of a hash that tests can afford
 
@@ -31,13 +31,6 @@ def test_the_cost_of_a_stored_hash_is_real():
 )
 def test_nothing_matches_what_is_no_hash(stored):
     assert not matches(stored, "a")
-
-
-@pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "x" * 101])
-def test_a_name_must_be_one(name):
-    with pytest.raises(MomError):
-        check_name(name)
-    check_name("grün-er o'k")
 
 
 class Door:

@@ -1,0 +1,246 @@
+"""A client on a raw socket and a whole server: reactor, store, queues."""
+
+import socket
+
+import pytest
+
+from mombroker.core.errors import MomError
+from mombroker.core.topology import AgentDecl, Server, Topology
+from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.stomp.users import hashed
+from tests.net.town import Town
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+class StompTown(Town):
+    """One server with a STOMP port."""
+
+    def __init__(self, folder, anonymous=True):
+        super().__init__(folder, "a")
+        self.stomp, self.anonymous = free_port(), anonymous
+        self.wires = []
+
+    def topology(self, me):
+        server = Server(
+            me, "127.0.0.1", self.ports[me], f"127.0.0.1:{self.stomp}", str(self.folder / me), anonymous=self.anonymous
+        )
+        return Topology("town", {me: server}, {}, [AgentDecl("box-a", me, "tests.net.workers:Box")])
+
+    def wire(self, **headers):
+        made = Wire(self, **headers)
+        self.wires.append(made)
+        return made
+
+
+class Wire:
+    """A client whose every wait turns the reactor."""
+
+    def __init__(self, town, **headers):
+        self.town = town
+        self.socket = socket.create_connection(("127.0.0.1", town.stomp))
+        self.socket.setblocking(False)
+        self.parser = Parser(Limits(), V12, SERVER)
+        self.found, self.ended = [], False
+        self.send("CONNECT", **{"accept-version": "1.2", **headers})
+        self.connected = self.read()
+
+    def send(self, command, body=b"", **headers):
+        pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        self.socket.send(encode(command, pairs, body))
+        return self
+
+    def look(self):
+        while not self.ended:
+            try:
+                data = self.socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            self.ended = not data
+            self.parser.feed(data)
+        while (frame := self.parser.next()) is not None:
+            self.found.append(frame)
+        return bool(self.found) or self.ended
+
+    def read(self):
+        """The next frame; None at the end."""
+        self.town.until(self.look)
+        return self.found.pop(0) if self.found else None
+
+    def ask(self, command, body=b"", **headers):
+        """A frame with a receipt; what comes until the receipt does."""
+        self.send(command, body, **headers, receipt="r")
+        frames = []
+        while (frame := self.read()) is not None:
+            if frame.command == "RECEIPT":
+                return frames
+            frames.append(frame)
+            if frame.command == "ERROR":
+                break
+        return frames
+
+
+@pytest.fixture
+def town(tmp_path):
+    made = []
+
+    def make(**how):
+        made.append(StompTown(tmp_path, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        for wire in each.wires:
+            wire.socket.close()
+        each.down()
+
+
+def bodies(frames):
+    return [frame.body for frame in frames]
+
+
+def test_a_message_waits_in_its_queue_through_a_crash_and_is_settled_once(town):
+    t = town()
+    t.up()
+    wire = t.wire()
+    assert wire.connected.headers["server"].startswith("mombroker/")
+    for body in (b"one", b"two"):
+        assert wire.ask("SEND", body, destination="/queue/a", color="red") == []
+    t.crash("a")
+    t.up("a")
+    wire = t.wire()
+    wire.send("SUBSCRIBE", destination="/queue/a", id="1", ack="client-individual")
+    first, second = wire.read(), wire.read()
+    assert bodies([first, second]) == [b"one", b"two"] and first.headers["color"] == "red"
+    assert wire.ask("ACK", id=first.headers["ack"]) == []
+    assert wire.ask("DISCONNECT") == []
+    wire = t.wire()
+    wire.send("SUBSCRIBE", destination="/queue/a", id="1")
+    frame = wire.read()
+    assert (frame.body, frame.headers["redelivered"], frame.headers["JMSXDeliveryCount"]) == (b"two", "true", "2")
+
+
+def test_S27_auto_ack_settles_what_was_written(town):
+    t = town()
+    t.up()
+    wire = t.wire()
+    wire.ask("SEND", b"one", destination="/queue/a")
+    wire.send("SUBSCRIBE", destination="/queue/a", id="1")
+    assert wire.read().body == b"one"
+    t.until(lambda: not t.ask("a", "connections")["connections"][0]["waiting_bytes"])
+    t.pass_time(20)
+    wire.socket.close()
+    t.until(lambda: not t.node("a").gateway.clients)
+    wire = t.wire()
+    wire.ask("SEND", b"two", destination="/queue/a")
+    wire.send("SUBSCRIBE", destination="/queue/a", id="1")
+    assert wire.read().body == b"two"
+
+
+def test_a_topic_and_a_selector(town):
+    t = town()
+    t.up()
+    wire, other = t.wire(), t.wire()
+    assert other.ask("SUBSCRIBE", destination="/topic/a.*", id="s", selector="color = 'red' AND JMSPriority > 4") == []
+    for color, priority in (("red", "9"), ("blue", "9"), ("red", "1"), ("red", "5")):
+        wire.ask("SEND", priority.encode(), destination="/topic/a.b", color=color, priority=priority)
+    frames = [other.read(), other.read()]
+    assert bodies(frames) == [b"9", b"5"]
+    assert {frame.headers["destination"] for frame in frames} == {"/topic/a.b"}
+
+
+def test_a_transaction_and_a_fault(town):
+    t = town()
+    t.up()
+    wire = t.wire()
+    wire.send("SUBSCRIBE", destination="/queue/a", id="1")
+    wire.ask("BEGIN", transaction="t")
+    assert wire.ask("SEND", b"one", destination="/queue/a", transaction="t") == []
+    wire.send("SEND", b"two", destination="/queue/a")
+    assert wire.read().body == b"two"
+    wire.send("COMMIT", transaction="t")
+    assert wire.read().body == b"one"
+    (error,) = wire.ask("COMMIT", transaction="t")
+    assert (error.command, error.headers["receipt-id"]) == ("ERROR", "r")
+    assert wire.read() is None
+
+
+def test_a_reply_reaches_the_temporary_queue_that_its_request_names(town):
+    t = town()
+    t.up()
+    asker, answerer = t.wire(), t.wire()
+    answerer.ask("SUBSCRIBE", destination="/queue/work", id="1")
+    asker.ask("SEND", b"question", destination="/queue/work", reply_to="/temp-queue/x")
+    question = answerer.read()
+    answerer.ask("SEND", b"answer", destination=question.headers["reply-to"])
+    answer = asker.read()
+    assert (answer.body, answer.headers["subscription"]) == (b"answer", "/temp-queue/x")
+
+
+def test_users_are_added_changed_and_deleted_while_the_server_runs(town):
+    t = town(anonymous=False)
+    t.up()
+
+    def login(passcode):
+        return t.wire(login="ann", passcode=passcode).connected.command
+
+    assert login("a") == "ERROR"
+    assert t.ask("a", "set_user", user="ann", hash=hashed("a", 4), new=True) == {"user": "ann"}
+    assert login("a") == "CONNECTED"
+    t.ask("a", "set_user", user="ann", hash=hashed("b", 4))
+    assert (login("a"), login("b")) == ("ERROR", "CONNECTED")
+    assert t.ask("a", "users") == {"users": ["ann"]}
+    t.down("a")
+    t.up("a")
+    assert (login("a"), login("b")) == ("ERROR", "CONNECTED")
+    assert t.ask("a", "delete_user", user="ann") == {"user": "ann"}
+    assert login("b") == "ERROR"
+    assert t.ask("a", "users") == {"users": []}
+
+
+def test_users_that_cannot_be_set(town):
+    t = town()
+    t.up()
+    t.ask("a", "set_user", user="ann", hash="x", new=True)
+    for wrong, words in (
+        ({"user": "ann", "new": True}, "there is a user 'ann' on a already"),
+        ({"user": "bob"}, "there is no user 'bob' on a; `mom user add`"),
+        ({"user": " bob", "new": True}, "a user's name has"),
+        ({"user": "x" * 101, "new": True}, "a user's name has"),
+    ):
+        with pytest.raises(MomError, match=words):
+            t.ask("a", "set_user", hash="x", **wrong)
+    with pytest.raises(MomError, match="there is no user 'bob'"):
+        t.ask("a", "delete_user", user="bob")
+
+
+def test_the_operator_sees_the_connections(town):
+    t = town()
+    t.up()
+    t.wire(client_id="c")
+    assert t.ask("a", "status")["stomp"]["clients"] == 1
+    (shown,) = t.ask("a", "connections")["connections"]
+    assert (shown["client_id"], shown["host"], shown["tls"]) == ("c", "127.0.0.1", False)
+
+
+def test_a_stop_is_told_to_the_clients(town):
+    t = town()
+    t.up()
+    wire = t.wire()
+    wire.ask("SEND", destination="/queue/a")
+    stopped = t.hosts["a"].stop()
+    error = wire.read()
+    assert (error.command, error.headers["message"]) == ("ERROR", "server a is stopping: connect again")
+    wire.socket.close()
+    t.until(lambda: stopped.called)
+    del t.hosts["a"]
+
+
+def test_a_port_that_is_taken_keeps_the_server_from_starting(town):
+    t = town()
+    with socket.create_server(("127.0.0.1", t.stomp)), pytest.raises(MomError, match="cannot listen on .* for STOMP"):
+        t.up()
+    t.up()
