@@ -421,21 +421,3 @@ def test_many_small_frames_in_one_piece_take_linear_time(eol):
     for version in VERSIONS if eol == b"\n" else (V12,):
         frames, text = feed([b"SEND\n", b"a:1\n\nx\0" + data], version, False, Limits(), CLIENT)
         assert text == "" and len(frames) == 20_001
-
-
-@pytest.mark.long
-@given(st.data())
-@settings(max_examples=20_000)
-def test_mutated_frames_make_frames_or_a_fault(data):
-    sample = bytearray(
-        b"CONNECT\naccept-version:1.2\nlogin:a\n\n\0\nSEND\r\ndestination:/queue/a\r\ncontent-length:5\n\n\0abc\n\0"
-        b"SUBSCRIBE\nid:1\\c\ndestination:/topic/x\n\n\0"
-    )
-    for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(sample) - 1))
-        sample[at : at + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from(ALPHABET))
-    version = data.draw(st.sampled_from(VERSIONS))
-    whole = feed([bytes(sample)], version, True, SMALL, CLIENT)
-    cut = data.draw(st.integers(0, len(sample)))
-    frames, text = feed([bytes(sample[:cut]), bytes(sample[cut:])], version, True, SMALL, CLIENT)
-    assert (frames, bool(text)) == (whole[0], bool(whole[1]))
