@@ -260,6 +260,8 @@ def _retry(server: AgentServer, ticket: int, args: Args) -> Reply:
     row = _one_letter(server, args)
     letter, message = _letter(row), decode(row.body)
     dests = (letter["agent"],) if letter["agent"] else message.dests
+    for agent in dests:
+        server.distance(agent.partition("/")[0])  # raises for a server that has left the bus
     again = server.message(message.source, dests, message.type, message.payload)
     _remove(server, row)
     server.send(again)

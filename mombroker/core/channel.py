@@ -66,8 +66,8 @@ class Channel:
         """Frames from a neighbour, in order."""
         for kind, domain, number, value in frames:
             consumer = self.consumers.get(domain)
-            if consumer is None:
-                raise PeerError(f"{peer} speaks of domain {domain}, which we are not in")
+            if consumer is None or peer not in consumer.domain:
+                raise PeerError(f"{peer} speaks of domain {domain}, which is not one of both of us")
             link = consumer.link(peer)
             if kind == "data":
                 for data in link.fresh(number, value):
@@ -148,7 +148,7 @@ class Channel:
             if server.log_on:
                 server.batch.log.append((
                     "forward", message.origin, message.number, "", (), message.size, consumer.name, peer,
-                    server.distance(message.origin), message.sent, received, server.now, server.now, out,
+                    server.hops(message.origin), message.sent, received, server.now, server.now, out,
                     trace.NO_MISSING, "",
                 ))  # fmt: skip
         if local:

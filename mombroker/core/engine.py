@@ -307,7 +307,7 @@ class Engine:
         if server.log_on:
             server.batch.log.append((
                 "react", message.origin, message.number, box.agent, (), message.size, entry.domain, entry.peer,
-                server.distance(message.origin), message.sent, entry.received, entry.delivered, server.now,
+                server.hops(message.origin), message.sent, entry.received, entry.delivered, server.now,
                 trace.NO_OUT, trace.NO_MISSING, "",
             ))  # fmt: skip
 
@@ -392,6 +392,8 @@ class Engine:
         self.letters.add(server.now, head.encode(), message.encode())
         self.letters.accept()
         server.mark(2)
+        if message.source.partition("/")[0] not in server.topology.servers:
+            return  # it has left the bus
         if not message.flags & BOUNCE and "/_" not in message.source and message.source != agent:
             type_, payload = self.program.notice(
                 notice, agent=agent, type=message.type, reason=reason, origin=message.origin, number=message.number
@@ -406,7 +408,7 @@ class Engine:
         if server.log_on:
             server.batch.log.append((
                 kind, message.origin, message.number, agent, (), message.size, domain, peer,
-                server.distance(message.origin), message.sent, received, server.now, server.now, trace.NO_OUT,
+                server.hops(message.origin), message.sent, received, server.now, server.now, trace.NO_OUT,
                 trace.NO_MISSING, detail,
             ))  # fmt: skip
 
@@ -443,7 +445,7 @@ class Engine:
     def _create(self, message: Message, agent: str) -> bool:
         """True if the agent's own first reaction is to follow."""
         packed, _, state = message.payload.partition(b"\n")
-        path = packed.decode()
+        path = packed.decode(errors="replace")
         try:
             if self.server.written_agent(agent) is not None:
                 raise MomError(f"{agent} exists already")

@@ -145,6 +145,13 @@ class AgentServer:
             found = self.distances[server] = self.routes.distance(server)
         return found
 
+    def hops(self, origin: str) -> int:
+        """Links that a message from `origin` has come over; 0 if that server has left the bus."""
+        found = self.distances.get(origin)
+        if found is None:
+            found = self.distance(origin) if origin in self.topology.servers else 0
+        return found
+
     def written_agent(self, agent: str) -> tuple[str, bytes] | None:
         """An agent's row as of the open batch."""
         for batch in (self.batch, self.in_flight):

@@ -6,10 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from mombroker.agents import Agent, Items, notification
-from mombroker.core.errors import SENTENCE_CHARS
+from mombroker.core.errors import SENTENCE_CHARS, PeerError
+from mombroker.core.events import LinkFrames
 from mombroker.core.limits import Limits
+from mombroker.core.server import AgentServer
 from tests.core.bus import SECOND, Bus, topology
-from tests.core.sample_agents import Do, Put, Source
+from tests.core.sample_agents import Do, Put, Source, Tell
 
 AGENTS = "tests.core.sample_agents"
 
@@ -141,3 +143,30 @@ def test_operators_are_held_to_the_same_addresses(bus):
 def test_a_notification_has_a_name_that_survives_the_wire(name):
     with pytest.raises(TypeError, match="cannot name a notification"):
         notification(name=name)(type("Odd", (), {}))
+
+
+def test_a_peer_that_speaks_of_a_domain_of_others_is_refused():
+    made = Bus(topology({"x": "ab", "y": "bc"}, {"a/source": f"{AGENTS}:Source", "b/sink": f"{AGENTS}:Sink"}))
+    made.send("a", "source", Tell(["sink"], "one"))
+    conn = made.servers["b"].consumers["x"].link("a").conn
+    for frame in ("data", "y", 1, [b""]), ("ack", "y", 0, 10), ("ack", "z", 0, 10):
+        with pytest.raises(PeerError, match="speaks of domain"):
+            made.servers["b"].step(LinkFrames("a", conn, [frame]), made.now)
+    assert list(made.servers["b"].consumers["y"].links) == []
+
+
+def test_what_a_server_sent_before_it_left_the_bus_is_reacted_to_and_parked_as_ever():
+    agents = {"c/source": f"{AGENTS}:Source", "b/sink": f"{AGENTS}:Sink"}
+    made = Bus(topology({"x": "abc"}, agents), Limits(max_attempts=2))
+    made.pump()
+    made.send("c", "source", Tell(["sink"], "bad"))
+    made.send("c", "source", Tell(["sink"], "good"))
+    made.servers["b"].stop()
+    made.commit("b")
+    rest = topology({"x": "ab"}, {"b/sink": agents["b/sink"]})
+    server = AgentServer(rest, "b", made.stores["b"], made.program, made.now + SECOND, Limits(max_attempts=2))
+    server.turn(made.now + SECOND)
+    made.stores["b"].commit(server.ready(made.now + SECOND).batch)
+    assert made.fields("b/sink")["got"] == ["good"]
+    assert [row["hops"] for row in made.records("b", "react")][-1] == 0
+    assert len(server.engine.letters) == 1
