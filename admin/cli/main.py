@@ -14,6 +14,7 @@ COMMANDS = {
     "agent": ("agent", "agent", "Agents: list, show, send to, deploy, delete."),
     "bench": ("bench", "bench", "Measure a bus on this machine."),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
+    "connections": ("connections", "connections", "The clients that are connected now."),
     "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
     "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),
     "domain": ("domain", "domain", "Domains of causality: go on without a lost store."),
@@ -24,6 +25,7 @@ COMMANDS = {
     "store": ("store", "store", "A server's store: verify, back up, describe."),
     "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import."),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
+    "user": ("user", "user", "Users of clients: list, add, passwd, delete."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),
 }
 

@@ -1,0 +1,74 @@
+"""`mom user` and `mom connections`, on a bus of two real processes."""
+
+import socket
+
+import pytest
+
+from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from tests.admin.processes import Processes, free_ports, write_topology
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    file = write_topology(tmp_path_factory.mktemp("bus"), {"d": "ab"}, {})
+    (port,) = free_ports(1)
+    file.write_text(file.read_text().replace("[servers.a]\n", f'[servers.a]\nstomp = "127.0.0.1:{port}"\n'))
+    made = Processes(file)
+    made.port = port
+    made.up()
+    yield made
+    made.down()
+
+
+def login(bus, user, passcode):
+    """The answer to a login, and the socket."""
+    made = socket.create_connection(("127.0.0.1", bus.port), 60)
+    made.sendall(encode("CONNECT", [("accept-version", "1.2"), ("login", user), ("passcode", passcode)]))
+    parser = Parser(Limits(), V12, SERVER)
+    while (frame := parser.next()) is None:
+        parser.feed(made.recv(1000))
+    return frame.command, made
+
+
+def test_users_are_added_with_a_passcode_from_a_prompt_a_file_or_the_environment(bus, tmp_path, monkeypatch):
+    assert bus.json("user", "list") == []
+    bus.mom("user", "add", "ann", stdin="secret\nsecret\n")
+    (tmp_path / "file").write_text("of a file\n")
+    assert bus.json("user", "add", "bob", "--passcode-file", str(tmp_path / "file")) == [
+        {"server": "a", "user": "bob"}, {"server": "b", "user": "bob"},
+    ]  # fmt: skip
+    monkeypatch.setenv("MOM_PASSCODE", "of the environment")
+    bus.mom("user", "add", "cy", "--server", "a")
+    assert [(row["server"], row["user"]) for row in bus.json("user", "list")] == [
+        ("a", "ann"), ("a", "bob"), ("a", "cy"), ("b", "ann"), ("b", "bob"),
+    ]  # fmt: skip
+    for user, passcode in (("ann", "secret"), ("bob", "of a file"), ("cy", "of the environment")):
+        command, made = login(bus, user, passcode)
+        made.close()
+        assert command == "CONNECTED"
+    assert login(bus, "ann", "of a file")[0] == "ERROR"
+
+
+def test_what_cannot_be_done_is_told_for_each_server(bus, monkeypatch):
+    monkeypatch.setenv("MOM_PASSCODE", "x")
+    bus.mom("user", "add", "dan", "-s", "a")
+    result = bus.mom("user", "add", "dan", code=1)
+    assert "there is a user 'dan' on a already; `mom user passwd`" in result.stderr and "b  " in result.stdout
+    assert "there is no user 'eve' on b; `mom user add`" in bus.mom("user", "passwd", "eve", code=1).stderr
+    assert "there is no user 'eve' on b" in bus.mom("user", "delete", "eve", "-s", "b", code=1).stderr
+    monkeypatch.setenv("MOM_PASSCODE", "")
+    assert "the passcode is empty" in bus.mom("user", "add", "eve", code=1).stderr
+
+
+def test_a_passcode_is_changed_and_a_user_deleted(bus, monkeypatch):
+    for passcode in ("one", "two"):
+        monkeypatch.setenv("MOM_PASSCODE", passcode)
+        bus.mom("user", "add" if passcode == "one" else "passwd", "fay", "-s", "a")
+    command, made = login(bus, "fay", "two")
+    assert command == "CONNECTED" and login(bus, "fay", "one")[0] == "ERROR"
+    (row,) = [row for row in bus.json("connections") if row["user"] == "fay"]
+    assert (row["server"], row["host"], row["version"]) == ("a", "127.0.0.1", "1.2")
+    assert "fay" in bus.mom("connections", "-s", "a").stdout
+    made.close()
+    bus.mom("user", "delete", "fay", "-s", "a")
+    assert login(bus, "fay", "two")[0] == "ERROR"
