@@ -1,0 +1,45 @@
+"""@stomp/stompjs, the client of browsers and Node, over TCP; its part is in stompjs.mjs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stomp.test_stomp_py import one_server
+
+SCRIPT = Path(__file__).parent / "stompjs.mjs"
+HOME = Path(sys.prefix) / "stompjs"  # where npm puts the library
+STEPS = ["send", "binary", "ack", "transaction", "megabyte", "beats", "reconnect", "error"]
+
+
+@pytest.fixture(scope="module")
+def home():
+    """The folder with the library and our script. Without Node it is skipped, but not where nothing may be skipped."""
+    if shutil.which("npm") is None:
+        assert "MOM_SKIP_NOTHING" not in os.environ, "install nodejs and npm"
+        pytest.skip("stompjs needs nodejs and npm")
+    if not (HOME / "node_modules" / "@stomp").is_dir():
+        HOME.mkdir(exist_ok=True)
+        subprocess.run(
+            ["npm", "install", "--silent", "--no-audit", "--no-fund", "@stomp/stompjs@7"], cwd=HOME, check=True
+        )
+    shutil.copy(SCRIPT, HOME)
+    return HOME
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = one_server(tmp_path_factory.mktemp("solo"))
+    yield made
+    made.down()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_stompjs(home, server, step):
+    run = subprocess.run(
+        ["node", SCRIPT.name, str(server.port), step], cwd=home, capture_output=True, text=True, timeout=120
+    )
+    assert (run.stdout, run.returncode) == (f"{step} done\n", 0), run.stderr
