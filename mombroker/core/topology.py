@@ -43,6 +43,7 @@ class Server:
     private_key   PEM file of its key; empty: it is in the other file
     anonymous     clients of the same machine need no user
     type_headers  selectors take headers of clients that look like numbers or booleans for such
+    hide_version  clients are not told what they are connected to
     """
 
     name: str
@@ -55,6 +56,7 @@ class Server:
     private_key: str = ""
     anonymous: bool = False
     type_headers: bool = False
+    hide_version: bool = False
 
     @property
     def listen(self) -> str:

@@ -34,6 +34,7 @@ SERVER = {
     "private_key": (str, 'private_key = "paris.key"'),
     "anonymous": (bool, "anonymous = true"),
     "type_headers": (bool, "type_headers = true"),
+    "hide_version": (bool, "hide_version = true"),
     "data": (str, 'data = "var/paris"'),
 }
 DOMAIN = {"servers": (list, '!servers = ["paris", "lyon"]'), "ordering": (object, 'ordering = "matrix"')}
@@ -130,6 +131,7 @@ class _Reading:
         return Server(
             name, host, port, table.get("stomp"), self.path(table.get("data", f"var/{name}")), table.get("stomp_tls"),
             certificate, private, table.get("anonymous", False), table.get("type_headers", False),
+            table.get("hide_version", False),
         )  # fmt: skip
 
     def path(self, text: str | None) -> str:
@@ -307,6 +309,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
             "listen": server.listen, "stomp": server.stomp, "stomp_tls": server.stomp_tls,
             "certificate": place(server.certificate) or None, "private_key": place(server.private_key) or None,
             "anonymous": server.anonymous or None, "type_headers": server.type_headers or None,
+            "hide_version": server.hide_version or None,
             "data": place(server.data) or None,
         }  # fmt: skip
         _write(out, f"[servers.{_key(name)}]", table)

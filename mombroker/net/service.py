@@ -150,6 +150,8 @@ class Node:
         limits = self.server.limits
         settings = Settings(type_headers=at.type_headers)
         settings.limits.body = limits.max_message
+        if at.hide_version:
+            settings.server = ""
         return Gateway(
             self.shared.reactor, self.name, self.driver.post, self.log, Logins(self.users.get, self._check),
             self.driver.now, settings, at.anonymous,

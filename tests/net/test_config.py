@@ -34,6 +34,7 @@ certificate = "lyon.pem"
 private_key = "/etc/lyon.key"
 anonymous = true
 type_headers = true
+hide_version = true
 [servers.nice]
 listen = "nice.example:16300"
 data = "/var/lib/nice"
@@ -89,6 +90,7 @@ def test_the_sample_means_what_it_says():
                 "[::1]:61614",
                 "/srv/bus/lyon.pem",
                 "/etc/lyon.key",
+                True,
                 True,
                 True,
             ),
@@ -240,7 +242,7 @@ def test_a_domain_keeps_the_options_that_its_back_end_finds_right(monkeypatch):
     core = loads(text, HERE).domains["core"]
     assert (core.backend, core.options) == ("grouped", {"groups": [["a", "b"], ["c", "d"]]})
     assert loads(dumps(loads(text, HERE)), HERE).domains["core"] == core
-    assert faults(text.replace('"b"', '"x"')) == ["bus.toml:26: domains.core.ordering: b is in no group"]
+    assert faults(text.replace('"b"', '"x"')) == ["bus.toml:27: domains.core.ordering: b is in no group"]
 
 
 TRICKY = '''# [not.a.table]
@@ -323,6 +325,7 @@ def test_a_topology_written_as_text_is_read_back_the_same(fields, names, stomp, 
                 *(("[::1]:5", "/c.pem", "/srv/bus/k.pem") if at else ()),
                 anonymous=not stomp,
                 type_headers=bool(at),
+                hide_version=not at,
             )
             for at, name in enumerate(names)
         },

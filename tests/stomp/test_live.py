@@ -19,14 +19,14 @@ def free_port():
 class StompTown(Town):
     """One server with a STOMP port."""
 
-    def __init__(self, folder, anonymous=True):
+    def __init__(self, folder, anonymous=True, **settings):
         super().__init__(folder, "a")
-        self.stomp, self.anonymous = free_port(), anonymous
+        self.stomp, self.settings = free_port(), {"anonymous": anonymous, **settings}
         self.wires = []
 
     def topology(self, me):
         server = Server(
-            me, "127.0.0.1", self.ports[me], f"127.0.0.1:{self.stomp}", str(self.folder / me), anonymous=self.anonymous
+            me, "127.0.0.1", self.ports[me], f"127.0.0.1:{self.stomp}", str(self.folder / me), **self.settings
         )
         return Topology("town", {me: server}, {}, [AgentDecl("box-a", me, "tests.net.workers:Box")])
 
@@ -224,6 +224,24 @@ def test_the_operator_sees_the_connections(town):
     assert t.ask("a", "status")["stomp"]["clients"] == 1
     (shown,) = t.ask("a", "connections")["connections"]
     assert (shown["client_id"], shown["host"], shown["tls"]) == ("c", "127.0.0.1", False)
+
+
+def test_what_a_listener_may_be_set_to(town):
+    t = town(hide_version=True, type_headers=True)
+    t.up()
+    wire = t.wire()
+    assert "server" not in wire.connected.headers
+    wire.ask("SUBSCRIBE", destination="/queue/a", id="1", selector="size > 5 AND new")
+    for size in ("4", "6"):
+        wire.send("SEND", size.encode(), destination="/queue/a", size=size, new="true")
+    assert wire.read().body == b"6"
+
+
+def test_a_message_that_is_too_large_is_refused_before_it_comes(town):
+    t = town()
+    t.up()
+    wire = t.wire().send("SEND", destination="/queue/a", content_length=str(1 << 30))
+    assert "a body is over" in wire.read().headers["message"]
 
 
 def test_a_stop_is_told_to_the_clients(town):
