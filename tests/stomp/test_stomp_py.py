@@ -1,6 +1,8 @@
 """stomp.py, a client that many use, with a server of its own process, in all three versions."""
 
 import queue
+import re
+from pathlib import Path
 
 import pytest
 import stomp
@@ -192,3 +194,17 @@ def test_a_client_returns_to_a_server_that_was_restarted(tmp_path):
         c.connection.disconnect()
     finally:
         server.down()
+
+
+def test_what_the_docs_show(server, capsys):
+    page = Path(__file__).parents[2] / "docs" / "stomp.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    names = {}
+    exec(compile(code.replace("61613", str(server.port)), str(page), "exec"), names)
+    connection = names["connection"]
+    done = Mailbox()
+    connection.set_listener("done", done)
+    done.take(1)
+    connection.disconnect(receipt="bye")
+    done.lost.get(timeout=PATIENCE_S)
+    assert "one pizza" in capsys.readouterr().out
