@@ -57,7 +57,7 @@ BEFORE_LOGIN = Limits(headers=20, line=8_192, head=16_384, body=1_024)
 
 
 class Frame(NamedTuple):
-    """`headers` hold all of them, the first of each name; `block` the user's."""
+    """`headers` hold all of them, the first of each name; `block` the user's, where the frame can have a body."""
 
     command: str
     headers: dict[str, str]
@@ -259,12 +259,10 @@ class Parser:
             raise FrameError(f"a frame has more than {limits.headers} headers")
         if len(head) > limits.line and any(len(line.encode()) > limits.line for line in lines):
             raise FrameError(f"a header line is over {limits.line} bytes")
-        if command in LITERAL:
-            headers, block = _read_lines(lines, V10, literal=True)
-        elif text.count(":") != len(lines) or "\\" in text or "\r" in text or (version == V10 and " " in text):
-            headers, block = _read_lines(lines, version)
-        else:  # nothing to be unescaped or trimmed: the block's lines are the user's
-            headers, user = {}, []
+        headers: dict[str, str] = {}
+        user = []
+        odd = "\\" in text or "\r" in text or (version == V10 and " " in text)
+        if not odd and text.count(":") == len(lines):
             for line in lines:
                 name, colon, value = line.partition(":")
                 if not colon:
@@ -272,11 +270,12 @@ class Parser:
                 headers[name] = value
                 if name not in CONTROL:
                     user.append(line)
-            if len(headers) == len(lines) and "" not in headers:
-                user.append("")
-                block = "\n".join(user).encode()
-            else:
-                headers, block = _read_lines(lines, version)
+        if len(headers) != len(lines) or "" in headers:  # something to unescape, to trim, to pass over, or to refuse
+            headers = _read_lines(lines, version, command in LITERAL)
+            user = [f"{escape(name)}:{escape(value)}" for name, value in headers.items() if name not in CONTROL]
+        block = b""
+        if user and command in BODIES:
+            block = ("\n".join(user) + "\n").encode()
         length = None
         if "content-length" in headers:
             text = headers["content-length"]
@@ -294,17 +293,18 @@ class Parser:
             raise FrameError(f"a {command} frame has no body")
 
 
-def _read_lines(lines: list[str], version: str, literal: bool = False) -> tuple[dict[str, str], bytes]:
-    """Headers and block of any header lines."""
+def _read_lines(lines: list[str], version: str, literal: bool) -> dict[str, str]:
+    """The headers in any lines."""
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name:
             shown = "" if literal else f", not {line[:40]!r}"  # it may hold a passcode
             raise FrameError(f"a header is name:value{shown}")
-        if version != V10:
-            name, value = unescape(name, version), unescape(value, version)
-        elif not literal:
-            value = value.strip(" ")
+        if not literal:
+            if version == V10:
+                value = value.strip(" ")
+            else:
+                name, value = unescape(name, version), unescape(value, version)
         headers.setdefault(name, value)
-    return headers, block_of((name, value) for name, value in headers.items() if name not in CONTROL)
+    return headers
