@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,13 @@ class Client(protocol.Protocol):
 
     def connectionMade(self) -> None:
         self._socket = self.transport.transport if self.tls else self.transport
-        self._socket.setTcpNoDelay(True)
-        self._socket.setTcpKeepAlive(True)
-        handle = self._socket.getHandle()
-        for name, value in KEEPALIVE:
-            if hasattr(socket, name):
-                handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        with suppress(OSError):  # it may be gone again already
+            self._socket.setTcpNoDelay(True)
+            self._socket.setTcpKeepAlive(True)
+            handle = self._socket.getHandle()
+            for name, value in KEEPALIVE:
+                if hasattr(socket, name):
+                    handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._socket.registerProducer(self, False)
         self._set("login", self.gateway.times.login, self._no_login)
 
@@ -273,6 +275,7 @@ class Client(protocol.Protocol):
             self.bytes_out += self._waiting_bytes
             self.transport.write(b"".join(self._waiting))
             self._waiting.clear()
+            self._waiting_bytes = 0
         if self.tls:
             self.transport.loseConnection()
         else:
