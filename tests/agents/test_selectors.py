@@ -401,7 +401,7 @@ VALUES = st.fixed_dictionaries({
 
 
 @given(conditions(3), VALUES)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_selector_means_what_its_tree_means(tree, message):
     found, expected = value(shown(tree), message), judged(tree, message)
     assert truth(found) is truth(expected), shown(tree)
@@ -414,7 +414,7 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=15).map(" ".join))
-@settings(max_examples=500)
+@settings(max_examples=250)
 def test_any_text_is_a_selector_or_a_fault_with_its_position(text):
     try:
         selector = compile(text)

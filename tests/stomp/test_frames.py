@@ -374,7 +374,7 @@ SMALL = Limits(headers=4, line=40, head=80, body=30)
 
 
 @given(SOUP, st.sampled_from(VERSIONS), st.booleans(), st.lists(st.integers(0, 80), max_size=6))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_bytes_make_the_same_frames_or_a_fault_at_every_split(data, version, first, cuts):
     whole = feed([data], version, first, SMALL, CLIENT)
     places = [0, *sorted(cuts), len(data)]
@@ -385,7 +385,7 @@ def test_any_bytes_make_the_same_frames_or_a_fault_at_every_split(data, version,
 
 
 @given(SOUP, st.sampled_from(VERSIONS))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_what_is_kept_of_any_bytes_is_within_the_limits(data, version):
     parser = Parser(SMALL, version)
     try:

@@ -975,7 +975,7 @@ REPLIES = st.sampled_from([
 
 
 @given(st.sampled_from(VERSIONS), st.lists(FRAMES | REPLIES | st.binary(max_size=5), max_size=30))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_whatever_a_client_sends_the_session_answers_or_ends(version, events):
     mine = client(version)
     given_tags = set()
