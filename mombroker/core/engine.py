@@ -492,12 +492,15 @@ class Engine:
 
     def alarm(self, at: int, native: Native) -> None:
         """Let a native agent know that a time has come; in memory only."""
+        if not self.timers or at < self.timers[0][0]:
+            self.server.mark(1)  # so that the driver learns of it
         heappush(self.timers, (at, ALARM, native.id))
 
     def tick(self, now: int) -> None:
         while self.timers and self.timers[0][0] <= now:
             due, id, agent = heappop(self.timers)
             if id == ALARM:
+                self.server.mark(1)  # so that the driver learns of the next one
                 if native := self.natives.agents.get(agent):
                     native.alarm()
             elif id != RETRY:

@@ -286,6 +286,8 @@ class AgentServer:
         self.now = max(self.now, now)
         self.engine.tick(self.now)
         self.more = not self.engine.turn(self.limits.turn_reactions)
+        if self.more and self.batch_full():
+            self.mark(2)
 
     def batch_full(self) -> bool:
         """No further reaction joins the open batch: a turn is of no use before the next `ready`."""

@@ -4,6 +4,7 @@ import pytest
 
 from mombroker.agents.commands import Ack, Disconnect, Nack, Receipt, Send, Subscribe, Sync, Transact
 from mombroker.core.events import ClientCommands, ClientWrote
+from mombroker.core.limits import Limits
 from tests.agents.broker import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -328,3 +329,12 @@ def test_receipts_leave_after_the_commit():
     ready = b.commit("a")
     assert client.receipts == [] and (client.conn, [Receipt("r")]) in ready.clients
     b.crash("a")
+
+
+def test_a_batch_that_is_full_is_closed_at_once_though_nobody_waits_for_it():
+    b = Broker(limits=Limits(batch_bytes=100))
+    b.connect().send("queue:q", "1")
+    b.connect().send("queue:q", "2" * 200, "3", pump=False)
+    server = b.servers["a"]
+    server.turn(b.now)
+    assert server.more and server.urgency == 2

@@ -300,3 +300,15 @@ def test_state_must_be_plain_and_declared():
     source.news = (1, 2)
     with pytest.raises(TypeError, match="a tuple cannot be stored or sent: use a list"):
         source.pack()
+
+
+def test_an_alarm_before_all_others_makes_the_driver_ask_when_it_is():
+    b = bus()
+    server = b.servers["a"]
+    assert server.urgency == 0
+    for seconds in (5, 2):
+        server.engine.alarm(b.now + seconds * SECOND, server.engine.natives.agents["a/_clients"])
+        assert server.urgency == 1
+        ready = b.commit("a")
+        assert ready.timer == b.now + seconds * SECOND
+        b.release("a", ready)
