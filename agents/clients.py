@@ -27,7 +27,7 @@ from mombroker.agents.commands import (
 from mombroker.agents.lane import Pool
 from mombroker.agents.native import Native
 from mombroker.agents.policy import SECOND, Policies
-from mombroker.agents.proxy import AGAIN, FAILED, REFUSED, TAKEN, Proxy, connection_lost
+from mombroker.agents.proxy import AGAIN, BACK, FAILED, REFUSED, TAKEN, Proxy, connection_lost
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topics import Topics
@@ -517,6 +517,8 @@ class Forwarder(Native):
 def _fate(command: Ack | Nack) -> str:
     if isinstance(command, Ack):
         return TAKEN
+    if command.unseen:
+        return BACK
     return FAILED if command.requeue is None else AGAIN if command.requeue else REFUSED
 
 

@@ -88,11 +88,12 @@ class Ack:
 @dataclass(slots=True)
 class Nack:
     """Give the delivery `tag` back, and earlier ones as Ack does. `requeue`: None = as the destination says, False = to
-    the dead letters at once."""
+    the dead letters at once. `unseen`: nobody has looked at it, so that it does not count as delivered."""
 
     tag: int
     requeue: bool | None = None
     receipt: str | None = None
+    unseen: bool = False
 
 
 @dataclass(slots=True)

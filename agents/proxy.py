@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
 PREFETCH_MAX = 10_000
-TAKEN, FAILED, AGAIN, REFUSED = "taken", "failed", "again", "refused"  # fates, as in Settle
+TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
 
 
 class Source:
@@ -266,6 +266,8 @@ class Proxy(Native):
             source.credit += 1
             if fate in (FAILED, AGAIN):
                 self._again(source, *row)
+            elif fate == BACK and source.open:
+                self.pending.appendleft((source, *row))
             self.hand_out()
 
     def _again(self, source: Source, put: Put, message: str, count: int) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mombroker.core.errors import MomError
 from mombroker.stomp.frames import headers_of
+from mombroker.stomp.properties import TYPES, types_of, value_of
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -503,7 +504,11 @@ def lookup(message: Fields, count: int = 1) -> Lookup:
         if read is None:
             read = {**headers_of(message.headers), **message.properties}
         text = read.get(ALIASES.get(name, name))
-        if text is None or not message.typed:
+        if text is None:
+            return None
+        if TYPES in read and (kind := types_of(read[TYPES]).get(name)):
+            return value_of(text, kind)
+        if not message.typed:
             return text
         if text in ("true", "false"):
             return text == "true"

@@ -38,7 +38,7 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool) -> b
         if kind != "bytes":
             head += f"amq-msg-type:{escape(kind, version)}\n"
     elif b"\0" in body:
-        head += f"content-length:{len(body)}\n"
+        head += f"content-length:{len(body)}\namq-msg-type:text\n"
     return b"".join((head.encode(), block_for(delivery.headers, version), b"\n", body, b"\0"))
 
 

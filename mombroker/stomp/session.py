@@ -353,7 +353,9 @@ class Session:
         if frame.command == "ACK":
             command = Ack(tag)
         else:
-            command = Nack(tag, flag(headers, "requeue") if "requeue" in headers else None)
+            command = Nack(
+                tag, flag(headers, "requeue") if "requeue" in headers else None, unseen=flag(headers, "unseen")
+            )
         if "transaction" in headers:
             self._into(headers, command)
         else:

@@ -3,6 +3,7 @@
 import pytest
 
 from mombroker.agents import lane
+from mombroker.agents.commands import Unsubscribe
 from mombroker.core.topology import Topology
 from tests.agents.broker import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -265,6 +266,29 @@ def test_backing_off_and_its_count_survive_a_restart():
     assert len(consumer.got) == 2
 
 
+def test_what_comes_due_while_its_server_is_down_survives_a_second_restart():
+    b = Broker()
+    filled(b, "bad")
+    b.connect().subscribe("s", Q, ack="individual").nack("bad")
+    b.crash("a")
+    b.now += 2 * SECOND
+    b.boot("a")
+    b.pump()
+    b.reboot("a")
+    assert b.queue(Q).count == 1
+    assert [each.count for each in b.connect().subscribe("s", Q).got] == [2]
+
+
+def test_what_is_purged_while_somebody_asks_for_it_stays_purged():
+    b = Broker()
+    filled(b, *map(str, range(20)))
+    b.queue(Q).purge()
+    consumer = b.connect().subscribe("s", Q)
+    b.reboot("a")
+    b.later(1)
+    assert consumer.texts == [] and b.queue(Q).count == 0 and b.queue(Q).ready == 0
+
+
 def test_what_is_given_back_holds_up_nobody_and_returns_to_its_place():
     b = Broker()
     filled(b, "1", "2", "3")
@@ -284,6 +308,15 @@ def test_a_nack_may_say_what_is_to_become_of_the_message():
     assert b.queue("queue:DLQ.orders").count == 2
     b.later(2)
     assert consumer.texts == ["1", "2", "3", "2"]
+
+
+def test_what_nobody_has_seen_comes_back_as_if_it_had_not_been_sent():
+    b = Broker(with_policy(redeliver=0))
+    filled(b, "1", "2")
+    consumer = b.connect().subscribe("s", Q, ack="individual")
+    consumer.do(Unsubscribe("s")).nack("1", unseen=True).nack("2", unseen=True)
+    again = b.connect().subscribe("s", Q, ack="individual")
+    assert again.texts == ["1", "2"] and [each.count for each in again.got] == [1, 1]
 
 
 def test_a_dead_letter_is_not_buried_twice():

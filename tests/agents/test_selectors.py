@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mombroker.agents import selectors
 from mombroker.agents.selectors import MAX_DEPTH, MAX_LENGTH, SelectorError, compile, lookup, number_of
 from mombroker.stomp.frames import block_of
+from mombroker.stomp.properties import to_headers
 
 MESSAGE = {
     "age": 17, "weight": 2.5, "zero": 0, "country": "UK", "phone": "12993", "under": "_foo", "quote": "it's",
@@ -257,6 +258,15 @@ def test_headers_are_typed_on_request():
         "i": -5, "d": 1.5, "t": True, "f": False, "s": "x", "big": int("1" * 19), "huge": float("9" * 19), "n": "nan",
     }  # fmt: skip
     assert [type(found[name]) for name in ("i", "d", "t", "big", "huge")] == [int, float, bool, int, float]
+
+
+def test_a_message_may_say_the_types_of_its_properties():
+    get = lookup(message(headers=block_of(to_headers({"i": 5, "f": 2.0, "b": True, "s": "5", "t": "true"}).items())))
+    found = {name: get(name) for name in "ifbst"}
+    assert found == {"i": 5, "f": 2.0, "b": True, "s": "5", "t": "true"}
+    assert compile("i > 4 AND f = 2 AND b AND s = '5' AND t = 'true'")(get) is True
+    wrong = lookup(message(headers=block_of([("i", "x"), ("b", "1"), ("property-types", "i=int,b=bool,,c=int")])))
+    assert [wrong(name) for name in "ibc"] == ["x", "1", None]
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "0x1", "inf", "1_0", "--1", "1e", "e1", ".", "٣", "1" * 50])

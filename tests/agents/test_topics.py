@@ -143,6 +143,14 @@ def test_what_is_given_back_comes_next_and_not_for_ever():
     assert [(each.body, each.count) for each in reader.got] == [(b"1", 1), (b"1", 2), (b"1", 3), (b"2", 1)]
 
 
+def test_what_nobody_has_seen_comes_next_and_is_not_counted():
+    b = Broker()
+    reader = b.connect().subscribe("s", A, ack="individual", prefetch=1)
+    b.connect().send(A, "1", "2")
+    reader.nack("1", unseen=True).nack("1", unseen=True)
+    assert [(each.body, each.count) for each in reader.got] == [(b"1", 1), (b"1", 1), (b"1", 1)]
+
+
 # -- receipts ------------------------------------------------------------------------------------------------------
 
 

@@ -681,7 +681,8 @@ def test_S15_two_subscriptions_get_different_ids_for_one_message():
 def test_text_has_no_length_unless_it_must(kind, body, length):
     frame = client().give(1, kind=kind, body=body)
     assert (frame.headers.get("content-length"), frame.body) == (length, body)
-    assert frame.headers.get("amq-msg-type") == (kind if kind == "map" else None)
+    told = kind == "map" or (kind == "text" and length)
+    assert frame.headers.get("amq-msg-type") == (kind if told else None)
 
 
 def test_S17_a_missing_or_unknown_id_is_a_fault():
@@ -744,6 +745,12 @@ def test_S18_client_individual_settles_one(any_version):
     assert mine.settles("NACK", frames[0], requeue="false") == [Nack(0, False)]
     assert mine.settles("NACK", frames[1], requeue="true") == [Nack(1, True)]
     assert sorted(mine.session.unsettled.given) == [3]
+
+
+def test_S18_a_nack_may_say_that_nobody_has_seen_the_message():
+    mine = client()
+    assert mine.settles("NACK", mine.give(1), unseen="true") == [Nack(1, unseen=True)]
+    mine.fails("NACK", "unseen must be true or false", id=mine.give(2).headers["ack"], unseen="maybe")
 
 
 def test_S18_requeue_is_a_flag():

@@ -1,0 +1,41 @@
+"""Properties with types, though headers are text: a header of ours names the types of those that are no text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+Value = str | bool | int | float
+
+TYPES = "property-types"  # size=int,new=bool,rate=float
+_NAMES = {bool: "bool", int: "int", float: "float"}
+
+
+def to_headers(properties: Mapping[str, Value]) -> dict[str, str]:
+    """The headers for these properties."""
+    headers, types = {}, []
+    for name, value in properties.items():
+        headers[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        if not isinstance(value, str):
+            types.append(f"{name}={_NAMES[type(value)]}")
+    if types:
+        headers[TYPES] = ",".join(types)
+    return headers
+
+
+@lru_cache(1_000)
+def types_of(header: str) -> dict[str, str]:
+    """Name -> type."""
+    return dict(part.split("=", 1) for part in header.split(",") if "=" in part)
+
+
+def value_of(text: str, kind: str | None) -> Value:
+    """The value of a property; of one that is not what its type says, the text."""
+    try:
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text)
+    except ValueError:
+        return text
+    return text == "true" if kind == "bool" and text in ("true", "false") else text
