@@ -29,31 +29,33 @@ class Subscriber(Protocol):
 
 
 class Entry:
-    """One of our own entries, with those that it is there for and the servers that have not said that they know it."""
+    """One of our own entries; its takers, each with its epoch, and the servers that have not said that they know it."""
 
     __slots__ = ("epoch", "pattern", "takers", "unknown")
 
     def __init__(self, epoch: Epoch, pattern: str, unknown: Iterable[str]):
         self.epoch, self.pattern, self.unknown = epoch, pattern, set(unknown)
-        self.takers: dict[Subscriber, None] = {}
+        self.takers: dict[Subscriber, Epoch] = {}
 
 
 class Topics:
     """A topic is `topic:NAME` or `temp-topic:SESSION/NAME`, a pattern one of these, with wildcards in the former.
 
-    1. An entry is a server's, has a pattern and an epoch, and never changes; a new one has a new epoch.
-    2. A subscription takes a copy only if that was sent for an entry that it holds. What was sent for an earlier entry
-       of the same pattern is not for it: of what came in between it has not seen everything.
-    3. Entries are announced before anything that their server sends later, and apply at delivery.
+    1. An entry is a server's, has a pattern and an epoch, and never changes; epochs of a server only rise.
+    2. Entries are announced before anything that their server sends later, and apply at delivery: a publisher that
+       knows one knows all earlier ones of that server that still hold.
+    3. The epoch of a subscription is the last one of its entries. It takes a copy only if the publisher knew that, and
+       thus all of them: else it might see a message, and miss a later one that was not sent here.
     """
 
     def __init__(self, server: AgentServer, service: ClientService):
         self.server, self.service = server, service
         self.agent = f"{server.name}/_topics"
         self.table: dict[str, dict[Epoch, str]] = {}  # server -> its entries
+        self.latest: dict[str, Epoch] = {}  # server -> the last epoch that we know of it
         self.exact: dict[str, set[tuple[str, Epoch]]] = {}
         self.wild: dict[tuple[str, Epoch], re.Pattern[str]] = {}
-        self.routes: dict[str, dict[str, list[Epoch]]] = {}  # topic -> server -> its entries; remembered
+        self.routes: dict[str, tuple[list[str], list[Epoch]]] = {}  # topic -> servers, own entries; remembered
         self.own: dict[str, Entry] = {}  # by pattern
         self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
         self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
@@ -79,7 +81,7 @@ class Topics:
     def hold(self, taker: Subscriber, patterns: Iterable[str]) -> list[Epoch]:
         """From now on `taker` gets copies of these topics. Returns the entries that it holds."""
         fresh = []
-        epochs = []
+        entries = []
         for pattern in patterns:
             entry = self.own.get(pattern)
             if entry is None:
@@ -87,11 +89,13 @@ class Topics:
                 entry = self.own[pattern] = Entry(self.server.new_id(), pattern, others)
                 self.entries[entry.epoch] = entry
                 fresh.append(entry)
-            entry.takers[taker] = None
-            epochs.append(entry.epoch)
+            entries.append(entry)
+        since = max(entry.epoch for entry in entries)
+        for entry in entries:
+            entry.takers[taker] = since
         if fresh:
             self._announce(Table([(entry.epoch, entry.pattern) for entry in fresh], []))
-        return epochs
+        return [entry.epoch for entry in entries]
 
     def release(self, taker: Subscriber, epochs: Iterable[Epoch]) -> None:
         ended = []
@@ -144,6 +148,7 @@ class Topics:
 
     def _put(self, home: str, epoch: Epoch, pattern: str) -> None:
         self.table.setdefault(home, {})[epoch] = pattern
+        self.latest[home] = max(epoch, self.latest.get(home, 0))
         if expression := wildcard(pattern):
             self.wild[home, epoch] = expression
         else:
@@ -171,26 +176,28 @@ class Topics:
 
     def publish(self, put: Put, source: str) -> None:
         """Send a client's message to a topic on its way: one copy to each server that has subscriptions."""
-        topic = put.destination
-        route = self._route(topic)
+        servers, _ = self._route(put.destination)
         self.published += 1
-        everywhere = self._everywhere(topic)
-        servers = self.server.topology.servers if everywhere else route
+        epochs: dict[str, Epoch] | None = None
+        if self._everywhere(put.destination):
+            servers = list(self.server.topology.servers)
+        else:
+            epochs = {name: self.latest[name] for name in servers}
         if not servers:
             self.unheard += 1
             return
         dests = tuple([f"{name}/_topics" for name in servers])
-        note = Publish(put, None if everywhere else route)
-        self.server.send(self.server.note_to(source, dests, note, 0, BOUNCE))
+        self.server.send(self.server.note_to(source, dests, Publish(put, epochs), 0, BOUNCE))
 
-    def _route(self, topic: str) -> dict[str, list[Epoch]]:
+    def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
+        """The servers that have entries for a topic, and those of our own."""
         route = self.routes.get(topic)
         if route is None:
             found = [*self.exact.get(topic, ())]
             found += [key for key, expression in self.wild.items() if expression.fullmatch(topic)]
-            route = {}
-            for home, epoch in sorted(found):
-                route.setdefault(home, []).append(epoch)
+            found.sort()
+            servers = list(dict.fromkeys(home for home, _ in found))
+            route = servers, [epoch for home, epoch in found if home == self.server.name]
             if len(self.routes) >= MAX_ROUTES:
                 self.routes.clear()
             self.routes[topic] = route
@@ -200,16 +207,14 @@ class Topics:
         """Expand the copy that has come to this server."""
         note: Publish = note_of(message)
         put = put_of(note.put)
-        me = self.server.name
-        if note.epochs is not None:
-            epochs = note.epochs.get(me, [])
-        else:
-            epochs = self._route(put.destination).get(me, [])
+        known = note.epochs[self.server.name] if note.epochs is not None else None
         takers: dict[Subscriber, None] = {}
-        for epoch in epochs:
+        for epoch in self._route(put.destination)[1]:
             entry = self.entries.get(epoch)
             if entry is not None:
-                takers.update(entry.takers)
+                for taker, since in entry.takers.items():
+                    if known is None or known >= since:
+                        takers[taker] = None
         self.copies += 1
         if not takers:
             self.unheard += 1

@@ -229,11 +229,11 @@ class Refuse(Traffic):
 
 @dataclass(slots=True)
 class Publish(Traffic):
-    """A message to a topic. `epochs`: per server the table entries that it is sent for; None: it goes everywhere."""
+    """A message to a topic. `epochs`: the last of each server's table that is known here; None: it goes everywhere."""
 
     wire = "t.publish"
     put: Any
-    epochs: dict[str, list[int]] | None
+    epochs: dict[str, int] | None
 
     @property
     def size(self) -> int:

@@ -223,6 +223,22 @@ def test_a_copy_for_an_earlier_entry_is_not_for_a_new_subscription():
     assert reader.texts == ["3"]
 
 
+def test_a_subscription_takes_nothing_from_a_publisher_that_does_not_know_all_its_entries():
+    """1. c knows that b has subscriptions of A. 2. b subscribes to A and B. 3. Before c knows of B there, it publishes 1
+    to B, which is not sent to b, and 2 to A, which is. 4. Were 2 taken, the reader would miss 1 before it."""
+    b = Broker(THREE)
+    other = b.connect("b").subscribe("s", A)
+    publisher = b.connect("c").send(A, "0")
+    b.cut("b", "c")
+    both = b.connect("b").subscribe("s", A, B)
+    publisher.send(B, "1").send(A, "2")
+    b.join("b", "c")
+    b.pump()
+    assert other.texts == ["0", "2"] and both.texts == []
+    publisher.send(B, "3").send(A, "4")
+    assert both.texts == ["3", "4"]
+
+
 def test_subscribe_then_request_never_misses_the_reply():
     b = Broker(ROW)
     b.cut("b", "c")
