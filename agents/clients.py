@@ -73,13 +73,13 @@ def name_of(destination: str) -> str:
 class Wait(Exception):
     """A command waits for `key`; after a time it is refused for this reason, or goes on if there is none."""
 
-    def __init__(self, key: str, seconds: float, reason: str):
-        self.key, self.seconds, self.reason = key, seconds, reason
+    def __init__(self, key: str, seconds: float, reason: str, room: bool = False):
+        self.key, self.seconds, self.reason, self.room = key, seconds, reason, room
         super().__init__(reason)
 
 
 class Connection:
-    __slots__ = ("proxy", "commands", "key", "until", "reason")
+    __slots__ = ("proxy", "commands", "key", "until", "reason", "room")
 
     def __init__(self, proxy: Proxy):
         self.proxy = proxy
@@ -87,6 +87,7 @@ class Connection:
         self.key = ""  # what the first of them waits for
         self.until = 0
         self.reason = ""
+        self.room = False  # it waits for room, which its own settlements may make
 
 
 class ClientService(Native):
@@ -119,8 +120,7 @@ class ClientService(Native):
                     assert state is not None, "a row that was just read"
                     native = NATIVES[path](server, id, state[1])
                     server.engine.natives.agents[id] = native
-                    if isinstance(native, Subscription):
-                        native.recovered()
+                    native.recovered()
         self.topics.recover()
         for id, _ in self._stored(f"{me}/conn:"):
             row = server.reader.agent(id)
@@ -145,7 +145,7 @@ class ClientService(Native):
                 connection.commands.extend(event.commands)
                 if not connection.key:
                     self._obey(connection)
-                elif connection.proxy.tags:
+                elif connection.room:
                     self._settle_ahead(connection)
         elif type(event) is ClientWrote:
             connection = self.connections.get(event.conn)
@@ -236,7 +236,7 @@ class ClientService(Native):
         if len(command.headers) + len(command.body) > limit:
             raise MomError(f"a message of more than {limit} bytes: send less, or raise max_message in [limits]")
         if self.server.full():
-            raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL)
+            raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL, room=True)
 
     def _where(self, destination: str) -> str:
         """The agent of a queue; empty for a topic. May have to wait until its name is decided."""
@@ -276,7 +276,7 @@ class ClientService(Native):
         policy, reason = self.policies.of(put.destination), f"{put.destination} is full"
         if policy.full == "reject":
             raise MomError(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
-        raise Wait(where, policy.block_seconds, f"{reason}, and was so for {policy.block_seconds:g} s")
+        raise Wait(where, policy.block_seconds, f"{reason}, and was so for {policy.block_seconds:g} s", room=True)
 
     def _transact(self, proxy: Proxy, command: Transact) -> None:
         """All of it in this batch, or nothing."""
@@ -336,7 +336,7 @@ class ClientService(Native):
             name = _subscription(proxy, command.durable, command.transient)
             id = self.server.names.known.get(name)
             if id is None:
-                id = self._decided(name, unquote(name), Subscription, Subscription.blank(spec.values()))
+                id = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
             proxy.consume(command, id, spec)
             if not id.startswith(f"{self.server.name}/"):  # if its topics change, they must before anything later
                 self._hold(self.by_proxy[proxy.id], Wait(id, START_S, ""))
@@ -379,20 +379,22 @@ class ClientService(Native):
     def _hold(self, connection: Connection, wait: Wait) -> None:
         if not connection.until:
             connection.until = self.server.now + int(wait.seconds * SECOND)
-        connection.key, connection.reason = wait.key, wait.reason
+        connection.key, connection.reason, connection.room = wait.key, wait.reason, wait.room
         self.waiting[connection] = None
         self.server.engine.alarm(connection.until, self)
         if wait.key == "store":
             self.server.engine.alarm(self.server.now + POLL_NS, self)
-        if connection.proxy.tags:
+        if wait.room:
             self._settle_ahead(connection)
 
     def _settle_ahead(self, connection: Connection) -> None:
         """What settles deliveries passes what waits: a full queue must not wait for the very client that empties it."""
-        kept = [command for command in connection.commands if not isinstance(command, Ack | Nack)]
-        ahead = [command for command in connection.commands if isinstance(command, Ack | Nack)]
-        connection.commands = deque(kept)
-        for command in ahead:
+        commands = list(connection.commands)
+        connection.commands.clear()
+        connection.commands.extend(command for command in commands if not isinstance(command, Ack | Nack))
+        for command in commands:
+            if not isinstance(command, Ack | Nack):
+                continue
             try:
                 self._settle(connection.proxy, command)
             except MomError as error:
@@ -405,7 +407,7 @@ class ClientService(Native):
             self._go_on(connection)
 
     def _go_on(self, connection: Connection) -> None:
-        connection.key = ""
+        connection.key, connection.room = "", False
         self.waiting.pop(connection, None)
         self._obey(connection)
 

@@ -20,6 +20,7 @@ from mombroker.agents.traffic import (
     Consume,
     Dispatch,
     Gone,
+    Last,
     Put,
     Refuse,
     Settle,
@@ -188,6 +189,9 @@ class Proxy(Native):
             self._confirmed(source.receipt, note.unconfirmed)
         self.service.resume(self, message.source)
 
+    def last(self, note: Last, message: Message) -> None:
+        self.post(message.source, Settle(note.consumer, last=True))
+
     def browsed(self, note: Browsed, message: Message) -> None:
         source = self.sources.get(note.consumer)
         if source is not None and source.open:
@@ -318,6 +322,7 @@ class Proxy(Native):
 
     handlers: ClassVar[Any] = {
         Dispatch.wire: dispatch, Started.wire: started, Browsed.wire: browsed, Refuse.wire: refuse,
+        Last.wire: last,
     }  # fmt: skip
 
 

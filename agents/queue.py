@@ -20,7 +20,7 @@ from mombroker.agents.shelf import Shelf
 from mombroker.agents.takers import Consumer, Key, Takers
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started, pack
 from mombroker.agents.wanted import wanted
-from mombroker.core.message import Message
+from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -62,6 +62,7 @@ class Queue(Native):
         self.coming = 0  # messages that were let in and are on their way
         self.told: set[str] = set()  # servers that hold back their clients
         self.dropped = 0
+        self.paused = False  # nothing is given at present
         self.purged = 0  # what waits up to this id is to go
         self._shelf: Shelf | None = None
         self._producers: Producers | None = None
@@ -139,6 +140,7 @@ class Queue(Native):
             for row in held:
                 self.count += 1
                 self._regain(item_of(row))
+                self.change()
         if self.purged:
             self._alarm(0)
         if at := self.shelf.next():
@@ -147,7 +149,7 @@ class Queue(Native):
 
     def _regain(self, item: Item) -> None:
         """Somebody had this one, or it was backing off, when the server stopped."""
-        if self._remote(item.holder):
+        if item.holder:
             self.out.setdefault(item.holder, {})[item.id] = item
             if item.group:
                 owner = next((c for c in self.takers if c.key[0] == item.holder), None)
@@ -155,6 +157,12 @@ class Queue(Native):
             item.put = None
         else:
             self._return(item, item.due)
+
+    def recovered(self) -> None:
+        """It is in memory again. What connections of this server had comes back, but for what is settled in the inbox."""
+        for proxy in self.out:
+            if not self._remote(proxy):
+                self.server.send(self.server.note_to(proxy, (self.id,), Gone(), 0, BOUNCE))
 
     def _remote(self, proxy: str) -> bool:
         return proxy != "" and not proxy.startswith(f"{self.server.name}/")
@@ -219,7 +227,7 @@ class Queue(Native):
         if put.expires and not self.volatile:
             self.shelf.expire(item, put.expires)
             self._alarm(put.expires)
-        if not self.ready and (taker := self.takers.choose(item, put)):
+        if not self.ready and not self.paused and (taker := self.takers.choose(item, put)):
             self._give(taker, item)
         else:
             lane = self.lane(item.lane)
@@ -289,7 +297,7 @@ class Queue(Native):
     def _pump(self) -> None:
         """Give what waits to whoever wants it."""
         takers, now = self.takers, self.server.now
-        while self.ready and takers.hungry():
+        while self.ready and not self.paused and takers.hungry():
             item = self._first()
             if item is None or item.id <= self.purged:
                 self.server.engine.natives.touch_late(self)
@@ -508,6 +516,8 @@ class Queue(Native):
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def consume(self, note: Consume, message: Message) -> None:
+        if not self._remote(message.source) and message.source not in self.server.engine.natives.agents:
+            return  # its connection has ended, perhaps with the last process
         consumer = Consumer(message.source, note, wanted(note.selector, note.no_local))
         if note.browser:
             self.browsers[consumer.key] = Browser(consumer, self.server.next_id)
@@ -651,6 +661,7 @@ class Queue(Native):
         while left > 0 and (item := lane.first()) is not None and item.id <= self.purged:
             self._take(item)
             self._end(item)
+            self.change()
             left -= 1
         return left
 

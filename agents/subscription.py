@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mombroker.agents.policy import SECOND
 from mombroker.agents.queue import Queue
-from mombroker.agents.traffic import Consume, End, Put, Refuse, Spec, Started
+from mombroker.agents.traffic import Cancel, Consume, End, Last, Put, Refuse, Settle, Spec, Started
 from mombroker.agents.wanted import wanted
 from mombroker.core.message import Message
 
@@ -21,6 +22,7 @@ class Subscription(Queue):
     """1. It holds its entries of the table from its creation to its deletion.
     2. Its messages are in the order in which its server delivered them: priorities do not count here.
     3. One that is not shared has one consumer at most: a new one takes it over.
+    4. Such a one gives nothing while what it gave to a former consumer may come back unseen.
     """
 
     path = "mombroker.agents.subscription:Subscription"
@@ -28,15 +30,23 @@ class Subscription(Queue):
     def __init__(self, server: AgentServer, id: str, state: bytes = b""):
         self.spec = Spec([])
         self.epochs: list[int] = []
+        self.draining: list[tuple[str, int]] = []  # former consumers
         self.lonely = server.now + LONELY_NS
         super().__init__(server, id, state)
+        self.paused = bool(self.draining)
         self.wants = wanted(self.spec.selector, self.spec.no_local)
 
     def more_state(self) -> Any:
-        return self.spec.values()
+        return [self.spec.values(), self.draining]
 
     def take_up(self, more: Any) -> None:
-        self.spec = Spec(*more)
+        self.spec = Spec(*more[0])
+        self.draining = [(proxy, number) for proxy, number in more[1]]
+
+    @classmethod
+    def new(cls, spec: Spec) -> bytes:
+        """The state of a new one."""
+        return cls.blank([spec.values(), []])
 
     # -- feed ----------------------------------------------------------------------------------------------------
 
@@ -46,7 +56,7 @@ class Subscription(Queue):
             self.server.engine.alarm(self.server.now + LONELY_NS, self)
 
     def recovered(self) -> None:
-        """It is in memory again."""
+        super().recovered()
         self.epochs = self.service.topics.hold(self, self.spec.topics)
         self.left()
 
@@ -60,6 +70,8 @@ class Subscription(Queue):
         if self.wants is None or self.wants(put):
             mine = Put(*put.values())
             mine.message = message
+            if not self.spec.shared:  # one consumer: a group would only let others overtake what waits for its turn
+                mine.group = ""
             self.server.send(self.server.note_to(self.service.topics.agent, (self.id,), mine))
 
     def lane_of(self, put: Put) -> int:
@@ -93,6 +105,27 @@ class Subscription(Queue):
         self.release(lambda each: True)
         for other, number in old:
             self.post(other, Refuse(number, f"{self.service.shown(self.name)} was taken over by another consumer"))
+
+    def cancel(self, note: Cancel, message: Message) -> None:
+        if not self.spec.shared and self.out.get(message.source):
+            self.draining.append((message.source, note.consumer))
+            self.paused = True
+            self.post(message.source, Last(note.consumer))
+        super().cancel(note, message)
+
+    def settle(self, note: Settle, message: Message) -> None:
+        if note.last:
+            self._drained(lambda key: key == (message.source, note.consumer))
+        super().settle(note, message)
+
+    def release(self, whose: Callable[[str], bool]) -> int:
+        self._drained(lambda key: whose(key[0]))
+        return super().release(whose)
+
+    def _drained(self, whose: Callable[[tuple[str, int]], bool]) -> None:
+        self.draining = [key for key in self.draining if not whose(key)]
+        self.paused = bool(self.draining)
+        self.touch()
 
     def _change(self, spec: Spec) -> None:
         """Other topics or another selector: as if it was deleted and made anew."""
@@ -128,4 +161,6 @@ class Subscription(Queue):
         self.service.topics.release(self, self.epochs)
         super().deleted()
 
-    handlers: ClassVar[Any] = {**Queue.handlers, End.wire: end, Consume.wire: consume}
+    handlers: ClassVar[Any] = {
+        **Queue.handlers, End.wire: end, Consume.wire: consume, Cancel.wire: cancel, Settle.wire: settle,
+    }  # fmt: skip

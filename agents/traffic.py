@@ -153,6 +153,7 @@ class Settle(Traffic):
     again: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     credit: int = 0
+    last: bool = False  # the answer to Last
 
 
 @dataclass(slots=True)
@@ -205,6 +206,14 @@ class Started(Traffic):
     wire = "c.started"
     consumer: int
     unconfirmed: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Last(Traffic):
+    """Nothing more comes for this consumer, which was cancelled: say so when that is here."""
+
+    wire = "c.last"
+    consumer: int
 
 
 @dataclass(slots=True)

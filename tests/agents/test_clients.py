@@ -1,5 +1,7 @@
 """Connections: commands in order, what waits before the proxy, transactions, settlement, temporary destinations."""
 
+from typing import Any
+
 import pytest
 
 from mombroker.agents.commands import Ack, Disconnect, Nack, Receipt, Send, Subscribe, Sync, Transact
@@ -34,6 +36,16 @@ def test_commands_behind_a_name_that_is_being_decided_wait_in_order():
     b.join("a", "b")
     b.pump()
     assert client.receipts == ["1", "2", "3"] and client.texts == ["1"] and reader.texts == ["2"]
+
+
+def test_an_acknowledgement_does_not_overtake_what_waits_for_a_name():
+    """Else a client that passes messages on would lose one with its connection."""
+    b = Broker(ROW)
+    client = b.connect("c").send(Q, "1").subscribe("s", Q, ack="individual")
+    b.cut("a", "b")
+    client.do(send("queue:new", "passed on"), Ack(client.tag("1")))
+    client.close()
+    assert b.queue(Q).count == 1
 
 
 def test_a_name_that_nobody_decides_is_an_error_after_five_seconds():
@@ -200,6 +212,30 @@ def test_a_kill_between_commit_and_write_loses_nothing(worker):
                 return
             b.release(name, ready)
     raise AssertionError("nothing was delivered")
+
+
+def stopped_with_inboxes(b: Broker, client: Client, *commands: Any) -> None:
+    """The server obeys, and dies when what these commands cause is durable, but nobody has reacted to it."""
+    server = b.servers[client.server]
+    server.limits.turn_reactions = 0
+    client.do(*commands, pump=False)
+    b.commit(client.server)
+    b.reboot(client.server)
+
+
+def test_what_was_acknowledged_before_a_crash_does_not_come_again_though_its_queue_was_not_told_yet():
+    b = Broker()
+    client = b.connect().send(Q, "1", "2").subscribe("s", Q, ack="individual")
+    stopped_with_inboxes(b, client, Ack(client.tag("1"), "r"))
+    assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"2", 2)]
+
+
+def test_nothing_goes_to_a_connection_that_is_gone_when_its_subscription_is_taken_up():
+    b = Broker()
+    client = b.connect().send(Q, "1")
+    stopped_with_inboxes(b, client, Subscribe("s", (Q,)))
+    assert b.queue(Q).describe()["consumers"] == 0
+    assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"1", 1)]
 
 
 def test_settling_twice_is_an_error():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mombroker.agents.commands import Subscribe, Unsubscribe
 from mombroker.agents.topics import wildcard
 from tests.agents.broker import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -402,3 +403,21 @@ def test_durable_subscriptions_keep_the_order_of_causes_detached_or_not():
     b.join("a", "c")
     b.pump()
     assert durable(b, "c").texts == ["question", "answer"]
+
+
+def test_what_was_under_way_to_a_former_consumer_comes_before_what_is_behind_it():
+    """1. Messages are dispatched to a consumer, which the client has just ended. 2. The next consumer of the same
+    connection must not get later ones before these have come back."""
+    b = Broker(THREE)
+    durable(b, "a").close()
+    reader = durable(b, "b", prefetch=2)
+    b.cut("a", "b")
+    b.connect("c").send(A, *"123456")
+    reader.do(Unsubscribe("s"), Subscribe("t", (A, B), durable="d", ack="individual", prefetch=2))
+    b.join("a", "b")
+    b.release("b", b.commit("b"))  # before it is told anything
+    b.pump()
+    for number, text in enumerate("123456", 1):
+        assert reader.texts[number - 1] == text
+        reader.ack(text)
+    assert [each.count for each in reader.got] == [1] * 6
