@@ -9,6 +9,7 @@ from typing import Any, TypeVar, dataclass_transform, overload
 
 import msgpack
 
+from mombroker.agents import hints
 from mombroker.core.errors import MomError, UnknownNotification
 
 T = TypeVar("T")
@@ -101,8 +102,9 @@ def compose(type: str, fields: dict[str, Any]) -> bytes:
     missing = [field.name for field in fields_of(cls) if _required(field) and field.name not in fields]
     if missing:
         raise MomError(f"{type} needs {', '.join(missing)}")
+    values = hints.typed(cls, fields, type)
     try:
-        return encode(cls(**fields))[1]
+        return encode(cls(**values))[1]
     except TypeError as error:
         raise MomError(str(error)) from None
 

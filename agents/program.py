@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from typing import Any
 
-from mombroker.agents import notes
+from mombroker.agents import hints, notes
 from mombroker.agents.base import Agent, initial
 from mombroker.agents.clients import NATIVES, ClientService
 from mombroker.agents.proxy import Proxy
@@ -58,8 +57,9 @@ class Program:
     def initial(self, path: str, fields: dict[str, Any]) -> bytes:
         if path in NATIVES and not fields:
             return b""
+        cls = self.find(path)
         try:
-            return initial(self.find(path), fields)
+            return initial(cls, hints.typed(cls, fields, path))
         except TypeError as error:
             raise MomError(str(error)) from None
 
@@ -69,8 +69,12 @@ class Program:
     def compose(self, type: str, fields: dict[str, Any]) -> bytes:
         module = type.rpartition(".")[0]
         if type not in notes.TYPES and self._within(module):
-            with contextlib.suppress(ImportError, ValueError):  # an unknown type is refused below
+            try:
                 importlib.import_module(module)
+            except (ImportError, ValueError):
+                pass  # an unknown type is refused below
+            except BaseException as error:  # a module may raise anything, an exit too
+                raise MomError(f"{module} cannot be imported: {sentence(error)}") from error
         return notes.compose(type, fields)
 
     def _within(self, module: str) -> bool:

@@ -10,6 +10,7 @@ from mombroker.core.batch import ItemRow
 from mombroker.core.errors import MomError, Overloaded
 from mombroker.core.ids import check_address, is_id
 from mombroker.core.message import decode
+from mombroker.core.reaction import LAST_NS
 
 if TYPE_CHECKING:
     from mombroker.core.consumer import MessageConsumer
@@ -20,6 +21,14 @@ Args = dict[str, Any]
 Reply = dict[str, Any]
 USER = "user:"  # before the name of a client's user, among the meta rows
 MAX_USER = 100
+LAST_INT = (1 << 63) - 1  # that a row can hold
+
+# What the arguments of requests are; a list holds texts, but for the place in a list of dead letters.
+KINDS: dict[str, tuple[type, ...]] = {
+    "agent": (str,), "to": (list,), "type": (str,), "fields": (dict,), "ttl_ns": (int,), "class": (str,), "name": (str,),
+    "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,), "hash": (str,),
+    "new": (bool,),
+}  # fmt: skip
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
 
 
@@ -27,10 +36,24 @@ def answer(server: AgentServer, ticket: int, verb: str, args: Args) -> Reply | N
     """The reply, or None when it follows later under the same ticket."""
     if verb not in VERBS:
         raise MomError(f"no such request: {verb}; known are {', '.join(sorted(VERBS))}")
+    for name, value in args.items():
+        if not _fits(name, value):
+            raise MomError(f"the request {verb} cannot have {ascii(value)[:64]} as its {name}")
     try:
         return VERBS[verb](server, ticket, args)
     except KeyError as error:
         raise MomError(f"the request {verb} needs {error}") from None
+
+
+def _fits(name: str, value: object) -> bool:
+    """Whoever asks holds our token, but is another program, perhaps of another version."""
+    kinds = KINDS.get(name)
+    if kinds is None:
+        return True
+    if isinstance(value, list):
+        inner = int if name == "after" else str
+        return list in kinds and all(type(each) is inner for each in value)
+    return type(value) in kinds and not (isinstance(value, int) and not 0 <= value <= LAST_INT)
 
 
 def status(server: AgentServer) -> Reply:
@@ -206,11 +229,14 @@ def _open(server: AgentServer) -> None:
 def _send(server: AgentServer, ticket: int, args: Args) -> Reply:
     _open(server)
     dests = tuple(dict.fromkeys(_known(server, agent) for agent in args["to"]))
+    if not dests:
+        raise MomError("a message needs a receiver: name an agent")
     payload = server.program.compose(args["type"], args.get("fields", {}))
     if len(payload) > server.limits.max_message:
         raise MomError(f"{len(payload)} bytes are over max_message = {server.limits.max_message}")
     ttl = int(args.get("ttl_ns", 0))
-    message = server.message(f"{server.name}/_admin", dests, args["type"], payload, server.now + ttl if ttl else 0)
+    expires = min(server.now + ttl, LAST_NS) if ttl else 0
+    message = server.message(f"{server.name}/_admin", dests, args["type"], payload, expires)
     server.send(message)
     return {"message": f"{message.origin}#{message.number}", "to": list(dests)}
 
@@ -238,7 +264,9 @@ def _letter(row: ItemRow) -> Reply:
 def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:
     limit = min(int(args.get("limit", 100)), 10_000)
     after = args.get("after")
-    rows = server.engine.letters.scan(tuple(after) if after else None, limit)
+    if after and not (isinstance(after, list) and len(after) == 2):
+        raise MomError("dead letters are listed after [time, id]")
+    rows = server.engine.letters.scan((after[0], after[1]) if after else None, limit)
     letters = [{k: v for k, v in _letter(row).items() if k != "traceback"} for row in rows]
     return {"count": len(server.engine.letters), "letters": letters}
 

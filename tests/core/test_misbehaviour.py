@@ -132,6 +132,49 @@ def twice(text: str) -> str:
     return text + text
 
 
+def test_a_module_that_fails_when_its_notification_is_named_is_refused(bus, tmp_path, monkeypatch):
+    (tmp_path / "tests_broken.py").write_text("raise SystemExit('no library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = bus(lambda agent: None)
+    made.program.allow = ("tests", "tests_broken")
+    reply = made.ask("a", "send", to=["b/sink"], type="tests_broken.Letter")
+    assert reply == "tests_broken cannot be imported: SystemExit: no library"
+    goes_on(made)
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "what"),
+    [
+        ("send", {"to": "b/sink"}, "'b/sink' as its to"),
+        ("send", {"to": [1]}, "[1] as its to"),
+        ("send", {"to": []}, "needs a receiver"),
+        ("send", {"to": ["b/sink"], "type": 5}, "5 as its type"),
+        ("send", {"to": ["b/sink"], "fields": ["x"]}, "['x'] as its fields"),
+        ("send", {"to": ["b/sink"], "ttl_ns": 1 << 63}, "9223372036854775808 as its ttl_ns"),
+        ("send", {"to": ["b/sink"]}, "needs 'type'"),
+        ("agent", {"agent": None}, "None as its agent"),
+        ("agent", {"agent": "/"}, "no route from a"),
+        ("agents", {"limit": -1}, "-1 as its limit"),
+        ("deadletter", {"id": "x"}, "'x' as its id"),
+        ("deadletter", {"id": 1 << 63}, "9223372036854775808 as its id"),
+        ("deadletters", {"after": "x"}, "after [time, id]"),
+        ("deadletters", {"after": [1]}, "after [time, id]"),
+        ("deploy", {"name": "x", "class": "tests.core.sample_agents:Sink", "server": 1}, "1 as its server"),
+        ("set_user", {"user": True, "hash": ""}, "True as its user"),
+    ],
+)
+def test_a_request_out_of_shape_is_refused(bus, verb, args, what):
+    made = bus(lambda agent: None)
+    assert what in made.ask("a", verb, **args)
+    goes_on(made)
+
+
+def test_a_life_beyond_all_clocks_is_for_ever(bus):
+    made = bus(lambda agent: None)
+    made.ask("a", "send", to=["b/sink"], type=Put.__wire_name__, fields={"text": "x"}, ttl_ns=(1 << 63) - 1)
+    assert made.fields("b/sink")["got"] == ["x"]
+
+
 def test_operators_are_held_to_the_same_addresses(bus):
     made = bus(lambda agent: None)
     assert "cannot be an agent's id" in made.send("a", "b/x\ny", Put(""))
