@@ -47,13 +47,13 @@ class Policy:
             ("announce", ("", "everywhere")),
         ):
             if getattr(self, name) not in known:
-                raise MomError(f"policy {name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
+                raise MomError(f"{name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
         for field in fields(Policy):
             value = getattr(self, field.name)
             if isinstance(value, int | float) and value < 0:
-                raise MomError(f"policy {field.name} must not be negative")
+                raise MomError(f"{field.name} must not be negative")
         if not self.max_pending:
-            raise MomError("policy max_pending must be 1 or more: a message has to be kept until it is handed out")
+            raise MomError("max_pending must be 1 or more: a message has to be kept until it is handed out")
 
     def backoff_ns(self, failures: int) -> int:
         delay = self.redeliver_first * self.redeliver_factor ** min(failures - 1, 100)
@@ -74,7 +74,7 @@ def policy(values: dict[str, Any]) -> Policy:
         if key not in known:
             raise MomError(f"a policy has no {key!r}; it has {', '.join(known)}")
         if type(value) is not known[key] and not (known[key] is float and type(value) is int):
-            raise MomError(f"policy {key} must be {_WORDS[known[key]]}, not {value!r}")
+            raise MomError(f"{key} must be {_WORDS[known[key]]}, not {value!r}")
     if "match" not in values:
         raise MomError('a policy needs match = "PATTERN", as "queue:orders.*"')
     return Policy(**values)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mombroker import ordering
+from mombroker.agents.policy import policy
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
@@ -19,7 +20,10 @@ MAX_BYTES = 16 << 20  # of a topology file
 
 # What each table may hold: name -> (type, an example). One that starts with "!" must be there.
 TABLES = {"bus": (dict, "[bus]"), "servers": (dict, "[servers.NAME]"), "domains": (dict, "[domains.NAME]")}
-TOP = {**TABLES, "agents": (list, "[[agents]]"), "limits": (dict, "[limits]"), "log": (dict, "[log]")}
+TOP = {
+    **TABLES, "agents": (list, "[[agents]]"), "policies": (list, "[[policies]]"), "limits": (dict, "[limits]"),
+    "log": (dict, "[log]"),
+}  # fmt: skip
 BUS = {
     "name": (str, '!name = "demo"'),
     "registry": (str, 'registry = "paris"'),
@@ -115,6 +119,7 @@ class _Reading:
             allow=tuple(bus.get("allow", ())),
             limits=self.table(("limits",), top.get("limits", {}), LIMITS),
             log=self.table(("log",), top.get("log", {}), LOG),
+            policies=[self.policy(at, table) for at, table in enumerate(top.get("policies", []))],
             checked=False,
         )
 
@@ -159,6 +164,13 @@ class _Reading:
             table.get("name", ""), table.get("server", ""), table.get("class", ""), table.get("fields", {})
         )
 
+    def policy(self, at: int, values: Table) -> Table:
+        try:
+            policy(values)
+        except MomError as error:
+            self.fault(("policies", at), str(error))
+        return values
+
     def table(self, key: Key, value: object, known: Mapping[str, tuple[type, str]]) -> Table:
         """The entries of a table that may be used; the others are faults."""
         if not isinstance(value, dict):
@@ -194,7 +206,7 @@ def _fits(value: object, kind: type, name: str) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
     if kind is list:
-        inner = dict if name == "agents" else str
+        inner = dict if name in ("agents", "policies") else str
         return isinstance(value, list) and all(isinstance(each, inner) for each in value)
     return isinstance(value, kind)
 
@@ -319,6 +331,8 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     for agent in topology.agents:
         decl = {"name": agent.name, "server": agent.server, "class": agent.cls, "fields": agent.fields or None}
         _write(out, "[[agents]]", decl)
+    for values in topology.policies:
+        _write(out, "[[policies]]", values)
     for name in ("limits", "log"):
         if table := getattr(topology, name):
             _write(out, f"[{name}]", table)

@@ -49,6 +49,15 @@ server = "lyon"
 class = "examples.greeter:Greeter"
 fields = { greeting = "hello", times = [1, 2.5, true] }
 
+[[policies]]
+match = "queue:orders.*"
+max_messages = 1_000
+full = "reject"
+redeliver_first = 0.5
+[[policies]]
+match = "*"
+create = false
+
 [limits]
 max_message = 1_000
 
@@ -102,6 +111,10 @@ def test_the_sample_means_what_it_says():
         ],
         limits={"max_message": 1000},
         log={"enabled": False, "max_age_days": 7},
+        policies=[
+            {"match": "queue:orders.*", "max_messages": 1000, "full": "reject", "redeliver_first": 0.5},
+            {"match": "*", "create": False},
+        ],
     )
 
 
@@ -137,13 +150,17 @@ WRONG = [
     ('server = "lyon"', 'server = "lion"', "agents[0].server: there is no server 'lion': did you mean lyon?"),
     ('class = "examples.greeter:Greeter"', "", 'agents[0].class: missing: add class = "examples.greeter:Greeter"'),
     ("2.5", "2024-01-01", "agents[0].fields: 2024-01-01 cannot be a field"),
-    ("max_message", "max_mesage", "limits.max_mesage: unknown key: did you mean max_message?"),
+    ("max_message =", "max_mesage =", "limits.max_mesage: unknown key: did you mean max_message?"),
     ("max_message = 1_000", "max_message = 0", "limits.max_message: must be a whole number from 1 up, not 0"),
     ("max_message = 1_000", "max_message = true", "limits.max_message: must be a whole number from 1 up, not true"),
     ("enabled = false", "enabled = 0", "log.enabled: must be true or false, not 0: enabled = true"),
     ("[log]", "[logs]", "logs: unknown key: did you mean log?"),
     ("[domains.core]", "[domains.core.x]", "domains.core.x: unknown key"),
     ("[[agents]]", "[agents]", "agents: must be a list"),
+    ("max_messages = 1_000", 'max_messages = "1k"', "policies[0]: max_messages must be a whole number, not '1k'"),
+    ('full = "reject"', 'full = "drop"', "policies[0]: full must be 'block' or 'reject' or 'drop-oldest', not 'drop'"),
+    ("redeliver_first = 0.5", "redeliver_frist = 0.5", "policies[0]: a policy has no 'redeliver_frist'; it has"),
+    ("create = false", "create = 0", "policies[1]: create must be true or false, not 0"),
 ]
 
 
@@ -154,7 +171,7 @@ def test_each_mistake_is_told_with_its_line_key_and_remedy(old, new, expected):
     (error,) = [error for error in told if expected in error]
     where, _, rest = error.partition(" ")
     assert rest.startswith(expected)
-    if new:
+    if new and not rest.startswith("policies["):  # of a policy the line of its header is told
         assert where == f"bus.toml:{line_of(text, new)}:"
 
 
