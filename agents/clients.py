@@ -388,17 +388,16 @@ class ClientService(Native):
             self._settle_ahead(connection)
 
     def _settle_ahead(self, connection: Connection) -> None:
-        """What settles deliveries passes what waits: a full queue must not wait for the very client that empties it."""
-        commands = list(connection.commands)
-        connection.commands.clear()
-        connection.commands.extend(command for command in commands if not isinstance(command, Ack | Nack))
-        for command in commands:
-            if not isinstance(command, Ack | Nack):
-                continue
+        """A full queue must not wait for the very client that empties it: what settles its messages passes what waits
+        for it. Other settlements do not: who passes a message on and then settles it would lose it."""
+        commands, proxy, key = connection.commands, connection.proxy, connection.key
+        ahead = [each for each in commands if isinstance(each, Ack | Nack) and proxy.frees(each.tag, key)]
+        for command in ahead:
+            commands.remove(command)
             try:
-                self._settle(connection.proxy, command)
+                self._settle(proxy, command)
             except MomError as error:
-                self.refuse(connection.proxy, str(error), command.receipt)
+                self.refuse(proxy, str(error), command.receipt)
                 return
 
     def wake(self, key: str) -> None:
@@ -433,6 +432,7 @@ class ClientService(Native):
                 self.server.engine.alarm(now + POLL_NS, self)
             if connection.key and connection.until <= now:
                 if not connection.reason:
+                    connection.proxy.unanswered(connection.key)
                     connection.until = 0
                     self._go_on(connection)
                 else:

@@ -185,9 +185,19 @@ class Proxy(Native):
 
     def started(self, note: Started, message: Message) -> None:
         source = self.sources.get(note.consumer)
-        if source is not None:
-            self._confirmed(source.receipt, note.unconfirmed)
+        if source is not None and note.unconfirmed is not None:
+            self._started(source, note.unconfirmed)
         self.service.resume(self, message.source)
+
+    def _started(self, source: Source, unconfirmed: list[str]) -> None:
+        self._confirmed(source.receipt, unconfirmed)
+        source.receipt = None
+
+    def unanswered(self, home: str) -> None:
+        """The commands behind a subscription go on though its server has not answered."""
+        for source in self.sources.values():
+            if source.home == home:
+                self._started(source, [home.partition("/")[0]])
 
     def last(self, note: Last, message: Message) -> None:
         self.post(message.source, Settle(note.consumer, last=True))
@@ -251,6 +261,11 @@ class Proxy(Native):
                 self._settle(source, each, fate)
         else:
             self._settle(source, tag, fate)
+
+    def frees(self, tag: int, key: str) -> bool:
+        """Does settling this make room where `key` says that there is none: in a queue, or in the store?"""
+        source = self.tags.get(tag)
+        return source is not None and key in (source.home, "store")
 
     def _settle(self, source: Source, tag: int, fate: str) -> None:
         del self.tags[tag]

@@ -137,7 +137,9 @@ class Subscription(Queue):
         self.change()
 
     def started(self, proxy: str, number: int) -> None:
-        """The consumer is told when all servers know the entries, or after a while who may not."""
+        """The consumer is told at once, and again when all servers know the entries, or after a while who may not."""
+        if self.service.topics.unknown(self.epochs):
+            self.post(proxy, Started(number, None))
         self.service.when_known(self.epochs, lambda unknown: self.post(proxy, Started(number, unknown)))
 
     def left(self) -> None:

@@ -201,11 +201,12 @@ class Dispatch(Traffic):
 
 @dataclass(slots=True)
 class Started(Traffic):
-    """A consumer is known where it consumes from. `unconfirmed`: servers that may not know of the subscription yet."""
+    """A consumer is known where it consumes from. `unconfirmed`: servers that may not know of the subscription yet;
+    None: that is told later."""
 
     wire = "c.started"
     consumer: int
-    unconfirmed: list[str] = field(default_factory=list)
+    unconfirmed: list[str] | None = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -516,6 +516,15 @@ def test_who_takes_and_sends_on_one_connection_is_not_blocked_by_itself():
     assert client.texts == ["1", "2", "3"]
 
 
+def test_what_is_passed_on_to_a_full_queue_is_not_settled_before():
+    b = Broker(with_policy(max_messages=1))
+    b.connect().send("queue:full", "x")
+    worker = b.connect().send(Q, "1").subscribe("s", Q, ack="individual")
+    worker.send("queue:full", "1").ack("1")
+    worker.close()
+    assert b.queue(Q).count == 1 and b.queue("queue:full").count == 1
+
+
 def test_far_producers_are_held_back_when_the_home_is_full():
     b = Broker(with_policy(THREE, max_messages=2))
     filled(b, "1")

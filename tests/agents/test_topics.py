@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.agents.commands import Subscribe, Unsubscribe
+from mombroker.agents.commands import Receipt, Subscribe, Unsubscribe
 from mombroker.agents.topics import wildcard
 from tests.agents.broker import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -304,6 +304,33 @@ def test_one_in_use_is_not_deleted_by_another_connection():
     assert "has a consumer" in other.refusals[0]
     b.connect("c").send(A, "1")
     assert reader.texts == ["1"]
+
+
+def test_what_a_client_does_after_it_has_subscribed_elsewhere_waits_until_that_has_begun():
+    """And no longer: that some servers may not know of it is told in the receipt, later."""
+    b = Broker(THREE)
+    durable(b, "a").close()
+    b.cut("a", "c")
+    reader = durable(b, "b", topics=(A, "topic:new"), receipt="s", pump=False)
+    reader.send("topic:new", "follows", receipt="p")
+    assert reader.texts == ["follows"] and reader.receipts == ["p"]
+    b.later(2.1)
+    assert [(each.receipt, each.unconfirmed) for each in reader.told if isinstance(each, Receipt)] == [
+        ("p", ""), ("s", "c"),
+    ]  # fmt: skip
+
+
+def test_the_receipt_of_a_subscription_names_its_server_if_that_does_not_answer():
+    b = Broker(THREE)
+    durable(b, "a").close()
+    b.cut("a", "b")
+    reader = durable(b, "b", receipt="s").send(A, "1", receipt="p")
+    assert reader.receipts == []
+    b.later(2.1)
+    assert [(each.receipt, each.unconfirmed) for each in reader.told] == [("s", "a"), ("p", "")]
+    b.join("a", "b")
+    b.pump()
+    assert reader.texts == ["1"] and reader.receipts == ["s", "p"]
 
 
 def test_a_new_consumer_takes_an_unshared_subscription_over():
