@@ -1,0 +1,197 @@
+"""What a STOMP broker costs, ours or another's: flow, fan-out, backlog and drain, at several windows and sizes."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import gettempdir
+
+from mombroker.admin.bench.bus import Bus
+from mombroker.admin.bench.figures import Rounds, Row
+from mombroker.admin.bench.stompload import Broker, Consumer, Producer, broker, drive
+from mombroker.admin.demo import free_ports
+from mombroker.core.errors import MomError
+from mombroker.core.layouts import build
+
+KINDS = ("flow", "fan-out", "backlog")
+TICKS = os.sysconf("SC_CLK_TCK")
+WARM_UP = 2_000  # messages before the first round of a case
+
+
+@dataclass(slots=True, frozen=True)
+class Case:
+    """flow: producers and consumers share `queues`; fan-out: to a topic with so many consumers; backlog: first in, then
+    out."""
+
+    kind: str = "flow"
+    window: int = 512
+    size: int = 100
+    ack: str = "client-individual"
+    persistent: bool = True
+    producers: int = 1
+    consumers: int = 1
+    queues: int = 1
+    prefetch: int = 1_000
+
+
+@dataclass(slots=True)
+class Target:
+    """A broker and the processes whose CPU time is its."""
+
+    name: str
+    at: Broker
+    pids: list[int]
+
+
+def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
+    if len(pids) > len(urls):
+        raise MomError(f"{len(pids)} --pid but {len(urls)} --url: give each broker's processes in the order of the URLs")
+    every = [*pids, *[[]] * len(urls)]
+    return [Target(broker(url).name, broker(url), list(mine)) for url, mine in zip(urls, every, strict=False)]
+
+
+@contextmanager
+def ours(folder: Path | None, log: bool = True) -> Iterator[Target]:
+    """A server of our own for the time of the measurement."""
+    topology = build({}, name="stomp", servers=["s1"])
+    (port,) = free_ports(1)
+    topology.servers["s1"] = replace(topology.servers["s1"], stomp=f"127.0.0.1:{port}", anonymous=True)
+    topology.log["enabled"] = log
+    with Bus(topology, [["s1"]], folder=folder) as bus:
+        yield Target("mombroker", Broker("127.0.0.1", port), [bus.processes[0].pid])
+
+
+def measure(
+    brokers: Sequence[Target],
+    cases: Sequence[Case],
+    count: int,
+    rounds: int,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Row]:
+    """In each round every case is run with every broker in turn."""
+    with ExitStack() as stack:
+        if not brokers:
+            brokers = [stack.enter_context(ours(folder))]
+        looks = Rounds(folder or Path(gettempdir()))
+        runs = [(case, target) for case in cases for target in brokers]
+        for number in range(rounds):
+            for at, (case, target) in enumerate(runs):
+                progress(number * len(runs) + at, rounds * len(runs))
+                if not number:
+                    run(target, case, min(count, WARM_UP))
+                name = f"{target.name} {case}"
+                looks.look(name)
+                looks.add(name, **run(target, case, count))
+    progress(1, 1)
+    return [row(looks, target, case, count) for case, target in runs]
+
+
+def run(target: Target, case: Case, count: int) -> dict[str, float]:
+    """One round with new connections. The settlement of the last message is in the CPU time, logins are not."""
+    kind = "topic" if case.kind == "fan-out" else "queue"
+    names = [f"/{kind}/mom-bench-{number}" for number in range(case.queues)]
+    each = max(1, count // case.producers)
+    total = each * case.producers
+    wanted = total * (case.consumers if case.kind == "fan-out" else 1)
+    with ExitStack() as stack:
+        got = 0
+
+        def came(some: int) -> None:
+            nonlocal got
+            got += some
+
+        def consumers() -> list[Consumer]:
+            made = []
+            for number in range(case.consumers):
+                name = names[number % len(names)]
+                made.append(Consumer(target.at, name, case.ack, case.prefetch, came))
+                stack.callback(made[-1].line.close)
+            return made
+
+        producers = []
+        for number in range(case.producers):
+            name = names[number % len(names)]
+            producers.append(Producer(target.at, name, case.size, case.persistent, case.window))
+            stack.callback(producers[-1].line.close)
+
+        def sent() -> bool:
+            return all(producer.finished for producer in producers)
+
+        if case.kind != "backlog":
+            takers = consumers()
+        cpu, own, start = cpu_of(target.pids), time.process_time(), time.perf_counter()
+        for producer in producers:
+            producer.start(each)
+        if case.kind == "backlog":
+            drive(producers, sent)
+            filled, start = time.perf_counter() - start, time.perf_counter()
+            takers = consumers()
+        else:
+            filled = 0.0
+        drive([*producers, *takers], lambda: got >= wanted and sent())
+        took = time.perf_counter() - start
+        for taker in takers:
+            taker.leave()
+        spent, own = cpu_of(target.pids) - cpu, time.process_time() - own
+        if got > wanted:
+            raise MomError(f"{got - wanted} messages too many from {target.name}: its queues were not empty")
+    waits = sorted(wait for producer in producers for wait in producer.waits)
+    return {
+        "rate": wanted / took, "fill_rate": total / filled if filled else 0.0, "broker_us": spent / wanted * 1e6,
+        "client_us": own / wanted * 1e6, "p50_ms": weighted(waits, 0.5) * 1e3, "p99_ms": weighted(waits, 0.99) * 1e3,
+    }  # fmt: skip
+
+
+def weighted(waits: Iterable[tuple[float, int]], part: float) -> float:
+    """The percentile of sorted (value, weight)."""
+    waits = list(waits)
+    left = part * sum(weight for _, weight in waits)
+    for value, weight in waits:
+        left -= weight
+        if left <= 0:
+            return value
+    return waits[-1][0]
+
+
+def cpu_of(pids: Iterable[int]) -> float:
+    """Seconds of CPU of processes and all their descendants so far, ended children included."""
+    spent, found = 0, set(pids)
+    stats: dict[int, tuple[int, int]] = {}
+    if found:
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue  # it has just ended
+                stats[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    if missing := found - set(stats):
+        raise MomError(f"there is no process {min(missing)}: give the ids of running brokers by --pid")
+    while True:
+        more = {pid for pid, (parent, _) in stats.items() if parent in found} - found
+        if not more:
+            break
+        found |= more
+    for pid in found:
+        spent += stats[pid][1]
+    return spent / TICKS
+
+
+def row(looks: Rounds, target: Target, case: Case, count: int) -> Row:
+    name = f"{target.name} {case}"
+    of = {key: looks.of(name, key) for key in looks.samples[name]}
+    spent = of["broker_us"] if target.pids else None
+    return {
+        "broker": target.name, "kind": case.kind, "window": case.window, "bytes": case.size, "ack": case.ack,
+        "persistent": case.persistent, "producers": case.producers, "consumers": case.consumers,
+        "queues": case.queues, "messages": count, **looks.yardsticks(name), "rate": round(of["rate"]),
+        "rate_max": round(max(looks.samples[name]["rate"])),
+        "fill_rate": round(of["fill_rate"]) or None, "broker_us": spent and round(spent, 1),
+        "broker_us_min": spent and round(looks.best(name, "broker_us"), 1),
+        "broker_c": spent and round(spent / looks.c_us(name)), "client_us": round(of["client_us"], 2),
+        "p50_ms": round(of["p50_ms"], 2), "p99_ms": round(of["p99_ms"], 2),
+        "p50_f": round(of["p50_ms"] / looks.f_ms(name), 1),
+    }  # fmt: skip

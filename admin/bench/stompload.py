@@ -1,0 +1,228 @@
+"""Producers and consumers of any STOMP 1.2 broker in one thread, made to cost next to nothing beside the broker.
+
+Frames that go out are cut from one buffer that was built beforehand; of those that come in only the NULs are counted,
+so no header that comes back and no body may hold one.
+"""
+
+import re
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from mombroker.core.errors import MomError
+from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+
+CHUNK = 1 << 20
+FRAMES = 4_096  # in the buffer
+SILENCE_S = 30.0  # then something was lost
+ACK_IDS = re.compile(rb"\nack:([^\n]*)")
+ACKS = ("auto", "client", "client-individual")
+
+
+@dataclass(slots=True, frozen=True)
+class Broker:
+    host: str
+    port: int
+    login: str = ""
+    passcode: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def broker(url: str) -> Broker:
+    """Of `stomp://USER:PASSCODE@HOST:PORT`. Raises MomError."""
+    try:
+        parts = urlsplit(url if "://" in url else f"stomp://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if host is None or parts.scheme != "stomp":
+        raise MomError(f"{url!r} is no broker: write stomp://[USER:PASSCODE@]HOST[:PORT]")
+    return Broker(host, port or 61613, unquote(parts.username or ""), unquote(parts.password or ""))
+
+
+class Line:
+    """One logged-in connection. What does not fit into the socket waits in `rest`."""
+
+    def __init__(self, at: Broker):
+        try:
+            self.socket = socket.create_connection((at.host, at.port), SILENCE_S)
+        except OSError as error:
+            raise MomError(f"no broker at {at.name}: {error.strerror or error}") from None
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.rest = b""
+        self.at = at
+        headers = [("accept-version", V12), ("host", "/"), ("heart-beat", "0,0")]
+        if at.login:
+            headers += [("login", at.login), ("passcode", at.passcode)]
+        self.ask(encode("CONNECT", headers), "CONNECTED")
+
+    def ask(self, frame: bytes, answer: str) -> None:
+        """Send a frame and wait for what it must be answered by, when nothing else is on its way."""
+        self.socket.settimeout(SILENCE_S)
+        parser = Parser(Limits(), V12, SERVER)
+        try:
+            self.socket.sendall(frame)
+            while (found := parser.next()) is None:
+                data = self.socket.recv(CHUNK)
+                if not data:
+                    raise MomError(f"{self.at.name} has closed a connection")
+                parser.feed(data)
+        except OSError as error:
+            raise MomError(f"{self.at.name} does not answer: {error.strerror or error}") from None
+        if found.command != answer:
+            raise MomError(f"{self.at.name} says {found.headers.get('message', found.command)}")
+        self.socket.setblocking(False)
+
+    def receive(self) -> bytes:
+        try:
+            data = self.socket.recv(CHUNK)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise MomError(f"{self.at.name} has cut a connection: {error.strerror}") from None
+        if not data or data.startswith(b"ERROR\n") or b"\0ERROR\n" in data or b"\0\nERROR\n" in data:
+            raise MomError(f"{self.at.name} ends a connection: {data[-300:].decode(errors='replace').strip()}")
+        return data
+
+    def send(self, data: bytes | memoryview) -> bool:
+        """False if some of it has to wait for room."""
+        if self.rest:
+            self.rest += data
+            return False
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise MomError(f"{self.at.name} has cut a connection: {error.strerror}") from None
+        self.rest = bytes(data[sent:])
+        return not self.rest
+
+    def more(self) -> bool:
+        """There is room: send what waits."""
+        data, self.rest = self.rest, b""
+        return self.send(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def sends(destination: str, size: int, persistent: bool) -> tuple[bytes, int]:
+    """Frames with receipts, all of one length, and that length."""
+    kept = b"persistent:true\n" if persistent else b""
+    head = b"SEND\ndestination:%b\n%breceipt:%%06d\n\n" % (destination.encode(), kept)
+    body = b"x" * size + b"\0"
+    return b"".join([head % number + body for number in range(FRAMES)]), len(head % 0 + body)
+
+
+class Producer:
+    """Sends `count` messages, with at most `window` receipts outstanding."""
+
+    def __init__(self, at: Broker, destination: str, size: int, persistent: bool, window: int):
+        self.line = Line(at)
+        self.window = min(window, FRAMES)
+        self.frames, self.length = sends(destination, size, persistent)
+        self.view = memoryview(self.frames)
+        self.count = self.sent = self.done = self.seen = 0
+        self.under_way: deque[tuple[int, float]] = deque()  # (sent up to here, when)
+        self.waits: list[tuple[float, int]] = []  # (seconds until the receipt, of so many messages)
+
+    def start(self, count: int) -> None:
+        self.count, self.sent, self.done, self.seen = count, 0, 0, 0
+        self.under_way.clear()
+        self.waits = []
+        self.go(self.window)
+
+    def go(self, room: int) -> None:
+        left = min(room, self.count - self.sent)
+        if left <= 0:
+            return
+        self.under_way.append((self.sent + left, time.perf_counter()))
+        while left:
+            at = self.sent % FRAMES
+            some = min(left, FRAMES - at)
+            self.line.send(self.view[at * self.length : (at + some) * self.length])
+            self.sent += some
+            left -= some
+
+    def heard(self) -> None:
+        data = self.line.receive()
+        some = data.count(0)
+        if not some:
+            return
+        self.done += some
+        self.go(some)
+        now, under_way = time.perf_counter(), self.under_way
+        while under_way and under_way[0][0] <= self.done:
+            upto, since = under_way.popleft()
+            self.waits.append((now - since, upto - self.seen))
+            self.seen = upto
+
+    @property
+    def finished(self) -> bool:
+        return self.done >= self.count
+
+
+class Consumer:
+    """Takes messages and settles them as its subscription says. `came(n)` is told of each lot."""
+
+    def __init__(self, at: Broker, destination: str, ack: str, prefetch: int, came: Callable[[int], None]):
+        self.line = Line(at)
+        self.ack, self.came = ack, came
+        self.got = 0
+        self.tail = b""
+        headers = [("id", "0"), ("destination", destination), ("ack", ack), ("prefetch-count", str(prefetch))]
+        self.line.ask(encode("SUBSCRIBE", [*headers, ("receipt", "up")]), "RECEIPT")
+
+    def heard(self) -> None:
+        data = self.line.receive()
+        if self.tail:
+            data = self.tail + data
+        end = data.rfind(b"\0") + 1
+        self.tail = data[end:]
+        some = data.count(0, 0, end)
+        if not some:
+            return
+        if self.ack != "auto":
+            ids = ACK_IDS.findall(data, 0, end)
+            if self.ack == "client":
+                ids = ids[-1:]
+            self.line.send(b"ACK\nid:" + b"\n\n\0ACK\nid:".join(ids) + b"\n\n\0")
+        self.got += some
+        self.came(some)
+
+    def leave(self) -> None:
+        """All that it has settled is so when this returns."""
+        self.line.socket.setblocking(True)
+        if self.line.rest:
+            self.line.socket.sendall(self.line.rest)
+        self.line.ask(b"UNSUBSCRIBE\nid:0\nreceipt:down\n\n\0", "RECEIPT")
+
+
+def drive(sides: Sequence[Producer | Consumer], done: Callable[[], bool]) -> None:
+    """Let them work until `done`. Raises MomError when nothing comes for long."""
+    with selectors.DefaultSelector() as selector:
+        for side in sides:
+            selector.register(side.line.socket, selectors.EVENT_READ, side)
+        both = selectors.EVENT_READ | selectors.EVENT_WRITE
+        while not done():
+            blocked = [side for side in sides if side.line.rest]
+            for side in blocked:
+                selector.modify(side.line.socket, both, side)
+            ready = selector.select(SILENCE_S)
+            if not ready:
+                raise MomError(f"nothing has come from {sides[0].line.at.name} for {SILENCE_S:.0f} s: messages are lost")
+            for key, events in ready:
+                if events & selectors.EVENT_WRITE:
+                    key.data.line.more()
+                if events & selectors.EVENT_READ:
+                    key.data.heard()
+            for side in blocked:
+                selector.modify(side.line.socket, selectors.EVENT_READ, side)
