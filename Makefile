@@ -28,7 +28,7 @@ test-long: .venv/installed-test
 lint: .venv/installed-dev
 	@.venv/bin/ruff check --quiet
 	@.venv/bin/ruff format --check --quiet
-	@.venv/bin/mypy --strict --follow-imports silent mombroker/core mombroker/ordering mombroker/store mombroker/stomp
+	@.venv/bin/mypy --strict --follow-imports silent mombroker/core mombroker/ordering mombroker/store mombroker/stomp mombroker/jms
 
 clean:
 	@rm -rf .venv build dist *.egg-info

@@ -1,0 +1,86 @@
+"""A blocking client in the manner of Jakarta Messaging's simplified API, for any server of the bus. See docs/jms.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mombroker.jms.connection import Connection, log_fault
+from mombroker.jms.consumer import Browser, Consumer
+from mombroker.jms.context import Context
+from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from mombroker.jms.errors import (
+    ConnectionLost,
+    IllegalState,
+    InvalidDestination,
+    InvalidSelector,
+    InvalidUrl,
+    JmsError,
+    LoginRefused,
+    MessageFormat,
+    Refused,
+    RolledBack,
+    TimedOut,
+)
+from mombroker.jms.machine import Machine, Settings
+from mombroker.jms.messages import Message
+from mombroker.jms.producer import Options, Pending, Producer
+from mombroker.jms.transport import Transport
+from mombroker.jms.url import parse
+
+__all__ = [
+    "Browser",
+    "ConnectionLost",
+    "Consumer",
+    "Context",
+    "Destination",
+    "IllegalState",
+    "InvalidDestination",
+    "InvalidSelector",
+    "InvalidUrl",
+    "JmsError",
+    "LoginRefused",
+    "Message",
+    "MessageFormat",
+    "Options",
+    "Pending",
+    "Producer",
+    "Queue",
+    "Refused",
+    "RolledBack",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "TimedOut",
+    "Topic",
+    "connect",
+]
+
+
+def connect(
+    url: str | Iterable[str] = "stomp://localhost:61613",
+    *,
+    ack: str = "auto",
+    client_id: str = "",
+    heartbeat: float = 10.0,
+    reconnect: float = 60.0,
+    on_error: Callable[[JmsError], None] = log_fault,
+) -> Context:
+    """A context on a new connection to the first server of `url` that can be reached.
+
+    url         stomp://USER:PASSCODE@HOST:PORT, stomps:// for TLS; several, with commas between, to fail over to
+    client_id   names this client, for durable subscriptions
+    heartbeat   seconds between signs of life; 0: none
+    reconnect   seconds for which it tries to get a lost connection back
+    on_error    called for what goes wrong while nobody waits for it, in any thread; default: a line in the log
+    Raises InvalidUrl, LoginRefused, ConnectionLost.
+    """
+    machine = Machine(Settings(client_id, round(heartbeat * 1_000)))
+    connection = Connection(machine, on_error)
+    transport = Transport(parse(url), machine, connection.lock, connection.changed, reconnect)
+    connection.carrier = transport
+    context = Context(connection, ack)
+    transport.start()
+    with connection.lock:
+        connection.lock.wait_for(lambda: machine.up or machine.final is not None)
+        if machine.final is not None:
+            raise type(machine.final)(str(machine.final))
+    return context

@@ -1,0 +1,147 @@
+"""A connection that contexts share: the machine, its transport, and threads that wait for answers. Safe for threads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, TimedOut
+from mombroker.jms.machine import FAIL, Call, Headers, Machine, Part, Subscription
+
+WINDOW_BYTES = 8 << 20  # asked and not answered; then whoever asks for more waits
+PATIENCE_S = 30.0  # for an answer
+
+log = logging.getLogger("mombroker.jms")
+
+
+class Carrier(Protocol):
+    """What the machine's output goes to, and its input comes from."""
+
+    def flush(self) -> None: ...
+    def end(self) -> None: ...
+
+
+def log_fault(error: JmsError) -> None:
+    log.warning("%s", error)
+
+
+class Connection:
+    """All under `lock`, which is notified whenever something has changed.
+
+    name       of this client for ever: repeats of what it sends are known by it
+    on_error   called for what goes wrong while nobody waits for it; it must be quick
+    """
+
+    def __init__(self, machine: Machine, on_error: Callable[[JmsError], None] = log_fault):
+        self.machine, self.on_error = machine, on_error
+        self.lock = threading.Condition()
+        self.carrier: Carrier
+        self.name = uuid.uuid4().hex
+        self.contexts = 0
+        self.closing = False
+        self._numbers: dict[str, int] = {}  # destination -> of the last message sent there
+        self._ids = 0
+
+    def number(self) -> int:
+        """Of something on this connection: unique, and rising."""
+        with self.lock:
+            self._ids += 1
+            return self._ids
+
+    def dedup_id(self, destination: str) -> str:
+        """The name of the next message to a destination: there, a repeat is known by it."""
+        with self.lock:
+            number = self._numbers.get(destination, 0) + 1
+            self._numbers[destination] = number
+            return f"{self.name}:{number}"
+
+    def ask(self, parts: list[Part], loss: str = FAIL, timeout: float | None = PATIENCE_S) -> Call:
+        """Ask for something; waits for room if too much is unanswered."""
+        with self.lock:
+            machine = self.machine
+            self.until(lambda: machine.size < WINDOW_BYTES or machine.state == "over", timeout)
+            self._check()
+            call = machine.ask(parts, loss)
+            self.flush()
+            return call
+
+    def tell(self, command: str, headers: Headers, epoch: int) -> None:
+        with self.lock:
+            self.machine.tell(command, headers, epoch)
+            self.flush()
+
+    def subscribe(self, sub: Subscription) -> Call:
+        with self.lock:
+            self._check()
+            call = self.machine.subscribe(sub)
+            self.flush()
+            return call
+
+    def unsubscribe(self, sub: Subscription) -> None:
+        """After this nothing more comes; what nobody has seen may be given back."""
+        with self.lock:
+            if self.machine.state == "over":
+                return
+            call = self.machine.unsubscribe(sub)
+            self.flush()
+            self.until(lambda: call.done, PATIENCE_S)
+
+    def flush(self) -> None:
+        self.carrier.flush()
+        self._complain()
+
+    def changed(self) -> None:
+        """Something has come, or the connection has."""
+        self.lock.notify_all()
+        self._complain()
+
+    def _complain(self) -> None:
+        faults = self.machine.faults
+        while faults:
+            self.on_error(faults.pop(0))
+
+    def wait(self, call: Call, timeout: float | None = PATIENCE_S) -> Call:
+        """Until it is answered. Raises the answer if it is an error, or TimedOut."""
+        with self.lock:
+            try:
+                self.until(lambda: call.done, timeout)
+            except TimedOut:
+                call.watched = False
+                raise
+            if call.error is not None:
+                raise type(call.error)(str(call.error))
+            return call
+
+    def until(self, done: Callable[[], bool], timeout: float | None) -> None:
+        """Wait under the lock. Raises TimedOut."""
+        if not self.lock.wait_for(done, timeout):
+            raise TimedOut(f"no answer within {timeout:g} s: what was asked may still happen")
+
+    def settle_all(self, timeout: float | None = PATIENCE_S) -> None:
+        """Wait until all that was asked is answered. Raises TimedOut."""
+        with self.lock:
+            self.until(lambda: not self.machine.calls, timeout)
+
+    def _check(self) -> None:
+        if self.closing:
+            raise IllegalState("the connection is closed: connect again")
+        if self.machine.final is not None:
+            raise ConnectionLost(str(self.machine.final))
+
+    def close(self, timeout: float) -> None:
+        """Leave, when all that was asked is answered. Raises TimedOut if it was not, and closes nevertheless."""
+        with self.lock:
+            if self.closing:
+                return
+            self.closing = True
+            try:
+                self.until(lambda: not self.machine.calls or self.machine.state == "over", timeout)
+            finally:
+                if self.machine.state != "over":
+                    call = self.machine.leave()
+                    self.flush()
+                    self.lock.wait_for(lambda: call.done, timeout)
+                self.carrier.end()

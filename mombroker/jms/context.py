@@ -1,0 +1,326 @@
+"""Context: a connection and a session in one, as in the simplified API of Jakarta Messaging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mombroker.jms.connection import PATIENCE_S, Connection
+from mombroker.jms.consumer import Browser, Consumer, Listener, Wanted
+from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, Refused, RolledBack
+from mombroker.jms.listeners import Listeners
+from mombroker.jms.machine import AGAIN, FAIL, Part
+from mombroker.jms.messages import Message
+from mombroker.jms.producer import Pending, Producer
+from mombroker.jms.requestor import Requestor
+
+AUTO, DUPS_OK, CLIENT, INDIVIDUAL, TRANSACTED = MODES = ("auto", "dups-ok", "client", "individual", "transacted")
+CLOSE_S = 10.0  # for what is not answered yet
+AGAIN_TEXT = "the connection that brought it was lost: it comes again"
+
+
+class Context:
+    """Made by `connect`, or by `Context.context`, which shares the connection. It is for one thread at a time, but for
+    `close`, `request` and listeners.
+
+    ack     auto         a message is consumed when `receive` returns it, or the listener returns
+            dups-ok      likewise, but told late: after a crash some may come again
+            client       Message.acknowledge settles all that the context has received
+            individual   Message.acknowledge and reject settle one message
+            transacted   `commit` settles what was received and sends what was sent, together
+    """
+
+    def __init__(self, connection: Connection, ack: str = AUTO):
+        if ack not in MODES:
+            raise IllegalState(f"ack is one of {', '.join(MODES)}, not {ack!r}")
+        self.connection, self.ack = connection, ack
+        self.started, self.closed = True, False
+        self.consumers: list[Consumer] = []
+        self._unsettled: list[Message] = []  # received, to be settled by the program
+        self._sends: list[Part] = []  # of the transaction
+        self._listeners: Listeners | None = None
+        self._requestor: Requestor | None = None
+        connection.contexts += 1
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def context(self, ack: str = AUTO) -> Context:
+        """Another context on the same connection."""
+        self._check()
+        return Context(self.connection, ack)
+
+    # -- destinations ----------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        return Queue(name)
+
+    def topic(self, name: str) -> Topic:
+        return Topic(name)
+
+    def temporary_queue(self) -> TemporaryQueue:
+        """A queue of this connection, gone with it; made again, empty, when the connection is."""
+        self._check()
+        with self.connection.lock:
+            made = TemporaryQueue(f"t{self.connection.number()}", self.connection.machine)
+            self.connection.machine.make_temporary(made)
+            self.connection.flush()
+            return made
+
+    def temporary_topic(self) -> TemporaryTopic:
+        self._check()
+        return TemporaryTopic(f"t{self.connection.number()}", self.connection.machine)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def producer(self, destination: Destination | str | None = None, **options: Any) -> Producer:
+        """A producer with the Options `options` for its messages."""
+        self._check()
+        return Producer(self, destination, options)
+
+    def send(self, to: Destination | str, body: Any = None, **options: Any) -> Pending | None:
+        """Send one message; see Producer.send."""
+        return Producer(self, to, {}).send(body, **options)
+
+    def put(self, part: Part) -> bool:
+        """Keep a message for the commit, if there will be one."""
+        self._check()
+        if self.ack != TRANSACTED:
+            return False
+        self._sends.append(part)
+        return True
+
+    def flush(self, timeout: float | None = PATIENCE_S) -> None:
+        """Wait until all that was sent on the connection is answered. Raises TimedOut."""
+        self.connection.settle_all(timeout)
+
+    def request(
+        self, to: Destination | str, body: Any = None, *, timeout: float = PATIENCE_S, **options: Any
+    ) -> Message:
+        """Send a message and wait for its answer. Raises TimedOut, ConnectionLost, and what `send` does."""
+        self._check()
+        if self.ack == TRANSACTED:
+            raise IllegalState("a transaction sends at its commit: use another context for requests")
+        if self._requestor is None:
+            self._requestor = Requestor(self)
+        return self._requestor.request(to, body, timeout, options)
+
+    def reply(self, message: Message, body: Any = None, **options: Any) -> Pending | None:
+        """Answer a request. Raises InvalidDestination if it does not say where to."""
+        where = message.reply_to
+        if where is None:
+            raise InvalidDestination("this message asks for no answer: it has no reply_to")
+        return self.send(where, body, correlation_id=message.correlation_id or message.id, **options)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def consumer(self, wanted: Wanted, *, listener: Listener | None = None, **options: Any) -> Consumer:
+        """Take from a queue, a topic, or a list of topics, which is one subscription with one order.
+
+        selector        a condition, as "size > 5 AND color = 'red'"
+        durable=NAME    goes on while nobody is there; needs a client_id, or shared=True, for several at once
+        shared=NAME     several take turns; it ends with the last of them
+        no_local        not what this connection sends
+        prefetch        messages that may be here and not settled, default 100
+        exclusive, priority   who gets a queue's messages, if several want them
+        """
+        self._check()
+        return Consumer(self, wanted, listener, **options)
+
+    def browser(self, queue: Destination | str, selector: str = "") -> Browser:
+        self._check()
+        return Browser(self, queue, selector)
+
+    def unsubscribe(self, durable: str) -> None:
+        """End a durable subscription, with all that waits for it. Raises Refused."""
+        self._check()
+        connection = self.connection
+        connection.wait(connection.ask([Part("UNSUBSCRIBE", {"durable-subscription-name": durable})]))
+
+    def start(self) -> None:
+        with self.connection.lock:
+            self.started = True
+            self.connection.lock.notify_all()
+
+    def stop(self) -> None:
+        """Hand out nothing until `start`; returns when no listener runs."""
+        with self.connection.lock:
+            self.started = False
+            self.await_listener()
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, wait: bool = False) -> None:
+        """Settle all that was received. Raises ConnectionLost if some of it was brought by a lost connection."""
+        self._only(CLIENT, INDIVIDUAL)
+        with self.connection.lock:
+            messages, self._unsettled = self._unsettled, []
+            self._acknowledge(messages, wait)
+
+    def acknowledge_one(self, message: Message, wait: bool) -> None:
+        if self.ack == CLIENT:
+            self.acknowledge(wait)
+        elif self.ack == INDIVIDUAL:
+            with self.connection.lock:
+                if message in self._unsettled:
+                    self._unsettled.remove(message)
+                    self._acknowledge([message], wait)
+
+    def _acknowledge(self, messages: list[Message], wait: bool) -> None:
+        self._check()
+        alive = [message for message in messages if message.ack and not self._lost(message)]
+        if wait and alive:
+            parts = [Part("ACK", {"id": message.ack}) for message in alive]
+            self.connection.wait(self.connection.ask(parts, FAIL))
+        else:
+            for message in alive:
+                self.tell("ACK", message)
+        if lost := sum(map(self._lost, messages)):
+            raise ConnectionLost(AGAIN_TEXT if lost == 1 else f"{lost} messages were brought by a lost connection")
+
+    def reject(self, message: Message, requeue: bool | None = None) -> None:
+        self._only(INDIVIDUAL)
+        with self.connection.lock:
+            if message in self._unsettled:
+                self._unsettled.remove(message)
+                self.tell("NACK", message, **({} if requeue is None else {"requeue": str(requeue).lower()}))
+
+    def recover(self) -> None:
+        """Give back all that was received and is not acknowledged: it comes again, as the queue's policy says."""
+        if self.ack == TRANSACTED:
+            raise IllegalState("a transacted context has rollback()")
+        with self.connection.lock:
+            self._check()
+            self._give_back()
+
+    def commit(self, timeout: float | None = PATIENCE_S) -> None:
+        """Settle all that was received, and send all that was sent, since the last commit: all of it or nothing.
+
+        Raises RolledBack: nothing of it, and what was received comes again. TimedOut: it may still happen.
+        """
+        self._only(TRANSACTED)
+        with self.connection.lock:
+            self._check()
+            messages, self._unsettled = self._unsettled, []
+            sends, self._sends = self._sends, []
+            if any(map(self._lost, messages)):
+                for message in messages:
+                    self.tell("NACK", message)
+                raise RolledBack("a connection was lost that had brought messages of this transaction: they come again")
+            acks = [Part("ACK", {"id": message.ack}) for message in messages if message.ack]
+            if not acks and not sends:
+                return
+            name = {"transaction": f"t{self.connection.number()}"}
+            inner = [Part(part.command, {**part.headers, **name}, part.body) for part in sends + acks]
+            parts = [Part("BEGIN", name), *inner, Part("COMMIT", name)]
+            call = self.connection.ask(parts, FAIL if acks else AGAIN, timeout)
+        try:
+            self.connection.wait(call, timeout)
+        except (Refused, ConnectionLost) as error:
+            raise RolledBack(str(error)) from None
+
+    def rollback(self) -> None:
+        """Forget what was sent, and give back what was received, since the last commit."""
+        self._only(TRANSACTED)
+        with self.connection.lock:
+            self._check()
+            self._sends.clear()
+            self._give_back()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Context]:
+        """Commit at the end of the block; roll back if it raises."""
+        self._only(TRANSACTED)
+        try:
+            yield self
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+
+    def _give_back(self) -> None:
+        """Those that were received have failed; the others behind them have not been seen."""
+        messages, self._unsettled = self._unsettled, []
+        for message in messages:
+            self.tell("NACK", message)
+        if messages:
+            for consumer in self.consumers:
+                consumer.give_back()
+
+    def received(self, message: Message, consumer: Consumer) -> None:
+        """It was handed out."""
+        if self.ack in (AUTO, DUPS_OK):
+            consumer.settle(message)
+        else:
+            self._unsettled.append(message)
+
+    def failed(self, message: Message, consumer: Consumer) -> None:
+        """A listener has raised."""
+        if self.ack in (AUTO, DUPS_OK):
+            consumer.acknowledge_lazily()
+            self.tell("NACK", message)
+        elif self.ack == INDIVIDUAL:
+            self.reject(message)
+        elif self.ack == TRANSACTED:
+            self.rollback()
+
+    def tell(self, command: str, message: Message, **headers: str) -> None:
+        if message.ack:
+            self.connection.tell(command, {"id": message.ack, **headers}, message.epoch)
+
+    def _lost(self, message: Message) -> bool:
+        return bool(message.ack) and message.epoch != self.connection.machine.epoch
+
+    # -- listeners, and the end --------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        if self._listeners is None:
+            self._listeners = Listeners(self)
+        self.connection.lock.notify_all()
+
+    def await_listener(self, consumer: Consumer | None = None) -> None:
+        """Wait until no listener runs, or that of this consumer does not."""
+        if self._listeners is not None:
+            self._listeners.wait(consumer)
+
+    def close(self) -> None:
+        """Close its consumers, roll back what is not committed, and, if it is the last context, the connection.
+
+        Threads that wait in `receive` get None. Raises TimedOut if what was sent is still not answered.
+        """
+        connection = self.connection
+        with connection.lock:
+            if self.closed:
+                return
+            self.closed = True
+            last = connection.contexts == 1
+            connection.contexts -= 1
+            connection.lock.notify_all()
+            self.await_listener()
+            for consumer in list(self.consumers):
+                consumer.acknowledge_lazily()
+                if last:  # the server takes all back by itself
+                    consumer.closed = True
+                else:
+                    consumer.close()
+            connection.lock.notify_all()
+            if not last:
+                if self._requestor is not None:
+                    self._requestor.close()
+                self._give_back()
+        if last:
+            connection.close(CLOSE_S)
+
+    def _check(self) -> None:
+        if self.closed:
+            raise IllegalState("this context is closed")
+
+    def _only(self, *modes: str) -> None:
+        self._check()
+        if self.ack not in modes:
+            raise IllegalState(f"this context has ack={self.ack!r}: that is for {' and '.join(modes)}")

@@ -1,0 +1,292 @@
+"""One client's talk with servers as a pure machine: what is not answered yet, and what a new connection must be told.
+
+No sockets, no threads, no clock. The owner takes `output` after each call and gives it to the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mombroker.jms.destinations import Destination
+from mombroker.jms.errors import ConnectionLost, JmsError, LoginRefused, Refused
+from mombroker.stomp.frames import SERVER, V12, Frame, FrameError, Limits, Parser, encode
+
+Headers = Mapping[str, str | Destination]
+LIMITS = Limits(headers=1_000, line=1 << 20, head=4 << 20, body=1 << 30)  # of what a server may send
+MAX_FAULTS = 3  # of unknown cause without any answer between them; then it is the fault of what was asked first
+
+# What becomes of a call that was sent and not answered when the connection is lost.
+AGAIN, FAIL, DONE = "again", "fail", "done"
+
+
+@dataclass(slots=True)
+class Part:
+    """One frame to be sent."""
+
+    command: str
+    headers: Headers
+    body: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """Something asked that has one answer, a receipt for its last part."""
+
+    parts: list[Part]
+    loss: str
+    receipt: str
+    size: int
+    sent: bool = False
+    done: bool = False
+    error: JmsError | None = None
+    unconfirmed: str = ""
+    watched: bool = True  # somebody waits for it
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """`take` gets each MESSAGE; `lost` is told that the connection is, `end` that the server wants it no more."""
+
+    id: str
+    headers: Headers
+    take: Callable[[Frame], None]
+    lost: Callable[[], None]
+    end: Callable[[JmsError], None]
+    call: Call | None = None
+
+
+@dataclass(slots=True)
+class Settings:
+    """What CONNECT says. Heart-beats in ms."""
+
+    client_id: str = ""
+    beat: int = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """1. Calls are sent, and sent again, in the order in which they were made, behind the subscriptions.
+    2. A call is in `calls` until it is done; `size` is the sum of their sizes.
+    3. Nothing that a lost connection has brought is settled on another: `epoch` tells them apart.
+
+    state    down, login, up, leaving; over: for good
+    final    why it is over
+    faults   what went wrong without anybody waiting for it; the owner takes them
+    """
+
+    settings: Settings
+    state: str = "down"
+    epoch: int = 0
+    session: str = ""
+    beats: tuple[int, int] = (0, 0)  # ms between those we send, those we expect
+    calls: dict[str, Call] = field(default_factory=dict)
+    size: int = 0
+    subs: dict[str, Subscription] = field(default_factory=dict)
+    temporary: list[Destination] = field(default_factory=list)  # queues, made anew on each connection
+    output: list[bytes] = field(default_factory=list)
+    faults: list[JmsError] = field(default_factory=list)
+    final: JmsError | None = None
+    farewell: str = ""  # what the server said last
+    _number: int = 0
+    _blind: int = 0  # faults without a known cause since the last answer
+    _parser: Parser = field(default_factory=lambda: Parser(LIMITS, V12, SERVER))
+
+    # -- the connection --------------------------------------------------------------------------------------------
+
+    def opened(self, host: str, user: str, passcode: str) -> None:
+        """There is a connection to a server."""
+        assert self.state == "down", "two connections at once"
+        self._parser = Parser(LIMITS, V12, SERVER)
+        self.state, self.farewell = "login", ""
+        headers = {"accept-version": V12, "host": host, "heart-beat": f"{self.settings.beat},{self.settings.beat}"}
+        if self.settings.client_id:
+            headers["client-id"] = self.settings.client_id
+        if user:
+            headers |= {"login": user, "passcode": passcode}
+        self.output.append(encode("CONNECT", headers.items()))
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of the server. Raises FrameError: it does not speak STOMP."""
+        self._parser.feed(data)
+        while self.state not in ("down", "over") and (frame := self._parser.next()) is not None:
+            self.HANDLERS[frame.command](self, frame)
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone."""
+        if self.state in ("down", "over"):
+            return
+        self.output.clear()
+        self.epoch += 1
+        leaving, self.state = self.state == "leaving", "down"
+        for sub in list(self.subs.values()):
+            sub.lost()
+        for call in list(self.calls.values()):
+            if call.sent and call.loss != AGAIN:
+                why = f"the connection was lost before the answer came: {reason}"
+                self._finish(call, ConnectionLost(why) if call.loss == FAIL else None)
+            call.sent = False
+        if leaving:
+            self.give_up(ConnectionLost("closed"), wanted=True)
+
+    def give_up(self, error: JmsError, wanted: bool = False) -> None:
+        """There will be no other connection."""
+        self.state, self.final = "over", error
+        if self.subs and not wanted:
+            self.faults.append(error)
+        for call in list(self.calls.values()):
+            self._finish(call, error)
+        for sub in list(self.subs.values()):
+            sub.end(error)
+        self.subs.clear()
+
+    @property
+    def up(self) -> bool:
+        return self.state in ("up", "leaving")
+
+    # -- out -------------------------------------------------------------------------------------------------------
+
+    def ask(self, parts: list[Part], loss: str) -> Call:
+        """Ask for something, now or as soon as there is a connection."""
+        self._number += 1
+        call = Call(parts, loss, f"r{self._number}", sum(len(part.body) + 200 for part in parts))
+        self.calls[call.receipt] = call
+        self.size += call.size
+        if self.state == "over":
+            assert self.final is not None, "it is over for no reason"
+            self._finish(call, self.final)
+        elif self.state == "up":
+            self._post(call)
+        return call
+
+    def tell(self, command: str, headers: Headers, epoch: int) -> None:
+        """Say something that only means something on that connection."""
+        if epoch == self.epoch and self.state == "up":
+            self.output.append(self._encode(Part(command, headers)))
+
+    def subscribe(self, sub: Subscription) -> Call:
+        self.subs[sub.id] = sub
+        sub.call = self.ask([Part("SUBSCRIBE", sub.headers)], AGAIN)
+        return sub.call
+
+    def unsubscribe(self, sub: Subscription) -> Call:
+        """No MESSAGE of it is taken from now on."""
+        self.subs.pop(sub.id, None)
+        if sub.call is not None and not sub.call.done and not sub.call.sent:
+            self._finish(sub.call)  # never said
+            return sub.call
+        return self.ask([Part("UNSUBSCRIBE", {"id": sub.id})], DONE)
+
+    def leave(self) -> Call:
+        """Say good-bye; the answer is the last thing that comes."""
+        call = self.ask([Part("DISCONNECT", {})], DONE)
+        if self.state == "up":
+            self.state = "leaving"
+        else:
+            self._finish(call)
+            self.give_up(ConnectionLost("closed"), wanted=True)
+        return call
+
+    def make_temporary(self, queue: Destination) -> None:
+        """Have a queue of this connection; messages may come before there is a consumer."""
+        self.temporary.append(queue)
+        if self.state == "up":
+            self._make(queue)
+
+    def _make(self, queue: Destination) -> None:
+        name = f"make {queue.name}"
+        self.output.append(encode("SUBSCRIBE", [("id", name), ("destination", queue.wire)]))
+        self.output.append(encode("UNSUBSCRIBE", [("id", name)]))
+
+    def _post(self, call: Call) -> None:
+        call.sent = True
+        for part in call.parts[:-1]:
+            self.output.append(self._encode(part))
+        last = call.parts[-1]
+        self.output.append(self._encode(Part(last.command, {**last.headers, "receipt": call.receipt}, last.body)))
+
+    def _encode(self, part: Part) -> bytes:
+        pairs = [(name, text if isinstance(text, str) else text.public) for name, text in part.headers.items()]
+        return encode(part.command, pairs, part.body)
+
+    # -- in --------------------------------------------------------------------------------------------------------
+
+    def _connected(self, frame: Frame) -> None:
+        """Say again what another connection has to know."""
+        self.state, self.session = "up", frame.headers.get("session", "")
+        sends, expects = _beats(frame.headers.get("heart-beat", "0,0"))
+        mine = self.settings.beat
+        self.beats = (max(mine, expects) if mine and expects else 0, max(mine, sends) if mine and sends else 0)
+        self._parser.version = V12
+        for queue in self.temporary:
+            self._make(queue)
+        others = self.calls
+        self.calls = {}
+        for sub in self.subs.values():
+            if sub.call is None or sub.call.done:
+                sub.call = self.ask([Part("SUBSCRIBE", sub.headers)], AGAIN)
+                sub.call.watched = False
+            else:
+                self.calls[sub.call.receipt] = others.pop(sub.call.receipt)
+                self._post(sub.call)
+        for call in others.values():
+            self.calls[call.receipt] = call
+            self._post(call)
+
+    def _message(self, frame: Frame) -> None:
+        sub = self.subs.get(frame.headers.get("subscription", ""))
+        if sub is not None:
+            sub.take(frame)
+        elif ack := frame.headers.get("ack"):  # it was under way when we unsubscribed
+            self.tell("NACK", {"id": ack, "unseen": "true"}, self.epoch)
+
+    def _receipt(self, frame: Frame) -> None:
+        self._blind = 0
+        call = self.calls.get(frame.headers.get("receipt-id", ""))
+        if call is not None:
+            call.unconfirmed = frame.headers.get("unconfirmed", "")
+            self._finish(call)
+
+    def _error(self, frame: Frame) -> None:
+        """The last that this connection says. What came before the cause is answered, what came behind is not done."""
+        text = frame.headers.get("message", "the server ended the connection")
+        self.farewell = text
+        if self.state == "login":
+            self.give_up(LoginRefused(text))
+            return
+        call = self.calls.get(frame.headers.get("receipt-id", ""))
+        if call is None:
+            self._blind += 1
+            if self._blind >= MAX_FAULTS and self.calls:
+                call = next(iter(self.calls.values()))
+            else:
+                self.faults.append(Refused(text))
+        if call is not None:
+            self._blind = 0
+            self._finish(call, Refused(text))
+            for sub in [sub for sub in self.subs.values() if sub.call is call]:
+                del self.subs[sub.id]
+                sub.end(Refused(text))
+
+    def _finish(self, call: Call, error: JmsError | None = None) -> None:
+        if self.calls.pop(call.receipt, None) is not None:
+            self.size -= call.size
+        call.done, call.error = True, error
+        if error is not None and not call.watched:
+            self.faults.append(error)
+
+    HANDLERS = {"CONNECTED": _connected, "MESSAGE": _message, "RECEIPT": _receipt, "ERROR": _error}
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.size == sum(call.size for call in self.calls.values()), "sizes do not add up"
+        assert not any(call.done for call in self.calls.values()), "a call that is done is kept"
+
+
+def _beats(text: str) -> tuple[int, int]:
+    """What a server offers. Raises FrameError."""
+    first, _, second = text.partition(",")
+    try:
+        return int(first), int(second)
+    except ValueError:
+        raise FrameError(f"heart-beat must be two numbers, not {text[:40]!r}") from None

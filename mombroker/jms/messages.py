@@ -1,0 +1,196 @@
+"""What a message holds: its body as text, bytes, map or JSON, its properties, and what the broker says of it.
+
+There are no serialized objects: whoever opens one runs what the sender wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgpack  # type: ignore[import-untyped]
+
+from mombroker.jms.destinations import Destination, destination_of
+from mombroker.jms.errors import MessageFormat
+from mombroker.stomp import properties
+from mombroker.stomp.frames import CONTROL, Frame
+from mombroker.stomp.properties import TYPES, Value, types_of, value_of
+
+if TYPE_CHECKING:
+    from mombroker.jms.consumer import Consumer
+
+TEXT, BYTES, MAP, JSON, NONE = "text", "bytes", "map", "json", "none"
+CONTENT = {MAP: "application/msgpack", JSON: "application/json"}
+MAP_VALUES = (str, bytes, bool, int, float, type(None))
+# Not properties: the fields of a message, and what frames are handled by.
+FIELDS = CONTROL | {"reply-to", "correlation-id", "type", "JMSXGroupID", "JMSXGroupSeq", "content-type", TYPES}
+REFUSED = FIELDS | {
+    "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "unseen", "requeue", "id", "receipt-id",
+}  # fmt: skip
+
+
+def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
+    """Kind and bytes of a body. Raises MessageFormat."""
+    if json_value is not None:
+        if body is not None:
+            raise MessageFormat("a message has one body: give text, bytes or a map, or json=")
+        try:
+            return JSON, json.dumps(json_value, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise MessageFormat(f"this cannot be written as JSON: {error}") from None
+    if body is None:
+        return NONE, b""
+    if isinstance(body, str):
+        return TEXT, body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return BYTES, bytes(body)
+    if isinstance(body, Mapping):
+        for name, value in body.items():
+            if not isinstance(name, str) or not isinstance(value, MAP_VALUES):
+                raise MessageFormat(f"a map has texts, bytes, numbers and booleans by name, not {name!r}: use json=")
+        try:
+            return MAP, msgpack.packb(dict(body))
+        except OverflowError:
+            raise MessageFormat("an integer in a map has 64 bits at most: use json=") from None
+    raise MessageFormat(f"a body is text, bytes or a map, not {type(body).__name__}: use json=")
+
+
+def decode(kind: str, body: bytes) -> Any:
+    """The body of a message of some kind; one of unknown kind is bytes. Raises MessageFormat."""
+    try:
+        if kind == TEXT:
+            return body.decode()
+        if kind == JSON:
+            return json.loads(body)
+        if kind == MAP:
+            value = msgpack.unpackb(body)
+            if not isinstance(value, dict):
+                raise ValueError("it is no map")
+            return value
+    except (ValueError, msgpack.UnpackException) as error:
+        raise MessageFormat(f"this message says {kind}, but its body is not: {error}") from None
+    return None if kind == NONE else body
+
+
+def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
+    """Raises MessageFormat."""
+    for name, value in values.items():
+        if not isinstance(name, str) or not name or name in REFUSED or any(sign in name for sign in "=,\0"):
+            raise MessageFormat(f"no property can be called {name!r}")
+        if not isinstance(value, str | bool | int | float):
+            raise MessageFormat(f"property {name!r} must be text, a number or a boolean, not {type(value).__name__}")
+        if isinstance(value, str) and "\0" in value:
+            raise MessageFormat(f"property {name!r} has a NUL")
+    return properties.to_headers(values)
+
+
+class Message:
+    """A message that was received.
+
+    `epoch` is that of the connection that brought it; `ack` what it is settled by, empty if it need not be.
+    """
+
+    __slots__ = ("headers", "raw", "epoch", "ack", "_consumer", "_properties")
+
+    def __init__(self, frame: Frame, epoch: int, consumer: Consumer | None = None):
+        self.headers, self.raw, self.epoch = frame.headers, frame.body, epoch
+        self.ack = frame.headers.get("ack", "")
+        self._consumer = consumer
+        self._properties: dict[str, Value] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} from {self.headers['destination']}>"
+
+    @property
+    def id(self) -> str:
+        """The same in each delivery."""
+        return self.headers["message-id"].rpartition("/")[0]
+
+    @property
+    def kind(self) -> str:
+        """text, bytes, map, json, none, or what another client calls it."""
+        return self.headers.get("amq-msg-type") or (BYTES if "content-length" in self.headers else TEXT)
+
+    @property
+    def body(self) -> Any:
+        """Raises MessageFormat for one that is not what the message says; `raw` has the bytes."""
+        return decode(self.kind, self.raw)
+
+    @property
+    def properties(self) -> dict[str, Value]:
+        """The sender's, in their types, and what the broker has added."""
+        if self._properties is None:
+            types = types_of(self.headers.get(TYPES, ""))
+            self._properties = {
+                name: value_of(text, types.get(name)) for name, text in self.headers.items() if name not in FIELDS
+            }
+        return self._properties
+
+    @property
+    def destination(self) -> Destination:
+        return destination_of(self.headers["destination"])
+
+    @property
+    def reply_to(self) -> Destination | None:
+        text = self.headers.get("reply-to")
+        return destination_of(text) if text else None
+
+    @property
+    def correlation_id(self) -> str:
+        return self.headers.get("correlation-id", "")
+
+    @property
+    def type(self) -> str:
+        return self.headers.get("type", "")
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
+    def priority(self) -> int:
+        return int(self.headers.get("priority", 4))
+
+    @property
+    def persistent(self) -> bool:
+        return self.headers.get("persistent") != "false"
+
+    @property
+    def timestamp(self) -> float:
+        """When its server took it, in seconds since 1970."""
+        return int(self.headers.get("timestamp", 0)) / 1_000
+
+    @property
+    def expires(self) -> float | None:
+        """When it expires, in seconds since 1970."""
+        text = self.headers.get("expires")
+        return int(text) / 1_000 if text else None
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was handed out, this time included; from 2 on it may have been seen before."""
+        return int(self.headers.get("JMSXDeliveryCount", 1))
+
+    @property
+    def redelivered(self) -> bool:
+        return self.headers.get("redelivered") == "true"
+
+    @property
+    def group(self) -> str:
+        return self.headers.get("JMSXGroupID", "")
+
+    def acknowledge(self, wait: bool = False) -> None:
+        """Settle it, in a context of mode `individual`; with mode `client`, all that the context has received.
+
+        With `wait`, return when the server has made that durable. Raises ConnectionLost for what a lost connection has
+        brought: that comes again.
+        """
+        if self._consumer is not None:
+            self._consumer.context.acknowledge_one(self, wait)
+
+    def reject(self, requeue: bool | None = None) -> None:
+        """Give it back, in a context of mode `individual`. It is offered again after a while, as often as the policy of
+        its queue says, and then is a dead letter; with requeue=False it is one at once."""
+        if self._consumer is not None:
+            self._consumer.context.reject(self, requeue)
