@@ -27,10 +27,10 @@ def log() -> None:
 
 
 @log.command()
-@options.long_file_option
+@options.file_option
 @options.server_option("Only the log of this server; without it those of all, by time.")
 @click.option("-n", "--lines", default=20, show_default=True, help="So many records of each log first.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until Ctrl-C.")
+@click.option("-F", "--follow", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @click.option("-o", "--output", type=click.Choice(["line", "json"]), default="line", help="JSON: one object a line.")
 @click.option("-c", "--columns", metavar="A,B", default="", help="Only these columns, in this order.")
 def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, columns: str) -> None:
@@ -39,7 +39,7 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
     \b
     Example:
       mom log tail -n 100
-      mom log tail --server lyon -f -o json
+      mom log tail --server lyon -F -o json
       mom log tail -c server,seq,kind,message
     """
     chosen = [name.strip() for name in columns.split(",") if name.strip()]

@@ -7,6 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 import mombroker
+from mombroker.admin.cli import options
 from mombroker.core.errors import MomError, StoreFailed
 
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
@@ -59,7 +60,9 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            options.judge(ctx)
+            return result
         except MomError as error:
             raise click.ClickException(str(error)) from None
         except StoreFailed as error:

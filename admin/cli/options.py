@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_FILE = "mombroker.toml"
+SILENT = "mombroker.silent"  # in the context of a command: servers that did not answer
 
 
 def file_argument(command: F) -> F:
@@ -25,19 +26,10 @@ def file_argument(command: F) -> F:
 
 
 def file_option(command: F) -> F:
-    """`--file FILE`, short `-f`."""
-    return _file("-f", "--file")(command)
-
-
-def long_file_option(command: F) -> F:
-    """`--file FILE`, for a command whose `-f` is something else."""
-    return _file("--file")(command)
-
-
-def _file(*names: str) -> Callable[[F], F]:
+    """`--file FILE`, short `-f`: with every command."""
     path = click.Path(path_type=Path)
     text = f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]"
-    return click.option(*names, "file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE, help=text)
+    return click.option("-f", "--file", "file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE, help=text)(command)
 
 
 def server_option(text: str) -> Callable[[F], F]:
@@ -88,11 +80,12 @@ def ask(topology: "Topology", server: "Server", verb: str, /, **args: Any) -> di
 def answers(
     topology: "Topology", name: str | None, verb: str, **args: Any
 ) -> "Iterator[tuple[Server, dict[str, Any]]]":
-    """The answer of the named server; without a name of all that run (of those that do not, a line on stderr).
+    """The answer of the named server; without a name of all that answer (for each that does not, a line on stderr, and
+    the command fails once it has shown the rest).
 
     Raises MomError if none answers.
     """
-    answered = False
+    answered, silent = False, []
     for server in chosen(topology, name):
         try:
             answer = ask(topology, server, verb, **args)
@@ -100,11 +93,24 @@ def answers(
             if name:
                 raise
             click.echo(f"mom: {error}", err=True)
+            silent.append(server.name)
         else:
             answered = True
             yield server, answer
     if not answered:
         raise MomError("no server of this bus answers; see `mom status`")
+    incomplete(silent)
+
+
+def incomplete(silent: list[str]) -> None:
+    """These servers did not answer: what the command shows is not all, and it is to fail at its end."""
+    click.get_current_context().meta[SILENT] = silent
+
+
+def judge(ctx: click.Context) -> None:
+    """The end of a command. Raises MomError if servers did not answer."""
+    if silent := ctx.meta.get(SILENT):
+        raise MomError(f"{', '.join(silent)} did not answer: this is not all")
 
 
 def home(topology: "Topology", agent: str, name: str | None) -> "Server":

@@ -1,5 +1,6 @@
 """`mom status` and `mom why`: how the servers are, and what waits for what."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.core.errors import MomError
 
-BRIEF = "server,state,reactions,sent,held,waiting,inbox_in_memory,dead_letters,store_bytes"
+BRIEF = "server,state,links,reactions,sent,held,waiting,inbox_in_memory,dead_letters,store_bytes"
 
 
 @click.command()
@@ -19,8 +20,9 @@ BRIEF = "server,state,reactions,sent,held,waiting,inbox_in_memory,dead_letters,s
 def status(file: Path, server: str | None, output: str, columns: str) -> None:
     """How the servers are.
 
-    Without --server one line for each server of the file; with it everything about one: its domains and links, and
-    what its operator should act on.
+    Without --server one line for each server of the file; with it everything about one: its domains, its links
+    (`up`, `dialling`, `down`, or `idle`: nothing is to be sent), and what its operator should act on. Fails if a server
+    does not answer.
 
     \b
     Example:
@@ -32,26 +34,46 @@ def status(file: Path, server: str | None, output: str, columns: str) -> None:
     if server:
         _full(options.ask(topology, options.pick(topology, server), "status"), output, columns)
         return
-    rows = []
+    rows: list[dict[str, Any]] = []
     problems: list[str] = []
+    silent = []
     for each in topology.servers.values():
         try:
             found = options.ask(topology, each, "status")
         except MomError as error:
-            rows.append({"server": each.name, "state": "down"})
+            rows.append({"server": each.name, "state": _state(error)})
             problems.append(f"{each.name}: {error}")
+            silent.append(each.name)
         else:
             rows.append({"server": each.name, "state": "up", **_brief(found)})
-            problems += [f"{each.name}: {problem}" for problem in found["problems"]]
+            problems += [f"{each.name}: {problem}" for problem in _problems(found)]
     show(rows, output, columns, BRIEF)
     for problem in problems if output == "table" else []:
         click.echo(f"! {problem}")
+    options.incomplete(silent)
+
+
+def _state(error: MomError) -> str:
+    from mombroker.net.adminclient import NoAccess, NotRunning
+
+    if isinstance(error, NotRunning):
+        return "down"
+    return "no access" if isinstance(error, NoAccess) else "no answer"
 
 
 def _brief(found: dict[str, Any]) -> dict[str, Any]:
-    """One line's worth: the plain values, and sums over the links."""
+    """One line's worth: the plain values, and what the links are and have in sum."""
     row = {name: value for name, value in found.items() if not isinstance(value, list)}
-    return row | {name: sum(link[name] for link in found["links"]) for name in ("held", "waiting")}
+    states = Counter(peer["state"] for peer in found["peers"])
+    links = {"links": ", ".join(f"{count} {state}" for state, count in states.items())}
+    return row | links | {name: sum(link[name] for link in found["links"]) for name in ("held", "waiting")}
+
+
+def _problems(found: dict[str, Any]) -> list[str]:
+    """What its operator should act on; why links are not up, too, unless it has been said."""
+    reasons = [peer["reason"] for peer in found["peers"] if peer["reason"]]
+    said = "\n".join(found["problems"])
+    return found["problems"] + [reason for reason in reasons if reason not in said]
 
 
 def _full(found: dict[str, Any], output: str, columns: str) -> None:
@@ -59,11 +81,11 @@ def _full(found: dict[str, Any], output: str, columns: str) -> None:
         show_one(found, output, columns)
         return
     show_one({name: value for name, value in found.items() if not isinstance(value, list)}, output)
-    for name in ("domains", "links"):
+    for name in ("domains", "links", "peers"):
         if found[name]:
             click.echo()
             show(found[name], output, "")
-    for problem in found["problems"]:
+    for problem in _problems(found):
         click.echo(f"! {problem}")
 
 

@@ -47,8 +47,16 @@ def up(file: Path, names: tuple[str, ...], detach: bool) -> None:
     topology = options.load(file)
     servers = [options.pick(topology, name) for name in names] or list(topology.servers.values())
     options.importable(file)
+    _check_secret(topology)
     code = (_detached if detach else _attached)(topology, servers)
     raise SystemExit(code)
+
+
+def _check_secret(topology: "Topology") -> None:
+    """Raises MomError once for all servers, which would each refuse to start."""
+    from mombroker.net import service
+
+    service.secret_of(topology, lambda line: None)
 
 
 @click.command()

@@ -25,9 +25,9 @@ LAST_INT = (1 << 63) - 1  # that a row can hold
 
 # What the arguments of requests are; a list holds texts, but for the place in a list of dead letters.
 KINDS: dict[str, tuple[type, ...]] = {
-    "agent": (str,), "to": (list,), "type": (str,), "fields": (dict,), "ttl_ns": (int,), "class": (str,), "name": (str,),
-    "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,), "hash": (str,),
-    "new": (bool,),
+    "agent": (str,), "to": (list,), "type": (str,), "fields": (dict,), "ttl_ns": (int,), "class": (str,),
+    "name": (str,), "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,),
+    "hash": (str,), "new": (bool,),
 }  # fmt: skip
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
 

@@ -7,17 +7,22 @@ from types import TracebackType
 from typing import Any, Self
 
 from mombroker.core.errors import MomError, PeerError, PeerRefused
-from mombroker.core.topology import Topology
+from mombroker.core.topology import Server, Topology
 from mombroker.net import wire
 from mombroker.net.handshake import ADMIN, NONCE_BYTES, dialer
-from mombroker.store.folder import TOKEN
+from mombroker.store.folder import STORE, TOKEN
 
 NAME = "mom"  # of the operator, in the handshake
 CHUNK = 1 << 16
+KNOCK_S = 1.0
 
 
 class NotRunning(MomError):
     """Nobody listens at the server's address."""
+
+
+class NoAccess(MomError):
+    """The server runs, or may run, but we cannot show its token."""
 
 
 class AdminClient:
@@ -52,7 +57,8 @@ class AdminClient:
             except StopIteration:
                 break
             except (PeerError, PeerRefused) as error:
-                raise MomError(f"no login at {self.where}: {error}") from None
+                kind = NoAccess if isinstance(error, PeerRefused) else MomError
+                raise kind(f"no login at {self.where}: {error}") from None
             for each in out:
                 self._send(each)
             frame = self._receive()
@@ -113,12 +119,27 @@ def connect(topology: Topology, server: str, timeout: float = 10.0) -> AdminClie
     try:
         token = path.read_text().strip()
     except FileNotFoundError:
-        raise NotRunning(
-            f"there is no {path}: {server} has never run here; start it by `mom serve` or `mom up`"
-        ) from None
-    except OSError as error:
-        raise MomError(f"cannot read {path}: {_reason(error)}; run as the user that runs {server}") from None
+        raise _no_token(at, path) from None
+    except (OSError, ValueError) as error:
+        why = _reason(error) if isinstance(error, OSError) else "it is no text"
+        raise NoAccess(f"cannot read {path} ({why}); run as the user that runs {server}") from None
     return AdminClient(server, at.host, at.port, token, timeout)
+
+
+def _no_token(at: Server, path: Path) -> MomError:
+    """Why there is no token: the server has not made one yet, or somebody removed it."""
+    known = (path.parent / STORE).exists()
+    try:
+        socket.create_connection((at.host, at.port), KNOCK_S).close()
+    except OSError:
+        ran = f"{at.name} does not run" if known else f"there is no {path}: {at.name} has never run here"
+        return NotRunning(f"{ran}; start it by `mom serve` or `mom up`")
+    if known:
+        return NoAccess(f"{at.name} runs, but its token {path} is gone; start it again, and it makes a new one")
+    return NoAccess(
+        f"somebody listens at {at.listen}, but {at.name} has no token in {path.parent}; give the topology file that "
+        f"{at.name} runs with, or run this on its machine"
+    )
 
 
 def _reason(error: OSError) -> str:

@@ -361,15 +361,16 @@ class Links:
             if each.connector is not None and each.dialled is None:
                 each.connector.disconnect()
 
-    def status(self) -> dict[str, Any]:
-        """Of each neighbour that had a connection or an attempt: up, dialling, idle or down, with the reason."""
-        return {
-            "faults": self.faults,
-            "peers": {
-                each.name: {"state": each.state(), "reason": each.reason, "faults": each.faults}
-                for each in self.neighbours.values()
-            },
-        }
+    def peers(self) -> list[dict[str, Any]]:
+        """Of each neighbour: up, dialling, idle or down, with the reason."""
+        found = []
+        for domain in self.topology.domains_of(self.me):
+            for name in domain.members:
+                if name != self.me:
+                    each = self.neighbours.get(name) or Neighbour(name)
+                    row = {"peer": name, "domain": domain.name, "state": each.state()}
+                    found.append(row | {"reason": each.reason, "faults": each.faults})
+        return found
 
 
 def _is_data(frame: Any) -> bool:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from twisted.internet import defer, threads
@@ -61,14 +62,19 @@ def secret_of(topology: Topology, log: Log) -> bytes:
     if topology.secret_file is None:
         return b""
     path = Path(topology.secret_file)
+    remedy = (
+        f"make one by `(umask 077; head -c 32 /dev/urandom | base64 > {quote(str(path))})` and give it to all servers"
+    )
     try:
         secret = path.read_bytes().strip()
         if path.stat().st_mode & 0o077:
             log(f"other users may read the secret in {path}; run chmod 600 {path}")
+    except FileNotFoundError:
+        raise MomError(f"there is no secret_file {path}: {remedy}") from None
     except OSError as error:
-        raise MomError(f"cannot read secret_file {path}: {error.strerror}; make it, the same on all servers") from None
+        raise MomError(f"cannot read secret_file {path} ({error.strerror}): let the servers' user read it") from None
     if not secret:
-        raise MomError(f"secret_file {path} is empty; put a long random text there, the same on all servers")
+        raise MomError(f"secret_file {path} is empty: {remedy}")
     return secret
 
 
@@ -256,7 +262,8 @@ class Node:
         return {"stopping": self.name}
 
     def _complete(self, status: dict[str, Any]) -> None:
-        status["net"] = self.links.status()
+        status["faults"] = self.links.faults
+        status["peers"] = self.links.peers()
         status["stomp"] = self.gateway.status()
 
     def _connections(self, args: dict[str, Any]) -> dict[str, Any]:

@@ -98,6 +98,9 @@ class Processes:
     def down(self) -> None:
         self.run("down")
 
+    def all_up(self) -> bool:
+        return CliRunner().invoke(cli, ["status"], env={"MOM_FILE": str(self.file)}).exit_code == 0
+
     def settle(self) -> dict[str, Any]:
         """Wait until `mom check` finds nothing under way; its report."""
         for _ in range(600):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,11 @@ def test_status_shows_all_servers_or_one_in_full(bus):
     rows = bus.json("status")
     assert [(row["server"], row["state"]) for row in rows] == [("a", "up"), ("b", "up"), ("c", "up")]
     lines = bus.mom("status").stdout.splitlines()
-    assert lines[0].split()[:3] == ["server", "state", "reactions"] and len(lines) == 4
+    assert lines[0].split()[:3] == ["server", "state", "links"] and len(lines) == 4
     assert bus.mom("status", "-c", "state,server").stdout.splitlines()[1].split() == ["up", "a"]
     full = bus.json("status", "--server", "b")
     assert [domain["domain"] for domain in full["domains"]] == ["d1", "d2"]
+    assert {peer["peer"] for peer in full["peers"]} == {"a", "c"}
     assert "domain" in bus.mom("status", "-s", "b").stdout
 
 
@@ -61,6 +63,10 @@ def test_agents_are_deployed_and_deleted(bus):
     assert bus.json("agent", "show", made["agent"])["fields"] == {"notes": ["old"]}
     assert bus.json("agent", "show", "dan")["agent"] == made["agent"]
     assert send(bus, "dan", "new").startswith("c#")
+    refused = bus.mom("agent", "send", "dan", "clerks.Note", "text=42", code=1).stderr
+    assert refused == """Error: text of clerks.Note must be str, not 42; as text it is written '"42"'\n"""
+    refused = bus.mom("agent", "deploy", "eve", "clerks:Clerk", "notes=none", "--on", "c", code=1).stderr
+    assert refused == "Error: notes of clerks:Clerk must be list, not 'none'\n"
     assert "os" in bus.mom("agent", "deploy", "eve", "os:path", "--on", "c", code=1).stderr
     bus.mom("agent", "delete", made["agent"], stdin="n\n", code=1)
     bus.mom("agent", "delete", made["agent"], "--yes")
@@ -109,7 +115,7 @@ def test_the_log_is_shown_from_its_end_and_followed(bus):
     assert len(records) == 6 and {record["server"] for record in records} == {"a", "b", "c"}
     assert bus.mom("log", "tail", "-s", "a", "-n", "1", "-c", "kind,message").stdout == f"react  {message}\n"
     assert "no column" in bus.mom("log", "tail", "-c", "nothing", code=2).stderr
-    follower = bus.popen("log", "tail", "--server", "a", "-n", "1", "-f", "-c", "message,kind")
+    follower = bus.popen("log", "tail", "--server", "a", "-n", "1", "-F", "-c", "message,kind")
     assert follower.stdout.readline().split() == [message, "react"]
     message = send(bus, "ann", "followed")
     assert [follower.stdout.readline().split() for _ in range(2)] == [[message, "send"], [message, "react"]]
@@ -176,7 +182,12 @@ def test_serve_runs_one_server_until_a_signal(tmp_path):
     bus = one(tmp_path)
     serve = bus.popen("serve", "--server", "a")
     assert "serves 127.0.0.1" in serve.stderr.readline()
-    assert [row["state"] for row in bus.json("status")] == ["up", "down"]
+    assert [row["state"] for row in bus.json("status", code=1)] == ["up", "down"]
+    for words in (["agent", "list"], ["deadletter", "list"], ["connections"], ["user", "list"]):
+        result = bus.mom(*words, code=1)
+        assert result.stderr.splitlines()[-1] == "Error: b did not answer: this is not all", words
+    bus.mom("agent", "list", "--server", "a")
+    assert "b has never run here" in bus.mom("agent", "list", "--server", "b", code=1).stderr
     assert bus.run("down").stdout == "stopped a\n"
     serve.communicate()
     assert serve.returncode == 0
@@ -202,6 +213,28 @@ def test_a_server_that_cannot_start_is_told_and_the_others_run(tmp_path):
     bus.down()
 
 
+def test_a_secret_that_nobody_has_made_is_refused_once_with_the_command_that_makes_it(tmp_path):
+    bus = one(tmp_path)
+    bus.file.write_text(bus.file.read_text().replace("[bus]", '[bus]\nsecret_file = "bus.secret"'))
+    for words in (["up"], ["up", "--detach"], ["serve", "--server", "a"]):
+        result = bus.run(*words, code=1)
+        assert result.stderr.count("\n") == 1 and "there is no secret_file" in result.stderr, words
+    subprocess.run(["sh", "-c", result.stderr.split("`")[1]], check=True)
+    assert (tmp_path / "bus.secret").stat().st_mode & 0o777 == 0o600
+    bus.up()
+    bus.down()
+
+
+def test_a_server_whose_token_is_gone_is_not_down(tmp_path):
+    bus = one(tmp_path)
+    bus.up()
+    (tmp_path / "b" / "token").unlink()
+    result = bus.mom("status", code=1)
+    assert result.stdout.splitlines()[2].split() == ["b", "no", "access"]
+    assert "! b: b runs, but its token" in result.stdout
+    bus.down()
+
+
 def test_a_log_that_is_switched_off_cannot_be_judged(tmp_path):
     bus = one(tmp_path, "[log]\nenabled = false")
     assert "enabled = true" in bus.mom("check", code=1).stderr
@@ -209,8 +242,9 @@ def test_a_log_that_is_switched_off_cannot_be_judged(tmp_path):
 
 def test_status_of_a_bus_that_does_not_run(tmp_path):
     bus = one(tmp_path)
-    result = bus.mom("status")
+    result = bus.mom("status", code=1)
     assert result.stdout.count("down") == 2 and "! a: " in result.stdout
+    assert result.stderr == "Error: a, b did not answer: this is not all\n"
     assert bus.mom("status", "--server", "a", code=1).stderr.count("\n") == 1
     assert "name one of a, b\n" in bus.mom("status", "--server", "x", code=2).stderr
     assert "no server of this bus answers" in bus.mom("agent", "list", code=1).stderr

@@ -39,7 +39,7 @@ def test_a_bank_keeps_its_money_and_its_counts_through_kills(tmp_path, kills, pa
         servers[name].kill()
         assert servers[name].wait() == -signal.SIGKILL
         servers[name] = bus.serve(name)
-    while any(row["state"] == "down" for row in bus.json("status")):
+    while not bus.all_up():
         time.sleep(0.1)
     report = bus.settle()
     accounts = [bus.json("agent", "show", f"account{number}")["fields"] for number in range(1, ACCOUNTS + 1)]

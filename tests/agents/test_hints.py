@@ -10,7 +10,7 @@ from mombroker.core.errors import MomError
 
 FIT = [
     (int, 3), (float, 3), (float, 0.5), (str, "3"), (bool, True), (bytes, b"x"), (list, [1, "a"]), (dict, {1: 2}),
-    (list[int], []), (list[int], [1, 2]), (dict[str, int], {"a": 1}), (int | None, None), (Optional[str], "x"),
+    (list[int], []), (list[int], [1, 2]), (dict[str, int], {"a": 1}), (int | None, None), (Optional[str], "x"),  # noqa: UP045
     (Literal["a", 1], 1), (Annotated[int, "metres"], 1), (list[dict[str, list[int]]], [{"a": [1]}]), (Any, object()),
     (object, 1), (None, None), (Agent, 1),
 ]  # fmt: skip

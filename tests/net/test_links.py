@@ -25,6 +25,11 @@ def up(each, peer):
     return neighbour and neighbour.up
 
 
+def state_of(each, peer):
+    (found,) = [row for row in each.peers() if row["peer"] == peer]
+    return found
+
+
 def frames(each):
     """All link frames that the server was given, in order."""
     return [f for event in each.server.events if isinstance(event, LinkFrames) for f in event.frames]
@@ -162,7 +167,7 @@ def test_a_link_without_data_is_closed_and_opened_again_when_needed(net):
     assert kinds(a) == ["LinkUp", "LinkFrames"]
     net.settle(10)
     assert kinds(a) == ["LinkUp", "LinkFrames", "LinkDown"] and kinds(b) == ["LinkUp", "LinkDown"]
-    assert a.status()["peers"]["b"]["state"] == "idle"  # no connection is not "down"
+    assert state_of(a, "b")["state"] == "idle"  # no connection is not "down"
     b.dial("a")
     net.settle()
     assert up(a, "b") and up(b, "a") and not a.server.lines and not b.server.lines
@@ -190,7 +195,7 @@ def test_a_peer_that_cannot_be_reached_is_tried_again_ever_more_slowly(net):
     assert a.server.lines == [
         "b cannot be reached at 127.0.0.1:2 (Connection was refused by other side.); it is tried again"
     ]
-    assert a.status()["peers"]["b"]["state"] == "down"
+    assert state_of(a, "b")["state"] == "down"
     b = links(net, a.topology, "b")
     net.settle(20)
     assert up(a, "b") and up(b, "a")
@@ -248,7 +253,8 @@ def test_a_refused_peer_is_named_once_and_tried_slowly(net):
     assert up(a, "b") and up(b, "a")
     assert a.server.lines[1:] == ["b is connected again"] and b.server.lines[1:] == ["a is connected again"]
     a.server.trouble.clear()  # as an agent server does at LinkUp
-    assert [each["reason"] for links in (a, b) for each in links.status()["peers"].values()] == ["", ""]
+    assert state_of(a, "b")["reason"] == state_of(b, "a")["reason"] == ""
+    assert state_of(a, "b")["state"] == "up" and state_of(a, "c")["state"] == "idle"
 
 
 def test_different_reasons_are_each_said_but_not_without_end(net):
@@ -339,7 +345,7 @@ def test_a_frame_out_of_shape_closes_that_link_only(net, frame):
     net.settle()
     assert up(a, "c") and not up(a, "b")
     assert a.server.lines == ["closed the connection from b: a frame is neither data nor an acknowledgement"]
-    assert a.status()["peers"]["b"]["faults"] == 1 and a.status()["peers"]["c"]["faults"] == 0
+    assert state_of(a, "b")["faults"] == 1 and state_of(a, "c")["faults"] == 0
     assert kinds(a) == ["LinkUp", "LinkUp", "LinkDown"]
     b.dial("a")
     net.settle(1)
@@ -354,7 +360,7 @@ def test_strangers_bytes_are_counted(net):
         conn.transport = end = Net().join(conn, a.accepted("127.0.0.1"))[0]
         conn.dataReceived(data)
         assert end.out[-1] == END
-    assert a.status()["faults"] == 2
+    assert a.faults == 2
     assert a.server.lines == [
         "closed the connection from 127.0.0.1: a frame of 1195725856 bytes is over the limit of 4096",
         "closed the connection from 127.0.0.1: no login: whoever speaks there is no agent server",

@@ -7,7 +7,7 @@ import pytest
 
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.net import adminclient, wire
-from mombroker.net.adminclient import AdminClient, NotRunning
+from mombroker.net.adminclient import AdminClient, NoAccess, NotRunning
 from mombroker.net.committer import Pool, Split
 from mombroker.net.connection import Times
 from mombroker.net.handshake import VERSION
@@ -41,7 +41,7 @@ def test_a_message_goes_each_way_and_every_link_has_one_connection(town):
     t.until_got("b", ["to b"])
     t.until_got("a", ["to a"])
     assert [len(t.node(name).links._by_number) for name in "ab"] == [1, 1]
-    assert t.ask("a", "status")["net"]["peers"] == {"b": {"state": "up", "reason": "", "faults": 0}}
+    assert t.ask("a", "status")["peers"] == [{"peer": "b", "domain": "d", "state": "up", "reason": "", "faults": 0}]
 
 
 def test_messages_larger_than_all_buffers_pass(town):
@@ -70,7 +70,8 @@ def test_what_is_sent_to_a_stopped_server_waits_for_it(town):
     for text in texts(1, 4):
         t.send("a", "Note", "box-b", text=text)
     assert t.ask("a", "why")["waits"][0]["packets"] == 3
-    t.until(lambda: t.ask("a", "status")["net"]["peers"]["b"]["state"] == "down")
+    t.until(lambda: t.ask("a", "status")["peers"][0]["state"] == "down")
+    assert t.ask("a", "status")["peers"][0]["reason"].startswith("b cannot be reached at")
     t.up("b")
     t.until_got("b", texts(0, 4))
     assert "b is connected again" in t.lines["a"]
@@ -315,7 +316,9 @@ def test_a_message_limit_that_no_link_can_carry_is_refused(town):
         t.up()
 
 
-@pytest.mark.parametrize(("secret", "reason"), [(b"  \n", "is empty"), (None, "cannot read secret_file")])
+@pytest.mark.parametrize(
+    ("secret", "reason"), [(b"  \n", "is empty: make one"), (None, "there is no secret_file .* head -c")]
+)
 def test_a_secret_that_is_none_is_refused(town, secret, reason):
     t = town("a", domains={})
     t.secrets["a"] = secret or b"x"
@@ -421,11 +424,29 @@ def test_a_server_that_does_not_run_is_said_to_be_down(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         t.ports["a"] = free.getsockname()[1]
     (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "store.sqlite").touch()
+    with pytest.raises(NotRunning, match="^a does not run; start it by"):
+        adminclient.connect(t.topology("a"), "a")
     (tmp_path / "a" / "token").write_text("x")
     with pytest.raises(NotRunning, match=r"a does not answer at 127.0.0.1:\d+ \(Connection refused\); start it by"):
         adminclient.connect(t.topology("a"), "a")
     with pytest.raises(MomError, match="the topology file has no server 'z'; it has a"):
         adminclient.connect(t.topology("a"), "z")
+
+
+def test_a_server_whose_token_cannot_be_shown_is_not_said_to_be_down(tmp_path):
+    t = Town(tmp_path, "a", domains={})
+    (tmp_path / "a").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        t.ports["a"] = there.getsockname()[1]
+        with pytest.raises(NoAccess, match="somebody listens at .* but a has no token in .*; give the topology file"):
+            adminclient.connect(t.topology("a"), "a")
+        (tmp_path / "a" / "store.sqlite").touch()
+        with pytest.raises(NoAccess, match="a runs, but its token .* is gone; start it again"):
+            adminclient.connect(t.topology("a"), "a")
+        (tmp_path / "a" / "token").mkdir()
+        with pytest.raises(NoAccess, match=r"cannot read .*token \(Is a directory\); run as the user that runs a"):
+            adminclient.connect(t.topology("a"), "a")
 
 
 def test_somebody_else_at_the_port_is_not_taken_for_the_server(tmp_path):

@@ -71,7 +71,7 @@ class Town:
         """Turn the reactor until it holds."""
         end = time.monotonic() + PATIENCE_S
         while not condition():
-            assert time.monotonic() < end, (self.lines, {name: self.node(name).links.status() for name in self.hosts})
+            assert time.monotonic() < end, (self.lines, {name: self.node(name).links.peers() for name in self.hosts})
             self.reactor.iterate(0.01)
 
     def pass_time(self, turns=3):
