@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from mombroker.ordering import Packet, Step
+from mombroker.ordering.fifo import Fifo
 from mombroker.ordering.matrix import NOBODY, Matrix, Stamp
 from mombroker.ordering.rst import RST
+from mombroker.ordering.waiting import Key, Need
 
 
 class UncountedRST(RST):
@@ -155,3 +157,29 @@ class AsPrinted(Implicit):
 
     def _stamp(self, d: int) -> Stamp:
         return {}
+
+
+class Hasty(Fifo):
+    """What comes out of order is not held."""
+
+    def _need(self, key: Key, packet: Packet) -> Need | None:
+        return None
+
+    def check(self) -> None: ...
+
+
+class Twice(Fifo):
+    """The number is not looked at for repeats."""
+
+    def receive(self, frm: int, packet: Packet) -> Step:
+        self.received = min(self.received, packet.stamp - 1)
+        return super().receive(frm, packet)
+
+    def check(self) -> None: ...
+
+
+class Skips(Fifo):
+    """An early packet is dropped, as if its sender would send it again."""
+
+    def receive(self, frm: int, packet: Packet) -> Step:
+        return Step([], []) if packet.stamp > self.received + 1 else super().receive(frm, packet)

@@ -3,6 +3,8 @@
 import pytest
 
 from mombroker.ordering.fifo import COUNTERS, HELD, Fifo
+from tests import fakes
+from tests.ordering.plain import Scene
 
 
 def two() -> tuple[Fifo, Fifo]:
@@ -51,3 +53,18 @@ def test_only_two_members_may_choose_it():
     assert Fifo.validate(("a", "b"), {}) == []
     (fault,) = Fifo.validate(("a", "b", "c"), {})
     assert fault == "fifo keeps causal order between two servers, not among 3: choose matrix"
+
+
+@pytest.mark.parametrize(
+    ("core", "verdict"), [(Fifo, "fine"), (fakes.Hasty, "unsafe"), (fakes.Twice, "unsafe"), (fakes.Skips, "stuck")]
+)
+def test_a_broken_core_is_caught_by_a_vector_that_the_intact_one_stands(core, verdict):
+    """Two messages change places on their way, and the first comes once more; then one in order."""
+    scene = Scene(core, 2)
+    scene.send("a", 0, 1)
+    scene.send("b", 0, 1)
+    for name in "baa":
+        scene.arrive(name, 1)
+    scene.send("c", 0, 1)
+    scene.arrive("c", 1)
+    assert scene.verdict() == verdict
