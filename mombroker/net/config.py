@@ -13,6 +13,7 @@ from mombroker.agents.policy import policy
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
+from mombroker.net.wire import LINK_LIMIT
 
 Key = tuple[str | int, ...]
 Table = dict[str, Any]
@@ -54,6 +55,11 @@ LOG = {
     "max_age_days": (int, "max_age_days = 30"),
 }
 LIMITS = {each.name: (int, f"{each.name} = {each.default}") for each in fields(Limits) if each.default is not MISSING}
+MOST = {  # what the wire, the store and the operator's port can carry
+    "max_message": LINK_LIMIT // 2, "link_window": 1 << 31, "link_window_bytes": 1 << 31, "batch_bytes": 1 << 28,
+    "max_attempts": 1000, "retry_factor": 1000, "max_traceback": 1 << 20,
+}  # fmt: skip
+MOST_INT = (1 << 63) - 1  # that a row can hold
 WORDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or false", int: "a whole number from 1 up"}
 
 
@@ -117,7 +123,7 @@ class _Reading:
             registry=bus.get("registry"),
             secret_file=str(self.base / secret) if secret is not None else None,
             allow=tuple(bus.get("allow", ())),
-            limits=self.table(("limits",), top.get("limits", {}), LIMITS),
+            limits=self.bounded(self.table(("limits",), top.get("limits", {}), LIMITS)),
             log=self.table(("log",), top.get("log", {}), LOG),
             policies=[self.policy(at, table) for at, table in enumerate(top.get("policies", []))],
             checked=False,
@@ -163,6 +169,12 @@ class _Reading:
         return AgentDecl(
             table.get("name", ""), table.get("server", ""), table.get("class", ""), table.get("fields", {})
         )
+
+    def bounded(self, limits: Table) -> Table:
+        for name, value in limits.items():
+            if value > MOST.get(name, MOST_INT):
+                self.fault(("limits", name), f"must be {MOST.get(name, MOST_INT)} at most, not {value}: lower it")
+        return limits
 
     def policy(self, at: int, values: Table) -> Table:
         try:

@@ -17,7 +17,6 @@ from mombroker import agents, store
 from mombroker.core.admin import USER
 from mombroker.core.errors import MomError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
-from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.net.adminport import AdminPort
@@ -26,7 +25,6 @@ from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.links import Links
 from mombroker.net.watchdog import Watchdog
-from mombroker.net.wire import LINK_LIMIT
 from mombroker.stomp.gateway import Gateway
 from mombroker.stomp.session import Settings
 from mombroker.stomp.users import Logins
@@ -127,10 +125,6 @@ class Node:
         """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
         shared, topology = self.shared, self.shared.topology
         data = topology.servers[self.name].data
-        if Limits(**topology.limits).max_message > LINK_LIMIT // 2:
-            raise MomError(
-                f"max_message in [limits] is over {LINK_LIMIT // 2}, the most that a link can carry; lower it"
-            )
         secret = secret_of(topology, self.log)
         self.store = store.open(data, topology, self.name)
         try:

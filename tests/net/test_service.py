@@ -302,20 +302,6 @@ def test_a_store_that_is_in_use_is_refused(town):
         again.up()
 
 
-def test_a_message_limit_that_no_link_can_carry_is_refused(town):
-    t = town("a", domains={})
-    make = t.topology
-
-    def topology(me):
-        made = make(me)
-        made.limits["max_message"] = wire.LINK_LIMIT
-        return made
-
-    t.topology = topology
-    with pytest.raises(MomError, match="the most that a link can carry; lower it"):
-        t.up()
-
-
 @pytest.mark.parametrize(
     ("secret", "reason"), [(b"  \n", "is empty: make one"), (None, "there is no secret_file .* head -c")]
 )
