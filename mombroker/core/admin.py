@@ -232,8 +232,9 @@ def _send(server: AgentServer, ticket: int, args: Args) -> Reply:
     if not dests:
         raise MomError("a message needs a receiver: name an agent")
     payload = server.program.compose(args["type"], args.get("fields", {}))
-    if len(payload) > server.limits.max_message:
-        raise MomError(f"{len(payload)} bytes are over max_message = {server.limits.max_message}")
+    size = len(payload) + sum(map(len, dests[1:]))
+    if size > server.limits.max_message:
+        raise MomError(f"{size} bytes are over max_message = {server.limits.max_message}")
     ttl = int(args.get("ttl_ns", 0))
     expires = min(server.now + ttl, LAST_NS) if ttl else 0
     message = server.message(f"{server.name}/_admin", dests, args["type"], payload, expires)

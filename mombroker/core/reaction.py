@@ -76,7 +76,7 @@ class Reaction:
                 dests.append(id)
         self._check_size("a notification", len(payload))
         if len(dests) > 1:
-            self._check_size("a list of receivers", sum(map(len, dests)))
+            self._check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))
         if dests:
             expires = min(self.now + ttl, LAST_NS) if ttl else 0
             self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
