@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mombroker.core.errors import MomError
 
@@ -28,9 +28,11 @@ CONTROL = frozenset((
 ))  # fmt: skip
 
 LENGTH_DIGITS = 12
+MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _UNSAFE = re.compile(r"[\\\r\n:\0]")
+_PLAIN = re.compile(rb"[!-9;-\[\]-~]*")  # a value that means itself in every version
 _ESCAPED = re.compile(r"\\(.?)", re.S)
 _FROM_WIRE = {V11: {"n": "\n", "c": ":", "\\": "\\"}, V12: {"n": "\n", "c": ":", "\\": "\\", "r": "\r"}}
 _TO_WIRE = {
@@ -124,6 +126,16 @@ def encode(
     return b"".join((command.encode(), b"\n", head.encode(), block, b"\n", body, b"\0"))
 
 
+class Known:
+    """The head of a SEND, which may come again with another receipt. `memo` is for whoever reads the frames."""
+
+    __slots__ = ("command", "headers", "block", "length", "memo")
+
+    def __init__(self, command: str, headers: dict[str, str], block: bytes, length: int | None):
+        self.command, self.headers, self.block, self.length = command, headers, block, length
+        self.memo: Any = None
+
+
 class Parser:
     """Bytes of one connection to frames: `feed` them, then ask for the `next` frame until there is none.
 
@@ -131,19 +143,39 @@ class Parser:
     2. What is kept of an unfinished frame is within the limits, and no byte of it is searched again and again.
 
     commands         those of the other side: CLIENT, SERVER
-    version, limits  may be changed between two frames; until the first one has been read both line ends are good
+    version, limits  change by `agree` between two frames; until the first one has been read both line ends are good
+    known            of the last frame, if its head is remembered
     """
 
-    __slots__ = ("version", "limits", "commands", "first", "_data", "_at", "_seen", "_lines", "_head")
+    __slots__ = (
+        "version",
+        "limits",
+        "commands",
+        "first",
+        "known",
+        "_data",
+        "_at",
+        "_seen",
+        "_lines",
+        "_head",
+        "_heads",
+    )
 
     def __init__(self, limits: Limits, version: str = V10, commands: frozenset[str] = CLIENT):
-        self.version, self.limits, self.commands = version, limits, commands
+        self.commands = commands
         self.first = True
+        self.known: Known | None = None
         self._data: bytes | bytearray = b""
         self._at = 0  # what is before it has been read
         self._seen = 0  # up to here there is no end of the head or body that is being read
         self._lines = 0  # in an unfinished head
         self._head: tuple[str, dict[str, str], bytes, int | None, int] | None = None  # and where its body starts
+        self.agree(version, limits)
+
+    def agree(self, version: str, limits: Limits) -> None:
+        """From the next frame on."""
+        self.version, self.limits = version, limits
+        self._heads: dict[bytes, Known] = {}  # without their receipt
 
     @property
     def waiting(self) -> int:
@@ -155,11 +187,14 @@ class Parser:
         if at == len(rest):  # as usual
             self._data, self._at = data, 0
             return
-        if isinstance(rest, bytes):
-            rest = self._data = bytearray(memoryview(rest)[at:])
-        else:
-            del rest[:at]
-        rest += data
+        if len(rest) - at <= len(data):
+            self._data = rest[at:] + data
+        else:  # it grows by small pieces: no copy for each of them
+            if isinstance(rest, bytes):
+                rest = self._data = bytearray(memoryview(rest)[at:])
+            else:
+                del rest[:at]
+            rest += data
         self._at, self._seen = 0, max(0, self._seen - at)
         if self._head is not None:
             self._head = (*self._head[:4], self._head[4] - at)
@@ -177,15 +212,18 @@ class Parser:
             if data[at] == 13 and at + 1 == size:
                 return None
             start = self._seen - 2 if self._seen > at + 2 else at
-            if self.version == V12 or self.first:
-                end, start = found.span() if (found := _BLANK_LINE.search(data, start)) else (-1, 0)
-            else:
-                end = data.find(b"\n\n", start)
+            end = data.find(b"\n\n", start)
+            if data.find(b"\r", start, end if end >= 0 else size) < 0 or not (self.version == V12 or self.first):
                 start = end + 2
+            else:
+                end, start = found.span() if (found := _BLANK_LINE.search(data, start)) else (-1, 0)
             if end < 0:
                 self._check_unfinished(data, at)
                 return None
-            command, headers, block, length = self._read_head(data[at:end])
+            head = data[at:end]
+            self.known = None
+            known = data.startswith(b"SEND\n", at) and not self.first
+            command, headers, block, length = self._known_head(bytes(head)) if known else self._read_head(head)
             seen = start
         else:
             command, headers, block, length, start = self._head
@@ -206,6 +244,29 @@ class Parser:
         self._at, self._seen, self._lines, self._head, self.first = end + 1, 0, 0, None, False
         body = data[start:end]
         return _frame(Frame, (command, headers, block, body if type(body) is bytes else bytes(body)))
+
+    def _known_head(self, head: bytes) -> tuple[str, dict[str, str], bytes, int | None]:
+        """Command, headers, block and content-length: remembered, if only the receipt is new."""
+        if len(head) > MAX_KNOWN_BYTES:
+            return self._read_head(head)
+        key, receipt = head, None
+        if (cut := head.find(b"\nreceipt:")) >= 0:
+            end = head.find(b"\n", cut + 9)
+            key, receipt = (head[:cut], head[cut + 9 :]) if end < 0 else (head[:cut] + head[end:], head[cut + 9 : end])
+            if not _PLAIN.fullmatch(receipt):
+                return self._read_head(head)
+        known = self._heads.get(key)
+        if known is None:
+            command, headers, block, length = self._read_head(head)
+            if b"\r" in head or b"\nreceipt:" in key or len(headers) >= self.limits.headers:
+                return command, headers, block, length
+            if len(self._heads) >= MAX_KNOWN:
+                self._heads.clear()
+            mine = {name: value for name, value in headers.items() if name != "receipt"}
+            known = self._heads[key] = Known(command, mine, block, length)
+        self.known = known
+        headers = known.headers if receipt is None else {**known.headers, "receipt": receipt.decode()}
+        return known.command, headers, known.block, known.length
 
     def _skip_line_ends(self, data: bytes | bytearray, at: int) -> int:
         ends = _LINE_ENDS.match(data, at)
@@ -260,7 +321,6 @@ class Parser:
         if len(head) > limits.line and any(len(line.encode()) > limits.line for line in lines):
             raise FrameError(f"a header line is over {limits.line} bytes")
         headers: dict[str, str] = {}
-        user = []
         odd = "\\" in text or "\r" in text or (version == V10 and " " in text)
         if not odd and text.count(":") == len(lines):
             for line in lines:
@@ -268,14 +328,11 @@ class Parser:
                 if not colon:
                     break
                 headers[name] = value
-                if name not in CONTROL:
-                    user.append(line)
         if len(headers) != len(lines) or "" in headers:  # something to unescape, to trim, to pass over, or to refuse
             headers = _read_lines(lines, version, command in LITERAL)
-            user = [f"{escape(name)}:{escape(value)}" for name, value in headers.items() if name not in CONTROL]
         block = b""
-        if user and command in BODIES:
-            block = ("\n".join(user) + "\n").encode()
+        if command in BODIES and not headers.keys() <= CONTROL:
+            block = block_of((name, value) for name, value in headers.items() if name not in CONTROL)
         length = None
         if "content-length" in headers:
             text = headers["content-length"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from mombroker.agents.commands import Delivery, Receipt
 from mombroker.stomp.frames import V12, block_for, encode, escape
 
 MS = 1_000_000
+_escape = lru_cache(1_000)(escape)  # of names that come again with each message
 
 
 def message(delivery: Delivery, message_id: str, version: str, named: bool) -> bytes:
@@ -15,9 +17,9 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool) -> b
 
     A client that sees no content-length may take the body for text: it is left out where the sender left it out.
     """
-    head = f"MESSAGE\ndestination:{escape(delivery.shown, version)}\nmessage-id:{message_id}\n"
+    head = f"MESSAGE\ndestination:{_escape(delivery.shown, version)}\nmessage-id:{message_id}\n"
     if named:
-        head += f"subscription:{escape(delivery.sub, version)}\n"
+        head += f"subscription:{_escape(delivery.sub, version)}\n"
     if version == V12 and delivery.ack != "auto":
         head += f"ack:{message_id}\n"
     head += f"timestamp:{delivery.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"

@@ -7,7 +7,7 @@ transactions live here, and which deliveries the client may still settle; consum
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mombroker import __version__
 from mombroker.agents import selectors
@@ -51,6 +51,9 @@ MAX_BEAT_MS = 86_400_000
 MARK_BYTES = 256 * 1024  # of input between two marks
 MAX_MARKS = 4  # without an answer; then the session is full
 MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
+
+# Headers of a SEND by which two with the same headers may mean something different.
+UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id"))
 
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
@@ -243,13 +246,21 @@ class Session:
         headers.append(("heart-beat", "{},{}".format(*self._beats())))
         self.output.append(encode("CONNECTED", headers))
         self.client_id = self.login.client_id
-        self.parser.version, self.parser.limits = self.version, self.settings.limits
+        self.parser.agree(self.version, self.settings.limits)
         self.state, self.login = "open", None
         self._read()
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
     def _send(self, frame: Frame) -> None:
+        known = self.parser.known
+        if known is not None and (model := known.memo) is not None:
+            self.commands.append(Send(
+                model.destination, frame.body, model.headers, model.priority, model.expires, model.persistent,
+                model.delay, model.group, model.group_seq, None, model.kind, model.shown, frame.headers.get("receipt"),
+                model.typed,
+            ))  # fmt: skip
+            return
         headers, block = frame.headers, frame.block
         shown = headers.get("destination")
         if not shown:
@@ -272,6 +283,8 @@ class Session:
         else:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
+            if known is not None and UNLIKE.isdisjoint(headers):
+                known.memo = replace(command, body=b"")
 
     def _reply_to(self, reply_to: str, block: bytes) -> bytes:
         """Name a temporary destination as others must; a queue that nothing listens to yet gets a subscription."""

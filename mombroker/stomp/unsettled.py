@@ -28,10 +28,10 @@ class Unsettled:
 
     def find(self, message_id: str, sub: str | None = None) -> int | None:
         """The tag of a delivery, of this subscription if one is named; None if it was not given or is settled."""
-        digits = message_id[message_id.rfind("/") + 1 :]
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+        try:
+            tag = int(message_id[message_id.rfind("/") + 1 :][:MAX_DIGITS])
+        except ValueError:
             return None
-        tag = int(digits)
         found = self.given.get(tag)
         if found is None or found[1] != message_id or (sub is not None and sub != found[0]):
             return None

@@ -81,6 +81,24 @@ def fault(data, version=V12, **how):
 # -- grammar -------------------------------------------------------------------------------------------------------
 
 
+LINES = ("receipt:1", "receipt:22", "receipt:", "receipt:a\\cb", "receipt:a b ", "receipt:\u00e9", "receipt:x:y", "x:1")
+HEADS = st.lists(st.sampled_from((*LINES, "receipt:\0", "receipt:\r", "destination:/queue/a", "y:\\n")), max_size=4)
+
+
+@given(heads=st.lists(HEADS, min_size=2, max_size=6), version=st.sampled_from(VERSIONS), carriage=st.booleans())
+def test_a_head_that_is_remembered_reads_like_one_that_is_not(heads, version, carriage):
+    frames = ["".join(f"{line}\n" for line in ("SEND", *lines, "")).encode() + b"b\0" for lines in heads]
+    if carriage:
+        frames = [frame.replace(b"\n", b"\r\n") for frame in frames]
+    expected, fault = [], ""
+    limits = Limits(headers=3)
+    for frame in frames:
+        if not fault:
+            found, fault = feed([frame], version, False, limits, CLIENT)
+            expected += found
+    assert feed(frames, version, False, limits, CLIENT) == (expected, fault)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_F1_a_frame_is_a_command_headers_a_blank_line_a_body_and_a_nul_at_every_split(version):
     data = b"SEND\ndestination:/queue/a\nx:1\n\nhello\0ACK\nid:1\n\n\0\nSEND\ndestination:b\ncontent-length:3\n\na\0b\0"
