@@ -85,12 +85,12 @@ class Channel:
             for agent in message.dests if message else ():
                 if agent[: agent.index("/")] not in server.distances:
                     server.distance(agent[: agent.index("/")])
+            packet.note = (server.now, message, False)
+            step = consumer.receive(link, packet)
         except (ValueError, MomError) as error:
             raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
         link.took()
         self.received += 1
-        packet.note = (server.now, message, False)
-        step = consumer.receive(link, packet)
         if step.send:
             self._relay(consumer, link, step.send)
         waits = True

@@ -98,7 +98,10 @@ class Ordering:
         raise NotImplementedError
 
     def receive(self, frm: int, packet: Packet) -> Step:
-        """A packet from neighbour `frm`: what to pass on, and what may now be delivered."""
+        """A packet from neighbour `frm`: what to pass on, and what may now be delivered.
+
+        Raises ValueError, before anything changes, for a packet that an honest neighbour would not send now.
+        """
         raise NotImplementedError
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:

@@ -435,6 +435,9 @@ class Daisy(Ordering):
             raise ValueError("cut short in its vector") from None
         if flags & ACK or not vector[seat.place[frm]] or max(vector) >= LIMIT:
             raise ValueError("no packet of a daisy")
+        unsent = vector[seat.place[self.me]] > seat.counts[seat.place[self.me]]
+        if (unsent or origin == self.me and number > self.last.get(origin, 0)) and not self.forgetful:
+            raise ValueError(f"the packet tells of a message that member {self.me} never sent")
         return Packet(self.me, dests, data[at + form.size :], origin, Stamp(number, vector, data), frm)
 
     def control_ints(self, packet: Packet) -> int:

@@ -81,11 +81,13 @@ class Overlay(Ordering):
         return self._record(Packet(me, tuple(dests), body, me, Number(self.seen[me] + 1), me), me)
 
     def receive(self, frm: int, packet: Packet) -> Step:
+        """Raises ValueError for a packet that came before an earlier one: the link is no FIFO link."""
         number, have = packet.stamp.number, self.seen[packet.origin]
         if number <= have:
             self.duplicates += 1  # it came on another link before
             return Step([], [])
-        assert number == have + 1, f"#{number} of member {packet.origin} came after #{have}, and the links are FIFO"
+        if number != have + 1:
+            raise ValueError(f"packet {number} of member {packet.origin} came next after packet {have}")
         return Step(self._record(packet, frm), [packet] if self.me in packet.dests else [])
 
     def _record(self, packet: Packet, frm: int) -> list[Packet]:

@@ -4,11 +4,13 @@
 
 runs one random schedule a seed: members of one domain that send and react, links with delays, members that restart
 from their rows, packets that come twice. Then everything arrives, and an outsider that knows only who sent and who
-delivered what says whether the execution was causal and complete. `caught` is for controls: broken back ends that must
-not pass.
+delivered what says whether the execution was causal and complete. Then a second domain, of which each member restarts
+after every step, must do what one does whose members never restart. `caught` is for controls: broken back ends that
+must not pass.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +24,8 @@ Event = tuple[Any, ...]  # ("send", member, message, dests) or ("deliver", membe
 Options = Callable[[int], Mapping[str, Any]]  # size of the domain -> options of `__init__`
 Judge = Callable[[list[Event]], causality.Verdict]
 SIZES = range(3, 18)
+TWINS = 4  # one seed in so many is also one of twins
+SENDS = 25  # of twins
 
 
 class Chance(Protocol):
@@ -49,13 +53,15 @@ def conform(
     """Raises Nonconforming with the first seed whose schedule the back end does not stand."""
     for seed in seeds:
         run(backend, seed, chance, sizes=sizes, options=options, judge=judge)
+        if seed % TWINS == 0:
+            twins(backend, seed, chance, sizes=sizes, options=options)
 
 
 def caught(backend: type[Ordering], seeds: Iterable[int], chance: Callable[[int], Chance], **kind: Any) -> int:
     """The first seed that shows that a broken back end is broken. Raises AssertionError if none does."""
     for seed in seeds:
         try:
-            run(backend, seed, chance, **kind)
+            conform(backend, (seed,), chance, **kind)
         except Nonconforming:
             return seed
     raise AssertionError(f"{backend.__name__} is broken, and no schedule showed it")
@@ -74,15 +80,39 @@ def run(
     lots = chance(seed)
     size = lots.choice(sizes)
     domain = Domain(backend, size, dict(options(size)), lots)
-    try:
+    with _told(f"{backend.__name__}, seed {seed}, {size} members"):
         domain.disturb()
         domain.heal()
-    except Exception as error:  # whatever a back end raises, the author wants the seed
-        raise Nonconforming(f"{backend.__name__}, seed {seed}, {size} members: {error!r}") from error
     verdict = judge(domain.events)
     if not verdict.safe or verdict.lost:
         raise Nonconforming(f"{backend.__name__}, seed {seed}, {size} members: {verdict}")
     return domain.events
+
+
+def twins(
+    backend: type[Ordering],
+    seed: int,
+    chance: Callable[[int], Chance],
+    *,
+    sizes: Sequence[int] = SIZES,
+    options: Options = lambda size: {},
+    more: Callable[[Packet], Any] = lambda packet: None,
+) -> None:
+    """Two domains under one schedule: in one every core is restored from its rows after each step, in the other none
+    is. Raises Nonconforming unless both do the same. `more` is what else to compare of each packet that they send."""
+    lots = chance(seed)
+    size = lots.choice(sizes)
+    with _told(f"{backend.__name__}, twins of seed {seed}, {size} members"):
+        Twins(backend, size, dict(options(size)), lots, more).play()
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Whatever a back end raises, its author wants the seed."""
+    try:
+        yield
+    except Exception as error:
+        raise Nonconforming(f"{where}: {error!r}") from error
 
 
 @dataclass(slots=True)
@@ -232,19 +262,34 @@ class Domain:
         self.receive(frm, me, member.core.decode(frm, data))
 
     def spoil(self, me: int) -> None:
-        """Bytes that no member sends are refused by ValueError, or read as a packet: never anything else."""
+        """Bytes that no member sends are refused by ValueError, before anything changes, or taken for a packet. Then
+        the order may be gone, but the core still works: nothing but ValueError comes of what arrives next, it can send,
+        and its rows can be restored."""
         member, lots = self.members[me], self.lots
-        if not member.stored:
+        ways = [(frm, queue) for (frm, _), queue in self.links.items() if queue and frm != me]
+        under_way = [(frm, *lots.choice(queue)) for frm, queue in ways]  # also what is for others, or not next
+        if not member.stored and not under_way:
             return
-        frm, _, data = lots.choice(member.stored)
+        frm, _, data = lots.choice(lots.choice((member.stored or under_way, under_way or member.stored)))
         at = lots.randrange(len(data))
         odd = bytes((lots.randrange(256),))
-        wrong = lots.choice((data[:at], data[:at] + odd + data[at + 1 :], data[:at] + odd + data[at:], odd * at))
-        core = self.backend.restore(me, self.size, member.rows, **self.options)
-        try:
-            core.decode(frm, wrong)
-        except ValueError:
-            pass
+        other = lots.choice(under_way)[2] if under_way else data
+        wrong = lots.choice((
+            data, data[:at], data[:at] + odd + data[at + 1 :], data[:at] + odd + data[at:], odd * at,
+            data[:at] + other[at:],
+        ))  # fmt: skip
+        rows = dict(member.rows)
+        core = self.backend.restore(me, self.size, dict(rows), **self.options)
+        for peer, each in [(frm, wrong), *((peer, data) for peer, _, data in member.taken), (frm, wrong)]:
+            try:
+                core.receive(peer, core.decode(peer, each))
+            except ValueError:
+                assert core.dirty() == ({}, set()), "a packet was refused, and something has changed"
+            put, gone = core.dirty()
+            rows = {key: blob for key, blob in (rows | put).items() if key not in gone}
+        again = self.backend.restore(me, self.size, rows, **self.options)
+        for packet in again.send((self.lots.choice([k for k in range(self.size) if k != me]),), b""):
+            again.encode(packet)
 
     def crash(self, me: int) -> None:
         """The open batch is lost, the core is what its rows say; what it had taken comes again."""
@@ -274,6 +319,70 @@ class Domain:
         self.events += member.events
         member.stored += member.taken
         del member.taken[:], member.out[:], member.events[:]
+
+
+class Twins:
+    """Each member twice: one core that never restarts, and one that does so at every step."""
+
+    def __init__(
+        self, backend: type[Ordering], size: int, options: dict[str, Any], lots: Chance, more: Callable[[Packet], Any]
+    ):
+        self.backend, self.size, self.options, self.lots, self.more = backend, size, options, lots, more
+        self.steady = [backend(me, size, **options) for me in range(size)]
+        self.shaken = [backend(me, size, **options) for me in range(size)]
+        self.rows: list[Rows] = [{} for _ in range(size)]
+        self.links: dict[tuple[int, int], list[bytes]] = {}
+        self.any_order = not backend.fifo and lots.random() < 0.5
+
+    def play(self) -> None:
+        lots, links = self.lots, self.links
+        for number in range(SENDS):
+            me = lots.randrange(self.size)
+            count = lots.choice((1, 2, self.size - 1))
+            dests = tuple(lots.sample([k for k in range(self.size) if k != me], min(count, self.size - 1)))
+            body = b"%d" % number
+            self.post(me, self.steady[me].send(dests, body), self.shaken[me].send(dests, body))
+            slow = {link for link in links if lots.random() < 0.3}
+            while ways := [link for link, queue in links.items() if queue and link not in slow]:
+                frm, to = lots.choice(ways)
+                queue = links[frm, to]
+                self.arrive(frm, to, queue.pop(lots.randrange(len(queue)) if self.any_order else 0))
+                if lots.random() < 0.1:
+                    break
+        while ways := [link for link, queue in links.items() if queue]:
+            frm, to = lots.choice(ways)
+            self.arrive(frm, to, links[frm, to].pop(0))
+        assert not any(core.held() or core.parked() for core in self.steady + self.shaken)
+
+    def arrive(self, frm: int, me: int, data: bytes) -> None:
+        one, other = (core.receive(frm, core.decode(frm, data)) for core in (self.steady[me], self.shaken[me]))
+        bodies = [packet.body for packet in one.deliver], [packet.body for packet in other.deliver]
+        assert bodies[0] == bodies[1], f"{bodies[1]} were delivered, and {bodies[0]} without restarts"
+        self.post(me, one.send, other.send)
+
+    def post(self, me: int, one: list[Packet], other: list[Packet]) -> None:
+        """Both have done the same step; a restart follows. What the restarted one sends goes on its way."""
+        sent, again = self.told(self.steady[me], one), self.told(self.shaken[me], other)
+        assert again == sent, f"{again} were sent, and {sent} without restarts"
+        for packet in other:
+            self.links.setdefault((me, packet.to), []).append(self.shaken[me].encode(packet))
+        put, gone = self.shaken[me].dirty()
+        self.rows[me] = {key: blob for key, blob in (self.rows[me] | put).items() if key not in gone}
+        core = self.shaken[me] = self.backend.restore(me, self.size, dict(self.rows[me]), **self.options)
+        core.check()
+        assert core.dirty() == ({}, set()), "a core that comes from its rows has rows to put"
+        for kind in "held", "parked":
+            waits, still = (
+                sorted((packet.body, sorted(causes)) for packet, causes in getattr(each, kind)())
+                for each in (self.steady[me], core)
+            )
+            assert still == waits, f"{still} are {kind} after a restart, and {waits} without"
+
+    def told(self, core: Ordering, packets: list[Packet]) -> list[tuple[Any, ...]]:
+        return [
+            (each.to, sorted(each.dests), each.body, len(core.encode(each)), core.control_ints(each), self.more(each))
+            for each in packets
+        ]
 
 
 class Eager(Matrix):

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from mombroker.admin import audit
+from mombroker.core.errors import PeerError
 from mombroker.core.events import Admin, LinkFrames
+from mombroker.core.message import Message
 from mombroker.core.topology import AgentDecl
 from mombroker.net import config
 from tests.core.bus import Bus, topology
@@ -149,6 +151,21 @@ def test_a_message_that_nobody_can_read_is_not_passed_on():
     with pytest.raises(Exception, match="a sent a packet in x that cannot be used"):
         two.step(LinkFrames("a", link.conn, frames), b.now)
     assert two.consumers["x"].relays == relays
+
+
+@pytest.mark.parametrize("name", ["vector", "overlay"])
+def test_a_packet_that_does_not_come_next_costs_the_peer_its_link_and_changes_nothing(name):
+    b = four(name)
+    tell(b, "b", "so that there is a link")
+    two, core = b.servers["b"], b.servers["a"].consumers["x"].core
+    link, body = two.consumers["x"].link("a"), Message("a", 99, "", ("d/d",), "no type", b"").encode()
+    before = link.received
+    _, late = [core.encode(each) for _ in range(2) for each in core.send([3], body) if each.to == 1]
+    with pytest.raises(PeerError, match="a sent a packet in x that cannot be used: packet .* came next after packet"):
+        two.step(LinkFrames("a", link.conn, [("data", "x", link.received + 1, [late])]), b.now)
+    assert link.received == before
+    b.send("c", "b", Put("and others go on"))
+    assert got(b, "b") == ["so that there is a link", "and others go on"]
 
 
 # -- what waits, and why -------------------------------------------------------------------------------------------

@@ -44,9 +44,9 @@ def test_trees_of_any_depth_are_safe_and_live_on_many_schedules(levels, relay):
 class Scene:
     """Cores, and the packets between them by (sender, receiver), first one first."""
 
-    def __init__(self, groups, **options):
+    def __init__(self, groups, kind=Daisy, **options):
         size = 1 + max(member for group in groups for member in group)
-        self.cores = [Daisy(me, size, groups=groups, **options) for me in range(size)]
+        self.cores = [kind(me, size, groups=groups, **options) for me in range(size)]
         self.flying: dict[tuple[int, int], list[bytes]] = {}
 
     def post(self, me: int, packets: list[Packet]) -> None:
@@ -261,6 +261,8 @@ MALFORMED = {
     "a vector that counts too much": seal(3 * FLAG, 1, 1, (2,)) + pack("<3Q", LIMIT, 1, 0),
     "a destination that is no member": seal(0, 1, 1, (9,)) + bytes((0, 1, 0)),
     "a message with the flag of acknowledgements": seal(ACK + FLAG, 1, 1, (2,)) + bytes(6),
+    "a message of ours that we never sent": seal(0, 1, 0, (2,)) + bytes((0, 1, 0)),
+    "a vector that counts what we never sent": seal(0, 1, 1, (2,)) + bytes((1, 1, 0)),
     "an acknowledgement that is cut short": pack("<BHI", ACK, 1, 1),
     "an acknowledgement of nothing": pack("<BHQ", ACK, 1, 0),
     "an acknowledgement of a stranger": pack("<BHQ", ACK, 4, 1),

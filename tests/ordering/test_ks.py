@@ -12,13 +12,12 @@ from mombroker.ordering import Ordering, Packet, create
 from mombroker.ordering.ks import DELIVERED, HEAD, HELD, KS, LIMIT, LOG, Known, Stamp
 from mombroker.ordering.matrix import Matrix
 from mombroker.ordering.rst import RST
-from mombroker.ordering.testing import conform
+from mombroker.ordering.testing import conform, twins
 from mombroker.ordering.vector import Vector
 from mombroker.ordering.waiting import Key, Need
 from tests.ordering import plain
 from tests.ordering.plain import Scene
 from tests.ordering.plain_ks import Definition, PlainKS, log_of, o_of
-from tests.ordering.twins import never_restarted
 
 WALK = json.loads((Path(__file__).parent.parent / "data" / "ks_fig1.json").read_text())
 ENCODINGS = ["list", "bitmap"]
@@ -222,7 +221,7 @@ def test_bitmaps_are_safe_and_live_on_many_schedules():
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_core_that_restarts_at_every_step_does_what_one_does_that_never_restarts(encoding):
     for seed in range(30):
-        never_restarted(seed, KS, o_of, encoding=encoding)
+        twins(KS, seed, random.Random, options=lambda size: {"encoding": encoding}, more=o_of)
 
 
 @pytest.mark.parametrize("vector", [plain.overtaken, plain.multicast, plain.told, plain.in_line, plain.expired])
@@ -244,6 +243,18 @@ def test_a_held_packet_names_what_it_waits_for():
     assert causes == scene.cores[2].missing(packet) == [(0, 1)]
     assert scene.arrive("a", 2) == ["a", "c"]
     assert scene.cores[2].missing(packet) is None and scene.cores[2].held() == []
+
+
+def test_a_wait_for_what_was_never_for_this_member_ends_with_the_next_message_of_its_sender():
+    """A peer that lies can cost order, but no packet waits for ever, and no row is left that cannot be read."""
+    core, sender = KS(1, 4), KS(2, 4)
+    sender.send((3,), b"")
+    lie = core.decode(0, wire(clock=1, guards=((2, 1),), newest=(0, 0, 1, 0)))
+    assert core.receive(0, lie).deliver == []
+    (genuine,) = sender.send((1,), b"x")
+    assert core.receive(2, core.decode(2, sender.encode(genuine))).deliver[1:] == [lie]
+    core.check()
+    assert KS.restore(1, 4, core.dirty()[0]).held() == []
 
 
 def test_a_batch_writes_one_row_for_each_sender_that_changed_in_the_log_and_what_is_held():

@@ -81,6 +81,14 @@ def test_a_packet_that_comes_twice_is_dropped():
     assert hand_over(a, c, to_c) == Step([], [])
 
 
+def test_a_link_that_is_not_fifo_is_found_out():
+    sender, receiver = Overlay(0, 3), Overlay(1, 3)
+    _, second = (sender.send((1,), body)[0] for body in (b"a", b"b"))
+    with pytest.raises(ValueError, match="packet 2 of member 0 came next after packet 0"):
+        hand_over(sender, receiver, second)
+    assert receiver.dirty() == ({}, set())
+
+
 def test_what_came_goes_on_byte_for_byte():
     a, b = Overlay(0, 3, [[0, 1], [1, 2]]), Overlay(1, 3, [[0, 1], [1, 2]])
     data = a.encode(a.send((2,), b"x")[0])

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.ordering import Packet
-from mombroker.ordering.testing import conform
+from mombroker.ordering.testing import conform, twins
 from mombroker.ordering.vector import HEAD, HELD, LIMIT, RECEIVED, Stamp, Vector
 from mombroker.ordering.wire import from_bytes
 from tests.ordering.plain import Scene
-from tests.ordering.twins import never_restarted
 
 
 class PlainVector:
@@ -98,7 +97,12 @@ def test_vectors_and_decisions_equal_those_of_plain_vectors_on_many_runs():
 def test_a_core_that_restarts_at_every_step_does_what_one_does_that_never_restarts():
     """The bases of compression too: the fields that a restarted member sends are the same."""
     for seed in range(40):
-        never_restarted(seed, Vector, lambda packet: (packet.stamp.number, packet.stamp.names, packet.stamp.values))
+        twins(
+            Vector,
+            seed,
+            random.Random,
+            more=lambda packet: (packet.stamp.number, packet.stamp.names, packet.stamp.values),
+        )
 
 
 @pytest.mark.long
@@ -266,6 +270,7 @@ def test_a_link_that_is_not_fifo_is_found_out():
     _, second = (sender.send((1,), body)[0] for body in (b"a", b"b"))
     with pytest.raises(ValueError, match="packet 2 of member 0 came next after packet 0"):
         receiver.receive(0, second)
+    assert receiver.dirty() == ({}, set())
 
 
 @pytest.mark.parametrize(
