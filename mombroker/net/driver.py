@@ -23,6 +23,7 @@ TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be
 class Machine(Protocol):
     """The part of an agent server that the loop turns."""
 
+    now: int
     more: bool
     notes: list[str]
 
@@ -60,7 +61,8 @@ class Driver:
     2. Nothing of a Ready leaves before its batch is durable; after a failed commit nothing is committed or sent.
 
     failed   called once, with the error, when the server cannot go on
-    now      wall clock in ns; what the server sees of it never goes back
+    now      wall clock in ns; what the server sees of it never goes back, restarts included, and never stands still
+    steady   a clock in ns that nobody can set
     """
 
     def __init__(
@@ -72,13 +74,15 @@ class Driver:
         outputs: Outputs,
         failed: Callable[[BaseException], None],
         now: Callable[[], int] = time.time_ns,
+        steady: Callable[[], int] = time.monotonic_ns,
     ):
         self.reactor, self.server, self.store = reactor, server, store
         self.committer, self.outputs, self.failed = committer, outputs, failed
         self.dead = False
         self.commits = 0
-        self._clock = now
-        self._last_now = 0
+        self._clock, self._steady = now, steady
+        self._last_now = server.now
+        self._ahead = (0, 0)  # of the wall clock: the last time that we gave, and when by the steady clock
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
         self._linger: Any = None
@@ -88,9 +92,26 @@ class Driver:
         self._stopped: defer.Deferred[None] | None = None
         self._ending = False  # the last batch is on its way
 
+    @property
+    def committing(self) -> int:
+        """The number of the commit under way, 0 if there is none; for a look from another thread."""
+        return self.commits if self._flying is not None else 0
+
     def now(self) -> int:
-        self._last_now = max(self._last_now, self._clock())
-        return self._last_now
+        now = self._clock()
+        if now < self._last_now:
+            now = self._slowly()
+        self._last_now = now
+        return now
+
+    def _slowly(self) -> int:
+        """The wall clock was set back: time goes on by the steady one, so that timers ring, but a little slower, so
+        that the wall clock comes up with it again."""
+        steady = self._steady()
+        last, then = self._ahead
+        now = self._last_now + ((steady - then) * 7 // 8 if last == self._last_now else 0)
+        self._ahead = (now, steady)
+        return now
 
     def start(self) -> None:
         """Let what recovery found go on: reactions, deferred functions, timers, links."""

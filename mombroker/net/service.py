@@ -329,7 +329,7 @@ class Host:
                 node.abort()
                 node.store.close()
             raise
-        self._watchdog = Watchdog([(node.server.engine, node.log) for node in opened])
+        self._watchdog = Watchdog([(node.server.engine, node.driver, node.log) for node in opened])
         self._watchdog.start()
         for node in opened:
             node.start()
@@ -396,8 +396,15 @@ def serve(topology: Topology, *names: str) -> int:
     """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start."""
     from twisted.internet import reactor
 
+    steady(reactor)
     globalLogBeginner.beginLoggingTo([partial(_twisted, stderr(names[0]))], redirectStandardIO=False)
     return Host(reactor, topology, names).run()
+
+
+def steady(reactor: Any) -> None:
+    """Let the reactor's calls come due by a clock that nobody can set. By the wall clock, which is Twisted's choice,
+    all of them, a linger of 3 ms too, would wait for an hour when that is set back by one."""
+    reactor.seconds = time.monotonic
 
 
 def _twisted(log: Log, event: dict[str, Any]) -> None:

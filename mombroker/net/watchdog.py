@@ -1,11 +1,11 @@
-"""A thread that says, while it lasts, which agent's reaction holds up the whole server."""
+"""A thread that says, while it lasts, which reaction holds up the whole server, or that the disk does."""
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-LIMIT_S = 5.0  # of one reaction, before it is said
+LIMIT_S = 5.0  # of one reaction or commit, before it is said
 EVERY_S = 0.5
 
 
@@ -18,20 +18,47 @@ class Running(Protocol):
     dead: int
 
 
-class Watchdog:
-    """Looks at the engines of a process from outside; the reaction itself cannot be asked. At most one is under way,
-    since all run in one thread. Said again each time the duration has doubled.
+class Committing(Protocol):
+    """What a driver shows of the commit under way: its number, 0 if there is none."""
 
-    engines   with each, where its server's lines go
+    @property
+    def committing(self) -> int: ...
+
+
+class Watched:
+    """One thing that lasts. It is to be said when it has lasted LIMIT_S, and again each time that has doubled."""
+
+    __slots__ = ("_seen", "_since", "_next")
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._since, self._next = 0.0, LIMIT_S
+
+    def lasted(self, seen: object, now: float) -> float:
+        """The seconds since `seen` is under way, if they are to be said, else 0."""
+        if seen != self._seen:
+            self._seen, self._since, self._next = seen, now, LIMIT_S
+        elif seen is not None and now - self._since >= self._next:
+            self._next *= 2
+            return now - self._since
+        return 0.0
+
+
+class Watchdog:
+    """Looks at the servers of a process from outside; what holds them up cannot be asked. At most one reaction is under
+    way, since all run in one thread, and at most one commit of each server.
+
+    nodes   each server's engine, its driver, and where its lines go
     """
 
     def __init__(
-        self, engines: Sequence[tuple[Running, Callable[[str], None]]], clock: Callable[[], float] = time.monotonic
+        self,
+        nodes: Sequence[tuple[Running, Committing, Callable[[str], None]]],
+        clock: Callable[[], float] = time.monotonic,
     ):
-        self.engines, self.clock = engines, clock
-        self._seen: tuple[str, int] = ("", 0)
-        self._since = 0.0
-        self._next = LIMIT_S
+        self.nodes, self.clock = nodes, clock
+        self._reaction = Watched()
+        self._commits = [Watched() for _ in nodes]
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -45,17 +72,20 @@ class Watchdog:
             self.look()
 
     def look(self) -> None:
-        for engine, log in self.engines:
+        now = self.clock()
+        for engine, _, log in self.nodes:
             agent = engine.running
             if agent:
-                self._running((agent, engine.reactions + engine.failures + engine.dead), log)
-                return
-        self._seen = ("", 0)
+                self._react(agent, engine.reactions + engine.failures + engine.dead, log, now)
+                return  # the end of a commit is seen only after it
+        self._reaction.lasted(None, now)
+        for (_, driver, log), commit in zip(self.nodes, self._commits, strict=True):
+            if seconds := commit.lasted(driver.committing or None, now):
+                log(
+                    f"a commit has taken {seconds:.0f} s: the disk does not answer, or is kept busy by others, and "
+                    "nothing leaves this server before it does"
+                )
 
-    def _running(self, seen: tuple[str, int], log: Callable[[str], None]) -> None:
-        now = self.clock()
-        if seen != self._seen:
-            self._seen, self._since, self._next = seen, now, LIMIT_S
-        elif now - self._since >= self._next:
-            log(f"the reaction of {seen[0]} has been running for {now - self._since:.0f} s: all else waits for it")
-            self._next *= 2
+    def _react(self, agent: str, count: int, log: Callable[[str], None], now: float) -> None:
+        if seconds := self._reaction.lasted((agent, count), now):
+            log(f"the reaction of {agent} has been running for {seconds:.0f} s: all else waits for it")

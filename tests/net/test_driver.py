@@ -21,9 +21,16 @@ class World:
         self.plans = []  # Ready objects to come
         self.batches = 0
         self.hold, self.flying = hold, []
+        self.now = 0  # the server's, from its store
         self.wall = 1000 * SECOND
         self.raises = {}
-        self.driver = Driver(self.clock, self, self, committer or self, self, self.failed, lambda: self.wall)
+        self.driver = self.boot(committer)
+
+    def boot(self, committer=None):
+        return Driver(self.clock, self, self, committer or self, self, self.failed, lambda: self.wall, self._steady)
+
+    def _steady(self):
+        return int(self.clock.seconds() * SECOND)
 
     # server
     @property
@@ -167,10 +174,14 @@ def test_the_next_batch_fills_while_one_is_in_commit_and_follows_it():
     assert world.take() == [
         ("step", "a"), "turn", "ready", ("submit", 2), ("step", "b"), "turn", ("step", "c"), "turn",
     ]  # fmt: skip
+    assert world.driver.committing == 1
     world.flying.pop()(None)
     assert [call for call in world.take() if call[0] in ("committed", "submit") or call == "ready"] == [
         ("committed", 2), "ready", ("submit", 3),
     ]  # fmt: skip
+    assert world.driver.committing == 2
+    world.flying.pop()(None)
+    assert world.driver.committing == 0
 
 
 def test_an_empty_batch_needs_no_commit(world):
@@ -260,6 +271,55 @@ def test_time_never_goes_back(world):
     assert world.driver.now() == first
     world.wall += 101
     assert world.driver.now() == first + 1
+
+
+def test_time_goes_on_when_the_wall_clock_is_set_back_until_that_has_come_up_with_it(world):
+    world.wall += SECOND
+    first = world.driver.now()
+    world.wall -= 3600 * SECOND
+    assert world.driver.now() == first
+    for seconds in (8, 80):
+        world.clock.advance(seconds)
+        world.wall += seconds * SECOND
+        assert world.driver.now() == (first := first + seconds * SECOND * 7 // 8)
+    world.clock.advance(8 * 3600)
+    world.wall += 8 * 3600 * SECOND
+    assert world.driver.now() == world.wall
+    world.wall -= 100  # what went before does not count for the next time
+    assert world.driver.now() == world.wall + 100
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_timers_ring_when_the_wall_clock_is_set_back_by_an_hour(restart):
+    world = World()
+    world.start()
+
+    def wait(seconds):
+        for _ in range(seconds):
+            world.clock.advance(1)
+            world.wall += SECOND
+            if ("step", Tick()) in world.take():
+                return True
+        return False
+
+    def plan(seconds):
+        world.level = 2
+        world.plans.append(world.plan(timer=world.driver.now() + seconds * SECOND))
+        world.driver.post("x")
+        world.take()
+
+    plan(100)
+    assert not wait(50)
+    world.now = world.driver.now()  # stored with the last commit
+    world.wall -= 3600 * SECOND
+    if restart:
+        world.driver._cancel()
+        world.driver = world.boot()
+        world.plans.append(world.plan(timer=world.now + 50 * SECOND))
+        world.driver.start()
+    assert not wait(50) and wait(60)
+    plan(10)
+    assert not wait(10) and wait(2)
 
 
 @pytest.mark.parametrize("error", [PeerError("bad"), PeerRefused("no")])

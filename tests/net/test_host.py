@@ -8,7 +8,7 @@ from twisted.internet.epollreactor import EPollReactor
 from mombroker.core.errors import MomError
 from mombroker.core.events import Admin
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
-from mombroker.net.service import Host
+from mombroker.net.service import Host, steady
 from tests.net.town import NOTE, PATIENCE_S
 
 
@@ -85,3 +85,11 @@ def test_an_unknown_name_is_refused(tmp_path):
     crowd = Crowd(tmp_path, 2)
     with pytest.raises(MomError, match="the topology file has no server 'paris'; it has s000, s001"):
         Host(crowd.reactor, crowd.topology, ["paris"])
+
+
+def test_the_reactor_goes_by_a_clock_that_nobody_can_set():
+    reactor = EPollReactor()
+    steady(reactor)
+    call = reactor.callLater(3600, print)
+    assert 0 < call.getTime() - time.monotonic() <= 3600
+    call.cancel()

@@ -9,10 +9,15 @@ class Engine:
     running, reactions, failures, dead = "", 0, 0, 0
 
 
+class Driver:
+    committing = 0
+
+
 @pytest.fixture
 def watched():
-    engine, lines, clock = Engine(), [], [100.0]
-    dog = Watchdog([(Engine(), print), (engine, lines.append), (Engine(), print)], lambda: clock[0])
+    engine, driver, lines, clock = Engine(), Driver(), [], [100.0]
+    others = (Engine(), Driver(), print)
+    dog = Watchdog([others, (engine, driver, lines.append), others], lambda: clock[0])
 
     def look(seconds):
         clock[0] += seconds
@@ -22,11 +27,11 @@ def watched():
         return said
 
     look(0)
-    return engine, look
+    return engine, driver, look
 
 
 def test_a_long_reaction_is_named_while_it_runs_and_again_as_it_doubles(watched):
-    engine, look = watched
+    engine, _, look = watched
     engine.running = "a/slow"
     assert look(0) == [] and look(LIMIT_S - 0.1) == []
     assert look(0.2) == ["the reaction of a/slow has been running for 5 s: all else waits for it"]
@@ -35,15 +40,35 @@ def test_a_long_reaction_is_named_while_it_runs_and_again_as_it_doubles(watched)
 
 @pytest.mark.parametrize("count", ["reactions", "failures", "dead"])
 def test_many_reactions_of_one_agent_are_not_one(watched, count):
-    engine, look = watched
+    engine, _, look = watched
     engine.running = "a/busy"
     for _ in range(20):
         setattr(engine, count, getattr(engine, count) + 1)
         assert look(LIMIT_S - 0.1) == []
 
 
+def test_a_long_commit_is_said_while_it_lasts_and_again_as_it_doubles(watched):
+    _, driver, look = watched
+    driver.committing = 7
+    assert look(0) == [] and look(LIMIT_S - 0.1) == []
+    (line,) = look(0.2)
+    assert line.startswith("a commit has taken 5 s: the disk does not answer")
+    assert look(4) == [] and len(look(1)) == 1
+    driver.committing = 8
+    assert look(LIMIT_S) == [] and len(look(LIMIT_S)) == 1
+
+
+def test_a_commit_whose_end_waits_for_a_reaction_is_not_slow(watched):
+    engine, driver, look = watched
+    driver.committing, engine.running = 7, "a/slow"
+    look(0)
+    assert [line[:12] for line in look(LIMIT_S * 3)] == ["the reaction"]
+    driver.committing, engine.running = 8, ""
+    assert look(0) == []
+
+
 def test_nothing_is_said_when_nothing_runs(watched):
-    engine, look = watched
+    engine, _, look = watched
     assert [look(LIMIT_S * 3) for _ in range(3)] == [[]] * 3
 
 
@@ -52,7 +77,7 @@ def test_the_thread_looks_until_it_is_stopped():
     engine = Engine()
     engine.running = "a/slow"
     times = iter(range(0, 10**6, 10))
-    dog = Watchdog([(engine, lambda line: said.set())], lambda: next(times))
+    dog = Watchdog([(engine, Driver(), lambda line: said.set())], lambda: next(times))
     before = threading.active_count()
     dog.start()
     assert said.wait(30)
