@@ -160,9 +160,9 @@ class Domain:
                 self.send(lots.randrange(self.size))
                 left -= 1
             else:
-                me = self.pass_on()
-                if me is not None and lots.random() < self.react:
-                    self.send(me)
+                came = self.pass_on()
+                if came and came[1] and lots.random() < self.react:
+                    self.send(came[0])
                     left -= 1
             me = lots.randrange(self.size)
             if lots.random() < self.twice:
@@ -180,10 +180,8 @@ class Domain:
         for me in range(self.size):
             self.store(me)
         self.slow.clear()
-        while any(self.links.values()):
-            self.pass_on()
-            for me in range(self.size):
-                self.store(me)
+        while came := self.pass_on():
+            self.store(came[0])
         for me, member in enumerate(self.members):
             waiting = [*member.core.held(), *member.core.parked()]
             assert not waiting, f"member {me} still holds packets, and nothing is on its way"
@@ -208,8 +206,8 @@ class Domain:
             member.out.append((packet, data))
         member.core.check()
 
-    def pass_on(self) -> int | None:
-        """The next packet of some link arrives, or any one where links may reorder. The member, if it delivered."""
+    def pass_on(self) -> tuple[int, bool] | None:
+        """The next packet of some link arrives, or any one where links may reorder. The member, and if it delivered."""
         lots = self.lots
         ways = [link for link, queue in self.links.items() if queue and (link not in self.slow or lots.random() < 0.1)]
         if not ways:
@@ -223,7 +221,7 @@ class Domain:
         same = packet.to == me and packet.frm == frm and packet.origin == sent.origin
         assert same and sorted(packet.dests) == sorted(sent.dests), f"{packet} was {sent}"
         assert me not in packet.dests or packet.body == sent.body, f"{packet} was {sent}"
-        return me if self.receive(frm, me, packet) else None
+        return me, self.receive(frm, me, packet)
 
     def receive(self, frm: int, me: int, packet: Packet) -> bool:
         member = self.members[me]
