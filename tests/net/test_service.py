@@ -156,7 +156,8 @@ def test_two_secrets(town):
     assert t.ask("a", "status")["problems"] == []
 
 
-def test_a_store_that_was_wiped_is_refused_with_the_remedy(town):
+@pytest.mark.parametrize("dialer", "ab")
+def test_a_store_that_was_wiped_is_refused_with_the_remedy_whoever_dials(town, dialer):
     t = town().up()
     t.send("a", "Note", "box-b", text="x")
     t.until_got("b", ["x"])
@@ -164,9 +165,14 @@ def test_a_store_that_was_wiped_is_refused_with_the_remedy(town):
     for path in (t.folder / "b").iterdir():
         path.unlink()
     t.up("b")
-    t.send("a", "Note", "box-b", text="y")
-    t.until(lambda: any("mom domain reset" in line for line in t.lines["a"]))
-    assert t.got("b") == []
+    other = "b" if dialer == "a" else "a"
+    t.send(dialer, "Note", f"box-{other}", text="y")
+    for name in "ab":
+        t.until(lambda name=name: any("run `mom domain reset` for b" in line for line in t.lines[name]))
+        (peer,) = t.ask(name, "status")["peers"]
+        assert peer["state"] == "down" and "run `mom domain reset` for b" in peer["reason"]
+        assert "run `mom domain reset` for b" in t.ask(name, "status")["problems"][0]
+    assert t.got(other) == []
 
 
 def stranger(t, name="a"):
