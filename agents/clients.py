@@ -87,7 +87,7 @@ class Connection:
         self.key = ""  # what the first of them waits for
         self.until = 0
         self.reason = ""
-        self.room = False  # it waits for room, which its own settlements may make
+        self.room = False  # it waits for room in a queue, which its own settlements may make
 
 
 class ClientService(Native):
@@ -97,7 +97,7 @@ class ClientService(Native):
 
     def __init__(self, server: AgentServer):
         super().__init__(server, f"{server.name}/_clients")
-        self.policies = Policies(server)
+        self.policies = Policies(server, self.relieve)
         self.topics = Topics(server, self)
         self.pool = Pool()
         self.connections: dict[int, Connection] = {}
@@ -236,7 +236,7 @@ class ClientService(Native):
         if len(command.headers) + len(command.body) > limit:
             raise MomError(f"a message of more than {limit} bytes: send less, or raise max_message in [limits]")
         if self.server.full():
-            raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL, room=True)
+            raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL)
 
     def _where(self, destination: str) -> str:
         """The agent of a queue; empty for a topic. May have to wait until its name is decided."""
@@ -390,8 +390,8 @@ class ClientService(Native):
     def _settle_ahead(self, connection: Connection) -> None:
         """A full queue must not wait for the very client that empties it: what settles its messages passes what waits
         for it. Other settlements do not: who passes a message on and then settles it would lose it."""
-        commands, proxy, key = connection.commands, connection.proxy, connection.key
-        ahead = [each for each in commands if isinstance(each, Ack | Nack) and proxy.frees(each.tag, key)]
+        commands, proxy, queue = connection.commands, connection.proxy, connection.key
+        ahead = [each for each in commands if isinstance(each, Ack | Nack) and proxy.frees(each.tag, queue)]
         for command in ahead:
             commands.remove(command)
             try:
@@ -415,6 +415,12 @@ class ClientService(Native):
 
     def freed(self, queue: str) -> None:
         self.wake(queue)
+
+    def relieve(self) -> None:
+        """Policies have changed: what was full may not be so any more."""
+        for native in list(self.server.engine.natives.agents.values()):
+            if isinstance(native, Queue):
+                native.free()
 
     def resume(self, proxy: Proxy, home: str) -> None:
         """A subscription of another server has answered."""

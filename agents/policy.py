@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -89,13 +90,14 @@ class Policies:
     The registry server puts the changes of all servers into one order and tells everybody.
     """
 
-    def __init__(self, server: AgentServer):
-        self.server = server
+    def __init__(self, server: AgentServer, changed: Callable[[], None] = lambda: None):
+        self.server, self.changed = server, changed
         self.declared = [policy(values) for values in server.topology.policies]
         meta = server.reader.meta()
         numbers = sorted((int(key[len(META) :]) for key in meta if key.startswith(META)), reverse=True)
         self.set = {number: policy(json.loads(str(meta[f"{META}{number}"]))) for number in numbers}
         self.version = 1  # rises with each change
+        self.tickets: list[tuple[int, str]] = []  # of operators here, and the pattern that each has asked for
         self._found: dict[str, Policy] = {}
         server.handlers.update({SET: self._decide, DECIDED: self._decided})
 
@@ -112,13 +114,16 @@ class Policies:
             self._found[destination] = found
         return found
 
-    def change(self, match: str, values: dict[str, Any] | None) -> None:
-        """Set the policy of a pattern anew, or delete it, on all servers. Raises MomError."""
+    def change(self, match: str, values: dict[str, Any] | None, ticket: int = 0) -> None:
+        """Set the policy of a pattern anew, or delete it, on all servers; the reply to `ticket` follows when this one
+        has it. Raises MomError."""
         if values is not None:
             policy({**values, "match": match})
         elif all(each.match != match for each in self.set.values()):
             raise MomError(f"no policy was set for {match!r} at run time; see `mom policy list`")
         server = self.server
+        if ticket:
+            self.tickets.append((ticket, match))
         registry = server.topology.registry or server.name
         text = json.dumps([match, values])
         source = f"{server.name}/_policies"
@@ -142,3 +147,7 @@ class Policies:
             meta[f"{META}{number}"] = json.dumps(values)
         self.version += 1
         self._found.clear()
+        for ticket in [ticket for ticket, asked in self.tickets if asked == match]:
+            self.server.replies.append((ticket, {"match": match, "policy": values}))
+        self.tickets = [(ticket, asked) for ticket, asked in self.tickets if asked != match]
+        self.changed()

@@ -8,6 +8,7 @@ from typing import Any
 from mombroker.agents import hints, notes
 from mombroker.agents.base import Agent, initial
 from mombroker.agents.clients import NATIVES, ClientService
+from mombroker.agents.operations import Operations
 from mombroker.agents.proxy import Proxy
 from mombroker.core.errors import MomError, sentence
 from mombroker.core.natives import Native
@@ -34,7 +35,9 @@ class Program:
         return cls(server, agent, state) if cls is not None else None
 
     def clients(self, server: AgentServer) -> ClientService:
-        return ClientService(server)
+        service = ClientService(server)
+        Operations(service)
+        return service
 
     def find(self, path: str) -> type[Agent]:
         cls = self._classes.get(path)

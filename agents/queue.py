@@ -469,9 +469,9 @@ class Queue(Native):
         self.count -= 1
         self.bytes -= item.size
         if self.told or self.service.waiting:
-            self._free()
+            self.free()
 
-    def _free(self) -> None:
+    def free(self) -> None:
         """Does a queue that was full take work again?"""
         policy = self.policy
         if (policy.max_messages and self.count > FREE * policy.max_messages) or (
@@ -652,6 +652,11 @@ class Queue(Native):
             self._alarm(0)
         else:
             self.purged = 0
+
+    def withdraw(self, item: Item) -> None:
+        """One that waits goes elsewhere."""
+        self._take(item)
+        self._end(item)
 
     def _stale(self, first: Item | None) -> bool:
         return first is None or first.id <= self.purged

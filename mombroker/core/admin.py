@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Args = dict[str, Any]
 Reply = dict[str, Any]
+Verb = Callable[["AgentServer", int, Args], "Reply | None"]
 USER = "user:"  # before the name of a client's user, among the meta rows
 MAX_USER = 100
 LAST_INT = (1 << 63) - 1  # that a row can hold
@@ -34,13 +35,14 @@ AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no long
 
 def answer(server: AgentServer, ticket: int, verb: str, args: Args) -> Reply | None:
     """The reply, or None when it follows later under the same ticket."""
-    if verb not in VERBS:
-        raise MomError(f"no such request: {verb}; known are {', '.join(sorted(VERBS))}")
+    verbs = VERBS | server.verbs
+    if verb not in verbs:
+        raise MomError(f"no such request: {verb}; known are {', '.join(sorted(verbs))}")
     for name, value in args.items():
         if not _fits(name, value):
             raise MomError(f"the request {verb} cannot have {ascii(value)[:64]} as its {name}")
     try:
-        return VERBS[verb](server, ticket, args)
+        return verbs[verb](server, ticket, args)
     except KeyError as error:
         raise MomError(f"the request {verb} needs {error}") from None
 
@@ -338,7 +340,7 @@ def _delete_user(server: AgentServer, ticket: int, args: Args) -> Reply:
     return {"user": user}
 
 
-VERBS: dict[str, Callable[[AgentServer, int, Args], Reply | None]] = {
+VERBS: dict[str, Verb] = {
     "status": lambda server, ticket, args: status(server),
     "why": _why,
     "agents": _agents,

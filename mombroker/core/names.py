@@ -46,6 +46,10 @@ class Names:
                 f"{name!r} cannot be an agent's name: letters, digits and . _ : - only, no leading _ nor "
                 f"{', '.join(OURS)}, which are the broker's own"
             )
+        self.ask_for(ticket, name, path, state, home)
+
+    def ask_for(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
+        """The same, for a name of the broker's own."""
         if name in self.known or name in self.tickets:
             raise MomError(f"the name {name} is taken by {self.known.get(name, 'a deployment under way')}")
         self.server.distance(home)

@@ -67,6 +67,7 @@ class AgentServer:
         self.now = max(now, int(meta.get("now", 0)))
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
+        self.verbs: dict[str, admin.Verb] = {}  # what operators may ask beside admin.VERBS
         self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
         unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0

@@ -1,0 +1,256 @@
+"""What an operator may ask of destinations. Long lists come in pages: an answer says where the next one begins.
+
+A request is a reaction of its server like any other: what it changes is durable before it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from mombroker.agents import selectors
+from mombroker.agents.clients import TEMPORARY, ClientService, name_of
+from mombroker.agents.lane import Item
+from mombroker.agents.queue import Queue
+from mombroker.agents.subscription import Subscription
+from mombroker.agents.traffic import Put
+from mombroker.core.errors import MomError
+from mombroker.core.message import BOUNCE
+from mombroker.core.reaction import DELETE
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+Args = dict[str, Any]
+Reply = dict[str, Any]
+Verb = Callable[["AgentServer", int, Args], "Reply | None"]
+
+MAX_PAGE = 1_000  # entries, or messages moved at once
+LOOK = 10_000  # messages looked at by one request
+PAGE_BYTES = 4 << 20  # of messages in one answer, or moved at once
+DEAD = ("dead-letter-", "original-")  # how the properties begin that a dead letter has got as such
+KINDS = {"queue": "queue:", "temp-queue": TEMPORARY, "sub": "sub:", "share": "share:"}
+
+
+class Operations:
+    """The verbs, by the names that the admin port knows them by."""
+
+    def __init__(self, service: ClientService):
+        self.service, self.server = service, service.server
+        for verb in (
+            self.queues, self.subscriptions, self.topics, self.destination, self.create_queue, self.delete_destination,
+            self.purge, self.browse, self.move, self.release, self.policies, self.set_policy,
+        ):  # fmt: skip
+            service.server.verbs[verb.__name__] = _plain(verb)
+
+    # -- lists ---------------------------------------------------------------------------------------------------
+
+    def _here(self, *kinds: str, after: str, limit: int) -> tuple[list[Queue], str]:
+        """Of these kinds, in order of their agents' ids, and where the next page begins; empty if there is none."""
+        prefixes = tuple(f"{self.server.name}/{KINDS[kind]}" for kind in kinds)
+        agents = self.server.engine.natives.agents
+        ids = sorted(id for id in agents if id.startswith(prefixes) and id > after)
+        page = ids[: min(limit, MAX_PAGE)]
+        found = [native for id in page if isinstance(native := agents[id], Queue)]
+        return found, page[-1] if len(page) < len(ids) else ""
+
+    def queues(self, ticket: int, args: Args) -> Reply:
+        found, after = self._here("queue", "temp-queue", after=args.get("after", ""), limit=args.get("limit", MAX_PAGE))
+        return {"queues": [queue.describe() for queue in found], "after": after}
+
+    def subscriptions(self, ticket: int, args: Args) -> Reply:
+        found, after = self._here("sub", "share", after=args.get("after", ""), limit=args.get("limit", MAX_PAGE))
+        rows = [_subscription(each) for each in found if isinstance(each, Subscription)]
+        return {"subscriptions": rows, "after": after}
+
+    def topics(self, ticket: int, args: Args) -> Reply:
+        """The patterns that somebody listens to, as this server knows them."""
+        topics = self.service.topics
+        servers: dict[str, list[str]] = {}
+        for home, entries in topics.table.items():
+            for pattern in entries.values():
+                servers.setdefault(pattern, []).append(home)
+        after, limit = args.get("after", ""), min(args.get("limit", MAX_PAGE), MAX_PAGE)
+        names = sorted(name for name in servers if name > after)
+        rows = []
+        for name in names[:limit]:
+            entry = topics.own.get(name)
+            rows.append({
+                "topic": name, "servers": sorted(servers[name]), "takers_here": len(entry.takers) if entry else 0,
+                "unknown_to": sorted(entry.unknown) if entry else [],
+            })  # fmt: skip
+        more = names[limit - 1] if len(names) > limit else ""
+        counts = {"published": topics.published, "copies": topics.copies, "unheard": topics.unheard}
+        return {"topics": rows, "after": more, **counts}
+
+    # -- one -----------------------------------------------------------------------------------------------------
+
+    def _find(self, args: Args, key: str = "destination") -> Queue:
+        """The queue or subscription of this name, which lives here."""
+        shown = _text(args, key)
+        if shown.startswith("temp-queue:"):
+            id = f"{self.server.name}/{TEMPORARY}{name_of(shown.partition(':')[2])}"
+        else:
+            id = self.server.names.known.get(name_of(shown)) or f"{self.server.name}/{name_of(shown)}"
+        found = self.server.engine.natives.agents.get(id)
+        if isinstance(found, Queue):
+            return found
+        home = id[: id.index("/")]
+        if home != self.server.name:
+            raise MomError(f"{shown} does not live on {self.server.name}; ask its home server {home}")
+        raise MomError(f"there is no {shown}; see `mom queue list` and `mom subscription list`")
+
+    def destination(self, ticket: int, args: Args) -> Reply:
+        queue = self._find(args)
+        about = _subscription(queue) if isinstance(queue, Subscription) else queue.describe()
+        consumers = [
+            {
+                "proxy": each.key[0], "credit": each.credit, "selector": each.note.selector,
+                "priority": each.note.priority, "exclusive": each.note.exclusive,
+                "holds": len(queue.out.get(each.key[0], ())),
+            }
+            for each in queue.takers
+        ]  # fmt: skip
+        return {**about, "consumers": consumers, "policy": queue.policy.as_dict()}
+
+    def create_queue(self, ticket: int, args: Args) -> None:
+        """A queue on this server; the reply follows the decision about its name."""
+        shown = _text(args, "destination")
+        self.server.names.ask_for(ticket, name_of(shown), Queue.path, b"", self.server.name)
+
+    def delete_destination(self, ticket: int, args: Args) -> Reply:
+        queue = self._find(args)
+        self.server.send(self.server.message(f"{self.server.name}/_admin", (queue.id,), DELETE, b"", flags=BOUNCE))
+        return {"deleted": self.service.shown(queue.name), "messages": queue.count}
+
+    def purge(self, ticket: int, args: Args) -> Reply:
+        queue = self._find(args)
+        return {"destination": self.service.shown(queue.name), "purged": queue.purge()}
+
+    def release(self, ticket: int, args: Args) -> Reply:
+        """Take back what the clients of another server hold, which does not come back itself."""
+        queue, holder = self._find(args), _text(args, "holder")
+        self.server.distance(holder)  # raises for one that is not on this bus
+        if holder == self.server.name:
+            raise MomError(f"{holder} runs: what its clients hold comes back when their connections end")
+        returned = queue.release(lambda proxy: proxy.startswith(f"{holder}/"))
+        return {"destination": self.service.shown(queue.name), "released": returned}
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def _waiting(self, queue: Queue, args: Args) -> Iterator[tuple[int, Item]]:
+        """What waits, in order, with its lane, behind the place `after`; for as long as nothing is taken."""
+        lane_after, id_after = args.get("after") or (-1, 0)
+        for number, lane in list(queue.lanes.items()):
+            if number >= lane_after:
+                for item in lane.after(max(id_after if number == lane_after else 0, queue.purged)):
+                    yield number, item
+
+    def _wanted(self, queue: Queue, args: Args) -> tuple[list[Item], list[int]]:
+        """A page of the messages that wait, are wanted, and were there at first; and where the next page begins."""
+        test = selectors.compile(args["where"]) if args.get("where") else None
+        ids, upto = set(args.get("ids") or ()), args.get("upto") or self.server.next_id
+        limit, size = min(args.get("limit", MAX_PAGE), MAX_PAGE), 0
+        found: list[Item] = []
+        for looked, (number, item) in enumerate(self._waiting(queue, args), 1):
+            put = queue.loaded(item)
+            fits = (not ids or item.id in ids) and (test is None or test(selectors.lookup(put, item.count + 1)))
+            if fits and item.id <= upto:
+                found.append(item)
+                size += item.size
+            if looked >= LOOK or len(found) >= limit or size >= PAGE_BYTES:
+                return found, [number, item.id]
+        return found, []
+
+    def browse(self, ticket: int, args: Args) -> Reply:
+        """Messages that wait (or, with `held`, that somebody has, or that back off), as they are; none is taken."""
+        queue, most = self._find(args), int(args.get("bytes", 1_000))
+        if not args.get("held"):
+            items, after = self._wanted(queue, args)
+            return {"messages": [_row(queue, item, "waiting", most) for item in items], "after": after}
+        last = (args.get("after") or [0, 0])[1]
+        states = {"held": [item for held in queue.out.values() for item in held.values()], "backing off": []}
+        states["backing off"] = list(queue.later.values())
+        both = sorted((item.id, state, item) for state, some in states.items() for item in some if item.id > last)
+        page = both[: min(args.get("limit", 100), MAX_PAGE)]
+        rows = []
+        for _, state, item in page:
+            kept, put = item.put, queue.loaded(item)
+            rows.append(_row(queue, item, state, most))
+            if kept is None and put is not None:
+                item.put = None  # only the row has it, as before
+        return {"messages": rows, "after": [0, page[-1][0]] if len(page) < len(both) else []}
+
+    def move(self, ticket: int, args: Args) -> Reply:
+        """Move messages that wait to another queue, or dead letters back to where they came from; some at a time."""
+        queue, back = self._find(args), bool(args.get("back"))
+        target = "" if back else _text(args, "target")
+        if not back and name_of(target) == queue.name:
+            raise MomError(f"{target} is where these messages are")
+        upto = args.get("upto") or self.server.next_id
+        items, after = self._wanted(queue, {**args, "upto": upto})
+        moved = 0
+        for item in items:
+            where = target or queue.loaded(item).properties.get("dead-letter-from", "")
+            if where:
+                self._move(queue, item, where)
+                moved += 1
+        if moved:
+            queue.change()
+        return {"moved": moved, "left": len(items) - moved, "after": after, "upto": upto}
+
+    def _move(self, queue: Queue, item: Item, where: str) -> None:
+        put = Put(*queue.loaded(item).values())
+        put.destination = where
+        put.due = put.counter = 0
+        put.producer = put.message = ""
+        put.properties = {name: value for name, value in put.properties.items() if not name.startswith(DEAD)}
+        id = self.server.names.known.get(name_of(where))
+        if id is None and not where.startswith("queue:"):
+            raise MomError(f"{where} is gone: move its dead letters to a queue by `mom queue move`")
+        queue.withdraw(item)
+        if id is None:  # it is made
+            self.service.send_to_queue(put, queue.id)
+        else:
+            self.server.send(self.server.note_to(queue.id, (id,), put, 0, BOUNCE))
+
+    # -- policies ------------------------------------------------------------------------------------------------
+
+    def policies(self, ticket: int, args: Args) -> Reply:
+        policies = self.service.policies
+        rows = [{"from": "mom policy set", **each.as_dict()} for each in policies.set.values()]
+        return {"policies": rows + [{"from": "topology file", **each.as_dict()} for each in policies.declared]}
+
+    def set_policy(self, ticket: int, args: Args) -> None:
+        """Or delete it, without `values`. The reply comes when this server has the decision."""
+        self.service.policies.change(_text(args, "match"), args.get("values"), ticket)
+
+
+def _plain(verb: Callable[[int, Args], Reply | None]) -> Verb:
+    return lambda server, ticket, args: verb(ticket, args)
+
+
+def _text(args: Args, key: str) -> str:
+    if not isinstance(args[key], str) or not args[key]:
+        raise MomError(f"{key} must be a text, not {args[key]!r}")
+    return str(args[key])
+
+
+def _subscription(each: Subscription) -> Reply:
+    spec, kind = each.spec, each.name.partition(":")
+    client, _, name = kind[2].partition(":")
+    return {
+        **each.describe(), "name": unquote(name), "client_id": unquote(client), "topics": spec.topics,
+        "selector": spec.selector, "shared": spec.shared, "durable": spec.durable,
+    }  # fmt: skip
+
+
+def _row(queue: Queue, item: Item, state: str, most: int) -> Reply:
+    put = queue.loaded(item)
+    return {
+        "id": item.id, "message": item.message, "state": state, "holder": item.holder, "deliveries": item.count,
+        "priority": put.priority, "timestamp": put.timestamp, "expires": put.expires, "due": item.due,
+        "destination": put.shown, "kind": put.kind, "bytes": len(put.body), "headers": put.headers,
+        "properties": put.properties, "body": put.body[:most],
+    }  # fmt: skip
