@@ -83,11 +83,10 @@ class Connection:
     def unsubscribe(self, sub: Subscription) -> None:
         """After this nothing more comes; what nobody has seen may be given back."""
         with self.lock:
-            if self.machine.state == "over":
-                return
             call = self.machine.unsubscribe(sub)
             self.flush()
-            self.until(lambda: call.done, PATIENCE_S)
+            if call is not None:
+                self.until(lambda: call.done, PATIENCE_S)
 
     def flush(self) -> None:
         self.carrier.flush()

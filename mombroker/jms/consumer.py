@@ -175,7 +175,7 @@ class Consumer:
             self.context.await_listener(self)
             self.acknowledge_lazily()
             self.connection.unsubscribe(self._sub)
-            self.give_back()
+            self.context.give_back([], self.clear())
             if self in self.context.consumers:
                 self.context.consumers.remove(self)
 
@@ -212,10 +212,10 @@ class Consumer:
             self.context.tell("ACK", self._lazy)
             self._lazy, self._lazy_count = None, 0
 
-    def give_back(self) -> None:
-        """Nobody has seen these."""
-        while self.waiting:
-            self.context.tell("NACK", self.waiting.popleft()[1], unseen="true")
+    def clear(self) -> list[Message]:
+        """What nobody has seen."""
+        waiting, self.waiting = self.waiting, deque()
+        return [message for _, message in waiting]
 
 
 class Browser:

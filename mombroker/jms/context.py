@@ -196,7 +196,7 @@ class Context:
             raise IllegalState("a transacted context has rollback()")
         with self.connection.lock:
             self._check()
-            self._give_back()
+            self._return()
 
     def commit(self, timeout: float | None = PATIENCE_S) -> None:
         """Settle all that was received, and send all that was sent, since the last commit: all of it or nothing.
@@ -209,8 +209,7 @@ class Context:
             messages, self._unsettled = self._unsettled, []
             sends, self._sends = self._sends, []
             if any(map(self._lost, messages)):
-                for message in messages:
-                    self.tell("NACK", message)
+                self.give_back(messages, [])
                 raise RolledBack("a connection was lost that had brought messages of this transaction: they come again")
             acks = [Part("ACK", {"id": message.ack}) for message in messages if message.ack]
             if not acks and not sends:
@@ -230,7 +229,7 @@ class Context:
         with self.connection.lock:
             self._check()
             self._sends.clear()
-            self._give_back()
+            self._return()
 
     @contextmanager
     def transaction(self) -> Iterator[Context]:
@@ -243,14 +242,16 @@ class Context:
             raise
         self.commit()
 
-    def _give_back(self) -> None:
-        """Those that were received have failed; the others behind them have not been seen."""
-        messages, self._unsettled = self._unsettled, []
-        for message in messages:
+    def _return(self) -> None:
+        """What was received has failed; what waits behind it has not been seen."""
+        received, self._unsettled = self._unsettled, []
+        self.give_back(received, [each for consumer in self.consumers for each in consumer.clear()] if received else [])
+
+    def give_back(self, failed: list[Message], unseen: list[Message]) -> None:
+        for message in failed:
             self.tell("NACK", message)
-        if messages:
-            for consumer in self.consumers:
-                consumer.give_back()
+        for message in unseen:
+            self.tell("NACK", message, unseen="true")
 
     def received(self, message: Message, consumer: Consumer) -> None:
         """It was handed out."""
@@ -312,7 +313,7 @@ class Context:
             if not last:
                 if self._requestor is not None:
                     self._requestor.close()
-                self._give_back()
+                self._return()
         if last:
             connection.close(CLOSE_S)
 

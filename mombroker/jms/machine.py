@@ -169,12 +169,16 @@ class Machine:
         sub.call = self.ask([Part("SUBSCRIBE", sub.headers)], AGAIN)
         return sub.call
 
-    def unsubscribe(self, sub: Subscription) -> Call:
-        """No MESSAGE of it is taken from now on."""
-        self.subs.pop(sub.id, None)
-        if sub.call is not None and not sub.call.done and not sub.call.sent:
-            self._finish(sub.call)  # never said
-            return sub.call
+    def unsubscribe(self, sub: Subscription) -> Call | None:
+        """No MESSAGE of it is taken from now on. None: the server need not be told."""
+        if self.subs.pop(sub.id, None) is None:
+            return None
+        if sub.call is not None and not sub.call.done:
+            sub.call.loss = DONE
+            if not sub.call.sent:
+                self._finish(sub.call)
+        if self.state != "up":
+            return None
         return self.ask([Part("UNSUBSCRIBE", {"id": sub.id})], DONE)
 
     def leave(self) -> Call:

@@ -42,7 +42,10 @@ def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
     if body is None:
         return NONE, b""
     if isinstance(body, str):
-        return TEXT, body.encode()
+        try:
+            return TEXT, body.encode()
+        except UnicodeEncodeError:
+            raise MessageFormat("a text must have a form in UTF-8: a lone surrogate has none") from None
     if isinstance(body, bytes | bytearray | memoryview):
         return BYTES, bytes(body)
     if isinstance(body, Mapping):
@@ -51,8 +54,8 @@ def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
                 raise MessageFormat(f"a map has texts, bytes, numbers and booleans by name, not {name!r}: use json=")
         try:
             return MAP, msgpack.packb(dict(body))
-        except OverflowError:
-            raise MessageFormat("an integer in a map has 64 bits at most: use json=") from None
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise MessageFormat(f"this cannot be in a map: {error}") from None
     raise MessageFormat(f"a body is text, bytes or a map, not {type(body).__name__}: use json=")
 
 
@@ -80,8 +83,9 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
             raise MessageFormat(f"no property can be called {name!r}")
         if not isinstance(value, str | bool | int | float):
             raise MessageFormat(f"property {name!r} must be text, a number or a boolean, not {type(value).__name__}")
-        if isinstance(value, str) and "\0" in value:
-            raise MessageFormat(f"property {name!r} has a NUL")
+        text = value if isinstance(value, str) else ""
+        if "\0" in text or text.encode(errors="replace") != text.encode(errors="ignore"):
+            raise MessageFormat(f"property {name!r} has a NUL, or what has no form in UTF-8")
     return properties.to_headers(values)
 
 
