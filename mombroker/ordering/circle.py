@@ -135,10 +135,10 @@ class Circle:
         return [*self.log.values(), *self.waiting.values(), *(packet for _, packet in self.early)]
 
     def state(self) -> State:
+        got, done = ({key: dict(each) for key, each in known.items()} for known in (self.got, self.done))
         return State(
-            self.gid, self.view, dict(self.counts), dict(self.seen), {key: dict(each) for key, each in self.got.items()},
-            {way: dict(each) for way, each in self.done.items()}, set(self.marked), self.young, set(self.forks),
-            [*self.log.values()], self.inherited[:],
+            self.gid, self.view, dict(self.counts), dict(self.seen), got, done, set(self.marked), self.young,
+            set(self.forks), [*self.log.values()], self.inherited[:],
         )  # fmt: skip
 
     def take_over(self, state: State) -> None:

@@ -7,18 +7,16 @@ of groups is fixed, and the links keep what they have not brought over: there th
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
+from mombroker.ordering import changes
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
-from mombroker.ordering.changes import (
-    STAMPS, Clear, Counts, Event, Flushed, Gid, Heard, Hold, Place, Pool, Report, Resume, Said, Stamp, State, View,
-    name,
-)  # fmt: skip
+from mombroker.ordering.changes import Clear, Counts, Flushed, Gid, Heard, Place, Pool, Said, State, View, name
 from mombroker.ordering.circle import Circle, Way
 from mombroker.ordering.daisy import Daisy, Edge
 from mombroker.ordering.frozen import freeze, thaw
 from mombroker.ordering.groups import TOP, even, plant
 
 REST, CIRCLE = 0, 1  # kinds of rows in the store
-CLASSES = (*STAMPS, Packet)
+CLASSES = (*changes.STAMPS, Packet)
 _REST = tuple[Counts, Gid, bool, list[Packet], dict[Gid, list[tuple[int, Packet]]],
               dict[Edge, list[tuple[Place | None, Packet]]]]  # fmt: skip
 _WIRE = tuple[tuple[int, ...], bytes, int, Any]
@@ -71,7 +69,7 @@ class EvolvingDaisy(Ordering):
         """A group that is new here; those that the tree does not know are leaf groups."""
         group = self.tree[gid] if gid < len(self.tree) and self.tree[gid].children else None
         circle = Circle(gid, parent, group is None, group.below if group else frozenset())
-        self.circles = dict(sorted([*self.circles.items(), (gid, circle)]))  # the same order after a restart
+        self.circles = dict(sorted((self.circles | {gid: circle}).items()))  # the same order after a restart
         return circle
 
     # -- the application -----------------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ class EvolvingDaisy(Ordering):
         return [packet for circle in self.circles.values() for packet in circle.waiting.values()]
 
     def _take(self, frm: int, packet: Packet, step: Step) -> None:
-        stamp: Stamp = packet.stamp
+        stamp: changes.Stamp = packet.stamp
         circle = self.circles.get(stamp.gid)
         if circle is None:
             self.strays.setdefault(stamp.gid, []).append((frm, packet))
@@ -249,20 +247,20 @@ class EvolvingDaisy(Ordering):
         if way:
             way.outbox += [(None, packet) for packet in fresh if way.crosses(packet)]
 
-    def _tell(self, circle: Circle, stamp: Stamp, step: Step) -> None:
+    def _tell(self, circle: Circle, stamp: changes.Stamp, step: Step) -> None:
         step.send += [Packet(to, (), b"", self.me, stamp) for to in circle.members if to != self.me]
 
     # -- views ---------------------------------------------------------------------------------------------------
 
-    def change(self, event: Event) -> Step:
+    def change(self, event: changes.Event) -> Step:
         step = Step([], [])
         if isinstance(event, View):
             self._see(event, step)
-        elif isinstance(event, Hold):
+        elif isinstance(event, changes.Hold):
             self.holding = event.on
-        elif isinstance(event, Resume):
+        elif isinstance(event, changes.Resume):
             self._resume(step)
-        elif isinstance(event, Report):
+        elif isinstance(event, changes.Report):
             self._report(step)
         elif event.gid in self.circles:
             assert self.circles[event.gid].left, f"member {self.me} is still in group {event.gid}"
@@ -272,7 +270,11 @@ class EvolvingDaisy(Ordering):
 
     def _see(self, view: View, step: Step) -> None:
         """A view is to come: give the voters all that is not stable, and say so."""
-        circle = self.circles.get(view.gid) or self._circle(view.gid, view.parent)
+        old = self.circles.get(view.gid)
+        circle = old or self._circle(view.gid, view.parent)
+        if old and old.left and self.me not in view.voters:  # it comes back as a new member
+            circle = self._circle(view.gid, view.parent)
+            circle.early, circle.states = old.early, old.states
         circle.lost |= view.lost
         circle.views.append(view)
         if self.me in view.voters:
@@ -436,7 +438,7 @@ class EvolvingDaisy(Ordering):
     def decode(self, frm: int, data: bytes) -> Packet:
         dests, body, origin, stamp = thaw(data, _WIRE, CLASSES)
         packet = Packet(self.me, dests, body, origin, stamp, frm)
-        if not isinstance(stamp, STAMPS):
+        if not isinstance(stamp, changes.STAMPS):
             raise ValueError("no packet of a daisy")
         inner = [*stamp.log, *stamp.inherited] if isinstance(stamp, State) else []
         inner += stamp.packets if isinstance(stamp, Pool) else []
