@@ -87,8 +87,8 @@ class Transport:
     def _poke(self) -> None:
         try:
             self._wake.send(b"x")
-        except BlockingIOError:
-            pass  # it has enough to wake up from
+        except OSError:
+            pass  # it has enough to wake up from, or has ended
 
     def _write(self, sock: socket.socket) -> None:
         rest = self.rest
