@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "name": (str,), "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,),
     "hash": (str,), "new": (bool,),
 }  # fmt: skip
+SAMPLE = 64  # packets whose size stands for that of all
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
 
 
@@ -136,10 +137,12 @@ def _away(server: AgentServer, consumer: MessageConsumer, link: Link) -> bool:
 
 
 def _costs_disk(server: AgentServer, link: Link) -> str:
-    packets, size = server.reader.queue_out_size(link.id)
+    packets = link.durable - link.acked
+    sample = [len(data) for _, data in server.reader.queue_out(link.id, link.acked, link.durable, SAMPLE)]
+    size = packets * sum(sample) // max(1, len(sample))  # reading all of a long queue would hold up the server
     return (
         f"{link.peer} is down, and what others tell each other in domain {link.domain} is kept for it, too, on every "
-        f"member that sends to it: {packets} packets of {size} bytes here; bring it back"
+        f"member that sends to it: {packets} packets of about {size} bytes here; bring it back"
     )
 
 
