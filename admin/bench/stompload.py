@@ -116,7 +116,7 @@ class Line:
 
 def sends(destination: str, size: int, persistent: bool) -> tuple[bytes, int]:
     """Frames with receipts, all of one length, and that length."""
-    kept = b"persistent:true\n" if persistent else b""
+    kept = b"persistent:true\n" if persistent else b"persistent:false\n"
     head = b"SEND\ndestination:%b\n%breceipt:%%06d\n\n" % (destination.encode(), kept)
     body = b"x" * size + b"\0"
     return b"".join([head % number + body for number in range(FRAMES)]), len(head % 0 + body)
@@ -218,7 +218,9 @@ def drive(sides: Sequence[Producer | Consumer], done: Callable[[], bool]) -> Non
                 selector.modify(side.line.socket, both, side)
             ready = selector.select(SILENCE_S)
             if not ready:
-                raise MomError(f"nothing has come from {sides[0].line.at.name} for {SILENCE_S:.0f} s: messages are lost")
+                raise MomError(
+                    f"nothing has come from {sides[0].line.at.name} for {SILENCE_S:.0f} s: messages are lost"
+                )
             for key, events in ready:
                 if events & selectors.EVENT_WRITE:
                     key.data.line.more()

@@ -61,7 +61,7 @@ def folder_option(command: F) -> F:
 def bench(ctx: click.Context) -> None:
     """Measure a bus on this machine.
 
-    Without a command all five run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
+    Without a command all six run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
     that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object
     (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are medians of
     rounds in which the cases take turns.
@@ -221,10 +221,10 @@ def recover(queued: int, servers: int, size: int, rounds: int, folder: Path | No
 @click.option("--ordering", "names", default="", help="Back ends, with commas between. [default: all]")
 @click.option("--members", "sizes", type=Numbers(3), default="10,30", show_default=True, help="Sizes of the domain.")
 @click.option(
-    "--pattern", "patterns", type=Words("pingpong", "any", "mixed", "all"), default="pingpong,any,mixed,all",
-    show_default=True,
-    help="Traffic: one message at a time between the first member and another; each member to any other; the same with "
-    "one multicast in ten messages, as in the study of KS; each member to all.",
+    "--pattern", "patterns", type=Words("pair", "pingpong", "any", "mixed", "all"),
+    default="pair,pingpong,any,mixed,all", show_default=True,
+    help="Traffic: one message at a time between the first member and another, always the same or drawn anew; each "
+    "member to any other; the same with one multicast in ten messages, as in the study of KS; each member to all.",
 )  # fmt: skip
 @click.option("--copies", type=click.IntRange(5), default=50, show_default=True, help="Deliveries at each member.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds over all cases.")
@@ -253,6 +253,78 @@ def orderings(
     show(rows, output, columns)
 
 
+@bench.command()
+@click.option("--url", "urls", multiple=True, metavar="URL", help="A broker; more than one take turns. [default: ours]")
+@click.option(
+    "--pid", "pids", multiple=True, type=Numbers(1), metavar="PID,PID",
+    help="Processes of the broker, with all their children, for its CPU time; once for each --url, in order.",
+)  # fmt: skip
+@click.option(
+    "--kind", "kinds", type=Words("flow", "fan-out", "backlog"), default="flow", show_default=True,
+    help="flow: in and out at once; fan-out: one topic; backlog: all in, then all out.",
+)  # fmt: skip
+@click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="Sent in each round.")
+@click.option(
+    "--window", "windows", type=Numbers(1), default="1,64,512", show_default=True, help="Receipts outstanding."
+)
+@click.option("--bytes", "sizes", type=Numbers(0), default="100", show_default=True, help="Sizes of a message.")
+@click.option(
+    "--ack", type=click.Choice(["auto", "client", "client-individual"]), default="client-individual", show_default=True,
+    help="How consumers settle; those of a topic: auto.",
+)  # fmt: skip
+@click.option("--volatile", is_flag=True, help="Messages that the broker may lose with a crash.")
+@click.option("--producers", type=click.IntRange(1), default=1, show_default=True, help="Connections that send.")
+@click.option("--consumers", type=click.IntRange(1), default=1, show_default=True, help="Connections that receive.")
+@click.option("--queues", type=click.IntRange(1), default=1, show_default=True, help="That they are spread over.")
+@click.option("--prefetch", type=click.IntRange(1), default=1_000, show_default=True, help="Of each consumer.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
+@folder_option
+@output_options
+def stomp(
+    urls: tuple[str, ...],
+    pids: tuple[list[int], ...],
+    kinds: list[str],
+    messages: int,
+    windows: list[int],
+    sizes: list[int],
+    ack: str,
+    volatile: bool,
+    producers: int,
+    consumers: int,
+    queues: int,
+    prefetch: int,
+    rounds: int,
+    folder: Path | None,
+    output: str,
+    columns: str,
+) -> None:
+    """Clients and a STOMP broker, ours or another's: messages a second, and the broker's CPU time for each.
+
+    rate counts what is received, fill_rate what a backlog is sent at. broker_us is the CPU time of the broker's
+    processes per message received, client_us that of this command. p50_ms and p99_ms are from a SEND to its RECEIPT.
+    Each SEND asks for a receipt, and at most --window are outstanding at a time.
+
+    \b
+    Example:
+      mom bench stomp
+      mom bench stomp --kind fan-out --volatile --consumers 10 --window 512
+      mom bench stomp --url stomp://127.0.0.1:61613 --pid 4711 --url stomp://guest:guest@127.0.0.1:61614 --pid 815
+    """
+    from mombroker.admin.bench import stomp
+
+    cases = [
+        stomp.Case(
+            kind, window, size, "auto" if kind == "fan-out" else ack, not volatile, producers, consumers, queues,
+            prefetch,
+        )
+        for kind in kinds for size in sizes for window in windows
+    ]  # fmt: skip
+    with Bar("rounds") as bar:
+        rows = stomp.measure(stomp.targets(urls, pids), cases, messages, rounds, folder, bar.at)
+    show(rows, output, columns, BRIEF_STOMP)
+
+
+BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,p50_ms,p99_ms"
 COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
 SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
     ("commit", commit, {"sizes": [1, 64, 512], "size": 100, "commits": 50, "rounds": 3, **COMMON}),
@@ -263,6 +335,15 @@ SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
         {
             "servers": [2, 20], "layouts": ["flat", "bus"], "clocks": ["ours"], "rounds": 20, "passes": 1,
             "table": None, "png": None, **COMMON,
+        },
+    ),
+    (
+        "stomp",
+        stomp,
+        {
+            "urls": (), "pids": (), "kinds": ["flow"], "messages": 20_000, "windows": [1, 512], "sizes": [100],
+            "ack": "client-individual", "volatile": False, "producers": 1, "consumers": 1, "queues": 1,
+            "prefetch": 1_000, "rounds": 3, **COMMON,
         },
     ),
     ("recover", recover, {"queued": 100_000, "servers": 50, "size": 100, "rounds": 1, **COMMON}),

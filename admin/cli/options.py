@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_FILE = "mombroker.toml"
+RUN_FOLDER = Path("mombroker-data")  # of `mom run`
 SILENT = "mombroker.silent"  # in the context of a command: servers that did not answer
 
 
@@ -37,10 +38,16 @@ def server_option(text: str) -> Callable[[F], F]:
     return click.option("-s", "--server", metavar="NAME", envvar="MOM_SERVER", help=f"{text} [env: MOM_SERVER]")
 
 
+def found(file: Path) -> Path:
+    """The topology file; where none is named and none lies here, that of `mom run` in this folder."""
+    ran = RUN_FOLDER / DEFAULT_FILE
+    return ran if file == Path(DEFAULT_FILE) and not file.exists() and ran.exists() else file
+
+
 def load(file: Path) -> "Topology":
     from mombroker.net import config
 
-    return config.load(file)
+    return config.load(found(file))
 
 
 def importable(file: Path) -> None:

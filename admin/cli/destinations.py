@@ -1,0 +1,142 @@
+"""What the commands about queues, subscriptions and their messages share."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Server, Topology
+    from mombroker.net.adminclient import AdminClient
+
+PAGE = 500
+BRIEF = "id,message,state,deliveries,priority,destination,bytes,body"
+MS = 1_000_000
+
+
+def where_option(command: options.F) -> options.F:
+    text = "Only messages that this selector fits, as a consumer's would."
+    return click.option("--where", metavar="SELECTOR", default="", help=text)(command)
+
+
+def limit_option(default: int, what: str) -> Callable[[options.F], options.F]:
+    return click.option("--limit", type=click.IntRange(1), default=default, show_default=True, help=what)
+
+
+def queue_of(text: str) -> str:
+    """What the broker calls a queue that is written `orders` or `/queue/orders`; also what it has called one itself."""
+    from mombroker.stomp import destinations
+
+    if text.startswith(("queue:", "temp-queue:")):
+        return text
+    try:
+        found = destinations.one(text)
+    except MomError as error:
+        raise click.UsageError(str(error)) from None
+    if not found.startswith("queue:"):
+        raise click.UsageError(f"{text} is no queue: write NAME or /queue/NAME")
+    return found
+
+
+def subscription_of(name: str, client_id: str, shared: bool) -> str:
+    from urllib.parse import quote
+
+    return f"{'share' if shared else 'sub'}:{quote(client_id, safe='')}:{name}"
+
+
+def home(topology: "Topology", shown: str, server: str | None) -> "Server":
+    """The server to ask about a queue or subscription."""
+    from mombroker.agents.clients import name_of
+
+    if server is None and shown.startswith("temp-queue:"):
+        server = shown.partition(":")[2].partition("/")[0]
+    return options.home(topology, name_of(shown), server)
+
+
+def ask(file: Path, server: str | None, shown: str, verb: str, /, **args: Any) -> dict[str, Any]:
+    """One request to the home of a queue or subscription."""
+    topology = options.load(file)
+    at = home(topology, shown, server)
+    return {"server": at.name, **options.ask(topology, at, verb, destination=shown, **args)}
+
+
+def connect(file: Path, server: str | None, shown: str) -> "AdminClient":
+    topology = options.load(file)
+    return options.connect(topology, home(topology, shown, server))
+
+
+def listed(file: Path, server: str | None, verb: str, limit: int) -> Iterator[dict[str, Any]]:
+    """The rows of a list, page by page, at most `limit` of each server."""
+    topology = options.load(file)
+    silent, answered = [], False
+    for each in options.chosen(topology, server):
+        try:
+            rows = list(_pages(topology, each, verb, limit))
+        except MomError as error:
+            if server:
+                raise
+            click.echo(f"mom: {error}", err=True)
+            silent.append(each.name)
+        else:
+            answered = True
+            yield from ({"server": each.name, **row} for row in rows)
+    if not answered:
+        raise MomError("no server of this bus answers; see `mom status`")
+    options.incomplete(silent)
+
+
+def _pages(topology: "Topology", server: "Server", verb: str, limit: int) -> Iterator[dict[str, Any]]:
+    after = ""
+    with options.connect(topology, server) as client:
+        while limit > 0:
+            found = client.request(verb, after=after, limit=min(limit, PAGE))
+            yield from found[verb]
+            limit -= len(found[verb])
+            after = found["after"]
+            if not after:
+                return
+        click.echo(f"mom: {server.name} has more; see --limit", err=True)
+
+
+def messages(client: "AdminClient", shown: str, limit: int, **args: Any) -> Iterator[dict[str, Any]]:
+    """Messages of a queue or subscription, page by page, as rows for `show`."""
+    after: list[int] = []
+    while limit > 0:
+        found = client.request("browse", destination=shown, after=after, limit=min(limit, PAGE), **args)
+        yield from map(row, found["messages"])
+        limit -= len(found["messages"])
+        after = found["after"]
+        if not after:
+            return
+    click.echo(f"mom: {shown} has more; see --limit", err=True)
+
+
+def row(message: dict[str, Any]) -> dict[str, Any]:
+    """Headers and properties as dicts, times as ms since 1970, a body of text as text."""
+    from mombroker.stomp.frames import headers_of
+
+    body = message["body"]
+    try:
+        body = body.decode()
+    except UnicodeDecodeError:
+        pass  # shown with escapes
+    times = {name: message[name] // MS for name in ("timestamp", "expires", "due")}
+    return {**message, **times, "headers": headers_of(message["headers"]), "body": body}
+
+
+def move(client: "AdminClient", shown: str, limit: int, **args: Any) -> dict[str, int]:
+    """Move what is there now, some at a time. Returns how many were moved, and how many could not."""
+    moved = left = upto = 0
+    after: list[int] = []
+    while moved + left < limit:
+        page = min(limit - moved - left, PAGE)
+        found = client.request("move", destination=shown, after=after, upto=upto, limit=page, **args)
+        moved, left = moved + found["moved"], left + found["left"]
+        after, upto = found["after"], found["upto"]
+        if not after:
+            break
+    return {"moved": moved, "left": left}

@@ -1,0 +1,76 @@
+"""`mom policy`: what destinations do at their limits and with failures."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.agent import values
+from mombroker.admin.cli.output import output_options, show, show_one
+
+BRIEF = "match,from,max_messages,max_bytes,full,redeliver,redeliver_first,nack,dead_letter,expired,create"
+
+
+@click.group()
+def policy() -> None:
+    """Policies of destinations, by pattern: list, set, delete."""
+
+
+@policy.command("list")
+@options.file_option
+@options.server_option("Ask this server; any one knows them.")
+@output_options
+def list_policies(file: Path, server: str | None, output: str, columns: str) -> None:
+    """List policies. The first whose pattern matches a destination counts; those set at run time come first.
+
+    \b
+    Example:
+      mom policy list
+    """
+    topology = options.load(file)
+    at = options.pick(topology, server or topology.registry)
+    show(options.ask(topology, at, "policies")["policies"], output, columns, BRIEF)
+
+
+@policy.command("set")
+@options.file_option
+@options.server_option("Ask this server; all will know it.")
+@click.argument("match", metavar="PATTERN")
+@click.argument("settings", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@output_options
+def set_policy(
+    file: Path, server: str | None, match: str, settings: tuple[str, ...], output: str, columns: str
+) -> None:
+    """Set the policy of all destinations that a pattern matches, on all servers, in place of a former one of it.
+
+    PATTERN is queue:NAME, topic:NAME or sub:CLIENT:NAME, with * and ?. docs/stomp.md has the settings; those that are
+    not named have their defaults.
+
+    \b
+    Example:
+      mom policy set 'queue:orders*' max_messages=100000 full=reject
+      mom policy set queue:jobs redeliver=3 redeliver_first=5 dead_letter=queue:jobs.failed
+    """
+    _change(file, server, output, columns, match=match, values=values(settings))
+
+
+@policy.command()
+@options.file_option
+@options.server_option("Ask this server; all will know it.")
+@click.argument("match", metavar="PATTERN")
+@output_options
+def delete(file: Path, server: str | None, match: str, output: str, columns: str) -> None:
+    """Delete a policy that was set at run time. Those of the topology file are changed there.
+
+    \b
+    Example:
+      mom policy delete 'queue:orders*'
+    """
+    _change(file, server, output, columns, match=match)
+
+
+def _change(file: Path, server: str | None, output: str, columns: str, **args: Any) -> None:
+    topology = options.load(file)
+    at = options.pick(topology, server or topology.registry)
+    show_one(options.ask(topology, at, "set_policy", **args), output, columns)

@@ -1,0 +1,48 @@
+"""`mom run`: one server without a topology file."""
+
+from pathlib import Path
+
+import click
+
+from mombroker.admin.cli import options
+
+
+@click.command()
+@click.option(
+    "--stomp", default="127.0.0.1:61613", show_default=True, metavar="HOST:PORT", help="Where clients connect."
+)
+@click.option("--listen", default="127.0.0.1:16300", show_default=True, metavar="HOST:PORT", help="For `mom` itself.")
+@click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False), default=options.RUN_FOLDER, show_default=True,
+    help="The folder of its store.",
+)  # fmt: skip
+def run(stomp: str, listen: str, data: Path) -> None:
+    """Run one server for STOMP clients, without a topology file: the quickest start.
+
+    Clients of this machine need no user; a server that others can reach wants --stomp with its address, and `mom user
+    add`. What it runs as is written to mombroker.toml in the folder of its store, where commands that are run in this
+    folder find it. Ctrl-C ends it once all that it has taken is durable; the messages are there at its next start.
+
+    \b
+    Example:
+      mom run
+      mom run --stomp 127.0.0.1:61000 --data /var/lib/mombroker
+    """
+    from mombroker.core.errors import MomError
+    from mombroker.core.topology import Server, Topology, address, is_loopback
+    from mombroker.net import config, service
+    from mombroker.store import folder
+
+    try:
+        (host, port), (outside, _) = address(listen), address(stomp)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    home = folder.make(data.absolute())
+    server = Server("main", host, port, stomp, str(home), anonymous=is_loopback(outside))
+    topology = Topology("run", {"main": server})
+    text = config.dumps(topology, home, ["Written by `mom run` at each start."])
+    try:
+        (home / options.DEFAULT_FILE).write_text(text)
+    except OSError as error:
+        raise MomError(f"cannot write {home / options.DEFAULT_FILE}: {error.strerror}; give another --data") from None
+    raise SystemExit(service.serve(topology, "main"))

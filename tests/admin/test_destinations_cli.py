@@ -1,0 +1,205 @@
+"""`mom queue`, `topic`, `subscription`, `dlq`, `policy`, `send`, `receive`, `request`, on a bus of two processes."""
+
+import json
+import threading
+
+import pytest
+
+from mombroker import jms
+from mombroker.admin.cli import client
+from tests.admin.processes import Processes, free_ports, write_topology
+
+POLICIES = """
+[[policies]]
+match = "queue:fragile*"
+redeliver = 0
+[[policies]]
+match = "sub:*"
+redeliver = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    file = write_topology(tmp_path_factory.mktemp("bus"), {"d": "ab"}, {}, POLICIES)
+    text = file.read_text()
+    made = Processes(file)
+    made.urls = {}
+    for server, port in zip("ab", free_ports(2), strict=True):
+        text = text.replace(
+            f"[servers.{server}]\n", f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
+        )
+        made.urls[server] = f"stomp://127.0.0.1:{port}"
+    file.write_text(text)
+    made.up()
+    yield made
+    made.down()
+
+
+def bodies(rows):
+    return [row["body"] for row in rows]
+
+
+def test_what_is_sent_is_received(bus):
+    bus.mom("send", "-s", "a", "/queue/first", "one pizza", "-p", "customer=ann", "-p", "size=3", "--priority", "7")
+    bus.mom("send", "-s", "b", "/queue/first", "--lines", stdin="two\nthree\n")
+    form = r"%i|%d|%k|%p|%c|%{customer}|%{size}|%P|%b|%%\n"
+    (line,) = bus.mom("receive", "-s", "b", "/queue/first", "--format", form).stdout.splitlines()
+    assert line.startswith("a#") and line.endswith("|/queue/first|text|7|1|ann|3|customer=ann size=3|one pizza|%")
+    assert bus.mom("receive", "-s", "a", "/queue/first", "-n", "0", "--timeout", "0.5").stdout == "two\nthree\n"
+    assert "nothing came for 0.2 s" in bus.mom("receive", "-s", "a", "/queue/first", "--timeout", "0.2", code=1).stderr
+
+
+def test_only_what_a_selector_fits_is_received(bus):
+    for number in range(3):
+        bus.mom("send", "-s", "a", "/queue/fits", f"{number}", "-p", f"n={number}")
+    assert bus.mom("receive", "-s", "a", "/queue/fits", "--where", "n > 1").stdout == "2\n"
+    assert "selector" in bus.mom("receive", "-s", "a", "/queue/fits", "--where", "n >", code=1).stderr
+    assert bus.mom("receive", "-s", "a", "/queue/fits", "-n", "2").stdout == "0\n1\n"
+
+
+def test_a_wrong_format_or_destination_is_told(bus):
+    assert "%y means nothing in a format" in bus.mom("receive", "/queue/x", "--format", "%y", code=2).stderr
+    assert "/nothing/x" in bus.mom("send", "-s", "a", "/nothing/x", "y", code=1).stderr
+    assert "name one of a, b by --server" in bus.mom("send", "/queue/x", "y", code=2).stderr
+    assert "/topic/x is no queue" in bus.mom("queue", "show", "/topic/x", code=2).stderr
+
+
+def test_times_are_written_in_utc():
+    assert client._utc(0.5) == "1970-01-01T00:00:00.500Z"
+
+
+def test_a_request_gets_its_answer(bus):
+    def serve():
+        with jms.connect(bus.urls["b"]) as context:
+            message = context.consumer("/queue/prices").receive(30)
+            context.reply(message, f"{message.body}: 9")
+
+    server = threading.Thread(target=serve)
+    server.start()
+    assert bus.mom("request", "-s", "a", "/queue/prices", "pizza", "--timeout", "30").stdout == "pizza: 9\n"
+    server.join()
+    assert "no answer" in bus.mom("request", "-s", "a", "/queue/prices", "x", "--timeout", "0.2", code=1).stderr
+
+
+def test_queues_are_created_listed_shown_purged_and_deleted(bus):
+    assert bus.json("queue", "create", "/queue/mine", "-s", "b")["agent"] == "b/queue:mine"
+    assert "is taken by b/queue:mine" in bus.mom("queue", "create", "mine", "-s", "a", code=1).stderr
+    for text in ("1", "2"):
+        bus.mom("send", "-s", "a", "/queue/mine", text)
+    (row,) = [row for row in bus.json("queue", "list") if row["destination"] == "queue:mine"]
+    assert (row["server"], row["messages"], row["bytes"]) == ("b", 2, 2)
+    assert "queue:mine" not in bus.mom("queue", "list", "-s", "a").stdout
+    found = bus.json("queue", "show", "mine")
+    assert (found["server"], found["waiting"], found["consumers"]) == ("b", 2, [])
+    assert found["policy"]["full"] == "block"
+    assert bodies(bus.json("queue", "browse", "mine")) == ["1", "2"]
+    assert "has more; see --limit" in bus.mom("queue", "browse", "mine", "--limit", "1").stderr
+    assert bus.json("queue", "purge", "mine", "--yes")["purged"] == 2
+    assert bus.json("queue", "browse", "mine") == []
+    assert bus.json("queue", "delete", "mine", "--yes")["deleted"] == "queue:mine"
+    assert "mine" in bus.mom("queue", "show", "mine", code=1).stderr
+
+
+def test_messages_are_moved_between_queues_of_different_servers(bus):
+    bus.mom("queue", "create", "old", "-s", "b")
+    with jms.connect(bus.urls["a"]) as context:
+        for number in range(1_200):
+            context.producer("/queue/new").send(f"{number}", properties={"odd": number % 2}, wait=False)
+        context.flush()
+    assert bus.json("queue", "move", "new", "old", "--where", "odd = 1")["moved"] == 600
+    rows = bus.json("queue", "browse", "old", "--limit", "700")
+    assert bodies(rows) == [f"{number}" for number in range(1, 1_200, 2)]
+    assert rows[0]["headers"]["odd"] == "1" and rows[0]["state"] == "waiting"
+    ids = [str(row["id"]) for row in bus.json("queue", "browse", "new", "--limit", "3")]
+    assert bus.json("queue", "move", "new", "old", ids[0], ids[2])["moved"] == 2
+    assert bodies(bus.json("queue", "browse", "new", "--limit", "1")) == ["2"]
+    assert bus.json("queue", "move", "new", "old", "--limit", "5")["moved"] == 5
+
+
+def test_dead_letters_are_listed_and_retried(bus):
+    with jms.connect(bus.urls["a"], ack="individual", client_id="ann") as context:
+        consumer = context.consumer("/queue/fragile")
+        news = context.consumer("/topic/news", durable="daily")
+        for number in range(3):
+            context.send("/queue/fragile", f"{number}", properties={"n": number})
+        context.send("/topic/news", "war")
+        for _ in range(3):
+            consumer.receive(30).reject()
+        news.receive(30).reject()
+        rows = []
+        while len(rows) < 4:
+            rows = bus.json("dlq", "list")
+        assert sorted((row["queue"], row["body"], row["from"], row["count"]) for row in rows) == [
+            ("queue:DLQ.ann:daily", "war", "sub:ann:daily", "1"),
+            *(("queue:DLQ.fragile", f"{number}", "queue:fragile", "1") for number in range(3)),
+        ]  # fmt: skip
+        assert "given back 1 times" in bus.mom("dlq", "list").stdout
+        assert bodies(bus.json("dlq", "list", "DLQ.fragile", "--where", "n > 1")) == ["2"]
+        assert bus.json("dlq", "retry", "DLQ.fragile", "--where", "n > 1")[0]["moved"] == 1
+        assert consumer.receive(30).body == "2"
+        assert sum(row["moved"] for row in bus.json("dlq", "retry")) == 3
+        assert [consumer.receive(30).body for _ in range(2)] == ["0", "1"] and news.receive(30).body == "war"
+    assert bus.json("dlq", "list") == []
+
+
+def test_a_queue_of_dead_letters_is_retried_by_name(bus):
+    bus.mom("send", "-s", "a", "/queue/DLQ.nobody", "x")
+    assert bus.json("queue", "retry", "DLQ.nobody") == {"destination": "queue:DLQ.nobody", "moved": 0, "left": 1}
+    assert "comes back when" in bus.mom("queue", "release", "DLQ.nobody", "-s", "a", code=1).stderr
+    assert bus.json("queue", "release", "DLQ.nobody", "-s", "b")["released"] == 0
+
+
+def test_topics_and_subscriptions_are_listed(bus):
+    with jms.connect(bus.urls["b"], client_id="bob") as context:
+        context.consumer("/topic/weather.*").close()
+        context.consumer("/topic/sports", durable="all", selector="goals > 2").close()
+        context.consumer("/topic/plain")
+        rows = bus.json("topic", "list", "-s", "a")
+        assert {"topic:sports", "topic:plain"} <= {row["topic"] for row in rows if row["servers"] == ["b"]}
+    bus.mom("send", "-s", "a", "/topic/sports", "draw", "-p", "goals=0")
+    bus.mom("send", "-s", "a", "/topic/sports", "win", "-p", "goals=3")
+    words = ["all", "--client-id", "bob"]
+    for _ in range(100):
+        if bus.json("subscription", "show", *words)["messages"]:
+            break
+    (row,) = [row for row in bus.json("subscription", "list") if row["name"] == "all"]
+    assert (row["server"], row["client_id"], row["topics"], row["selector"]) == (
+        "b",
+        "bob",
+        ["topic:sports"],
+        "goals > 2",
+    )
+    assert (row["messages"], row["durable"], row["shared"]) == (1, True, False)
+    assert bodies(bus.json("subscription", "browse", *words)) == ["win"]
+    received = bus.mom(
+        "receive", "-s", "b", "/topic/sports", "--durable", "all", "--client-id", "bob", "--where", "goals > 2"
+    )
+    assert received.stdout == "win\n"
+    assert bus.json("subscription", "purge", *words, "--yes")["purged"] == 0
+    bus.json("subscription", "delete", *words, "--yes")
+    assert "all" not in [row["name"] for row in bus.json("subscription", "list")]
+
+
+def test_policies_are_set_at_run_time(bus):
+    bus.mom("policy", "set", "queue:tiny*", "max_messages=1", "full=reject", "-s", "b")
+    rows = bus.json("policy", "list", "-s", "a")
+    assert [row["match"] for row in rows] == ["queue:tiny*", "queue:fragile*", "sub:*"]
+    assert [row["from"] for row in rows] == ["mom policy set", "topology file", "topology file"]
+    bus.mom("send", "-s", "a", "/queue/tiny", "1")
+    assert "is full" in bus.mom("send", "-s", "a", "/queue/tiny", "2", code=1).stderr
+    assert "full must be" in bus.mom("policy", "set", "queue:x", "full=drop", code=1).stderr
+    bus.mom("policy", "delete", "queue:tiny*")
+    bus.mom("send", "-s", "a", "/queue/tiny", "2")
+    assert "no policy was set for 'queue:tiny*'" in bus.mom("policy", "delete", "queue:tiny*", code=1).stderr
+
+
+def test_lists_of_many_queues_come_in_pages(bus):
+    with jms.connect(bus.urls["a"]) as context:
+        for number in range(520):
+            context.producer(f"/queue/many.{number}").send("x", wait=False)
+        context.flush()
+    names = [row["destination"] for row in bus.json("queue", "list", "-s", "a")]
+    assert len([name for name in names if name.startswith("queue:many.")]) == 520
+    assert json.loads(bus.mom("queue", "list", "-s", "a", "-o", "json", "--limit", "3").stdout)[2]
+    assert "a has more; see --limit" in bus.mom("queue", "list", "-s", "a", "--limit", "3").stderr

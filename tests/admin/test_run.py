@@ -1,0 +1,56 @@
+"""`mom run`: a server without a topology file, and what finds it."""
+
+import os
+import signal
+import time
+
+from click.testing import CliRunner
+
+from mombroker import jms
+from mombroker.admin.cli.main import cli
+from tests.admin.processes import Processes, free_ports
+
+
+def mom(*words):
+    return CliRunner().invoke(cli, list(words))
+
+
+def start(folder, stomp, listen):
+    process = Processes(folder / "none").popen(
+        "run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", stderr=None
+    )
+    for _ in range(600):
+        if mom("status").exit_code == 0:
+            return process
+        assert process.poll() is None
+        time.sleep(0.05)
+    raise AssertionError("it does not start")
+
+
+def test_one_server_runs_without_a_file_and_keeps_its_messages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOM_FILE", raising=False)
+    stomp, listen = free_ports(2)
+    process = start(tmp_path, stomp, listen)
+    with jms.connect(f"stomp://127.0.0.1:{stomp}") as context:
+        for number in range(50):
+            context.producer("/queue/q").send(f"{number}", wait=False)
+        context.flush()
+    assert mom("send", "/queue/q", "last").exit_code == 0
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    process = start(tmp_path, stomp, listen)
+    received = mom("receive", "-n", "51", "/queue/q").stdout.split()
+    assert received == [*map(str, range(50)), "last"]
+    assert "queue:q" in mom("queue", "list").stdout
+    process.terminate()
+    assert process.wait(30) == 0
+    assert os.stat(tmp_path / "mombroker-data").st_mode & 0o77 == 0
+
+
+def test_where_it_cannot_run_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "is not in a directory" in mom("run", "--data", str(tmp_path / "file" / "x")).output
+    assert mom("run", "--stomp", "nowhere").exit_code == 2
+    result = mom("run", "--data", str(tmp_path / "data"), "--stomp", "0.0.0.0:5", "--listen", "10.0.0.1:6")
+    assert result.exit_code == 1 and "secret_file" in result.output
