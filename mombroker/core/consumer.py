@@ -51,11 +51,11 @@ class MessageConsumer:
         self.enqueue(self.core.send([index(hop) for hop in hops], body), out)
 
     def enqueue(self, packets: list[Packet], out: Out) -> None:
-        core, members = self.core, self.members
+        core, members, links = self.core, self.members, self.links
         for packet in packets:
             data = core.encode(packet)
             peer = members[packet.to]
-            self.link(peer).enqueue(data)
+            (links.get(peer) or self.link(peer)).enqueue(data)
             out.append((self.name, peer, len(data) - len(packet.body), core.control_ints(packet)))
 
     def receive(self, link: Link, packet: Packet) -> Step:

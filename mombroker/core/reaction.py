@@ -67,8 +67,10 @@ class Reaction:
         server = self.engine.server
         dests: list[str] = []
         for agent in to:
-            check_address(agent)
-            id = agent if is_id(agent) else server.names.resolve(agent)
+            id = server.names.known.get(agent)
+            if id is None:
+                check_address(agent)
+                id = agent if is_id(agent) else server.names.resolve(agent)
             if id not in dests:
                 home = id[: id.index("/")]
                 if home not in server.distances:

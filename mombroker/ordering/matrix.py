@@ -124,7 +124,7 @@ class Matrix(Ordering):
                 break
             if source[cell] != d:
                 stamp[cell] = value[cell]
-        if self._pruned:
+        if self._pruned and len(stamp) > 1:
             for cell in self._column & stamp.keys():
                 del stamp[cell]
         if len(stamp) > self._most and self._full_is_smallest(stamp):
@@ -329,6 +329,7 @@ class Matrix(Ordering):
         self._waiting.check(self._need, value.__getitem__)
 
 
+@lru_cache(4096)
 def integers(cells: int, entries: int) -> int:
     """The size of a stamp in the smallest of three forms."""
     return min(3 * entries, (cells + 31) // 32 + entries, cells)
