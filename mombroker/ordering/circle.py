@@ -134,6 +134,14 @@ class Circle:
         """What others may lack."""
         return [*self.log.values(), *self.waiting.values(), *(packet for _, packet in self.early)]
 
+    def afresh(self) -> "Circle":
+        """For a member that has left and comes back: the group as a new member has it. What has come already for the
+        view to come is kept."""
+        return Circle(
+            self.gid, self.parent, self.leaf, self.beneath,
+            early=self.early, states=self.states, flushed=self.flushed, got=self.got, done=self.done,
+        )  # fmt: skip
+
     def state(self) -> State:
         got, done = ({key: dict(each) for key, each in known.items()} for known in (self.got, self.done))
         return State(

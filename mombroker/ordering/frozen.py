@@ -2,7 +2,7 @@
 need not be small."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -10,60 +10,80 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 LEAST, MOST = -(1 << 62), 1 << 62  # of a number
 
+Reader = Callable[[Any], Any]
+
 
 def freeze(value: Any) -> bytes:
     """Equal values give equal bytes, but for the order of dicts, which is kept."""
     return json.dumps(_plain(value), separators=(",", ":")).encode()
 
 
-def thaw(data: bytes, kind: Any, classes: Collection[type] = ()) -> Any:
+def thaw(data: bytes, kind: Any, classes: tuple[type, ...] = ()) -> Any:
     """What was frozen, of this type; Any stands for None or one of `classes`. Raises ValueError for anything else."""
     try:
-        return _back(json.loads(data), kind, {cls.__name__: cls for cls in classes})
+        return _reader(kind, classes)(json.loads(data))
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"no frozen {kind}: {error!r}") from None
 
 
 def _plain(value: Any) -> Any:
     """A dataclass becomes a list that begins with its name."""
-    if value is None or isinstance(value, int | str):
+    kind: Any = type(value)
+    if kind is int or kind is str or kind is bool or value is None:
         return value
-    if isinstance(value, bytes):
+    if kind is bytes:
         return value.decode("latin-1")
+    if kind is tuple or kind is list:
+        return [*map(_plain, value)]
     if isinstance(value, Mapping):
         return [[_plain(key), _plain(each)] for key, each in value.items()]
     if isinstance(value, set | frozenset):
-        return [_plain(each) for each in sorted(value)]
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [*map(_plain, sorted(value))]
     assert is_dataclass(value), f"cannot freeze {value!r}"
-    return [type(value).__name__, *(_plain(getattr(value, each.name)) for each in fields(value))]
+    return [kind.__name__, *(_plain(getattr(value, each)) for each in _names(kind))]
 
 
-def _back(value: Any, kind: Any, known: Mapping[str, type]) -> Any:
+@cache
+def _reader(kind: Any, classes: tuple[type, ...]) -> Reader:
+    """What reads the plain form of a type."""
     args = get_args(kind)
-    origin = get_origin(kind) or kind
-    if origin is UnionType:
-        return None if value is None and NoneType in args else _back(value, args[0], known)
+    origin: Any = get_origin(kind) or kind
     if kind is Any:
-        return None if value is None else _back(value, known[value[0]], known)
+        known = {cls.__name__: cls for cls in classes}
+        return lambda value: None if value is None else _reader(known[value[0]], classes)(value)
+    if origin is UnionType:
+        assert args[1] is NoneType, f"cannot thaw {kind}"
+        some = _reader(args[0], classes)
+        return lambda value: None if value is None else some(value)
     if kind is bytes:
-        return _expect(value, str).encode("latin-1")
-    if kind in (int, bool):
-        if not LEAST < _expect(value, kind) < MOST:
-            raise ValueError(f"no number of anything: {value}")
-        return value
-    _expect(value, list)
+        return lambda value: _expect(value, str).encode("latin-1")
+    if kind is int:
+        return _number
+    if kind is bool:
+        return lambda value: _expect(value, bool)
     if is_dataclass(kind):
-        name, *values = value
+        return _dataclass_reader(origin, classes)
+    if origin is tuple and args[-1] is not ...:
+        parts = [_reader(arg, classes) for arg in args]
+        return lambda value: tuple([part(each) for part, each in zip(parts, _expect(value, list), strict=True)])
+    if issubclass(origin, Mapping):
+        a, b = (_reader(arg, classes) for arg in args)
+        return lambda value: {a(key): b(each) for key, each in _expect(value, list)}
+    item = _reader(args[0], classes)
+    return lambda value: origin(map(item, _expect(value, list)))
+
+
+def _dataclass_reader(kind: Any, classes: tuple[type, ...]) -> Reader:
+    hints = get_type_hints(kind)
+    parts = [_reader(hints[each], classes) for each in _names(kind)]
+
+    def read(value: Any) -> Any:
+        name, *values = _expect(value, list)
         if name != kind.__name__:
             raise ValueError(f"no {kind.__name__}: {name!r}")
-        return kind(*(_back(each, hint, known) for each, hint in zip(values, _hints(kind), strict=True)))
-    if origin is tuple and args[-1] is not ...:
-        return tuple(_back(each, arg, known) for each, arg in zip(value, args, strict=True))
-    if issubclass(origin, Mapping):
-        return {_back(key, args[0], known): _back(each, args[1], known) for key, each in value}
-    return origin(_back(each, args[0], known) for each in value)
+        return kind(*[part(each) for part, each in zip(parts, values, strict=True)])
+
+    return read
 
 
 def _expect(value: Any, kind: type) -> Any:
@@ -72,7 +92,12 @@ def _expect(value: Any, kind: type) -> Any:
     return value
 
 
+def _number(value: Any) -> int:
+    if type(value) is not int or not LEAST < value < MOST:
+        raise ValueError(f"no number of anything: {value!r}")
+    return value
+
+
 @cache
-def _hints(kind: type) -> list[Any]:
-    hints = get_type_hints(kind)
-    return [hints[each.name] for each in fields(kind)]
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))

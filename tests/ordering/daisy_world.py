@@ -149,9 +149,12 @@ class World:
         return self.sent >= MOST or sum(map(len, self.links.values())) > 3 * self.size
 
     def post(self, me: int, step: Step) -> None:
+        coded: dict[int, bytes] = {}  # what goes to several has one stamp, and the same bytes
         for packet in step.send:
             if packet.to in self.cores:
-                self.links.setdefault((me, packet.to), deque()).append(self.cores[me].encode(packet))
+                data = coded.get(id(packet.stamp)) or self.cores[me].encode(packet)
+                coded[id(packet.stamp)] = data
+                self.links.setdefault((me, packet.to), deque()).append(data)
 
     def send(self, me: int) -> None:
         others = [k for k in self.cores if k != me]
