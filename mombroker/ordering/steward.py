@@ -84,6 +84,32 @@ class Steward:
         self.lost.add(member)
         self.resting = False
 
+    def ask(self, operation: Operation) -> None:
+        """Do this when what is under way has ended. Raises ValueError for what cannot be done; what a loss has made
+        impossible until its turn comes is left undone."""
+        if fault := self._fault(operation):
+            raise ValueError(fault)
+        self.operations.append(operation)
+        self.resting = False
+
+    def _fault(self, operation: Operation) -> str | None:
+        group = self.groups.get(operation.gid)
+        if group is None or group.parent == TOP:
+            return f"no group {operation.gid} that has a connector"
+        if isinstance(operation, HandOver):
+            found = operation.member in group.members
+            return None if found else f"member {operation.member} is not in group {operation.gid}"
+        if isinstance(operation, Split):
+            leaving, connector = set(operation.members), self.groups[group.parent].seats.get(operation.gid)
+            if not group.leaf or not leaving or not leaving <= group.members:
+                return f"group {operation.gid} is no leaf group of {sorted(leaving)}"
+            return f"connector {connector} stays: hand over first" if connector in leaving else None
+        into = self.groups.get(operation.into)
+        siblings = into is not None and into.leaf and group.leaf and into.parent == group.parent
+        if not siblings or operation.into == operation.gid:
+            return f"groups {operation.gid} and {operation.into} are no two leaf groups under one group"
+        return None
+
     def orders(self) -> list[Order]:
         """What is to be told now; the orders of one member are to be carried out in this order."""
         orders: list[Order] = []
@@ -97,7 +123,9 @@ class Steward:
             while self._is_wounded():
                 yield from self._recover()
             if self.operations:
-                yield from self._do(self.operations.pop(0))
+                operation = self.operations.pop(0)
+                if not self._fault(operation):
+                    yield from self._do(operation)
             else:
                 self.resting = True
                 yield []
@@ -202,8 +230,8 @@ class Steward:
         group, new = self.groups[gid], self._next
         above = self.groups[group.parent]
         elder, heir = above.seats[gid], members[0]
-        if elder is None or elder in members or not set(members) <= group.members:
-            return  # what was lost has overtaken the order
+        if elder is None:
+            return
         self._next += 1
         yield [(member, Hold(True)) for member in members]
         halt = frozenset({elder, heir})
@@ -225,7 +253,7 @@ class Steward:
         group, target = self.groups[gid], self.groups[into]
         above = self.groups[group.parent]
         heir, host = above.seats.get(gid), above.seats.get(into)
-        if heir is None or host is None or not group.members or target.parent != group.parent:
+        if heir is None or host is None:
             return
         if above.parent != TOP and self.groups[above.parent].seats.get(group.parent) == heir:
             yield from self._hand_over(group.parent, host)
@@ -269,7 +297,7 @@ class Steward:
         group = self.groups[gid]
         above = self.groups[group.parent]
         old = above.seats.get(gid)
-        if old is None or member == old or member not in group.members:
+        if old in (None, member):
             return
         if above.parent != TOP and self.groups[above.parent].seats.get(group.parent) == old:
             others = sorted(above.members - {old})

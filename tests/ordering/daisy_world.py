@@ -239,7 +239,7 @@ class World:
             others = sorted(known[gid].members - {elder})
             if others:
                 leaving = self.lots.sample(others, 1 + self.lots.randrange(len(others)))
-                self.steward.operations.append(Split(gid, tuple(leaving)))
+                self.steward.ask(Split(gid, tuple(leaving)))
                 return
 
     def merge(self) -> None:
@@ -248,7 +248,7 @@ class World:
             (a, b) for a in leaf_groups for b in leaf_groups if a != b and known[a].parent == known[b].parent != -1
         ]
         if pairs:
-            self.steward.operations.append(Merge(*self.lots.choice(pairs)))
+            self.steward.ask(Merge(*self.lots.choice(pairs)))
 
     def hand_over(self) -> None:
         choices = [
@@ -259,7 +259,7 @@ class World:
             if member != self.steward.groups[group.parent].seats.get(gid)
         ]
         if choices:
-            self.steward.operations.append(self.lots.choice(choices))
+            self.steward.ask(self.lots.choice(choices))
 
     # -- the judge -----------------------------------------------------------------------------------------------
 

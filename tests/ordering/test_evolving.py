@@ -9,6 +9,7 @@ from mombroker.ordering import Packet
 from mombroker.ordering.changes import Clear, Flushed, Heard, Hold, Pool, Report, Said, State
 from mombroker.ordering.evolving import EvolvingDaisy
 from mombroker.ordering.frozen import freeze, thaw
+from mombroker.ordering.steward import HandOver, Merge, Split, Steward
 from mombroker.ordering.testing import conform
 from tests.ordering import daisy_world as world
 
@@ -195,3 +196,25 @@ def test_bytes_that_no_member_sends_are_refused(data):
 def test_thawed_values_are_of_the_types_that_were_asked_for():
     for kind, value in ((dict[int, set[int]], {1: {2}}), (tuple[int, ...], (1, 2)), (int | None, None)):
         assert thaw(freeze(value), kind) == value
+
+
+# -- what a steward is asked --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        (Split(7, (1,)), "no group 7"),
+        (Split(0, (1,)), "no group 0 that has a connector"),
+        (Split(1, ()), "no leaf group of"),
+        (Split(1, (3,)), r"group 1 is no leaf group of \[3\]"),
+        (Split(1, (0, 1)), "connector 0 stays"),
+        (Merge(1, 1), "no two leaf groups"),
+        (Merge(1, 0), "no two leaf groups"),
+        (HandOver(1, 3), "member 3 is not in group 1"),
+    ],
+)
+def test_a_steward_says_what_cannot_be_done(operation, why):
+    steward = Steward(TWO, lambda me: None)
+    with pytest.raises(ValueError, match=why):
+        steward.ask(operation)
