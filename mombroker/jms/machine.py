@@ -217,8 +217,8 @@ class Machine:
 
     def _connected(self, frame: Frame) -> None:
         """Say again what another connection has to know."""
-        self.state, self.session = "up", frame.headers.get("session", "")
         sends, expects = _beats(frame.headers.get("heart-beat", "0,0"))
+        self.state, self.session = "up", frame.headers.get("session", "")
         mine = self.settings.beat
         self.beats = (max(mine, expects) if mine and expects else 0, max(mine, sends) if mine and sends else 0)
         self._parser.version = V12

@@ -1,4 +1,4 @@
-"""A client on a broker in memory: the machine and the contexts that threads use, without sockets, threads or a clock."""
+"""A client on a broker in memory: the machine and the contexts, without sockets, threads or a clock."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Memory(Broker):
         if self.busy:
             return
         self.busy = True
-        while any([cord.carry() for cord in list(self.cords.values())]):
+        while any(cord.carry() for cord in list(self.cords.values())):
             pass
         self.busy = False
 

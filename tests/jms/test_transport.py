@@ -1,0 +1,224 @@
+"""The thread with the socket, against servers that say what a test wants; and its beats, with a clock of the test."""
+
+import socket
+import ssl
+import threading
+
+import pytest
+
+from mombroker.jms import ConnectionLost, LoginRefused, Refused, connect
+from mombroker.jms.transport import Beats
+from mombroker.stomp.frames import CLIENT, V12, Limits, Parser, encode
+from tests.stomp.test_sockets import pem  # noqa: F401
+
+PATIENCE_S = 30
+
+
+def test_when_to_speak_and_when_the_other_side_is_gone():
+    beats = Beats(2.0, 4.0, now=100.0)
+    assert not beats.must_speak(101.9) and beats.must_speak(102.0)
+    assert not beats.silent(110.0) and beats.silent(110.1)
+    assert beats.wait(100.0) == pytest.approx(2.001)
+    beats.said = 109.0
+    assert not beats.must_speak(110.0)
+    assert beats.wait(109.5) == pytest.approx(0.501)
+    assert beats.wait(120.0) == 0.001
+
+
+def test_without_beats_nothing_has_to_be_said():
+    beats = Beats(0, 0, now=100.0)
+    assert not beats.must_speak(1e9) and not beats.silent(1e9) and beats.wait(1e9) is None
+
+
+class Scripted:
+    """A server: each connection gets the next of `scripts`, a function of the socket and its parser."""
+
+    def __init__(self, *scripts, context=None):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.context = context
+        self.url = f"stomp://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.thread = threading.Thread(target=self._serve, args=(scripts,), daemon=True)
+        self.thread.start()
+
+    def _serve(self, scripts):
+        for script in scripts:
+            sock, _ = self.listener.accept()
+            try:
+                if self.context:
+                    sock = self.context.wrap_socket(sock, server_side=True)
+                sock.settimeout(PATIENCE_S)
+                script(Talk(sock))
+            except OSError:
+                pass
+            sock.close()
+        self.listener.close()
+
+
+class Talk:
+    def __init__(self, sock):
+        self.sock, self.parser = sock, Parser(Limits(), V12, CLIENT)
+
+    def read(self):
+        while (frame := self.parser.next()) is None:
+            data = self.sock.recv(65_536)
+            if not data:
+                return None
+            self.parser.feed(data)
+        return frame
+
+    def say(self, command, body=b"", **headers):
+        self.sock.sendall(encode(command, [(name.replace("_", "-"), text) for name, text in headers.items()], body))
+
+    def welcome(self, beat="0,0"):
+        assert self.read().command == "CONNECT"
+        self.say("CONNECTED", version="1.2", session="s", heart_beat=beat)
+
+    def answer_all(self):
+        while (frame := self.read()) is not None:
+            if "receipt" in frame.headers:
+                self.say("RECEIPT", receipt_id=frame.headers["receipt"])
+
+
+def normal(talk):
+    talk.welcome()
+    talk.answer_all()
+
+
+def used(url, **options):
+    """Connect, send a message, close."""
+    with connect(url, **options) as context:
+        context.send("a", "x", timeout=PATIENCE_S)
+
+
+def free_url():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"stomp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_the_first_server_that_answers_is_taken():
+    used(f"{free_url()},{Scripted(normal).url}")
+
+
+def test_nobody_there_is_an_error_at_once():
+    url = free_url()
+    with pytest.raises(ConnectionLost, match=f"no server can be reached: {url}: .*refused"):
+        connect(f"{free_url()},{url}")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (lambda talk: talk.read(), "the server closed the connection"),
+        (lambda talk: talk.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "unknown command"),
+        (lambda talk: talk.say("CONNECTED", heart_beat="x"), "heart-beat must be two numbers"),
+    ],
+)
+def test_a_server_that_does_not_let_it_in(script, words):
+    with pytest.raises(ConnectionLost, match=words):
+        connect(Scripted(script).url)
+
+
+def test_a_refusal_of_the_login_is_not_tried_elsewhere():
+    refusing = Scripted(lambda talk: (talk.read(), talk.say("ERROR", message="access refused"), talk.read()))
+    with pytest.raises(LoginRefused, match="access refused"):
+        connect(f"{refusing.url},{Scripted(normal).url}")
+
+
+def test_what_was_not_answered_is_sent_again_to_the_next():
+    found = []
+
+    def dying(talk):
+        talk.welcome()
+        found.append(talk.read())
+
+    def living(talk):
+        talk.welcome()
+        found.append(talk.read())
+        talk.say("RECEIPT", receipt_id=found[-1].headers["receipt"])
+        talk.answer_all()
+
+    used(f"{Scripted(dying).url},{Scripted(living).url}")
+    assert found[0] == found[1] and found[0].command == "SEND"
+
+
+def test_a_server_that_falls_silent_is_left():
+    silent = threading.Event()
+
+    def mute(talk):
+        talk.welcome("50,50")
+        while talk.read() is not None:
+            pass
+        silent.set()
+
+    used(f"{Scripted(mute).url},{Scripted(normal).url}", heartbeat=0.05)
+    assert silent.is_set()
+
+
+def test_it_beats():
+    beaten = threading.Event()
+
+    def listening(talk):
+        talk.welcome("0,20")
+        while talk.sock.recv(1) != b"\n":
+            pass
+        beaten.set()
+        talk.answer_all()
+
+    with connect(Scripted(listening).url, heartbeat=0.02):
+        assert beaten.wait(PATIENCE_S)
+
+
+def test_an_error_frame_ends_the_connection_and_the_next_goes_on():
+    def refusing(talk):
+        talk.welcome()
+        frame = talk.read()
+        talk.say("ERROR", message="full", receipt_id=frame.headers["receipt"])
+        talk.read()
+
+    server = Scripted(refusing, normal)
+    with connect(server.url) as context:
+        with pytest.raises(Refused, match="full"):
+            context.send("a", "x")
+        context.send("a", "y")
+
+
+def test_a_large_message_goes_out_in_pieces():
+    """It is more than the buffers of the system take."""
+    sizes = []
+
+    def taking(talk):
+        talk.welcome()
+        frame = talk.read()
+        sizes.append(len(frame.body))
+        talk.say("RECEIPT", receipt_id=frame.headers["receipt"])
+        talk.answer_all()
+
+    with connect(Scripted(taking).url) as context:
+        context.send("a", b"x" * (6 << 20), timeout=PATIENCE_S)
+    assert sizes == [6 << 20]
+
+
+def test_tls(pem):  # noqa: F811
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pem / "cert.pem", pem / "key.pem")
+    body = bytes(range(256)) * 20_000
+
+    def echo(talk):
+        talk.welcome()
+        subscribe = talk.read()
+        talk.say("RECEIPT", receipt_id=subscribe.headers["receipt"])
+        frame = talk.read()
+        talk.say("RECEIPT", receipt_id=frame.headers["receipt"])
+        size = str(len(frame.body))
+        about = {"destination": "/queue/a", "message_id": "m/1", "subscription": subscribe.headers["id"]}
+        talk.say("MESSAGE", frame.body, content_length=size, ack="m/1", **about)
+        talk.answer_all()
+
+    server = Scripted(echo, lambda talk: None, context=context)
+    port = server.url.rpartition(":")[2]
+    with connect(f"stomps://localhost:{port}?ca={pem / 'cert.pem'}") as client:
+        consumer = client.consumer("a")
+        client.send("a", body)
+        assert consumer.receive(PATIENCE_S).body == body
+    with pytest.raises(ConnectionLost, match="certificate"):
+        connect(f"stomps://localhost:{port}")
