@@ -35,10 +35,10 @@ def test_nothing_is_lost_repeated_or_out_of_order_in_many_worlds(kind):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("levels", [2, 3, 4])
-def test_stable_relays_stand_several_losses_at_once(levels):
-    lost = {seed: found for seed in range(600) if (found := world.run(seed, world.concurrent, levels, relay="stable"))}
-    assert lost == {}
+def test_stable_relays_stand_several_losses_at_once():
+    """Of two levels. With more, all members of a group of connectors may be lost, and what only went through it down."""
+    found = {seed: faults for seed in range(2_000) if (faults := world.run(seed, world.concurrent, relay="stable"))}
+    assert found == {}
 
 
 def test_without_changes_it_is_an_ordering_like_the_others():
