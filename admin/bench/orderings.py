@@ -20,7 +20,8 @@ from mombroker.ordering import Ordering, Packet
 BODY = bytes(92)  # after the eight bytes that number a message
 THINK = 100.0  # ms between two messages of one member, in the mean (paper 002, S1)
 TRANSIT = 50.0  # ms that a packet is on its way, in the mean
-WARM_UP = 4  # the first part of a schedule, one in so many, is not measured
+WARM_UP = 4  # the first part of a schedule, one in so many, is not measured,
+SETTLED = 5 * TRANSIT  # ms, nor what is before: as many packets leave as arrive only after some time
 
 Act = tuple[int, tuple[int, ...], int]  # (member, destinations of what it sends, -1) or (member, (), neighbour)
 Case = tuple[str, str, int]  # variant, pattern, members
@@ -45,9 +46,14 @@ def everyone(lots: Random, me: int, size: int) -> tuple[int, ...]:
     return tuple(k for k in range(size) if k != me)
 
 
-# Who gets a message of a member. In ping-pong there is one message at a time, to or from member 0.
-PINGPONG = "pingpong"
+def other(lots: Random, me: int, size: int) -> tuple[int, ...]:
+    return (1 - me,)
+
+
+# Who gets a message of a member. In the first two there is one message at a time, to or from member 0.
+PAIR, PINGPONG = "pair", "pingpong"
 PATTERNS: dict[str, Callable[[Random, int, int], tuple[int, ...]]] = {
+    PAIR: other,
     PINGPONG: one,
     "any": one,
     "mixed": some,
@@ -94,7 +100,7 @@ class Domain:
 
     def __init__(self, made: Schedule, pattern: str, seed: int):
         self.made, self.lots = made, Random(seed)
-        self.choose, self.pingpong = PATTERNS[pattern], pattern == PINGPONG
+        self.choose, self.pingpong = PATTERNS[pattern], pattern in (PAIR, PINGPONG)
         self.cores = made.cores()
         self.due: list[tuple[float, int, Act]] = []
         self.links: dict[tuple[int, int], deque[bytes]] = defaultdict(deque)
@@ -109,7 +115,7 @@ class Domain:
             self.think(0.0, me)
         while made.copies < copies:
             now, _, (me, dests, frm) = heapq.heappop(self.due)
-            if not self.measuring and self.delivered >= first:
+            if not self.measuring and self.delivered >= first and now >= SETTLED:
                 self.measuring, made.mark, self.first = True, len(made.acts), self.sent
             if frm < 0:
                 self.send(now, me, dests)
@@ -182,7 +188,7 @@ class Domain:
         self.made.spread += sum(map(self.counts, step.send)) * self.measuring
         self.post(now, me, step.send)
         if self.pingpong and step.deliver:
-            self.send(now, me, (0,) if me else one(self.lots, 0, made.size))
+            self.send(now, me, (0,) if me else self.choose(self.lots, 0, made.size))
 
 
 def play(made: Schedule, rows: bool) -> float:

@@ -32,7 +32,8 @@ class Stamp:
     number: int
     names: Sequence[int]
     values: Sequence[int]
-    data: bytes = b""  # on the wire; one encoding serves all copies
+    data: bytes = b""  # on the wire; one encoding serves all copies,
+    bare: bytes = b""  # and one packet all members that it is not for
 
 
 class Vector(Ordering):
@@ -112,14 +113,14 @@ class Vector(Ordering):
         self.received[k] = number
         self._changed.add(k)
         key, queue = (k, number), self._queues[k]
-        unmet = self._unmet(k, packet.stamp)
+        unmet = self._unmet(k, packet.stamp)  # rising
         if self.me not in packet.dests:
             if unmet:
                 self.owed[k] = unmet
             deliver = []
         elif unmet or queue:
-            names = sorted(unmet)
-            packet.stamp = Stamp(number, names, [unmet[j] for j in names])
+            names = [*unmet]
+            packet.stamp = Stamp(number, names, [*unmet.values()])
             need = (k, queue[-1]) if queue else (names[0], self._last(names[0], unmet[names[0]]))
             self._waiting.hold(key, packet, need)
             queue.append(number)
@@ -138,6 +139,7 @@ class Vector(Ordering):
         unmet = {j: value for j, value in zip(stamp.names, stamp.values, strict=True) if value > counted[j]}
         if k in self.owed:
             unmet = {j: value for j, value in self.owed.pop(k).items() if value > counted[j]} | unmet
+            unmet = dict(sorted(unmet.items()))
         return unmet
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
@@ -220,8 +222,11 @@ class Vector(Ordering):
         count = len(packet.dests)
         if count == 1:
             return data + packet.body
-        if count in (0, self.size - 1):
-            return b"".join((bytes((data[0] | (ALL if count else NOBODY),)), data[1:], packet.body))
+        if not count:
+            stamp.bare = stamp.bare or bytes((data[0] | NOBODY,)) + data[1:]
+            return stamp.bare
+        if count == self.size - 1:
+            return b"".join((bytes((data[0] | ALL,)), data[1:], packet.body))
         return b"".join((bytes((data[0] | MANY,)), self._dests.pack(packet.dests), data[1:], packet.body))
 
     def _pack(self, stamp: Stamp) -> bytes:

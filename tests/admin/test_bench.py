@@ -74,14 +74,18 @@ def test_recover_starts_idle_deep_and_many(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+PATTERNS = ("pair", "pingpong", "any", "mixed", "all")
+
+
 def test_orderings_stand_beside_each_other_in_every_pattern():
     words = ["--ordering", "matrix,rst,overlay", "--members", 6, "--copies", 10, "--rounds", 1]
     rows = rows_of("orderings", *words)
     assert [(row["ordering"], row["pattern"]) for row in rows] == [
-        (name, pattern) for pattern in ("pingpong", "any", "mixed", "all") for name in ("matrix", "rst", "overlay")
+        (name, pattern) for pattern in PATTERNS for name in ("matrix", "rst", "overlay")
     ]  # fmt: skip
     of = {(row["ordering"], row["pattern"]): row for row in rows}
-    assert all(of["rst", pattern]["integers"] == 36 for pattern in ("pingpong", "any", "mixed", "all"))
+    assert all(of["rst", pattern]["integers"] == 36 for pattern in PATTERNS)
+    assert of["matrix", "pair"]["control_bytes"] < of["matrix", "pingpong"]["control_bytes"]
     assert of["matrix", "pingpong"]["packets"] == 1 and of["matrix", "all"]["packets"] == 5
     assert of["matrix", "pingpong"]["control_bytes"] < of["matrix", "any"]["control_bytes"]
     assert of["overlay", "any"]["held_pct"] == 0 < of["rst", "all"]["held_pct"]
