@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)
-        return f"{where[1:]}: {self.text}"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{where[1:]}: {self.text}")
 
 
 @dataclass(slots=True)

@@ -60,7 +60,10 @@ MOST = {  # what the wire, the store and the operator's port can carry
     "max_attempts": 1000, "retry_factor": 1000, "max_traceback": 1 << 20,
 }  # fmt: skip
 MOST_INT = (1 << 63) - 1  # that a row can hold
-WORDS = {str: "text", list: "a list of texts", dict: "a table", bool: "true or false", int: "a whole number from 1 up"}
+WORDS = {
+    str: "text of one line", list: "a list of texts", dict: "a table", bool: "true or false",
+    int: "a whole number from 1 up",
+}  # fmt: skip
 
 
 def load(path: str | Path) -> Topology:
@@ -214,7 +217,7 @@ class _Reading:
 
 def _fits(value: object, kind: type, name: str) -> bool:
     if kind is str:
-        return isinstance(value, str) and value != ""
+        return isinstance(value, str) and value != "" and min(value) >= " "
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
     if kind is list:

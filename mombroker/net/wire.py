@@ -29,7 +29,7 @@ def decode(body: bytes) -> Any:
     try:
         return msgpack.unpackb(body, ext_hook=_no_extension)
     except (ValueError, RecursionError) as error:  # msgpack's own errors are ValueErrors
-        raise PeerError(f"a frame is not valid msgpack: {error}") from None
+        raise PeerError(f"a frame is not valid msgpack: {str(error) or type(error).__name__}") from None
 
 
 class Decoder:
