@@ -1,0 +1,69 @@
+"""What the README and docs/jms.md show of the client, word for word, against a server."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mombroker import jms
+from tests.stomp.test_stomp_py import one_server
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = one_server(tmp_path_factory.mktemp("solo"))
+    yield made
+    made.down()
+
+
+def shown(page):
+    """The block of code that uses the client."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    (code,) = [block for block in blocks if "mombroker.jms" in block]
+    return code
+
+
+def run(page, server):
+    exec(compile(shown(page).replace("61613", str(server.port)), page, "exec"), {})
+
+
+def empty(server):
+    with jms.connect(f"stomp://127.0.0.1:{server.port}") as context, context.consumer("orders") as consumer:
+        while consumer.receive(0.2) is not None:
+            pass
+
+
+def test_the_readme(server, capsys):
+    empty(server)
+    run("README.md", server)
+    assert capsys.readouterr().out == "one pizza 30\nmarinara\n"
+    assert len([line for line in shown("README.md").splitlines() if line]) <= 10
+
+
+def test_the_guide(server, capsys):
+    empty(server)
+    run("docs/jms.md", server)
+    assert capsys.readouterr().out == "one pizza {'size': 30} 1\n/topic/weather.rome sun\n"
+
+
+def test_the_guide_names_everything():
+    """Each error, each public method and option."""
+    page = (ROOT / "docs" / "jms.md").read_text()
+    errors = [name for name, each in vars(jms).items() if isinstance(each, type) and issubclass(each, jms.JmsError)]
+    methods = [name for name in vars(jms.Context) if not name.startswith("_")]
+    internal = {
+        "put",
+        "acknowledge_one",
+        "reject",
+        "give_back",
+        "received",
+        "failed",
+        "tell",
+        "listen",
+        "await_listener",
+    }
+    options = jms.Options.__dataclass_fields__
+    wanted = {*errors, *methods, *options} - internal - {"queue", "topic"}
+    assert {name for name in wanted if not re.search(rf"\b{name}\b", page)} == set()
