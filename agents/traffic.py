@@ -92,16 +92,12 @@ class Put(Traffic):
     def size(self) -> int:
         return len(self.headers) + len(self.body)
 
-    def head(self) -> list[Any]:
-        """All but the body."""
+    def values(self) -> list[Any]:
         return [
             self.destination, self.shown, self.headers, self.priority, self.timestamp, self.expires, self.due,
             self.persistent, self.kind, self.group, self.group_seq, self.producer, self.counter, self.sender,
-            self.message, self.typed, self.properties,
+            self.message, self.typed, self.properties, self.body,
         ]  # fmt: skip
-
-    def values(self) -> list[Any]:
-        return [*self.head(), self.body]
 
 
 def put_of(value: Any) -> Put:

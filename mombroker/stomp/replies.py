@@ -17,12 +17,14 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool) -> b
 
     A client that sees no content-length may take the body for text: it is left out where the sender left it out.
     """
-    head = f"MESSAGE\ndestination:{_escape(delivery.shown, version)}\nmessage-id:{message_id}\n"
+    head = (
+        f"MESSAGE\ndestination:{_escape(delivery.shown, version)}\nmessage-id:{message_id}\n"
+        f"timestamp:{delivery.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"
+    )
     if named:
         head += f"subscription:{_escape(delivery.sub, version)}\n"
     if version == V12 and delivery.ack != "auto":
         head += f"ack:{message_id}\n"
-    head += f"timestamp:{delivery.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"
     if delivery.count > 1:
         head += "redelivered:true\n"
     if delivery.priority != 4:
@@ -51,7 +53,8 @@ def browse_end(sub: str, shown: str, version: str) -> bytes:
 
 def receipt(reply: Receipt, version: str) -> bytes:
     if not reply.unconfirmed:
-        return f"RECEIPT\nreceipt-id:{escape(reply.receipt, version)}\n\n\0".encode()
+        text = reply.receipt
+        return f"RECEIPT\nreceipt-id:{text if text.isalnum() else escape(text, version)}\n\n\0".encode()
     return encode("RECEIPT", [("receipt-id", reply.receipt), ("unconfirmed", reply.unconfirmed)], version=version)
 
 

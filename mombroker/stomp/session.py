@@ -435,12 +435,12 @@ class Session:
                 if self.state == "open":
                     self._deliver(reply)
             elif isinstance(reply, Receipt):
-                if reply.receipt == LAST:
-                    self._close(self._farewell)
-                elif reply.receipt == MARK:
-                    self._marks -= 1
-                else:
+                if not reply.receipt.startswith("\0"):
                     out.append(replies.receipt(reply, version))
+                elif reply.receipt == LAST:
+                    self._close(self._farewell)
+                else:
+                    self._marks -= 1
             elif isinstance(reply, Refused):
                 self._close(self._error(reply.message, reply.receipt))
             elif isinstance(reply, BrowseEnd):

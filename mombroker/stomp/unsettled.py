@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-MAX_DIGITS = 18
-
 
 class Unsettled:
     """1. A tag that is in `given` was delivered, to be settled by the client, and is not settled.
@@ -29,7 +27,7 @@ class Unsettled:
     def find(self, message_id: str, sub: str | None = None) -> int | None:
         """The tag of a delivery, of this subscription if one is named; None if it was not given or is settled."""
         try:
-            tag = int(message_id[message_id.rfind("/") + 1 :][:MAX_DIGITS])
+            tag = int(message_id[message_id.rfind("/") + 1 :])
         except ValueError:
             return None
         found = self.given.get(tag)
