@@ -31,7 +31,7 @@ class EvolvingDaisy(LoggedDaisy):
         elif event.gid in self.circles:
             circle = self.circles[event.gid]
             assert circle.left, f"member {self.me} is still in group {event.gid}"
-            if not (circle.early or circle.states or circle.flushed.keys() - range(circle.view + 1)):
+            if not (circle.early or circle.states or max(circle.flushed, default=0) > circle.view):
                 del self.circles[event.gid]  # else it is to come back
         self._release(step)
         return step
@@ -92,6 +92,7 @@ class EvolvingDaisy(LoggedDaisy):
         circle.learn({key: circle.counts for key, member in circle.seats.items() if member in voters}, {})
         del circle.views[0]
         circle.view = view.number
+        circle.flushed = {number: who for number, who in circle.flushed.items() if number > view.number}
         circle.marked |= view.marked
         step.send += [Packet(to, (), b"", self.me, circle.state()) for to in sorted(view.members - view.voters)]
         if circle.left and self.me not in view.members:
