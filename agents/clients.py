@@ -367,11 +367,11 @@ class ClientService(Native):
         Subscribe: _subscribe, Unsubscribe: _unsubscribe,
     }  # fmt: skip
 
-    def refuse(self, proxy: Proxy, reason: str, receipt: str | None) -> None:
+    def refuse(self, proxy: Proxy, reason: str, receipt: str | None, sub: str = "") -> None:
         """The connection ends with one sentence."""
         connection = self.by_proxy.get(proxy.id)
         if connection is not None:
-            proxy.reply(Refused(reason, receipt))
+            proxy.reply(Refused(reason, receipt, sub))
             self._close(connection)
 
     # -- waiting -------------------------------------------------------------------------------------------------

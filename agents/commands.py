@@ -158,10 +158,12 @@ class Receipt:
 
 @dataclass(slots=True)
 class Refused:
-    """A command cannot be obeyed; the connection ends after this. `receipt` is that of the command, if it had one."""
+    """A command cannot be obeyed, or the subscription `sub` not go on; the connection ends after this. `receipt` is
+    that of the command, if it had one."""
 
     message: str
     receipt: str | None = None
+    sub: str = ""
 
 
 @dataclass(slots=True)

@@ -210,7 +210,7 @@ class Proxy(Native):
     def refuse(self, note: Refuse, message: Message) -> None:
         source = self.sources.get(note.consumer)
         if source is None or source.open:
-            self.service.refuse(self, note.reason, source.receipt if source else None)
+            self.service.refuse(self, note.reason, source.receipt if source else None, source.sub if source else "")
 
     # -- what comes from plain topics ----------------------------------------------------------------------------
 

@@ -259,7 +259,9 @@ class Machine:
             self.give_up(LoginRefused(text))
             return
         call = self.calls.get(frame.headers.get("receipt-id", ""))
-        if call is None:
+        name = frame.headers.get("subscription", "")
+        subs = [self.subs[name]] if name in self.subs else []
+        if call is None and not subs:
             self._blind += 1
             if self._blind >= MAX_FAULTS and self.calls:
                 call = next(iter(self.calls.values()))
@@ -268,9 +270,10 @@ class Machine:
         if call is not None:
             self._blind = 0
             self._finish(call, Refused(text))
-            for sub in [sub for sub in self.subs.values() if sub.call is call]:
-                del self.subs[sub.id]
-                sub.end(Refused(text))
+            subs = [sub for sub in self.subs.values() if sub.call is call]
+        for sub in subs:  # it is taken no more, or no longer
+            del self.subs[sub.id]
+            sub.end(Refused(text))
 
     def _finish(self, call: Call, error: JmsError | None = None) -> None:
         if self.calls.pop(call.receipt, None) is not None:

@@ -187,9 +187,9 @@ class Session:
         self.state = "leaving"
         self.transactions.clear()
 
-    def _error(self, text: str, receipt: str | None = None) -> bytes:
+    def _error(self, text: str, receipt: str | None = None, sub: str = "") -> bytes:
         self.fault = text
-        return replies.error(text, receipt, self.version)
+        return replies.error(text, receipt, self.version, [("subscription", sub)] if sub else ())
 
     def _close(self, farewell: bytes) -> None:
         if farewell:
@@ -442,7 +442,7 @@ class Session:
                 else:
                     self._marks -= 1
             elif isinstance(reply, Refused):
-                self._close(self._error(reply.message, reply.receipt))
+                self._close(self._error(reply.message, reply.receipt, reply.sub))
             elif isinstance(reply, BrowseEnd):
                 shown = self.subs[reply.sub].shown if reply.sub in self.subs else ""
                 out.append(replies.browse_end(reply.sub, shown, version))

@@ -437,6 +437,19 @@ def test_a_durable_subscription_goes_on_without_its_consumer(broker):
         context.unsubscribe("inbox")
 
 
+def test_a_durable_subscription_has_one_consumer_the_last(broker):
+    old, new = broker.connect(client_id="c"), broker.connect(client_id="c")
+    first, other = old.consumer(Topic("news"), durable="inbox"), old.consumer("orders")
+    second = new.consumer(Topic("news"), durable="inbox")
+    cord(old).dial()
+    with pytest.raises(Refused):
+        first.receive(0)
+    first.close()
+    old.send("orders", "1")
+    old.send("/topic/news", "2")
+    assert (texts(other), texts(second)) == (["1"], ["2"])
+
+
 @pytest.mark.parametrize("how", [{"shared": "workers"}, {"durable": "workers", "shared": True}])
 def test_a_shared_subscription_has_takers_in_turn(broker, how):
     one, two = broker.connect(), broker.connect()

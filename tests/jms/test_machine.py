@@ -226,6 +226,17 @@ def test_a_subscription_that_cannot_be_made_again_ends():
     assert [str(fault) for fault in server.machine.faults] == ["no more"]
 
 
+def test_a_subscription_that_is_taken_away_ends_and_is_not_made_again():
+    server = up()
+    _, call = server.subscribe()
+    server.say("RECEIPT", receipt_id=call.receipt)
+    server.said()
+    server.say("ERROR", message="another took it over", subscription="s")
+    server.lose()
+    server.open()
+    assert server.events == ["another took it over"] and server.said() == []
+
+
 def test_it_leaves_with_a_last_answer():
     server = up()
     server.subscribe()

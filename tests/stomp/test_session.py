@@ -359,6 +359,13 @@ def test_S26_what_the_proxy_refuses_is_an_error_with_the_receipt(any_version):
     mine.ended("queue a is full", receipt="r")
 
 
+def test_S25_an_error_names_the_subscription_that_cannot_go_on(any_version):
+    any_version.session.reply([Refused("taken over", sub="s")])
+    (error,) = any_version.frames()
+    assert (error.headers["message"], error.headers["subscription"]) == ("taken over", "s")
+    assert "receipt-id" not in error.headers
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_S26_a_fault_tells_the_receipt_of_its_frame(version):
     client(version).fails("SEND", "SEND needs a destination", receipt="r")
