@@ -262,10 +262,10 @@ class Proxy(Native):
         else:
             self._settle(source, tag, fate)
 
-    def frees(self, tag: int, key: str) -> bool:
-        """Does settling this make room where `key` says that there is none: in a queue, or in the store?"""
+    def frees(self, tag: int, queue: str) -> bool:
+        """Does settling this make room in a queue?"""
         source = self.tags.get(tag)
-        return source is not None and key in (source.home, "store")
+        return source is not None and source.home == queue
 
     def _settle(self, source: Source, tag: int, fate: str) -> None:
         del self.tags[tag]
@@ -311,7 +311,8 @@ class Proxy(Native):
             self._tell(source)
 
     def _tell(self, source: Source) -> None:
-        fates, source.fates = source.fates, {}
+        fates: dict[str, Any] = source.fates
+        source.fates = {}
         if fates:
             credit = sum(map(len, fates.values())) if source.open else 0
             self.post(source.home, Settle(source.number, **({} if source.browser else fates), credit=credit))

@@ -159,7 +159,7 @@ class Queue(Native):
             self._return(item, item.due)
 
     def recovered(self) -> None:
-        """It is in memory again. What connections of this server had comes back, but for what is settled in the inbox."""
+        """It is in memory again. What connections of this server had comes back, unless it is settled in the inbox."""
         for proxy in self.out:
             if not self._remote(proxy):
                 self.server.send(self.server.note_to(proxy, (self.id,), Gone(), 0, BOUNCE))

@@ -9,6 +9,7 @@ from time import perf_counter
 from rich.console import Console
 from rich.progress import Progress
 
+from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.seeds import BACKENDS, Run, run
 
 
@@ -16,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mombroker.sim", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="a range, or a single seed")
     parser.add_argument("--backends", default=",".join(BACKENDS), metavar="X,Y", help="that domains choose from")
+    parser.add_argument("--clients", choices=PROGRAMS, default="", help="what clients do; else agents are at work")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -30,7 +32,7 @@ def main() -> int:
     done, begin = 0, perf_counter()
     with Progress(console=console, transient=True) as progress:
         for seed in progress.track(seeds, description="seeds"):
-            result = run(seed, backends=args.backends.split(","))
+            result = run(seed, backends=args.backends.split(","), program=args.clients)
             done += 1
             counts.update(result.counts)
             deaths.update(result.deaths)

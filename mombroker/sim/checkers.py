@@ -85,7 +85,11 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
             wrong += _broken_chains(node)
         wrong += cluster.workload.faults(cluster)
     for (id, agent), reason in fates.dead.items():
-        if reason != "expired" and agent not in fates.deleted and not agent.endswith("/nobody"):
+        if (
+            reason not in ("expired", "nobody is there")
+            and agent not in fates.deleted
+            and not agent.endswith("/nobody")
+        ):
             wrong.append(f"{id} is a dead letter of {agent}: {reason}")
             break
     return wrong, verdicts
@@ -117,6 +121,8 @@ def _broken_chains(node: "Node") -> list[str]:
     wrong = []
     for agent, (path, state) in node.disk.store.disk.agents.items():
         fields = node.program.describe(path, state)
+        if "chain" not in fields:
+            continue  # one of the broker's own
         found, expected = (fields["reactions"], fields["chain"]), chains.get(agent, (0, 0))
         if found != expected:
             wrong.append(f"{agent} is the effect of {found[0]} reactions, its log has {expected[0]}")

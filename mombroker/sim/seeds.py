@@ -3,15 +3,17 @@
 import hashlib
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.core.trace import as_dict
 from mombroker.sim.checkers import judge
+from mombroker.sim.clients import ClientNode, Clients
 from mombroker.sim.cluster import Cluster, Node
 from mombroker.sim.faults import Faults, draw
+from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander, Workload
 from mombroker.sim.world import MS, World
 
@@ -101,6 +103,7 @@ def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BAC
         registry=rng.choice(names),
         allow=(HERE,),
         limits=limits,
+        policies=workload.policies,
     )
 
 
@@ -108,20 +111,38 @@ WORKLOADS = (Wander, Wander, Wander, Bank, PingPong)
 
 
 def cluster(
-    seed: int, node: type[Node] = Node, faults: Faults | None = None, backends: Sequence[str] = BACKENDS
+    seed: int,
+    node: type[Node] | None = None,
+    faults: Faults | None = None,
+    backends: Sequence[str] = BACKENDS,
+    program: str = "",
 ) -> Cluster:
+    """`program`: of clients; without one agents are at work."""
     world = World(seed)
     rng = world.rng
-    workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
+    workload: Workload
+    if program:
+        workload = PROGRAMS[program](rng)
+    else:
+        workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
     topology = draw_topology(rng, workload, backends)
     drawn = draw(rng)
-    return Cluster(world, topology, faults or drawn, workload, node)
+    drawn = faults or drawn
+    if program:
+        drawn = replace(drawn, impostor="")  # it would give its clients what never was
+    return Cluster(world, topology, drawn, workload, node or (ClientNode if program else Node))
 
 
-def run(seed: int, node: type[Node] = Node, faults: Faults | None = None, backends: Sequence[str] = BACKENDS) -> Run:
+def run(
+    seed: int,
+    node: type[Node] | None = None,
+    faults: Faults | None = None,
+    backends: Sequence[str] = BACKENDS,
+    program: str = "",
+) -> Run:
     """Everything about the run that `seed` stands for."""
     result = Run(seed)
-    made = cluster(seed, node, faults, backends)
+    made = cluster(seed, node, faults, backends, program)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]
@@ -142,6 +163,8 @@ def run(seed: int, node: type[Node] = Node, faults: Faults | None = None, backen
         "held": sum(record[0] == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip
+    if isinstance(made.workload, Clients):
+        result.counts |= made.workload.counts()
     if result.wrong:
         last = sorted((max(record[9:13]), node.name, record) for node in nodes for record in node.trace[-TAIL:])
         result.tail = [f"{name} {_short(as_dict(record))}" for _, name, record in last[-TAIL:]]

@@ -239,6 +239,8 @@ class Main(Witness):
 class Workload:
     """Which agents a topology declares, what is sent to them from outside, and what must hold when all is at rest."""
 
+    policies: ClassVar[list[dict[str, Any]]] = []  # of destinations
+
     def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
         raise NotImplementedError
 

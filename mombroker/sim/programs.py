@@ -1,0 +1,313 @@
+"""What the clients of a simulated bus are there for: each program is a promise of the broker, put to use.
+
+All of them are judged alike, by model.py. What a program adds is that its situation comes up often.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, ClassVar
+
+from mombroker.agents.commands import Ack, Nack, Send, Transact
+from mombroker.sim.clients import Client, Clients, Connection
+from mombroker.sim.model import Given, Sent, Stream
+from mombroker.sim.world import MS
+
+QUEUES = [f"queue:q{n}" for n in range(3)]
+TOPICS = [f"topic:t{n}" for n in range(3)]
+A, B = TOPICS[:2]
+SLOWEST = 200 * MS
+MODES = ("auto", "client", "individual", "individual")
+
+
+# -- everything at random ------------------------------------------------------------------------------------------
+
+
+class Worker(Client):
+    """Does one thing after another, as long as there is something left to do."""
+
+    work: "Everything"
+
+    def begin(self, connection: Connection) -> None:
+        if not connection.open or self.work.left <= 0:
+            return
+        self.work.left -= 1
+        deeds = self.work.deeds
+        self.rng.choices([*deeds], [*deeds.values()])[0](self, connection)
+        self.work.world.after(self.pause(), self.begin, connection)
+
+    def send(self, connection: Connection) -> None:
+        group = self.rng.choice(("", "", "g"))
+        connection.send(self.rng.choice(self.work.destinations), self.rng.random() < 0.7, group=group)
+
+    def listen(self, connection: Connection) -> None:
+        several = ["topic:*"] if self.rng.random() < 0.1 else self.rng.sample(TOPICS, self.rng.choice((1, 1, 2)))
+        connection.listen(*several, prefetch=self.rng.choice((1, 3, 0)), ack=self.rng.choice(MODES[:3]))
+
+    def take(self, connection: Connection) -> None:
+        queue = self.rng.choice(self.work.queues)
+        if queue not in connection.subs.values():
+            connection.subscribe(queue, prefetch=self.rng.choice((1, 3, 0)), ack=self.rng.choice(MODES))
+
+    def keep(self, connection: Connection) -> None:
+        """The durable subscription of this client, or one that is shared by all that have no client id."""
+        stream = self.work.durables[self.client_id]
+        if stream not in connection.subs.values():
+            durable = self.work.lasting[stream][1]
+            connection.subscribe(stream, durable, prefetch=self.rng.choice((1, 3)), ack="individual")
+
+    def stop(self, connection: Connection) -> None:
+        if connection.subs:
+            connection.unsubscribe(self.rng.choice(list(connection.subs)))
+
+    def transact(self, connection: Connection) -> None:
+        """Settle some of what was delivered by sending something: all of it or nothing."""
+        given = [tag for tag, given in connection.unsettled.items() if given.ack == "individual"]
+        tags = given[: self.rng.randint(0, 2)]
+        settles = [connection.unsettled.pop(tag) for tag in tags]
+        together: list[Sent] = []
+        commands: list[Send | Ack | Nack] = []
+        destinations = self.work.destinations
+        for destination in self.rng.sample(destinations, self.rng.randint(1, min(3, len(destinations)))):
+            sent, command = connection.message(destination)
+            sent.together, sent.settles = together, settles
+            together.append(sent)
+            commands.append(command)
+        for tag, each in zip(tags, settles, strict=True):
+            each.passed_on = [sent for sent in together if sent.destination in QUEUES]
+            commands.insert(self.rng.randint(0, len(commands)), Ack(tag))
+        connection.do(Transact(commands, connection.receipt(together[0])))
+
+    def leave(self, connection: Connection) -> None:
+        connection.leave()
+
+    def settle(self, connection: Connection, tag: int) -> None:
+        if not connection.open or tag not in connection.unsettled:
+            return
+        given = connection.unsettled[tag]
+        if given.ack == "individual" and self.work.left > 0:
+            dice = self.rng.random()
+            if dice < 0.15:
+                connection.do(Nack(tag))
+                del connection.unsettled[tag]
+                return
+            if dice < 0.3:
+                other = [name for name in QUEUES if name not in given.stream.destinations]
+                given.passed_on = [connection.send(self.rng.choice(other), receipt=False)]
+        self.acknowledge(connection, tag)
+
+
+class Everything(Clients):
+    """Queues, topics, transactions and whatever subscriptions there are, one of the queues often full."""
+
+    policies: ClassVar[list[dict[str, Any]]] = [
+        {"match": "queue:q2", "max_messages": 5, "block_seconds": 1.0, "redeliver_first": 0.01, "redeliver": 1000},
+        *Clients.policies,
+    ]
+    patient = False
+    destinations = [*QUEUES, *TOPICS, *TOPICS]
+    deeds = {
+        Worker.send: 62, Worker.listen: 10, Worker.take: 10, Worker.keep: 4, Worker.stop: 4, Worker.transact: 4,
+        Worker.leave: 2,
+    }  # fmt: skip
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        self.left = self.rng.choice((40, 80, 160))
+
+    def cast(self) -> Sequence[Client]:
+        ids = [f"c{n}" if n % 2 else "" for n in range(self.rng.randint(3, 7))]
+        self.queues = [self.queue(name) for name in QUEUES]
+        shared = self.lasts(Stream((A, B), "shared"), "", "shared")
+        self.durables = {id: self.lasts(Stream((A, B), "durable"), id, "d") if id else shared for id in ids}
+        return [Worker(self, id) for id in ids]
+
+
+class Queues(Everything):
+    """Nothing but queues."""
+
+    destinations = QUEUES
+    deeds = {Worker.send: 60, Worker.take: 20, Worker.stop: 6, Worker.transact: 10, Worker.leave: 4}
+
+
+# -- causes before effects -----------------------------------------------------------------------------------------
+
+
+class Asker(Client):
+    """Publishes questions once there is somebody who answers, and a witness."""
+
+    work: "Causes"
+
+    def begin(self, connection: Connection) -> None:
+        if connection.open and self.work.left > 0:
+            if all(self.work.there.values()):
+                self.work.left -= 1
+                connection.send(A)
+            self.work.world.after(self.pause(), self.begin, connection)
+
+
+class Answerer(Client):
+    """Answers each question on another topic."""
+
+    work: "Causes"
+
+    def begin(self, connection: Connection) -> None:
+        connection.listen(A)
+
+    def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
+        self.work.there[self] = True
+
+    def given(self, connection: Connection, tag: int, given: Given) -> None:
+        connection.send(B)
+
+
+class Witness(Client):
+    """Must never see an answer before its question."""
+
+    work: "Causes"
+
+    def begin(self, connection: Connection) -> None:
+        if self.work.kind == "durable":
+            connection.subscribe(self.work.kept, "d", prefetch=1, ack="individual")
+            self.work.world.after(8 * self.pause(), self._away, connection)
+        elif self.work.kind == "one":
+            connection.listen(A, B, prefetch=1, ack="individual")
+        else:
+            connection.listen(A, prefetch=1, ack="individual")
+            connection.listen(B, prefetch=1, ack="individual")
+
+    def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
+        self.work.there[self] = True
+
+    def _away(self, connection: Connection) -> None:
+        """It comes back, perhaps on another server."""
+        if connection.open and self.work.left > 0:
+            connection.leave()
+
+
+class Causes(Clients):
+    """A question, its answer, and a reader of both behind slow links: with one plain subscription, with two, or with a
+    durable one that it leaves and comes back to."""
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        self.there: dict[Client, bool] = {}
+        self.kind = self.rng.choice(("one", "two", "durable"))
+        self.kept = Stream((A, B), "durable")
+        self.left = self.rng.choice((10, 50))
+
+    def cast(self) -> Sequence[Client]:
+        asking, answering, reading = self.rng.sample(self.servers, 3)
+        slow = self.rng.choice((1, 5, 20))
+        base = self.cluster.network.base
+        for ends in base:
+            if reading in ends:
+                base[ends] = min(slow * base[ends], SLOWEST)
+        witness = Witness(self, "me" if self.kind == "durable" else "", reading)
+        answerer = Answerer(self, home=answering)
+        self.there = {answerer: False, witness: False}
+        return [Asker(self, home=asking), answerer, witness]
+
+
+# -- word by other means -------------------------------------------------------------------------------------------
+
+
+class Listener(Client):
+    """Subscribes; when it has the receipt, it lets somebody know, who then publishes. Then it does so again."""
+
+    work: "Word"
+
+    def begin(self, connection: Connection) -> None:
+        if connection.open and self.work.left > 0:
+            self.work.left -= 1
+            self.awaited: set[Sent] | None = None
+            self.name = connection.listen(self.rng.choice(TOPICS))
+
+    def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
+        self.work.world.after(1, self._tell, connection, stream.destinations[0], everywhere)
+
+    def _tell(self, connection: Connection, topic: str, everywhere: bool) -> None:
+        there = [client.connection for client in self.work.publishers if client.connection is not None]
+        self.awaited = {each.send(topic) for each in there} if everywhere else set()
+        self._next(connection)
+
+    def given(self, connection: Connection, tag: int, given: Given) -> None:
+        if self.awaited is not None:
+            self.awaited.discard(given.sent)
+            self._next(connection)
+
+    def _next(self, connection: Connection) -> None:
+        if connection.open and not self.awaited and self.work.left > 0:
+            connection.unsubscribe(self.name)
+            self.awaited = None
+            self.work.world.after(self.pause(), self.begin, connection)
+
+
+class Word(Clients):
+    """Who has its receipt and tells another client by other means misses nothing of what that one publishes then."""
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        self.left = self.rng.choice((4, 12))
+
+    def cast(self) -> Sequence[Client]:
+        self.publishers = [Client(self) for _ in range(self.rng.randint(1, 3))]
+        return [*self.publishers, *(Listener(self) for _ in range(self.rng.randint(1, 2)))]
+
+
+# -- requests and replies ------------------------------------------------------------------------------------------
+
+
+class Requester(Client):
+    """Subscribes to the replies, sends a request at once, and waits for the reply."""
+
+    work: "Requests"
+    request: Sent | None = None
+
+    def begin(self, connection: Connection) -> None:
+        if connection.open and self.work.left > 0:
+            self.work.left -= 1
+            topic = self.rng.choice(TOPICS)
+            self.name = connection.listen(topic)
+            self.request = connection.send(QUEUES[0])
+            self.work.topics[self.request] = topic
+
+    def given(self, connection: Connection, tag: int, given: Given) -> None:
+        if self.work.left > 0 and self.work.replies.get(given.sent) is self.request:
+            self.request = None
+            connection.unsubscribe(self.name)
+            self.work.world.after(self.pause(), self.begin, connection)
+
+
+class Replier(Client):
+    """Takes requests, and replies to the topic that each of them asks for."""
+
+    work: "Requests"
+
+    def begin(self, connection: Connection) -> None:
+        connection.subscribe(self.work.requests, ack="individual", prefetch=3)
+
+    def settle(self, connection: Connection, tag: int) -> None:
+        if connection.open and tag in connection.unsettled:
+            request = connection.unsettled[tag].sent
+            self.work.replies[connection.send(self.work.topics[request])] = request
+        super().settle(connection, tag)
+
+
+class Requests(Clients):
+    """Who subscribes, and then requests something, never misses the reply."""
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        self.left = self.rng.choice((4, 12))
+        self.topics: dict[Sent, str] = {}  # where each request wants its reply
+        self.replies: dict[Sent, Sent] = {}
+
+    def cast(self) -> Sequence[Client]:
+        self.requests = self.queue(QUEUES[0])
+        repliers = [Replier(self) for _ in range(self.rng.randint(1, 2))]
+        return [*repliers, *(Requester(self) for _ in range(self.rng.randint(1, 3)))]
+
+
+PROGRAMS: dict[str, type[Clients]] = {
+    "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
+}  # fmt: skip

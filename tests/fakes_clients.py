@@ -1,0 +1,154 @@
+"""Rules of queues and topics, broken on purpose: the simulated clients must notice."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from mombroker.agents.clients import ClientService, Connection, Wait
+from mombroker.agents.commands import Receipt, Subscribe
+from mombroker.agents.native import Native
+from mombroker.agents.proxy import TAKEN, Proxy, Source
+from mombroker.agents.topics import Entry, Topics
+from mombroker.agents.traffic import Publish, Put, Table, note_of
+from mombroker.core.message import BOUNCE, Message
+
+FOR_EVER = 1e9  # seconds
+
+
+class TopicAgent(Native):
+    """Expands what is published to one topic, when its turn has come."""
+
+    def react(self, message: Message) -> None:
+        topics: Topics = self.server.clients.topics
+        Topics._publish(topics, message)
+
+
+@contextmanager
+def agent_per_topic() -> Iterator[None]:
+    """What comes to a server is expanded by one agent for each topic, each with its own inbox."""
+
+    def publish(topics: Topics, message: Message) -> None:
+        server, put = topics.server, note_of(message).put
+        id = f"{server.name}/_topic:{(put if isinstance(put, Put) else Put(*put)).destination}"
+        server.engine.natives.agents.setdefault(id, TopicAgent(server, id))
+        del server.handlers[Publish.wire]
+        server.engine.deliver(message, [id])
+        server.handlers[Publish.wire] = lambda message: publish(topics, message)
+
+    init = Topics.__init__
+
+    def replace(topics: Topics, *args: Any) -> None:
+        init(topics, *args)
+        topics.server.handlers[Publish.wire] = lambda message: publish(topics, message)
+
+    with patch.object(Topics, "__init__", replace):
+        yield
+
+
+def credit_per_subscription(_: Callable[[Proxy], None]) -> Callable[[Proxy], None]:
+    """Each subscription of a connection hands out what it has credit for."""
+
+    def hand_out(proxy: Proxy) -> None:
+        left: deque[tuple[Source, Put, str, int]] = deque()
+        pending, proxy.pending = proxy.pending, left
+        for source, put, message, count in pending:
+            if source.credit > 0:
+                source.credit -= 1
+                proxy._deliver(source, put, message, count, (put, message, count))
+            else:
+                left.append((source, put, message, count))
+
+    return hand_out
+
+
+@contextmanager
+def central_table() -> Iterator[None]:
+    """The registry server tells everybody about entries, not the server that has them."""
+
+    def announce(topics: Topics, table: Table) -> None:
+        registry = topics.server.topology.registry
+        topics.server.send(topics.server.note_to(topics.agent, (f"{registry}/_table",), table, 0, BOUNCE))
+
+    def handle(topics: Topics, message: Message) -> None:
+        server = topics.server
+        if message.dests == (f"{server.topology.registry}/_table",):
+            everyone = tuple(f"{name}/_topics" for name in server.topology.servers)
+            server.send(server.note_to(f"{message.origin}/_topics", everyone, note_of(message), 0, BOUNCE))
+        else:
+            message.origin, origin = message.source.partition("/")[0], message.origin
+            try:
+                table(topics, message)
+            finally:
+                message.origin = origin
+
+    table = Topics._table
+    with patch.object(Topics, "_announce", announce), patch.object(Topics, "_table", handle):
+        yield
+
+
+def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
+    """A subscription takes whatever comes to its server for its topics."""
+
+    def take(topics: Topics, taker: Any, patterns: Any) -> list[int]:
+        epochs = hold(topics, taker, patterns)
+        for epoch in epochs:
+            entry: Entry = topics.entries[epoch]
+            entry.takers[taker] = 0
+        return epochs
+
+    return take
+
+
+@contextmanager
+def parked_alone() -> Iterator[None]:
+    """A message whose name is being decided waits by itself, and what is behind it goes on."""
+
+    def hold_alone(service: ClientService, connection: Connection, wait: Wait) -> None:
+        if not wait.reason or wait.room:
+            hold(service, connection, wait)
+            return
+        parked = Connection(connection.proxy)
+        parked.commands.append(connection.commands.popleft())
+        hold(service, parked, Wait(wait.key, FOR_EVER, wait.reason))
+        service._obey(connection)
+
+    def close_all(service: ClientService, connection: Connection) -> None:
+        close(service, connection)
+        for parked in [each for each in service.waiting if each.proxy is connection.proxy]:
+            del service.waiting[parked]
+
+    hold, close = ClientService._hold, ClientService._close
+    with patch.object(ClientService, "_hold", hold_alone), patch.object(ClientService, "_close", close_all):
+        yield
+
+
+def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
+    """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
+
+    def settle(proxy: Proxy, source: Source, put: Put, message: str, count: int, row: Any) -> None:
+        deliver(proxy, source, put, message, count, row)
+        if source.ack == "auto" and source.home:
+            proxy.autos.pop()
+            proxy._settle(source, proxy.tag, TAKEN)
+
+    return settle
+
+
+def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
+    """The receipt of a subscription does not wait until all servers know of it."""
+
+    def listen(proxy: Proxy, command: Subscribe, wants: Any) -> None:
+        source = proxy._new_source(command)
+        source.wants = wants
+        source.epochs = proxy.service.topics.hold(source, command.destinations)
+        if source.receipt is not None:
+            proxy.reply(Receipt(source.receipt))
+
+    return listen
+
+
+def settlements_first(_: Callable[..., bool]) -> Callable[..., bool]:
+    """Whatever settles deliveries passes what waits for room, not only what makes the room."""
+    return lambda proxy, tag, queue: tag in proxy.tags

@@ -1,0 +1,71 @@
+"""Each rule of queues and topics, broken on purpose: the model must object. A control that passes means it is blind."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from mombroker.agents.proxy import Proxy
+from mombroker.agents.topics import Topics
+from mombroker.sim.clients import Clients
+from mombroker.sim.faults import Faults
+from mombroker.sim.seeds import cluster
+from mombroker.sim.world import MS
+from tests import fakes_clients as fakes
+from tests.fakes_bus import replaced
+
+KILLS = Faults(points={"committed, unsent": 0.1}, crashes=60, latency=MS // 10, down=MS, notice=MS)
+
+
+class Control(NamedTuple):
+    program: str
+    patch: Callable[[], AbstractContextManager[None]]
+    seeds: tuple[int, ...]  # that show it
+    faults: Faults | None = None
+
+
+def seen(seed: int, control: Control) -> list[str]:
+    """What the clients have to object."""
+    made = cluster(seed, faults=control.faults, program=control.program)
+    made.run(made.world.rng.choice((100, 400, 1000)) * MS)
+    assert isinstance(made.workload, Clients)
+    return made.workload.model.faults()
+
+
+CONTROLS = {
+    "fan-out by an agent per topic": Control("causes", fakes.agent_per_topic, (3, 27, 36)),
+    "credit per subscription": Control(
+        "causes", partial(replaced, Proxy, "hand_out", fakes.credit_per_subscription), (12, 16, 32)
+    ),
+    "table through a central registry": Control("requests", fakes.central_table, (3, 8, 9)),
+    "no epochs in entries": Control("everything", partial(replaced, Topics, "hold", fakes.without_epochs), (1, 13, 16)),
+    "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
+    "auto-ack settled in its delivery batch": Control(
+        "queues", partial(replaced, Proxy, "_deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
+    ),
+    "receipt of a subscription at once": Control(
+        "word", partial(replaced, Proxy, "listen", fakes.receipt_at_once), (0, 1, 3)
+    ),
+    "settlements ahead of what is passed on": Control(
+        "queues", partial(replaced, Proxy, "frees", fakes.settlements_first), (19, 44, 53)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control(name):
+    control = CONTROLS[name]
+    assert [seen(seed, control) for seed in control.seeds] == [[], [], []], "clean without the fault"
+    with control.patch():
+        assert any(seen(seed, control) for seed in control.seeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control_shows_within_two_thousand_seeds(name):
+    """Not only in the pinned ones."""
+    control = CONTROLS[name]
+    with control.patch():
+        assert any(seen(seed, control._replace(faults=None)) for seed in range(2000))

@@ -1,0 +1,37 @@
+"""Clients of whole buses under random faults: queues, topics and subscriptions keep what the broker promises."""
+
+from collections import Counter
+
+import pytest
+
+from mombroker.sim.programs import PROGRAMS
+from mombroker.sim.seeds import run
+
+DEFAULT = range(20)  # of each program: a hundred in all
+
+
+def all_clean(program: str, seeds: range) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        result = run(seed, program=program)
+        assert not result.wrong, "\n".join([f"seed {seed}", *result.wrong, *result.tail])
+        counts.update(result.counts)
+    return counts
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_some_seeds_are_clean(program):
+    counts = all_clean(program, DEFAULT)
+    for what in ("crashes", "breaks", "seen"):
+        assert counts[what] > 30, what
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_two_thousand_seeds_are_clean(program):
+    all_clean(program, range(2000))
+
+
+def test_the_same_seed_gives_the_same_trace():
+    for program in ("everything", "requests"):
+        assert run(5, program=program).trace == run(5, program=program).trace
