@@ -55,7 +55,7 @@ def show_agent(file: Path, server: str | None, agent: str, output: str, columns:
 @agent.command()
 @options.file_option
 @options.server_option("Send from this server; without it from the home of the first agent.")
-@click.option("--ttl", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Expires after so long.")
+@click.option("--ttl", type=click.FloatRange(0, 9e9), default=0.0, metavar="SECONDS", help="Expires after so long.")
 @click.argument("agents", metavar="AGENT[,AGENT...]")
 @click.argument("type", metavar="TYPE")
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
@@ -83,7 +83,8 @@ def send(
     topology = options.load(file)
     to = agents.split(",")
     home = options.home(topology, to[0], server)
-    sent = options.ask(topology, home, "send", to=to, type=type, fields=values(fields), ttl_ns=int(ttl * 1e9))
+    ttl_ns = int(ttl * 1e9) if ttl > 0 else 0  # "nan" is a float, too
+    sent = options.ask(topology, home, "send", to=to, type=type, fields=values(fields), ttl_ns=ttl_ns)
     show_one(sent, output, columns)
 
 

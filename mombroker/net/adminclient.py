@@ -78,7 +78,11 @@ class AdminClient:
 
     def _send(self, frame: Any) -> None:
         try:
-            self._socket.sendall(wire.encode(frame))
+            data = wire.encode(frame)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise MomError(f"this cannot be sent: {error}") from None
+        try:
+            self._socket.sendall(data)
         except OSError as error:
             raise self._gone(_reason(error)) from None
 

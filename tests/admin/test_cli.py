@@ -75,6 +75,16 @@ def test_agents_are_deployed_and_deleted(bus):
     assert "no agent is named 'nobody'" in bus.mom("agent", "show", "nobody", code=1).stderr
 
 
+def test_numbers_beyond_all_bounds_are_refused_in_one_line(bus):
+    for words, code in ((["--ttl", "1e300"], 2), (["to=[1" + "0" * 30 + "]"], 1), (["text=1e400"], 1)):
+        assert (
+            "Traceback"
+            not in (result := bus.run("agent", "send", "ann", "clerks.Note", "text=x", *words, code=code)).stderr
+        )
+        assert code == 2 or result.stderr.count("\n") == 1
+    assert send(bus, "ann", "for ever", "--ttl", "nan").startswith("a#")
+
+
 def test_a_field_that_is_no_assignment_is_wrong_usage(bus):
     assert "FIELD=VALUE" in bus.mom("agent", "send", "ann", "clerks.Note", "hello", code=2).stderr
     refused = bus.mom("agent", "send", "ann", "clerks.Note", "test=hello", code=1).stderr
