@@ -315,9 +315,11 @@ def mixture(world: World) -> None:
 
 
 def concurrent(world: World) -> None:
-    """Two or three are lost before anybody notices."""
+    """Two or three are lost before anybody notices, but not all that connect."""
     for _ in range(world.lots.choice((2, 3))):
-        world.lose_connector()
+        left = sorted(set(world.connectors()) - world.doomed)
+        if len(left) > 1:
+            world.lose(world.lots.choice(left))
 
 
 def run(seed: int, scenario: Callable[[World], None], levels: int = 2, **options: Any) -> list[str]:
