@@ -9,7 +9,7 @@ from mombroker.agents.lane import Item, item_of
 from mombroker.core.batch import ItemRow
 
 if TYPE_CHECKING:
-    from mombroker.agents.queue import Queue
+    from mombroker.agents.stock import Stock
 
 DELAYED, EXPIRING = "d", "x"
 EXPIRY = Struct(">QB")  # id and lane of the message
@@ -21,7 +21,7 @@ class Shelf:
 
     __slots__ = ("queue", "delayed", "expiring")
 
-    def __init__(self, queue: Queue):
+    def __init__(self, queue: Stock):
         self.queue = queue
         self.delayed, self.expiring = queue.collection(DELAYED), queue.collection(EXPIRING)
 

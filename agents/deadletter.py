@@ -1,0 +1,20 @@
+"""Dead letters: what becomes of a message that a queue cannot deliver."""
+
+from __future__ import annotations
+
+from mombroker.agents.lane import Item
+from mombroker.agents.traffic import Put
+
+
+def dead_letter(item: Item, put: Put, reason: str, queue: str, now: int) -> Put:
+    """The same message, with reason, time, count and origin; it neither expires nor waits."""
+    dead = Put(*put.values())
+    dead.properties = {
+        **put.properties, "dead-letter-reason": reason, "dead-letter-time": str(now // 1_000_000),
+        "dead-letter-count": str(item.count), "dead-letter-from": queue, "original-destination": put.shown,
+        "original-message-id": item.message,
+    }  # fmt: skip
+    dead.expires = dead.due = dead.counter = dead.group_seq = 0
+    dead.producer = dead.group = dead.message = ""
+    dead.persistent = True
+    return dead

@@ -1,0 +1,379 @@
+"""Stock: the messages of a queue: where each of them is, and what becomes of it by time. Who gets it: see queue.py."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from mombroker.agents.deadletter import dead_letter
+from mombroker.agents.lane import HELD, Item, Lane, item_of
+from mombroker.agents.native import Native
+from mombroker.agents.policy import Policy
+from mombroker.agents.shelf import Shelf
+from mombroker.agents.takers import Consumer, Takers
+from mombroker.agents.traffic import Consume, Put, pack
+from mombroker.agents.wanted import wanted
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+VERSION = 1  # of the state blob
+SOON = 10_000_000  # ns: alarms are not closer than that
+PURGE = 1_000  # messages purged at once
+
+
+def _state(*values: Any) -> bytes:
+    packed: bytes = pack([VERSION, *values])
+    return packed
+
+
+class Stock(Native):
+    """1. A message is in exactly one place: a lane (its row in `p0` to `p9`), `out` or `later` (in HELD), or delayed.
+    2. `count` and `bytes` are those of all messages, `ready` counts those in lanes.
+    3. What a proxy of another server has, its row says, and its consumers are in the state: both servers may restart.
+    """
+
+    def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
+        super().__init__(server, id)
+        self.name = id[id.index("/") + 1 :]
+        self.volatile = volatile  # it has no rows at all
+        self.service: Any = server.clients  # ClientService
+        self.lanes: dict[int, Lane] = {}  # in order of urgency
+        self.out: dict[str, dict[int, Item]] = {}  # proxy -> what it has
+        self.later: dict[int, Item] = {}  # backing off, or volatile and not due
+        self.times: list[tuple[int, int]] = []  # heap of (due, id) of those, and of some that have left
+        self.takers = Takers()
+        self.count = self.ready = self.bytes = self.loose = 0  # loose: bytes without a row
+        self.told: set[str] = set()  # servers that hold back their clients
+        self.dropped = 0
+        self.purged = 0  # what waits up to this id is to go
+        self._shelf: Shelf | None = None
+        self._next = 0  # time of the next alarm
+        self._version = 0
+        self._policy = Policy()
+        if state:
+            self._load(state)
+
+    @property
+    def policy(self) -> Policy:
+        policies = self.service.policies
+        if self._version != policies.version:
+            self._version, self._policy = policies.version, policies.of(self.service.shown(self.name))
+        return self._policy
+
+    @property
+    def shelf(self) -> Shelf:
+        if self._shelf is None:
+            self._shelf = Shelf(self)
+        return self._shelf
+
+    def lane(self, number: int) -> Lane:
+        found = self.lanes.get(number)
+        if found is None:
+            found = self.lanes[number] = Lane(self.server, self.service.pool, self.id, number, whole=self.volatile)
+            self.lanes = dict(sorted(self.lanes.items()))
+        return found
+
+    def change(self) -> None:
+        if not self.volatile:
+            super().change()
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        rows = {number: len(lane) - lane.loose for number, lane in self.lanes.items()}
+        remote = [[c.key[0], c.credit, c.note.values()] for c in self.takers if self._remote(c.key[0])]
+        return _state(self.bytes - self.loose, rows, remote, sorted(self.told), self.purged, self.more_state())
+
+    @staticmethod
+    def blank(more: Any) -> bytes:
+        """The state of an empty one."""
+        return _state(0, {}, [], [], 0, more)
+
+    def more_state(self) -> Any:
+        return None
+
+    def take_up(self, more: Any) -> None:
+        """What `more_state` has kept."""
+
+    def _load(self, state: bytes) -> None:
+        _, self.bytes, rows, remote, told, self.purged, more = msgpack.unpackb(state, strict_map_key=False)
+        self.take_up(more)
+        self.told = set(told)
+        for number, rest in rows.items():
+            if rest:
+                self.lane(number).rest = rest
+                self.ready += rest
+        for proxy, credit, values in remote:
+            note = Consume(*values)
+            consumer = Consumer(proxy, note, wanted(note.selector, note.no_local))
+            consumer.credit = credit
+            self.takers.add(consumer)
+        self.count = self.ready + len(self.shelf.delayed)
+        place = None
+        while held := self.server.reader.items(self.id, HELD, place, 256):
+            place = (held[-1].key, held[-1].id)
+            for row in held:
+                self.count += 1
+                self._regain(item_of(row))
+                self.change()
+        if self.purged:
+            self._alarm(0)
+        if at := self.shelf.next():
+            self._alarm(at)
+        self.touch()
+
+    def _regain(self, item: Item) -> None:
+        """Somebody had this one, or it was backing off, when the server stopped."""
+        if item.holder:
+            self.out.setdefault(item.holder, {})[item.id] = item
+            if item.group:
+                owner = next((c for c in self.takers if c.key[0] == item.holder), None)
+                self.takers.given(item, self.loaded(item), owner)
+            item.put = None
+        else:
+            self._return(item, item.due)
+
+    def _remote(self, proxy: str) -> bool:
+        return proxy != "" and not proxy.startswith(f"{self.server.name}/")
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def _first(self) -> Item | None:
+        """The first that waits; None: there is none, or it is not durable yet and cannot be read."""
+        for lane in self.lanes.values():
+            if self.purged:
+                self._clear(lane, PURGE)
+            if len(lane):
+                return lane.first()
+        return None
+
+    def _oldest(self) -> Item | None:
+        for lane in reversed(self.lanes.values()):
+            if len(lane):
+                return lane.first()
+        return None
+
+    def _take(self, item: Item) -> None:
+        self.lanes[item.lane].take(item)
+        self.ready -= 1
+
+    def loaded(self, item: Item) -> Put:
+        if item.put is None:
+            row = self.server.written_item(item.id)
+            assert row is not None, "a message has lost its row"
+            item.put = item_of(row).put
+        assert item.put is not None, "a row has a message"
+        return item.put
+
+    def _write(self, item: Item, collection: str) -> None:
+        if item.stored:
+            batch = self.server.batch
+            batch.items[item.id] = item.row(self.id, collection)
+            batch.bytes += item.size
+
+    def _postpone(self, item: Item) -> None:
+        assert item.put is not None, "a new message"
+        if self.volatile:
+            self._rest(item, item.put.due)
+        else:
+            self.shelf.delay(item)
+            self._alarm(item.put.due)
+
+    def _rest(self, item: Item, due: int) -> None:
+        self.later[item.id] = item
+        heappush(self.times, (due, item.id))
+        self._alarm(due)
+
+    def _return(self, item: Item, due: int = 0) -> None:
+        """Back to its place, at once or after a while."""
+        put = self.loaded(item)
+        item.holder, item.due = "", due
+        if item.group:
+            self.takers.returned(item)
+        if item.id <= self.purged:
+            self._end(item)
+        elif put.expires and put.expires <= max(self.server.now, due):
+            self._bury(item, "expired")
+        elif due > self.server.now:
+            self._write(item, HELD)
+            self._rest(item, due)
+            if item.stored:
+                item.put = None
+        else:
+            self._wait_again(item)
+
+    def _wait_again(self, item: Item) -> None:
+        self.loaded(item)
+        item.due = 0
+        lane = self.lane(item.lane)
+        lane.back(item)
+        self.ready += 1
+        self._write(item, lane.name)
+        self.takers.undry(item.id)
+        self.touch()
+
+    def _end(self, item: Item, was_out: bool = False) -> None:
+        """The message leaves the queue."""
+        if item.stored:
+            self.server.batch.items[item.id] = None
+        else:
+            self.loose -= item.size
+        if item.x:
+            self.shelf.forget(item)
+        if item.group:
+            self.takers.ended(item, was_out)
+        self.count -= 1
+        self.bytes -= item.size
+        if self.told or self.service.waiting:
+            self.free()
+
+    def _bury(self, item: Item, reason: str, was_out: bool = False) -> None:
+        """Out of the queue, to the dead letters."""
+        self.loaded(item)
+        self._end(item, was_out)
+        self._inter(item, reason)
+        self.change()
+
+    def _inter(self, item: Item, reason: str) -> None:
+        """To the dead-letter queue; a dead letter does not get there again."""
+        put, policy = item.put, self.policy
+        assert put is not None, "a message in memory"
+        if (reason == "expired" and policy.expired == "drop") or "dead-letter-reason" in put.properties:
+            self.dropped += 1
+            return
+        shown = self.service.shown(self.name)
+        dead = dead_letter(item, put, reason, shown, self.server.now)
+        dead.destination = policy.dead_letter or f"queue:DLQ.{shown[shown.index(':') + 1 :]}"
+        self.service.send_to_queue(dead, self.id)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _alarm(self, at: int) -> None:
+        at = max(at, self.server.now + SOON)
+        if not self._next or at < self._next:
+            self._next = at
+            self.server.engine.alarm(at, self)
+
+    def alarm(self) -> None:
+        """Something was due: delayed messages, backed-off ones, expiries."""
+        now = self.server.now
+        if not self._next or self._next > now:
+            return  # an alarm that an earlier one has replaced
+        self._next = 0
+        if self.purged:
+            self._purge()
+        while self.times and self.times[0][0] <= now:
+            if item := self.later.pop(heappop(self.times)[1], None):
+                self._rested(item)
+        if not self.volatile:
+            for item in self.shelf.due(now):
+                if item.id <= self.purged:
+                    self._end(item)
+                    continue
+                item.id, item.stored = self.server.new_id(), False
+                self.enter(item)
+                self.loose += 0 if item.stored else item.size
+            for id, number in self.shelf.expired(now):
+                self._expire(id, number)
+        times = [self.times[0][0] if self.times else 0, 0 if self.volatile else self.shelf.next()]
+        if at := min(filter(None, times), default=0):
+            self._alarm(at)
+        self.change()
+        self.touch()
+
+    def _rested(self, item: Item) -> None:
+        if item.due:
+            self._wait_again(item)
+        else:  # volatile and delayed: it comes only now
+            item.id = self.server.new_id()
+            self.enter(item)
+
+    def _expire(self, id: int, number: int) -> None:
+        lane = self.lane(number)
+        item = lane.items.get(id)
+        if item is None:
+            for held in self.out.values():
+                if id in held:
+                    held[id].x = 0  # it is with a consumer: expired only if it comes back
+                    return
+            item = self.later.pop(id, None)
+            if item is None:
+                row = self.server.written_item(id)
+                if row is None:
+                    return
+                item = item_of(row)
+                self._take(item)
+        else:
+            self._take(item)
+        item.x = 0
+        self._bury(item, "expired")
+
+    # -- for the operator ----------------------------------------------------------------------------------------
+
+    def purge(self) -> int:
+        """Nobody gets what is here now; it goes, some at a time. Returns how many messages wait."""
+        self.purged = self.server.next_id
+        self._alarm(0)
+        self.change()
+        return self.ready
+
+    def _purge(self) -> None:
+        left = PURGE
+        for lane in self.lanes.values():
+            left = self._clear(lane, left)
+        for id in [id for id in self.later if id <= self.purged]:
+            self._end(self.later.pop(id))
+        delayed = [] if self.volatile else self.shelf.drop(self.purged)
+        for item in delayed:
+            self._end(item)
+        if delayed or any(len(lane) and self._stale(lane.first()) for lane in self.lanes.values()):
+            self._alarm(0)
+        else:
+            self.purged = 0
+
+    def withdraw(self, item: Item) -> None:
+        """One that waits goes elsewhere."""
+        self._take(item)
+        self._end(item)
+
+    def _stale(self, first: Item | None) -> bool:
+        return first is None or first.id <= self.purged
+
+    def _clear(self, lane: Lane, left: int) -> int:
+        """Purge up to `left` messages of a lane; how many more might go."""
+        while left > 0 and (item := lane.first()) is not None and item.id <= self.purged:
+            self._take(item)
+            self._end(item)
+            self.change()
+            left -= 1
+        return left
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "destination": self.service.shown(self.name), "home": self.server.name, "messages": self.count,
+            "bytes": self.bytes, "waiting": self.ready, "held": sum(map(len, self.out.values())),
+            "backing_off": len(self.later), "consumers": len(self.takers.consumers), "dropped": self.dropped,
+        }  # fmt: skip
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for lane in self.lanes.values():
+            lane.check()
+        assert self.ready == sum(len(lane) for lane in self.lanes.values()), "waiting messages miscounted"
+        held, delayed = sum(map(len, self.out.values())), 0 if self._shelf is None else len(self.shelf.delayed)
+        assert self.count == self.ready + held + len(self.later) + delayed, "messages miscounted"
+        assert all(item.holder == proxy for proxy, items in self.out.items() for item in items.values()), "wrong holder"
+        assert self.bytes >= self.loose >= 0, "bytes miscounted"
+
+    # -- what queue.py does with it ------------------------------------------------------------------------------
+
+    def enter(self, item: Item) -> None:
+        """A new message is given at once, or waits."""
+        raise NotImplementedError
+
+    def free(self) -> None:
+        """There is more room than before."""
+        raise NotImplementedError
