@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mombroker.agents import selectors
-from mombroker.agents.clients import TEMPORARY, ClientService, name_of
+from mombroker.agents.clients import ClientService
 from mombroker.agents.lane import Item
+from mombroker.agents.orders import TEMPORARY, name_of
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.traffic import Put

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mombroker.agents.clients import ClientService, Connection, Wait
+from mombroker.agents.clients import ClientService, Connection
 from mombroker.agents.commands import Receipt, Subscribe
 from mombroker.agents.native import Native
+from mombroker.agents.orders import Wait
 from mombroker.agents.proxy import TAKEN, Proxy, Source
 from mombroker.agents.topics import Entry, Topics
 from mombroker.agents.traffic import Publish, Put, Table, note_of

@@ -50,7 +50,7 @@ def subscription_of(name: str, client_id: str, shared: bool) -> str:
 
 def home(topology: "Topology", shown: str, server: str | None) -> "Server":
     """The server to ask about a queue or subscription."""
-    from mombroker.agents.clients import name_of
+    from mombroker.agents.orders import name_of
 
     if server is None and shown.startswith("temp-queue:"):
         server = shown.partition(":")[2].partition("/")[0]

@@ -1,0 +1,233 @@
+"""Orders: what each command of a client does. It does it at once, or says what it waits for, or refuses it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from mombroker.agents.commands import (
+    Ack,
+    Disconnect,
+    Nack,
+    Receipt,
+    Send,
+    Subscribe,
+    Sync,
+    Transact,
+    Unsubscribe,
+)
+from mombroker.agents.proxy import AGAIN, BACK, FAILED, REFUSED, TAKEN, Proxy
+from mombroker.agents.queue import Queue
+from mombroker.agents.subscription import Subscription
+from mombroker.agents.traffic import NOTHING, End, Put, Spec
+from mombroker.agents.wanted import wanted
+from mombroker.core.errors import MomError
+from mombroker.core.message import BOUNCE
+
+if TYPE_CHECKING:
+    from mombroker.agents.clients import ClientService
+
+NAME_S = 5.0  # until a name must be decided
+START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
+OVERFULL = "the store of this server has reached max_store, and no work is taken: see `mom status`"
+TEMPORARY = "_temp:"
+MARGIN = 64 * 1024  # bytes that the broker may add to a message
+SAFE = " !$&'()*+,;=:@~._-"  # kept in names as they are
+
+
+@lru_cache(10_000)
+def name_of(destination: str) -> str:
+    """The name of a destination on the bus."""
+    return quote(destination, safe=SAFE)
+
+
+class Wait(Exception):
+    """A command waits for `key`; after a time it is refused for this reason, or goes on if there is none."""
+
+    def __init__(self, key: str, seconds: float, reason: str, room: bool = False):
+        self.key, self.seconds, self.reason, self.room = key, seconds, reason, room
+        super().__init__(reason)
+
+
+class Orders:
+    """What is raised is raised before anything has changed: Wait, or MomError."""
+
+    def __init__(self, service: ClientService):
+        self.service, self.server = service, service.server
+        self.policies, self.topics = service.policies, service.topics
+        self.of: dict[type, Callable[[Proxy, Any], None]] = {
+            Send: self._send, Ack: self.settle, Nack: self.settle, Transact: self._transact, Sync: self._sync,
+            Disconnect: self._disconnect, Subscribe: self._subscribe, Unsubscribe: self._unsubscribe,
+        }  # fmt: skip
+
+    def _send(self, proxy: Proxy, command: Send) -> None:
+        where = self._where(command.destination)
+        self._not_too_large(command)
+        put = self._put(proxy, command)
+        if where:
+            self._admit(where, put)
+        self._go(proxy, where, put)
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+    def _go(self, proxy: Proxy, where: str, put: Put) -> None:
+        if where:
+            self.server.send(self.server.note_to(proxy.id, (where,), put, 0, BOUNCE))
+        else:
+            self.topics.publish(put, proxy.id)
+
+    def _put(self, proxy: Proxy, command: Send) -> Put:
+        now = self.server.now
+        producer, counter = command.dedup or ("", 0)
+        return Put(
+            command.destination, command.shown, command.headers, command.priority, now, command.expires,
+            now + command.delay if command.delay else 0, command.persistent, command.kind, command.group,
+            command.group_seq, producer, counter, proxy.sender, "", command.typed, NOTHING, command.body,
+        )  # fmt: skip
+
+    def _not_too_large(self, command: Send) -> None:
+        limit = self.server.limits.max_message - MARGIN
+        if len(command.headers) + len(command.body) > limit:
+            raise MomError(f"a message of more than {limit} bytes: send less, or raise max_message in [limits]")
+        if self.server.full():
+            raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL)
+
+    def _where(self, destination: str) -> str:
+        """The agent of a queue; empty for a topic. May have to wait until its name is decided."""
+        if destination.startswith("queue:"):
+            return self._queue(destination)
+        if destination.startswith("temp-queue:"):
+            return self._temporary(destination)
+        return ""
+
+    def _queue(self, destination: str) -> str:
+        name = name_of(destination)
+        id = self.server.names.known.get(name)
+        return id if id is not None else self._decided(name, destination, Queue, b"")
+
+    def _decided(self, name: str, shown: str, cls: type[Queue], state: bytes) -> str:
+        """Have somebody made that has this name."""
+        if not self.policies.of(shown).create:
+            raise MomError(f"{shown} does not exist, and its policy has create = false: see `mom queue create`")
+        self.server.names.want(name, cls.path, state)
+        id = self.server.names.known.get(name)  # where we decide ourselves it is known by now
+        if id is None:
+            registry = self.server.topology.registry
+            raise Wait(name, NAME_S, f"{shown} is new, and {registry}, which decides names, does not answer: try again")
+        return id
+
+    def _temporary(self, destination: str) -> str:
+        name = destination[len("temp-queue:") :]
+        home = name.partition("/")[0]
+        self.server.distance(home)  # raises for a server that is not on this bus
+        return f"{home}/{TEMPORARY}{name_of(name)}"
+
+    def _admit(self, where: str, put: Put) -> None:
+        """Let a message into a queue, or wait until it has room."""
+        queue: Any = self.server.engine.natives.agents.get(where)
+        if queue.admit(put) if queue is not None else where not in self.service.full:
+            return
+        policy, reason = self.policies.of(put.destination), f"{put.destination} is full"
+        if policy.full == "reject":
+            raise MomError(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
+        raise Wait(where, policy.block_seconds, f"{reason}, and was so for {policy.block_seconds:g} s", room=True)
+
+    def _transact(self, proxy: Proxy, command: Transact) -> None:
+        """All of it in this batch, or nothing."""
+        for each in command.commands:
+            if not isinstance(each, Send) and each.tag not in proxy.tags:
+                raise MomError("the transaction settles what is settled already, or was never delivered here")
+        sends: list[tuple[str, Put]] = []
+        for each in command.commands:
+            if isinstance(each, Send):
+                self._not_too_large(each)
+                sends.append((self._where(each.destination), self._put(proxy, each)))
+        try:
+            for where, put in sends:
+                if where:
+                    self._admit(where, put)
+        except (Wait, MomError):
+            for where, put in sends:
+                if put.let_in:
+                    queue: Any = self.server.engine.natives.agents[where]
+                    queue.leave_out(put)
+            raise
+        going = iter(sends)
+        for each in command.commands:
+            if isinstance(each, Send):
+                self._go(proxy, *next(going))
+            elif each.tag in proxy.tags:  # unless an earlier one has settled it too
+                proxy.settle(each.tag, _fate(each))
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+    def settle(self, proxy: Proxy, command: Ack | Nack) -> None:
+        proxy.settle(command.tag, _fate(command))
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+    def _sync(self, proxy: Proxy, command: Sync) -> None:
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+    def _disconnect(self, proxy: Proxy, command: Disconnect) -> None:
+        self._sync(proxy, Sync(command.receipt))
+        self.service.close(proxy)
+
+    def _subscribe(self, proxy: Proxy, command: Subscribe) -> None:
+        if command.sub in proxy.subs:
+            raise MomError(f"there is a subscription {command.sub!r} already: end it first")
+        first = command.destinations[0]
+        no_local = proxy.sender if command.no_local else ""
+        wants = wanted(command.selector, no_local)
+        if first.startswith("temp-"):
+            self._only_owner(proxy, first)
+        if not first.startswith(("topic:", "temp-topic:")):
+            proxy.consume(command, self._where(first))
+        elif not command.durable:
+            proxy.listen(command, wants)
+        else:
+            spec = Spec(list(command.destinations), command.selector, no_local, command.shared, not command.transient)
+            name = _subscription(proxy, command.durable, command.transient)
+            id = self.server.names.known.get(name)
+            if id is None:
+                id = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
+            proxy.consume(command, id, spec)
+            if not id.startswith(f"{self.server.name}/"):  # if its topics change, they must before anything later
+                self.service.hold(proxy, Wait(id, START_S, ""))
+
+    def _only_owner(self, proxy: Proxy, destination: str) -> None:
+        kind, _, name = destination.partition(":")
+        if not name.startswith(f"{proxy.session}/"):
+            raise MomError(f"{destination} belongs to another connection, which alone may consume from it")
+        if kind == "temp-queue" and (id := self._temporary(destination)) not in proxy.temporary:
+            proxy.temporary.add(id)
+            self.server.engine.natives.agents[id] = Queue(self.server, id, volatile=True)
+
+    def _unsubscribe(self, proxy: Proxy, command: Unsubscribe) -> None:
+        id = ""
+        if command.delete:
+            id = self.server.names.known.get(_subscription(proxy, command.durable), "")
+            if not id:
+                raise MomError(f"there is no durable subscription {command.durable!r}")
+        if command.sub:
+            proxy.unsubscribe(command.sub)
+        if id:
+            proxy.post(id, End())
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+
+def _fate(command: Ack | Nack) -> str:
+    if isinstance(command, Ack):
+        return TAKEN
+    if command.unseen:
+        return BACK
+    return FAILED if command.requeue is None else AGAIN if command.requeue else REFUSED
+
+
+def _subscription(proxy: Proxy, name: str, transient: bool = False) -> str:
+    """The name of a durable or shared subscription on the bus."""
+    return f"{'share' if transient else 'sub'}:{quote(proxy.client_id, safe='')}:{name_of(name)}"
