@@ -307,12 +307,13 @@ def received(consumer, count):
     return found
 
 
-def test_a_server_killed_while_a_client_sends_loses_and_repeats_nothing(solo):
-    bus, count = solo("main"), 600
+@pytest.mark.parametrize(("count", "kills"), [(600, 2), pytest.param(20_000, 20, marks=pytest.mark.long)])
+def test_a_server_killed_while_a_client_sends_loses_and_repeats_nothing(solo, count, kills):
+    bus = solo("main")
     with bus.connect("main") as context:
         thread, progress = sending(context, count, "orders")
-        for _ in range(2):
-            for _ in range(count // 3):
+        for _ in range(kills):
+            for _ in range(count // (kills + 1)):
                 assert progress.acquire(timeout=PATIENCE_S)
             bus.kill("main")
             bus.start("main")
