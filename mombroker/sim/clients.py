@@ -194,7 +194,7 @@ class Client:
     def told(self, connection: Connection, reply: Any) -> None:
         if isinstance(reply, Delivery):
             stream, sent = connection.names[reply.sub], self.work.model.messages[int(reply.body)]
-            given = Given(stream, sent, reply.count, reply.ack)
+            given = Given(stream, sent, reply.count, reply.ack, connection.conn)
             self.work.model.saw(given)
             connection.past |= sent.past | sent.bit
             if reply.ack != "auto":

@@ -42,7 +42,7 @@ class Stream:
     known     when a client was told that all servers know it; 0 = never
     complete  it is there to the end
     seen      message -> counts of its deliveries
-    settled   message -> count of the delivery that was surely settled
+    settled   message -> its delivery that was surely settled
     """
 
     destinations: tuple[str, ...]
@@ -53,7 +53,7 @@ class Stream:
     known: int = 0
     complete: bool = True
     seen: dict[int, set[int]] = field(default_factory=dict)
-    settled: dict[int, int] = field(default_factory=dict)
+    settled: "dict[int, Given]" = field(default_factory=dict)
 
     def wants(self, destination: str) -> bool:
         return destination in self.destinations or ("topic:*" in self.destinations and destination.startswith("topic:"))
@@ -70,6 +70,7 @@ class Given:
     sent: Sent
     count: int
     ack: str
+    connection: int = 0
     passed_on: list[Sent] = field(default_factory=list)
 
 
@@ -107,7 +108,7 @@ class Model:
             self.settled(given)
 
     def settled(self, given: Given) -> None:
-        given.stream.settled[given.sent.id] = given.count
+        given.stream.settled[given.sent.id] = given
 
     def saw(self, given: Given) -> None:
         stream, sent, count = given.stream, given.sent, given.count
@@ -118,12 +119,17 @@ class Model:
             stream.order.append((stream, sent))
         elif count in counts:
             self.wrong.append(f"{stream} saw {sent.id} again with the count {count}")
-        if count > stream.settled.get(sent.id, count):
+        settled = stream.settled.get(sent.id)
+        if settled and count > settled.count and not self._taken_over(settled, given):
             self.wrong.append(f"{stream} saw {sent.id} again after its acknowledgement was confirmed")
         counts.add(count)
         last = self.last.get((stream, sent.id))
         if last is None or last.count < count:
             self.last[stream, sent.id] = given
+
+    def _taken_over(self, settled: Given, given: Given) -> bool:
+        """Whoever takes a durable subscription over may get again what is settled, but not at its home yet."""
+        return given.stream.kind == "durable" and given.connection != settled.connection
 
     # -- the verdict -------------------------------------------------------------------------------------------------
 
