@@ -453,9 +453,14 @@ def _pack_bitmap(records: Records, size: int) -> bytes:
     """Width of the clocks; senders; of each a bit for each member; the clock for each bit that is set."""
     clocks, rows = [], []
     for entries in records.values():
-        clock = {d: t for t, mask in entries for d in members_of(mask)}
-        clocks += [clock[d] for d in sorted(clock)]
-        rows.append(mask_of(clock).to_bytes((size + 7) // 8, "little"))
+        (t, mask), *others = entries
+        if others:
+            clock = {d: t for t, mask in entries for d in members_of(mask)}
+            clocks += [clock[d] for d in sorted(clock)]
+            mask = mask_of(clock)
+        else:
+            clocks += [t] * mask.bit_count()
+        rows.append(mask.to_bytes((size + 7) // 8, "little"))
     width = width_of(max(clocks, default=0))
     names = layout(1 + len(records), CODES[width_of(size - 1)]).pack(len(records), *records)
     return b"".join((bytes((width,)), names, *rows, layout(len(clocks), CODES[width]).pack(*clocks)))
@@ -464,15 +469,21 @@ def _pack_bitmap(records: Records, size: int) -> bytes:
 def _unpack_bitmap(data: bytes, at: int, size: int) -> tuple[Records, int]:
     code, row = CODES[data[at]], (size + 7) // 8
     senders, at = _names(data, at + 1, CODES[width_of(size - 1)])
-    rows = [members_of(int.from_bytes(data[at + i * row : at + i * row + row], "little")) for i in range(len(senders))]
+    rows = [int.from_bytes(data[at + i * row : at + i * row + row], "little") for i in range(len(senders))]
     at += len(senders) * row
-    form = layout(sum(map(len, rows)), code)
-    clocks = iter(form.unpack_from(data, at))
-    records = {}
-    for s, names in zip(senders, rows, strict=True):
+    counts = [mask.bit_count() for mask in rows]
+    form = layout(sum(counts), code)
+    clocks = form.unpack_from(data, at)
+    records: Records = {}
+    first = 0
+    for s, mask, count in zip(senders, rows, counts, strict=True):
+        theirs = clocks[first : first + count]
+        first += count
+        if theirs.count(theirs[0]) == count:
+            records[s] = ((theirs[0], mask),)
+            continue
         masks: dict[int, int] = {}
-        for d in names:
-            t = next(clocks)
+        for d, t in zip(members_of(mask), theirs, strict=True):
             masks[t] = masks.get(t, 0) | 1 << d
         records[s] = tuple(sorted(masks.items()))
     if len(records) < len(senders):
