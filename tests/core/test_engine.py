@@ -190,6 +190,22 @@ def test_a_timer_survives_a_restart_and_rings_once():
     assert b.fields("a/source")["news"] == ["created", "rang"]
 
 
+def test_time_does_not_go_back_over_a_restart():
+    """Whoever turns the server begins with its `now`, which comes from its store."""
+    b = bus()
+    b.send("a", "source", Do("timer", 10))
+    before = b.now
+    b.crash("a")
+    b.now -= 3600 * SECOND
+    assert b.boot("a").now == before
+    b.now = before
+    b.send("a", "source", Do("timer", 10))
+    b.later(9)
+    assert b.fields("a/source")["news"] == ["created"]
+    b.later(2)
+    assert b.fields("a/source")["news"] == ["created", "rang", "rang"]
+
+
 def test_cancelled_and_undone_timers_never_ring():
     b = bus(max_attempts=1)
     b.send("a", "source", Do("cancel", 1))
