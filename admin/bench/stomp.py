@@ -47,7 +47,9 @@ class Target:
 
 def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
     if len(pids) > len(urls):
-        raise MomError(f"{len(pids)} --pid but {len(urls)} --url: give each broker's processes in the order of the URLs")
+        raise MomError(
+            f"{len(pids)} --pid but {len(urls)} --url: give each broker's processes in the order of the URLs"
+        )
     every = [*pids, *[[]] * len(urls)]
     return [Target(broker(url).name, broker(url), list(mine)) for url, mine in zip(urls, every, strict=False)]
 

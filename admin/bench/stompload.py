@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from mombroker.core.errors import MomError
-from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.stomp.frames import V12, encode
 
 CHUNK = 1 << 20
 FRAMES = 4_096  # in the buffer
@@ -61,24 +61,22 @@ class Line:
         headers = [("accept-version", V12), ("host", "/"), ("heart-beat", "0,0")]
         if at.login:
             headers += [("login", at.login), ("passcode", at.passcode)]
-        self.ask(encode("CONNECT", headers), "CONNECTED")
+        self.ask(encode("CONNECT", headers), b"CONNECTED")
 
-    def ask(self, frame: bytes, answer: str) -> None:
-        """Send a frame and wait for what it must be answered by, when nothing else is on its way."""
+    def ask(self, frame: bytes, answer: bytes) -> bytes:
+        """Send a frame and wait for what it must be answered by. Returns what else has come."""
         self.socket.settimeout(SILENCE_S)
-        parser = Parser(Limits(), V12, SERVER)
+        came, start, end = b"", -1, -1
         try:
             self.socket.sendall(frame)
-            while (found := parser.next()) is None:
-                data = self.socket.recv(CHUNK)
-                if not data:
-                    raise MomError(f"{self.at.name} has closed a connection")
-                parser.feed(data)
+            while end < 0:
+                came += self._checked(self.socket.recv(CHUNK))
+                start = came.find(answer + b"\n") if start < 0 else start
+                end = came.find(b"\0", start) if start >= 0 else -1
         except OSError as error:
             raise MomError(f"{self.at.name} does not answer: {error.strerror or error}") from None
-        if found.command != answer:
-            raise MomError(f"{self.at.name} says {found.headers.get('message', found.command)}")
         self.socket.setblocking(False)
+        return came[:start] + came[end + 1 :]
 
     def receive(self) -> bytes:
         try:
@@ -87,6 +85,9 @@ class Line:
             return b""
         except OSError as error:
             raise MomError(f"{self.at.name} has cut a connection: {error.strerror}") from None
+        return self._checked(data)
+
+    def _checked(self, data: bytes) -> bytes:
         if not data or data.startswith(b"ERROR\n") or b"\0ERROR\n" in data or b"\0\nERROR\n" in data:
             raise MomError(f"{self.at.name} ends a connection: {data[-300:].decode(errors='replace').strip()}")
         return data
@@ -179,10 +180,12 @@ class Consumer:
         self.got = 0
         self.tail = b""
         headers = [("id", "0"), ("destination", destination), ("ack", ack), ("prefetch-count", str(prefetch))]
-        self.line.ask(encode("SUBSCRIBE", [*headers, ("receipt", "up")]), "RECEIPT")
+        self._take(self.line.ask(encode("SUBSCRIBE", [*headers, ("receipt", "up")]), b"RECEIPT"))
 
     def heard(self) -> None:
-        data = self.line.receive()
+        self._take(self.line.receive())
+
+    def _take(self, data: bytes) -> None:
         if self.tail:
             data = self.tail + data
         end = data.rfind(b"\0") + 1
@@ -203,7 +206,7 @@ class Consumer:
         self.line.socket.setblocking(True)
         if self.line.rest:
             self.line.socket.sendall(self.line.rest)
-        self.line.ask(b"UNSUBSCRIBE\nid:0\nreceipt:down\n\n\0", "RECEIPT")
+        self.line.ask(b"UNSUBSCRIBE\nid:0\nreceipt:down\n\n\0", b"RECEIPT")
 
 
 def drive(sides: Sequence[Producer | Consumer], done: Callable[[], bool]) -> None:

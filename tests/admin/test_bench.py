@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker import ordering
-from mombroker.admin.bench import clocks, figures, orderings, pingpong, plot
+from mombroker.admin.bench import clocks, figures, orderings, pingpong, plot, stomp, stompload
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.cli import main
 from mombroker.core.errors import MomError
@@ -203,3 +205,44 @@ def test_a_domain_costs_what_its_back_end_has_described(name, options, pattern):
             assert made.spread / made.messages >= told["packets"]
         if each == "all":
             assert made.spread == made.messages * told["packets_to_all"]
+
+
+def test_stomp_counts_every_message_of_every_kind(tmp_path):
+    words = ["--messages", 150, "--rounds", 1, "--folder", tmp_path, "--producers", 2, "--consumers", 2]
+    flow = rows_of("stomp", *words, "--window", "1,64", "--bytes", "0,100", "--queues", 2)
+    assert [(row["window"], row["bytes"]) for row in flow] == [(1, 0), (64, 0), (1, 100), (64, 100)]
+    (backlog,) = rows_of("stomp", *words, "--kind", "backlog", "--window", 64, "--ack", "client")
+    (fan_out,) = rows_of("stomp", *words, "--kind", "fan-out", "--window", 64, "--volatile")
+    assert (fan_out["ack"], fan_out["persistent"], backlog["ack"], flow[0]["ack"]) == (
+        "auto", False, "client", "client-individual",
+    )  # fmt: skip
+    assert backlog["fill_rate"] > 0 and fan_out["fill_rate"] is None
+    for row in [*flow, backlog, fan_out]:
+        assert min(row[key] for key in ("rate", "broker_us", "broker_c", "client_us", "p50_ms", "f_ms", "c_us")) > 0
+        assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
+
+
+def test_brokers_are_named_by_their_urls_and_processes():
+    assert stompload.broker("stomp://ann:a%40b@host:1") == stompload.Broker("host", 1, "ann", "a@b")
+    assert stompload.broker("host") == stompload.Broker("host", 61613)
+    (target,) = stomp.targets(["stomp://h:1"], [[os.getpid()]])
+    assert (target.name, target.pids) == ("h:1", [os.getpid()])
+    for wrong in ("http://host", "stomp://host:x", "stomp://"):
+        with pytest.raises(MomError, match="is no broker"):
+            stompload.broker(wrong)
+    assert "2 --pid but 1 --url" in mom("stomp", "--url", "h", "--pid", 1, "--pid", 2, code=1).stderr
+    assert "no broker at 127.0.0.1:1" in mom("stomp", "--url", "127.0.0.1:1", "--rounds", 1, code=1).stderr
+
+
+def test_the_cpu_time_of_a_process_is_that_of_its_children_too():
+    before = stomp.cpu_of([os.getpid()])
+    code = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert stomp.cpu_of([os.getpid()]) - before >= 0.25
+    with pytest.raises(MomError, match="there is no process"):
+        stomp.cpu_of([2**22 + 1])
+
+
+def test_a_percentile_counts_weights():
+    waits = [(0.1, 1), (0.2, 98), (0.9, 1)]
+    assert [stomp.weighted(waits, part) for part in (0.005, 0.5, 0.99, 1.0)] == [0.1, 0.2, 0.2, 0.9]
