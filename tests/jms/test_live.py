@@ -339,6 +339,7 @@ def test_a_client_that_fails_over_loses_and_repeats_nothing(solo):
         assert set(received(consumer, count).values()) == {1}
 
 
+@pytest.mark.long
 def test_consumers_go_on_after_a_kill(solo):
     bus = solo("main")
     with bus.connect("main", client_id="c", ack="individual") as context:
@@ -354,6 +355,7 @@ def test_consumers_go_on_after_a_kill(solo):
         assert topic.receive(PATIENCE_S).body == "2"
 
 
+@pytest.mark.long
 def test_a_transaction_through_a_kill_is_all_or_nothing(solo):
     bus = solo("main")
     killer = None
