@@ -11,6 +11,8 @@ from mombroker.core.events import Admin, LinkFrames
 from mombroker.core.message import Message
 from mombroker.core.topology import AgentDecl
 from mombroker.net import config
+from mombroker.ordering.hypercube import hypercube
+from mombroker.ordering.overlay import Overlay, graph
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put, Tell
 
@@ -214,6 +216,50 @@ def test_what_is_held_and_why_survives_a_crash(name):
     meet(b, "c")
     assert got(b, "c") == ["cause", "effect"]
     assert b.ask("c", "status")["domains"][0]["held"] == 0
+
+
+# Graphs of seven, with how many may be down at once while all others hear all that they tell each other.
+SEVEN = {
+    "the hypercube of seven": (None, 2),
+    "a ring": (["ab", "bc", "cd", "de", "ef", "fg", "ga"], 1),
+    "a wheel": (["ab", "bc", "cd", "de", "ef", "fa", *(f"g{k}" for k in "abcdef")], 2),
+}
+
+
+@pytest.mark.parametrize(("links", "spare"), SEVEN.values(), ids=[*SEVEN])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_overlay_of_seven_servers_goes_on_while_fewer_than_kappa_are_down(links, spare, seed):
+    options = {} if links is None else {"links": [[*pair] for pair in links]}
+    whole = bus({"x": "abcdefg", "y": "gh"}, x=("overlay", options))
+    shown = Overlay.describe(whole.topology.domains["x"].members, options)
+    assert shown["survives"] == f"all among the others while any {spare} are down"
+    lots = random.Random(seed)
+    down = lots.sample("bcdef", spare)
+    up = [name for name in "bcdefgh" if name not in down]
+    for name in down:
+        whole.crash(name)
+    for number in range(4):
+        tell(whole, "bcdefgh", f"{number}")
+        whole.send(up[0], [name for name in "bcdefgh" if name != up[0]], Put(f"answer to {number}"))
+    order = [f"{text}{number}" for number in range(4) for text in ("", "answer to ")]
+    assert all(got(whole, name) == order for name in up[1:])
+    assert not any(whole.records(name, "hold") for name in up)
+    for name in down:
+        back(whole, name)
+    assert all(got(whole, name) == order for name in [*up[1:], *down])
+    near = hypercube(7) if links is None else graph(7, [["abcdefg".index(name) for name in pair] for pair in links])
+    assert all("abcdefg".index(to) in near["abcdefg".index(frm)] for frm, to in packets(whole, "x"))
+
+
+def test_an_overlay_of_which_kappa_are_down_is_in_two_parts_until_they_are_back():
+    """The control: both neighbours of c are down."""
+    b = bus({"x": "abcdefg"}, x=("overlay", {"links": [[*pair] for pair in SEVEN["a ring"][0]]}))
+    b.crash("b")
+    b.crash("d")
+    tell(b, "cg", "hello")
+    assert (got(b, "g"), got(b, "c")) == (["hello"], [])
+    back(b, "d")
+    assert got(b, "c") == ["hello"]
 
 
 def test_an_overlay_brings_the_cause_another_way():
