@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from mombroker.agents.commands import Ack, Nack, Refused
+from mombroker.agents.commands import Ack, Nack, Refused, Send
 from mombroker.agents.lane import Pool
 from mombroker.agents.native import Native
 from mombroker.agents.orders import TEMPORARY, Orders, Wait, name_of
@@ -192,17 +192,27 @@ class ClientService(Native):
             self._settle_ahead(connection)
 
     def _settle_ahead(self, connection: Connection) -> None:
-        """A full queue must not wait for the very client that empties it: what settles its messages passes what waits
-        for it. Other settlements do not: who passes a message on and then settles it would lose it."""
-        commands, proxy, queue = connection.commands, connection.proxy, connection.key
-        ahead = [each for each in commands if isinstance(each, Ack | Nack) and proxy.frees(each.tag, queue)]
-        for command in ahead:
+        """A full queue must not wait for the very client that empties it: what settles its messages passes what is sent
+        to it. It passes nothing else, or who passes a message on and then settles it might lose it."""
+        commands, proxy = connection.commands, connection.proxy
+        for command in self._freeing(connection):
             commands.remove(command)
             try:
                 self.orders.settle(proxy, command)
             except MomError as error:
                 self.refuse(proxy, str(error), command.receipt)
                 return
+
+    def _freeing(self, connection: Connection) -> list[Ack | Nack]:
+        """What settles messages of the queue that the first command waits for, behind nothing but sends to it."""
+        commands, found = connection.commands, list[Ack | Nack]()
+        for command in commands:
+            if isinstance(command, Ack | Nack):
+                if connection.proxy.frees(command.tag, connection.key):
+                    found.append(command)
+            elif not isinstance(command, Send) or command.destination != commands[0].destination:
+                break
+        return found
 
     def wake(self, key: str) -> None:
         """What was waited for has come: see again."""

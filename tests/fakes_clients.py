@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from mombroker.agents.clients import ClientService, Connection
-from mombroker.agents.commands import Receipt, Subscribe
+from mombroker.agents.commands import Ack, Nack, Receipt, Subscribe
 from mombroker.agents.native import Native
 from mombroker.agents.orders import Wait
 from mombroker.agents.proxy import TAKEN, Proxy, Source
@@ -150,6 +150,10 @@ def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
     return listen
 
 
-def settlements_first(_: Callable[..., bool]) -> Callable[..., bool]:
-    """Whatever settles deliveries passes what waits for room, not only what makes the room."""
-    return lambda proxy, tag, queue: tag in proxy.tags
+def settlements_first(_: Callable[..., Any]) -> Callable[..., Any]:
+    """While a message waits for room, all settlements pass it and what is behind it."""
+
+    def all_of_them(service: ClientService, connection: Connection) -> list[Ack | Nack]:
+        return [each for each in connection.commands if isinstance(each, Ack | Nack)]
+
+    return all_of_them

@@ -48,8 +48,9 @@ class Watched(AgentServer):
         self._deliver(message, agents, domain, *where, **when)
 
     def ready(self, now: int) -> Ready:
+        ready = super().ready(now)  # which may send
         self.closed, self.open = self.open, []
-        return super().ready(now)
+        return ready
 
 
 class Node:

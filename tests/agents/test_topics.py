@@ -225,8 +225,8 @@ def test_a_copy_for_an_earlier_entry_is_not_for_a_new_subscription():
 
 
 def test_a_subscription_takes_nothing_from_a_publisher_that_does_not_know_all_its_entries():
-    """1. c knows that b has subscriptions of A. 2. b subscribes to A and B. 3. Before c knows of B there, it publishes 1
-    to B, which is not sent to b, and 2 to A, which is. 4. Were 2 taken, the reader would miss 1 before it."""
+    """1. c knows that b has subscriptions of A. 2. b subscribes to A and B. 3. Before c knows of B there, it publishes
+    1 to B, which is not sent to b, and 2 to A, which is. 4. Were 2 taken, the reader would miss 1 before it."""
     b = Broker(THREE)
     other = b.connect("b").subscribe("s", A)
     publisher = b.connect("c").send(A, "0")

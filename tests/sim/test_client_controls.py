@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from mombroker.agents.clients import ClientService
 from mombroker.agents.proxy import Proxy
 from mombroker.agents.topics import Topics
 from mombroker.sim.clients import Clients
@@ -49,7 +50,7 @@ CONTROLS = {
         "word", partial(replaced, Proxy, "listen", fakes.receipt_at_once), (0, 1, 3)
     ),
     "settlements ahead of what is passed on": Control(
-        "queues", partial(replaced, Proxy, "frees", fakes.settlements_first), (19, 44, 53)
+        "queues", partial(replaced, ClientService, "_freeing", fakes.settlements_first), (19, 44, 53)
     ),
 }
 
