@@ -1,5 +1,10 @@
 """A queue: who gets what, in which order, how often; and what survives."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from mombroker.agents import lane
@@ -525,6 +530,17 @@ def test_what_is_passed_on_to_a_full_queue_is_not_settled_before():
     assert b.queue(Q).count == 1 and b.queue("queue:full").count == 1
 
 
+def test_what_is_passed_on_behind_what_waits_for_room_is_not_settled_before():
+    """1. The first message waits for room in the queue that the client takes from. 2. So does what it passes on behind
+    that, to another queue. 3. Settling makes room, but must not come before 2."""
+    b = Broker(topology({}, policies=[{"match": Q, "max_messages": 1}]))
+    b.connect().send(Q, "1")
+    worker = b.connect().subscribe("s", Q, ack="individual")
+    worker.send(Q, "2", "3").send("queue:other", "passed on").ack("1")
+    worker.close()
+    assert b.queue(Q).count == 1
+
+
 def test_far_producers_are_held_back_when_the_home_is_full():
     b = Broker(with_policy(THREE, max_messages=2))
     filled(b, "1")
@@ -653,3 +669,24 @@ def test_messages_on_disk_expire_and_are_browsed(monkeypatch):
     b.later(1.1)
     assert b.connect().subscribe("b", Q, browser=True, prefetch=4).texts == left
     assert b.connect().subscribe("s", Q).texts == left
+
+
+def deep(folder: Path, messages: int) -> dict[str, int]:
+    """Peak memory of a server with so many messages, in MiB."""
+    folder.mkdir()
+    code = [sys.executable, "-m", "tests.agents.deep", str(folder), str(messages)]
+    ran = subprocess.run(code, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 0, ran.stderr
+    figures: dict[str, int] = json.loads(ran.stdout)
+    return figures
+
+
+def test_memory_does_not_grow_with_the_depth_of_a_queue(tmp_path):
+    """What is in memory is bounded: twice as deep costs next to nothing."""
+    peaks = [max(deep(tmp_path / f"{depth}", depth).values()) for depth in (20_000, 40_000)]
+    assert peaks[1] - peaks[0] < 10
+
+
+@pytest.mark.long
+def test_a_queue_of_five_million_messages_keeps_its_server_under_a_gibibyte(tmp_path):
+    assert max(deep(tmp_path / "store", 5_000_000).values()) < 1024
