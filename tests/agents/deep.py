@@ -1,4 +1,6 @@
-"""A server with a very deep queue: python -m tests.agents.deep FOLDER MESSAGES fills it, starts again, and drains some.
+"""A server with a very deep queue: python -m tests.agents.deep FOLDER MESSAGES BYTES.
+
+It is filled with messages of so many bytes, starts again, and is drained of some.
 
 Prints its peak memory in MiB after each of these as one line of JSON. A program by itself, because a process's peak
 never falls.
@@ -16,7 +18,7 @@ from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.server import AgentServer
 from tests.core.bus import START, topology
 
-Q, BODY, WINDOW = "queue:deep", b"x" * 100, 1_000
+Q, WINDOW = "queue:deep", 1_000
 TOPOLOGY = topology({})
 
 
@@ -49,11 +51,12 @@ def peak() -> int:
 
 
 def main() -> None:
-    folder, messages = sys.argv[1], int(sys.argv[2])
+    folder, messages, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    body = b"x" * size
     figures = {"empty": peak()}
     filled = Server(folder)
     for start in range(0, messages, WINDOW):
-        for _ in filled.do(*(Send(Q, b"%d " % number + BODY) for number in range(start, start + WINDOW))):
+        for _ in filled.do(*(Send(Q, b"%d " % number + body) for number in range(start, start + WINDOW))):
             pass
     figures["filled"] = peak()
     filled.stop()
