@@ -56,7 +56,7 @@ def test_every_mixture_of_orderings_carries_the_bus():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['seed']}: {case['found'][:40]}")
 def test_a_seed_that_once_failed(case):
-    assert run(case["seed"]).wrong == []
+    assert run(case["seed"], program=case.get("clients", "")).wrong == []
 
 
 def test_the_same_seed_gives_the_same_trace_in_any_process():
