@@ -15,7 +15,7 @@ from mombroker.core.batch import Batch, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer
 from mombroker.core.engine import Engine
-from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.errors import MomError, PeerRefused, StoreError, sentence
 from mombroker.core.events import (
     Admin,
     ClientClosed,
@@ -106,9 +106,17 @@ class AgentServer:
                     self.touch(link)
 
     def core(self, domain: Domain, rows: Rows) -> Ordering:
-        """The domain's ordering core as of its stored rows (none: a new one)."""
+        """The domain's ordering core as of its stored rows (none: a new one). Raises StoreError for rows of no core."""
         options = ordering.backend(domain.backend).resolve(domain.members, domain.options)
-        return ordering.restore(domain.backend, domain.index(self.name), len(domain.members), rows, **options)
+        try:
+            return ordering.restore(domain.backend, domain.index(self.name), len(domain.members), rows, **options)
+        except Exception as error:  # whatever a back end stumbles over, which may be an outsider's
+            if not rows:
+                raise
+            raise StoreError(
+                f"the {domain.backend} clock of domain {domain.name} in the store of {self.name} cannot be read "
+                f"({sentence(error)}); restore the store from a backup, or run `mom domain reset` for this server"
+            ) from error
 
     # -- for the parts -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mombroker.admin import audit
-from mombroker.core.errors import PeerError
+from mombroker.core.errors import PeerError, StoreError
 from mombroker.core.events import Admin, LinkFrames
 from mombroker.core.message import Message
 from mombroker.core.topology import AgentDecl
@@ -281,6 +281,26 @@ def test_a_connector_holds_what_is_for_others_and_lets_it_go():
     assert got(b, "d") == ["cause", "effect"]
     assert b.ask("c", "status")["domains"][0]["held"] == 0
     assert [link["held"] for link in b.ask("c", "status")["links"]] == [0, 0, 0]
+
+
+@every_one
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_were_damaged_are_read_or_refused_in_one_sentence(name, seed):
+    b = held_at_c(name)
+    b.crash("c")
+    lots, rows = random.Random(seed), b.stores["c"].disk.core["x"]
+    for _ in range(20):
+        intact, key = dict(rows), lots.choice(sorted(rows))
+        rows[key] = lots.choice((b"", rows[key][: lots.randrange(len(rows[key]))], lots.randbytes(len(rows[key]))))
+        try:
+            b.boot("c")
+            b.crash("c")
+        except StoreError as error:
+            assert f"the {name} clock of domain x in the store of c cannot be read" in str(error)
+        rows.clear()
+        rows.update(intact)
+    back(b, "c")
+    assert got(b, "c") == ["cause", "effect"]
 
 
 # -- a member that is down -----------------------------------------------------------------------------------------
