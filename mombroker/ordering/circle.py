@@ -26,6 +26,7 @@ class Circle:
     forks      the groups that forked from it
     marked     the groups whose markers were delivered here
     ready      it has the state of its view; left: it is no member any more, but others have yet to install the view
+    fresh      members that may have no state yet: the last view was their first, for all that is known here
     views      told and not installed; flushed, states: by view, who has flushed, and what was told to new members
     early      messages of views to come, or, while halted, all
     """
@@ -51,6 +52,7 @@ class Circle:
     marked: set[Gid] = field(default_factory=set)
     forks: set[Gid] = field(default_factory=set)
     inherited: list[Packet] = field(default_factory=list)
+    fresh: frozenset[int] = frozenset()
     views: list[View] = field(default_factory=list)
     flushed: dict[int, set[int]] = field(default_factory=dict)
     states: dict[int, State] = field(default_factory=dict)
@@ -177,8 +179,9 @@ class Way:
 
     def crosses(self, packet: Packet) -> bool:
         """True when a message of the first group has a destination beyond, and did not come from there."""
-        if self.came_over(packet):
-            return False
+        return not self.came_over(packet) and self.leads(packet)
+
+    def leads(self, packet: Packet) -> bool:
         if self.up:
             return not self.frm.beneath.issuperset(packet.dests)
         return not self.to.beneath.isdisjoint(packet.dests)
@@ -208,6 +211,7 @@ class Way:
         return counts
 
     def fill(self) -> None:
-        """A new connector passes on what the other group may lack."""
+        """A new connector passes on what the other group may lack: down also what came from there, since a group that
+        has died out and is filled again knows nothing."""
         known = [(None, packet) for packet in self.frm.inherited] + [*self.frm.log.items()]
-        self.outbox = [each for each in known if self.crosses(each[1])]
+        self.outbox = [each for each in known if self.leads(each[1]) and not (self.up and self.came_over(each[1]))]

@@ -43,7 +43,8 @@ class EvolvingDaisy(LoggedDaisy):
             circle.flushed.setdefault(stamp.number, set()).add(frm)
             self._install(circle, step)
         elif circle and frm not in circle.lost and isinstance(stamp, State):
-            circle.states.setdefault(stamp.number, stamp)
+            if stamp.number > circle.view:
+                circle.states.setdefault(stamp.number, stamp)
             self._install(circle, step)
         else:
             super()._take(frm, packet, step)
@@ -71,16 +72,14 @@ class EvolvingDaisy(LoggedDaisy):
     def _install(self, circle: Circle, step: Step) -> None:
         """Install what can be installed of the views to come, in their order."""
         while circle.views:
-            view = circle.views[0]
-            afresh = [at for at, each in enumerate(circle.views) if not each.voters]
             flushed = next(filter(circle.is_flushed, circle.views), None)
+            joinable = [at for at, each in enumerate(circle.views) if not each.voters or each.number in circle.states]
             if circle.ready and flushed:
-                self._enter(circle, view, flushed.voters, step)
-            elif not circle.ready and afresh:
-                del circle.views[: afresh[0]]  # nobody is left that had their state
-                self._join(circle, circle.views[0], None, step)
-            elif not circle.ready and view.number in circle.states:
-                self._join(circle, view, circle.states[view.number], step)
+                self._enter(circle, circle.views[0], flushed.voters, step)
+            elif not circle.ready and joinable:
+                del circle.views[: joinable[0]]
+                view = circle.views[0]  # without voters: nobody is left that had their state
+                self._join(circle, view, circle.states[view.number] if view.voters else None, step)
             else:
                 return
 
@@ -93,8 +92,11 @@ class EvolvingDaisy(LoggedDaisy):
         del circle.views[0]
         circle.view = view.number
         circle.flushed = {number: who for number, who in circle.flushed.items() if number > view.number}
+        circle.states = {number: state for number, state in circle.states.items() if number > view.number}
         circle.marked |= view.marked
-        step.send += [Packet(to, (), b"", self.me, circle.state()) for to in sorted(view.members - view.voters)]
+        lacking = view.members - view.voters | view.members & circle.fresh
+        circle.fresh = view.members - {*circle.members}
+        step.send += [Packet(to, (), b"", self.me, circle.state()) for to in sorted(lacking - {self.me})]
         if circle.left and self.me not in view.members:
             return
         circle.left = False  # it may be the only one that has kept what a group that has died out knew
@@ -137,6 +139,7 @@ class EvolvingDaisy(LoggedDaisy):
         """Take over a group as it is, or begin it afresh if all that knew it are lost."""
         del circle.views[0]
         circle.ready, circle.view = True, view.number
+        circle.fresh = view.members
         circle.sit(view.seats)
         old = self.circles[self.home]
         if state:
@@ -144,7 +147,6 @@ class EvolvingDaisy(LoggedDaisy):
         elif circle.leaf:
             circle.seen = dict(old.seen)
         circle.marked |= view.marked
-        circle.states.clear()
         if circle.leaf:
             pool = old.inherited + [packet for packet in old.log.values() if packet.stamp.marks == TOP]
             del self.circles[old.gid]

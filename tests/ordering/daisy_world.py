@@ -57,6 +57,7 @@ class World:
         self.orders: dict[int, deque[Any]] = {me: deque() for me in members}
         self.slow = {(a, b) for a in members for b in members if self.lots.random() < 0.25}
         self.doomed: set[int] = set()  # lost in the middle of their next step
+        self.bereaved: set[int] = set()  # groups of connectors that have lost a member
         self.unnoticed: set[int] = set()  # lost, and the steward does not know
         self.events: list[Event] = []
         self.sent = 0
@@ -179,9 +180,14 @@ class World:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def lose(self, me: int) -> None:
-        """Somebody must be left to talk to."""
-        if len(self.cores) - len(self.doomed) > 2:
+        """Somebody must be left to talk to; and a group of connectors that has lost somebody keeps its last one, who
+        may be the only one that knows what they were about to pass on."""
+        left = self.cores.keys() - self.doomed
+        connecting = {gid: group.members for gid, group in self.steward.groups.items() if not group.leaf}
+        last = any(gid in self.bereaved and members & left == {me} for gid, members in connecting.items())
+        if len(left) > 2 and not last:
             self.doomed.add(me)
+            self.bereaved |= {gid for gid, members in connecting.items() if me in members}
 
     def die(self, me: int, step: Step) -> None:
         """Of its last step some packets get out, in their order. Where links are harsh, of each some last ones are lost
@@ -315,11 +321,9 @@ def mixture(world: World) -> None:
 
 
 def concurrent(world: World) -> None:
-    """Two or three are lost before anybody notices, but not all that connect."""
+    """Two or three are lost before anybody notices."""
     for _ in range(world.lots.choice((2, 3))):
-        left = sorted(set(world.connectors()) - world.doomed)
-        if len(left) > 1:
-            world.lose(world.lots.choice(left))
+        world.lose_connector()
 
 
 def run(seed: int, scenario: Callable[[World], None], levels: int = 2, **options: Any) -> list[str]:

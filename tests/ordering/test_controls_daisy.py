@@ -11,7 +11,7 @@ CONTROLS = {
     "a split by the letter of the paper": (world.split, {"steward": fakes.LiteralSplit}, {}, "lost", 8),
     "a vacant seat that does not count": (world.crash, {"backend": fakes.VacantIsStable}, {}, "order", 0),
     "eager relays, and several losses with what is on their links": (
-        world.concurrent, {"relay": "eager", "harsh": True}, {"relay": "stable", "harsh": True}, "order", 35,
+        world.concurrent, {"relay": "eager", "harsh": True}, {"relay": "stable", "harsh": True}, "order", 38,
     ),
     "delivered and passed on in two transactions": (
         world.calm, {"backend": fakes.SeparateCommits, "restarts": 0.05}, {"restarts": 0.05}, "order", 0,
