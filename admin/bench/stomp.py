@@ -87,6 +87,7 @@ def measure(
                 name = f"{target.name} {case}"
                 looks.look(name)
                 looks.add(name, **run(target, case, count))
+                looks.look(name)
     progress(1, 1)
     return [row(looks, target, case, count) for case, target in runs]
 
