@@ -2,20 +2,26 @@
 
 import re
 import sys
+import tomllib
 import types
 from pathlib import Path
 
 import pytest
 
 from mombroker.admin.cli.main import commands
+from mombroker.agents.policy import Policy, policy
 from tests.core.bus import Bus, topology
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+def blocks(page: Path, kind: str = "python") -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", page.read_text(), re.S)
+
+
+def greeter(page: Path) -> str:
+    return next(block for block in blocks(page) if "class Greeter" in block)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "agents.md"], ids=lambda page: page.name)
@@ -23,7 +29,7 @@ def test_the_agent_shown_first_greets(page, monkeypatch):
     name = f"shown_in_{page.stem.lower()}"
     module = types.ModuleType(name)
     monkeypatch.setitem(sys.modules, name, module)
-    exec(compile(blocks(page)[0], str(page), "exec"), module.__dict__)
+    exec(compile(greeter(page), str(page), "exec"), module.__dict__)
     bus = Bus(topology({"x": "abc"}, {"b/greeter": f"{name}:Greeter"}))
     bus.pump()
     for who in ("Ada", "Bo"):
@@ -34,7 +40,7 @@ def test_the_agent_shown_first_greets(page, monkeypatch):
 
 
 def test_the_agent_in_the_readme_takes_fifteen_lines():
-    code = [line for line in blocks(ROOT / "README.md")[0].splitlines() if line.strip()]
+    code = [line for line in greeter(ROOT / "README.md").splitlines() if line.strip()]
     assert len(code) <= 15
 
 
@@ -51,3 +57,10 @@ def test_every_command_that_is_shown_exists(page):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_docs_show_every_setting_of_a_policy_with_its_default():
+    (block,) = [block for block in blocks(ROOT / "docs" / "stomp.md", "toml") if "[[policies]]" in block]
+    (shown,) = tomllib.loads(block)["policies"]
+    assert policy(shown).as_dict() == {**Policy().as_dict(), "match": shown["match"]}
+    assert set(shown) == set(Policy().as_dict())

@@ -1,6 +1,8 @@
 """`mom run`: a server without a topology file, and what finds it."""
 
 import os
+import re
+import shlex
 import signal
 import time
 
@@ -8,7 +10,7 @@ from click.testing import CliRunner
 
 from mombroker import jms
 from mombroker.admin.cli.main import cli
-from tests.admin.processes import Processes, free_ports
+from tests.admin.processes import ROOT, Processes, free_ports
 
 
 def mom(*words):
@@ -46,6 +48,30 @@ def test_one_server_runs_without_a_file_and_keeps_its_messages(tmp_path, monkeyp
     process.terminate()
     assert process.wait(30) == 0
     assert os.stat(tmp_path / "mombroker-data").st_mode & 0o77 == 0
+
+
+def test_the_quick_start_of_the_readme(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOM_FILE", raising=False)
+    stomp, listen = free_ports(2)
+    process = start(tmp_path, stomp, listen)
+    text = (ROOT / "README.md").read_text()
+    for line in ("mom send /queue/orders", "mom queue list", "mom receive /queue/orders"):
+        (words,) = [shlex.split(each)[1:] for each in text.splitlines() if each.strip().startswith(line)]
+        result = mom(*words)
+        assert result.exit_code == 0, result.output
+    assert result.stdout == "ann: one pizza\n"
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "import stomp" in block]
+    names = {}
+    exec(compile(code.replace("61613", str(stomp)), "README.md", "exec"), names)
+    for _ in range(600):
+        if (said := capsys.readouterr().out) and mom("queue", "browse", "orders", "--held").stdout == "":
+            break
+        time.sleep(0.05)
+    assert "cooking one pizza" in said
+    names["connection"].disconnect()
+    process.terminate()
+    assert process.wait(30) == 0
 
 
 def test_where_it_cannot_run_is_told(tmp_path):
