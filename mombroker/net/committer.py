@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from threading import Thread
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Protocol
 
 from twisted.python.threadpool import ThreadPool
@@ -18,8 +18,9 @@ from mombroker.core.batch import Batch
 Done = Callable[[Exception | None], None]
 
 SWITCH_S = 0.0005  # a writer waits for the interpreter twice per commit, 5 ms each time by default
-SLOW_S = 0.0006  # from here on the way to a writer thread and back costs less than waiting for the disk
-WEIGHT = 1 / 8  # of the newest commit in the moving average
+SLOW_S = 0.002  # of waiting for the disk: from here on a writer thread is worth a quarter more CPU time per message
+PROBE = 16  # so many commits in a row are handed to it, but for one by which the disk is judged
+WEIGHT = 1 / 8  # of the newest judgement in the moving average
 
 
 class Writer(Protocol):
@@ -88,25 +89,38 @@ class Split:
         self.reactor.callFromThread(done, failed)
 
 
-class Adaptive:
-    """Inline while the disk answers fast, else split: decided by the moving average of the time of COMMIT."""
+def waited() -> float:
+    """Seconds that this thread did not compute: the difference between two calls is what it waited."""
+    return perf_counter() - thread_time()
 
-    def __init__(self, reactor: Any, pool: Pool, clock: Callable[[], float] = perf_counter):
+
+class Adaptive:
+    """Inline while the disk answers fast, else split: decided by the moving average of what COMMIT waits inline.
+
+    What a writer thread waits says little: most of it is for the interpreter.
+    """
+
+    def __init__(self, reactor: Any, pool: Pool, clock: Callable[[], float] = waited):
         self.clock = clock
         self.mean_s = 0.0
         self._inline = Inline()
         self._split = Split(reactor, pool)
+        self._handed = 0  # to the thread, since the last one inline
 
     def submit(self, store: Writer, batch: Batch, done: Done) -> None:
-        chosen = self._split if self.mean_s > SLOW_S else self._inline
-        chosen.submit(_Timed(store, self), batch, done)
+        if self.mean_s > SLOW_S and self._handed < PROBE:
+            self._handed += 1
+            self._split.submit(store, batch, done)
+        else:
+            self._handed = 0
+            self._inline.submit(_Timed(store, self), batch, done)
 
     def took(self, seconds: float) -> None:
         self.mean_s += (seconds - self.mean_s) * WEIGHT
 
 
 class _Timed:
-    """A store whose COMMIT is timed. Only one thread is in it at a time, since one commit is in flight."""
+    """A store whose COMMIT is timed."""
 
     __slots__ = ("store", "committer")
 
