@@ -120,7 +120,7 @@ class Steward:
     def _main(self) -> Work:
         while True:
             self.resting = False
-            while self._is_wounded():
+            while self.is_wounded():
                 yield from self._recover()
             if self.operations:
                 operation = self.operations.pop(0)
@@ -191,7 +191,8 @@ class Steward:
 
     # -- recovery ------------------------------------------------------------------------------------------------
 
-    def _is_wounded(self) -> bool:
+    def is_wounded(self) -> bool:
+        """True while a loss is not made good."""
         return any(group.members & self.lost or None in group.seats.values() for group in self.groups.values())
 
     def _recover(self) -> Work:

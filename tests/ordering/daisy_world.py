@@ -181,11 +181,14 @@ class World:
 
     def lose(self, me: int) -> None:
         """Somebody must be left to talk to; and a group of connectors that has lost somebody keeps its last one, who
-        may be the only one that knows what they were about to pass on."""
+        may be the only one that knows what they were about to pass on. Eager relays stand one loss at a time, unless
+        it is to be seen that they stand no more."""
         left = self.cores.keys() - self.doomed
         connecting = {gid: group.members for gid, group in self.steward.groups.items() if not group.leaf}
         last = any(gid in self.bereaved and members & left == {me} for gid, members in connecting.items())
-        if len(left) > 2 and not last:
+        several = self.harsh or self.options["relay"] == "stable"
+        alone = not (self.doomed or self.unnoticed or self.steward.is_wounded())
+        if len(left) > 2 and not last and (several or alone):
             self.doomed.add(me)
             self.bereaved |= {gid for gid, members in connecting.items() if me in members}
 
