@@ -77,12 +77,12 @@ class Steward:
             self.groups[gid] = Known(group.parent, not group.children, seats)
         self._next = len(self.groups)
         self._work = self._main()
-        self.resting = True
+        self.resting = self.mended = True  # nothing is under way; all losses are made good
 
     def lose(self, member: int) -> None:
         """Somebody is lost for good; what is missing by that is made good before any other operation."""
         self.lost.add(member)
-        self.resting = False
+        self.resting = self.mended = False
 
     def ask(self, operation: Operation) -> None:
         """Do this when what is under way has ended. Raises ValueError for what cannot be done; what a loss has made
@@ -120,8 +120,9 @@ class Steward:
     def _main(self) -> Work:
         while True:
             self.resting = False
-            while self.is_wounded():
+            while self._is_wounded():
                 yield from self._recover()
+            self.mended = True
             if self.operations:
                 operation = self.operations.pop(0)
                 if not self._fault(operation):
@@ -191,8 +192,7 @@ class Steward:
 
     # -- recovery ------------------------------------------------------------------------------------------------
 
-    def is_wounded(self) -> bool:
-        """True while a loss is not made good."""
+    def _is_wounded(self) -> bool:
         return any(group.members & self.lost or None in group.seats.values() for group in self.groups.values())
 
     def _recover(self) -> Work:

@@ -187,7 +187,7 @@ class World:
         connecting = {gid: group.members for gid, group in self.steward.groups.items() if not group.leaf}
         last = any(gid in self.bereaved and members & left == {me} for gid, members in connecting.items())
         several = self.harsh or self.options["relay"] == "stable"
-        alone = not (self.doomed or self.unnoticed or self.steward.is_wounded())
+        alone = self.steward.mended and not (self.doomed or self.unnoticed)
         if len(left) > 2 and not last and (several or alone):
             self.doomed.add(me)
             self.bereaved |= {gid for gid, members in connecting.items() if me in members}
