@@ -18,6 +18,8 @@ WIRE_CHARS = 256  # of a notification's name
 
 
 def _refuse(value: object) -> object:
+    if type(value) is int:
+        raise TypeError("an int of more than 64 bits cannot be stored or sent: use bytes or str")
     hint = "use a list" if isinstance(value, tuple) else "use None, bool, int, float, str, bytes, list or dict"
     raise TypeError(f"a {type(value).__name__} cannot be stored or sent: {hint}")
 

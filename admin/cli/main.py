@@ -80,6 +80,8 @@ class LazyGroup(click.Group):
             raise click.ClickException(str(error)) from None
         except StoreFailed as error:
             raise Unwritable(str(error)) from None
+        except RecursionError:  # an agent may keep lists in lists a thousand deep
+            raise click.ClickException("this is nested too deeply to be shown") from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -53,7 +53,14 @@ def show_one(record: Row, output: str, columns: str = "") -> None:
 
 
 def echo_json(value: object, indent: int | None = 2) -> None:
-    click.echo(json.dumps(value, indent=indent, default=plain))
+    click.echo(json.dumps(_text_keys(value), indent=indent, default=plain))
+
+
+def _text_keys(value: object) -> object:
+    """The same with text in the place of the bytes that a dict has as keys, for which JSON has no form either."""
+    if isinstance(value, Mapping):
+        return {plain(name) if isinstance(name, bytes) else name: _text_keys(each) for name, each in value.items()}
+    return [_text_keys(each) for each in value] if isinstance(value, list) else value
 
 
 def _choose(columns: str, known: list[str]) -> list[str]:
@@ -80,7 +87,7 @@ def text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={text(each)}" for name, each in value.items())
+        return ", ".join(f"{text(name)}={text(each)}" for name, each in value.items())
     if isinstance(value, list | tuple | set):
         return ", ".join(f"[{text(each)}]" if isinstance(each, list | tuple) else text(each) for each in value)
     return str(plain(value)) if isinstance(value, bytes) else str(value)

@@ -34,7 +34,7 @@ class AdminClient:
     def __init__(self, server: str, host: str, port: int, token: str, timeout: float = 10.0):
         self.server, self.where = server, f"{host}:{port}"
         self._numbers = 0
-        self._decoder = wire.Decoder()
+        self._decoder = wire.Decoder(any_keys=True)  # of dicts in the fields of an agent
         self._frames: list[Any] = []
         try:
             self._socket = socket.create_connection((host, port), timeout)

@@ -25,10 +25,11 @@ def _no_extension(code: int, data: bytes) -> Any:
     raise ValueError(f"extension type {code} is not used here")
 
 
-def decode(body: bytes) -> Any:
+def decode(body: bytes, any_keys: bool = False) -> Any:
+    """What a frame holds. Keys of maps are texts or bytes, unless `any_keys` are taken."""
     try:
-        return msgpack.unpackb(body, ext_hook=_no_extension)
-    except (ValueError, RecursionError) as error:  # msgpack's own errors are ValueErrors
+        return msgpack.unpackb(body, ext_hook=_no_extension, strict_map_key=not any_keys)
+    except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors are ValueErrors
         raise PeerError(f"a frame is not valid msgpack: {str(error) or type(error).__name__}") from None
 
 
@@ -38,10 +39,10 @@ class Decoder:
     `limit` may be changed between two frames, also while `feed` is being iterated.
     """
 
-    __slots__ = ("limit", "_buffer")
+    __slots__ = ("limit", "any_keys", "_buffer")
 
-    def __init__(self, limit: int = LOGIN_LIMIT):
-        self.limit = limit
+    def __init__(self, limit: int = LOGIN_LIMIT, any_keys: bool = False):
+        self.limit, self.any_keys = limit, any_keys
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
@@ -61,7 +62,7 @@ class Decoder:
                 break
             body = bytes(source[start + 4 : stop])
             start = stop
-            yield decode(body) if length else None
+            yield decode(body, self.any_keys) if length else None
         if source is buffer:
             del buffer[:start]
         else:

@@ -37,6 +37,14 @@ def test_default_columns_are_for_the_table_only(capsys):
     assert json.loads(capsys.readouterr().out) == ROWS
 
 
+def test_any_keys_of_the_dicts_in_an_agents_fields_are_shown(capsys):
+    record = {"fields": {"seen": {1: "a", b"k": [{b"\xff": 2}], "t": 3}}}
+    show_one(record, "table")
+    assert capsys.readouterr().out == "fields  seen=1=a, k=\\xff=2, t=3\n"
+    show_one(record, "json")
+    assert json.loads(capsys.readouterr().out) == {"fields": {"seen": {"1": "a", "k": [{"\\xff": 2}], "t": 3}}}
+
+
 def test_an_unknown_column_is_wrong_usage_and_names_the_known_ones():
     with pytest.raises(click.UsageError, match="no column 'held_up'; there are server, held, full, peers"):
         show(ROWS, "table", "held_up")

@@ -316,6 +316,10 @@ def test_state_must_be_plain_and_declared():
     source.news = (1, 2)
     with pytest.raises(TypeError, match="a tuple cannot be stored or sent: use a list"):
         source.pack()
+    source.unpack(b"\x80")
+    source.news = 1 << 64
+    with pytest.raises(TypeError, match="an int of more than 64 bits cannot be stored or sent"):
+        source.pack()
 
 
 def test_an_alarm_before_all_others_makes_the_driver_ask_when_it_is():

@@ -67,3 +67,12 @@ def test_any_bytes_are_frames_or_the_peers_fault(data):
     except PeerError:
         pass
     assert len(decoder._buffer) <= 104
+
+
+def test_keys_of_maps_are_texts_unless_any_are_taken():
+    frame = wire.encode({1: {None: "x"}})
+    with pytest.raises(PeerError, match="strict_map_key"):
+        list(wire.Decoder().feed(frame))
+    assert list(wire.Decoder(any_keys=True).feed(frame)) == [{1: {None: "x"}}]
+    with pytest.raises(PeerError, match="not valid msgpack"):
+        list(wire.Decoder(any_keys=True).feed(b"\x00\x00\x00\x03\x81\x90\x01"))  # a list as a key
