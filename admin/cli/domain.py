@@ -18,6 +18,9 @@ from mombroker.core.topology import Topology
 from mombroker.store.base import Store
 from mombroker.store.folder import STORE, Lock
 
+REPORT = "reset.json"  # beside what is left of a lost store
+ROWS = 20  # of each list of a report that are printed
+
 
 @click.group()
 def domain() -> None:
@@ -75,21 +78,27 @@ def reset(file: Path, server: str, yes: bool, output: str, columns: str) -> None
         click.confirm(f"Give up the store of {server} in {lost.data}, with its agents and queues?", abort=True)
     with contextlib.ExitStack() as stack:
         found = open_all(stack, topology, [name for name in topology.servers if name != server])
-        _set_aside(Path(lost.data))
+        aside = _set_aside(Path(lost.data))
         found |= open_all(stack, topology, [server])
         report = surgery.reset(topology, server, found, program, time.time_ns())
-    show_report(report, output, columns)
+    # A second run would not find again what the first one has reported.
+    (aside / REPORT).write_text(json.dumps(report.as_dict(), indent=1))
+    show_report(report, output, columns, aside / REPORT)
 
 
-def _set_aside(data: Path) -> None:
+def _set_aside(data: Path) -> Path:
+    """The folder that what is left of a lost store is in from now on."""
+    aside = data.with_name(f"{data.name}.lost-{time.strftime('%Y%m%d-%H%M%S')}")
     if data.exists():
         Lock(data).release()  # raises while its server runs
-        aside = data.with_name(f"{data.name}.lost-{time.strftime('%Y%m%d-%H%M%S')}")
         data.rename(aside)
         click.echo(f"what was in {data} is now in {aside}", err=True)
+    else:
+        aside.mkdir(parents=True)
+    return aside
 
 
-def show_report(report: surgery.Report, output: str, columns: str) -> None:
+def show_report(report: surgery.Report, output: str, columns: str, saved: Path) -> None:
     if output == "json":
         echo_json(report.as_dict())
         return
@@ -97,7 +106,9 @@ def show_report(report: surgery.Report, output: str, columns: str) -> None:
     for title, rows in (("dead letters", report.dead), ("lost, or possibly half delivered", report.lost)):
         click.echo(f"{title}: {len(rows)}")
         if rows:
-            show(rows, output, columns)
+            show(rows[:ROWS], output, columns)
+        if len(rows) > ROWS:
+            click.echo(f"... {len(rows) - ROWS} more are in {saved}")
     if report.names:
         click.echo(f"names forgotten: {', '.join(report.names)}")
     for note in report.notes:

@@ -1,12 +1,15 @@
 """`mom domain reset` and `mom topology adopt` on real stores."""
 
 import json
+import shutil
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from mombroker import store as stores
+from mombroker.admin.cli.domain import REPORT, ROWS, show_report
 from mombroker.admin.cli.main import cli
+from mombroker.admin.reset import Report
 from mombroker.net import config
 
 BUS = """
@@ -64,6 +67,22 @@ def test_reset_refuses_while_a_server_runs_and_when_a_store_is_not_here(tmp_path
     result = mom("domain", "reset", "b", "--yes", "-f", file)
     assert result.exit_code == 1 and "no store of c" in result.stderr and "bring the data folders" in result.stderr
     assert not (tmp_path / "c").exists()
+
+
+def test_a_reset_prints_the_first_rows_of_its_report_and_saves_all(tmp_path, capsys):
+    report = Report(["x"], lost=[{"message": f"a#{number}", "agent": "b/y"} for number in range(ROWS + 5)])
+    show_report(report, "table", "message", tmp_path / REPORT)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == ["lost, or possibly half delivered: 25", "message"] and lines[-2] == "a#19"
+    assert lines[-1] == f"... 5 more are in {tmp_path / REPORT}"
+
+
+def test_a_reset_saves_its_report_though_nothing_is_left_of_the_store(tmp_path):
+    file = made(tmp_path)
+    shutil.rmtree(tmp_path / "b")
+    result = mom("domain", "reset", "b", "--yes", "-f", file, "-o", "json")
+    (saved,) = tmp_path.glob(f"b.lost-*/{REPORT}")
+    assert json.loads(saved.read_text()) == json.loads(result.stdout)
 
 
 def test_reset_asks_first(tmp_path):
