@@ -200,7 +200,7 @@ def hold(folder: Path) -> int:
             return lock
     pid = os.pread(lock, 20, 0).decode()
     os.close(lock)
-    raise MomError(f"process {pid} runs the server in {folder} already; stop it by `mom down`")
+    raise MomError(f"process {pid} looks after the server in {folder} already; stop it by `mom down`")
 
 
 def holder(file: Path) -> int:

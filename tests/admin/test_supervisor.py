@@ -151,7 +151,7 @@ def test_two_supervisors_of_one_folder_are_refused_and_a_dead_one_leaves_no_lock
     _, _, server = it.until("started", "a")[-1]
     file = tmp_path / "a" / supervisor.LOCK
     assert supervisor.holder(file) == it.process.pid
-    with pytest.raises(MomError, match=f"process {it.process.pid} runs the server"):
+    with pytest.raises(MomError, match=f"process {it.process.pid} looks after the server"):
         supervisor.hold(tmp_path / "a")
     it.process.kill()
     it.process.wait()
