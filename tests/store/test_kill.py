@@ -1,6 +1,7 @@
 """kill -9 at any moment leaves whole batches only, and every one that was reported durable."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def kill_while_it_works(folder, lines: int) -> int:
     return told[-1]
 
 
-def batches_are_whole(folder, told: int) -> None:
+def batches_are_whole(folder, told: int) -> int:
+    """How many there are."""
     opened = store.open(folder, topology(), "paris")
     n = opened.meta()["now"]
     assert n >= told
@@ -51,6 +53,7 @@ def batches_are_whole(folder, told: int) -> None:
     assert opened.core("core")[9, n % 7] == b"%d" % n
     assert [record[2] for _, record in opened.log(0, 1 << 30)] == list(range(1, n + 1))
     opened.close()
+    return n
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.long)])
@@ -58,6 +61,29 @@ def test_a_killed_process_leaves_whole_batches(kills, tmp_path):
     draw = random.Random(kills)
     for _ in range(kills):
         batches_are_whole(tmp_path, kill_while_it_works(tmp_path, draw.randint(1, 60)))
+
+
+@pytest.mark.parametrize("cuts", [12, pytest.param(400, marks=pytest.mark.long)])
+def test_a_torn_tail_of_the_log_takes_whole_batches_with_it(cuts, tmp_path):
+    """What a power failure may leave of writes that no fsync has covered: a shorter file, or one with a ragged end."""
+    draw, torn = random.Random(cuts), tmp_path / "torn"
+    kill_while_it_works(tmp_path / "whole", 30)
+    kept = set()
+    for _ in range(cuts):
+        shutil.copytree(tmp_path / "whole", torn)
+        (torn / "store.sqlite-shm").unlink()
+        wal = torn / "store.sqlite-wal"
+        size = wal.stat().st_size
+        at = draw.randrange(size // 2, size)
+        with wal.open("r+b") as file:
+            if draw.random() < 0.5:
+                file.truncate(at)
+            else:
+                file.seek(at)
+                file.write(draw.choice((bytes, draw.randbytes))(min(draw.randint(1, 9000), size - at)))
+        kept.add(batches_are_whole(torn, 1))
+        shutil.rmtree(torn)
+    assert len(kept) > 1
 
 
 def test_a_killed_store_can_be_verified_before_it_is_opened_again(tmp_path):
