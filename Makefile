@@ -3,6 +3,7 @@ PYTHON ?= python3
 PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
 PYTEST = .venv/bin/python -m pytest
 ARGS ?=
+comma := ,
 
 .PHONY: help demo test test-long lint bench clean
 
@@ -39,7 +40,7 @@ clean:
 .venv/installed-test: setup.cfg pyproject.toml
 	$(call install,'.[test]')
 .venv/installed-dev: setup.cfg pyproject.toml
-	$(call install,'.[test,dev]')
+	$(call install,'.[test$(comma)dev]')
 
 # An environment that was cut off while it was made has no working pip, and is made anew.
 define install
