@@ -34,10 +34,15 @@ class Names:
         })  # fmt: skip
 
     def resolve(self, name: str) -> str:
+        """The id of the agent of this name. Raises UnknownName, or MomError for what can never become a name."""
         try:
             return self.known[name]
         except KeyError:
-            raise UnknownName(name) from None
+            if name.startswith(OURS) or (AGENT_NAME.fullmatch(name) and not name.startswith("_")):
+                raise UnknownName(name) from None
+            raise MomError(
+                f"{ascii(name[:64])} cannot be an agent's name: letters, digits and . _ : - only, no leading _"
+            ) from None
 
     def ask(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """Deploy an agent under a new name; the reply to `ticket` follows the decision."""

@@ -140,6 +140,16 @@ def test_a_reaction_waits_for_a_name_without_counting_an_attempt():
     assert got(b, "a/late") == ["asked"]
 
 
+@pytest.mark.parametrize("name", ["", "_late", "no name"])
+def test_a_reaction_does_not_wait_for_what_can_never_be_a_name(name):
+    b = bus(max_attempts=1)
+    tell(b, "sink", f"ask {name}")
+    tell(b, "sink", "behind")
+    assert got(b) == ["behind"]
+    (letter,) = b.ask("b", "deadletters")["letters"]
+    assert "cannot be an agent's name" in letter["reason"]
+
+
 def test_a_name_is_decided_once():
     b = bus()
     b.cut("a", "b")
