@@ -37,7 +37,7 @@ COMMANDS = {
         "Durable and shared subscriptions: list, show, delete, purge, browse.",
     ),
     "topic": ("topic", "topic", "Topics: list."),
-    "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import."),
+    "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import, adopt."),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
     "user": ("user", "user", "Users of clients: list, add, passwd, delete."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),

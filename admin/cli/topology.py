@@ -20,7 +20,7 @@ OUT = click.option("--out", type=click.Path(path_type=Path), help="Write the fil
 
 @click.group("topology")
 def topology() -> None:
-    """Topology files: check, show, draw, generate, import."""
+    """Topology files: check, show, draw, generate, import, adopt."""
 
 
 topology.add_command(adopt)
