@@ -174,7 +174,7 @@ def why(server: AgentServer) -> list[Reply]:
             out.append({
                 "kind": "name" if box.name else "retry", "agent": box.agent, "name": box.name, "until": box.until,
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
-                "behind": len(box.queue) - 1,
+                "behind": server.engine.waiting_in(box) - 1,
             })  # fmt: skip
     for consumer in server.consumers.values():
         for link in consumer.links.values():
@@ -220,7 +220,7 @@ def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
         raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
     box = server.engine.inboxes.get(id)
     fields = server.program.describe(row[0], row[1])
-    waiting = len(box.queue) if box else 0
+    waiting = server.engine.waiting_in(box) if box else 0
     return {"agent": id, "class": row[0], "fields": fields, "waiting": waiting, "blocked": bool(box and box.blocked())}
 
 

@@ -90,6 +90,7 @@ class Reader(Protocol):
     def tasks(self) -> Iterable[TaskRow]: ...
     def inboxes(self) -> list[tuple[str, int, int]]: ...  # (agent, lowest id, rows), one per agent with rows
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]: ...  # after < id <= upto
+    def queue_in_count(self, agent: str, after: int) -> int: ...  # rows with after < id
     def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]: ...  # (seq, data)
     def queue_out_size(self, link: int) -> tuple[int, int]: ...  # rows, bytes
     def agent(self, id: str) -> tuple[str, bytes] | None: ...

@@ -93,6 +93,10 @@ class Engine:
             box = self.inboxes[agent] = Inbox(agent, self.server.next_id)
         return box
 
+    def waiting_in(self, box: Inbox) -> int:
+        """Its messages; of those that are only on disk, what was committed."""
+        return len(box.queue) + (self.server.reader.queue_in_count(box.agent, box.cursor) if box.on_disk() else 0)
+
     def wake(self, box: Inbox) -> None:
         if not box.runnable and not box.blocked() and (box.queue or box.on_disk()):
             box.runnable = True

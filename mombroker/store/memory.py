@@ -220,6 +220,10 @@ class MemoryStore:
         first = bisect_right(ids, after)
         return [self.disk.queue_in[id] for id in ids[first : min(first + limit, bisect_right(ids, upto))]]
 
+    def queue_in_count(self, agent: str, after: int) -> int:
+        ids = self.disk.inboxes.get(agent, [])
+        return len(ids) - bisect_right(ids, after)
+
     def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
         queue = self.disk.queue_out.get(link)
         if not queue:

@@ -109,6 +109,9 @@ class SqliteReader:
         )  # fmt: skip
         return [InRow(id, name, data, tries, boots, tuple(info)) for id, name, data, tries, boots, *info in rows]
 
+    def queue_in_count(self, agent: str, after: int) -> int:
+        return int(self.select("SELECT count(*) FROM queue_in WHERE agent = ? AND id > ?", agent, after)[0][0])
+
     def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
         base = link << LINK_BITS
         return self.select(

@@ -244,9 +244,12 @@ def test_an_inbox_beyond_its_window_waits_on_disk_in_order():
     for number in range(300):
         tell(b, "sink", f"{number}")
     assert b.servers["b"].engine.in_memory <= 11
-    b.crash("b")
-    b.boot("b")
-    b.pump()
+    for _ in range(2):
+        assert b.ask("b", "agent", agent="sink")["waiting"] == 301
+        assert [wait["behind"] for wait in b.ask("b", "why")["waits"]] == [300]
+        b.crash("b")
+        b.boot("b")
+        b.pump()
     for _ in range(9):
         b.later(60)
     assert got(b) == [str(number) for number in range(300)]

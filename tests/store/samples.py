@@ -190,6 +190,7 @@ class Model:
                 if (mine := [row.id for row in tables["queue_in"].values() if row.agent == agent])
             ],
             "queue_in": {agent: self.queue_in(agent, 0, 99, 99) for agent in AGENTS},
+            "queue_in_count": {agent: len(self.queue_in(agent, 1, 99, 99)) for agent in AGENTS},
             "queue_out": {link: self.queue_out(link, 0, 99, 99) for link in (1, 2, 3)},
             "queue_out_size": {
                 link: (len(rows), sum(len(data) for _, data in rows))
@@ -232,6 +233,7 @@ def reads(store: Any) -> dict[str, Any]:
         "tasks": list(store.tasks()),
         "inboxes": store.inboxes(),
         "queue_in": {agent: store.queue_in(agent, 0, 99, 99) for agent in AGENTS},
+        "queue_in_count": {agent: store.queue_in_count(agent, 1) for agent in AGENTS},
         "queue_out": {link: store.queue_out(link, 0, 99, 99) for link in (1, 2, 3)},
         "queue_out_size": {link: store.queue_out_size(link) for link in (1, 2, 3)},
         "agent": {agent: store.agent(agent) for agent in AGENTS},
