@@ -41,6 +41,15 @@ class Bar:
         else:
             print(text, file=sys.stderr, flush=True)
 
-    def at(self, done: int, total: int = 0) -> None:
+    def at(self, done: int, total: int = 0, left: float = -1.0) -> None:
+        """`left`: seconds; below 0: not known."""
         if self.on:
-            self.progress.update(self.task, completed=done, total=total or None, refresh=True)
+            what = self.what if left < 0 else f"{self.what}, {duration(left)} left"
+            self.progress.update(self.task, completed=done, total=total or None, description=what, refresh=True)
+
+
+def duration(seconds: float) -> str:
+    """In words: good enough to decide whether to wait."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

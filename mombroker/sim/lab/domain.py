@@ -1,0 +1,125 @@
+"""The members of one domain, each with its core: messages in, packets over the network, messages out."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from mombroker import ordering
+from mombroker.ordering import Ordering, Packet, Step
+from mombroker.sim.world import World
+
+NUMBER = 8  # bytes: each body begins with the message's number
+
+
+class Network(Protocol):
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        """`arrive(*args)` when a packet of `size` bytes (0: not known) has got from one member to the other."""
+
+
+class Observer:
+    """Watches a domain and counts; it changes nothing. Messages up to `first` are not measured."""
+
+    domain: "Domain"  # set by the domain that it is given to
+
+    def __init__(self, first: int = 0):
+        self.first = first
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        """A member has sent a message, in these packets."""
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        """A packet has come to a member, and this is what its core made of it."""
+
+
+def cores(backend: str, size: int, **options: Any) -> list[Ordering]:
+    return [ordering.create(backend, me=me, size=size, **options) for me in range(size)]
+
+
+class Domain:
+    """With `wire`, packets travel as bytes, as on the bus. Without, the objects themselves are handed over, which is
+    quicker and right for a core that changes no packet after `send`, such as `ks` and `rst`; then nobody knows bytes.
+
+    1. Every message comes to each of its destinations once (asserted by `finish`).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        members: Sequence[Ordering],
+        network: Network,
+        observers: Iterable[Observer] = (),
+        wire: bool = True,
+        payload: int = NUMBER,
+        slot: int = 0,
+    ):
+        """`slot`: members look at what has come only at multiples of so many ns (paper 002, §3.3); 0: at once."""
+        assert payload >= NUMBER, "no room for the number of a message"
+        assert wire or not any(core.relays for core in members), "relays take packets over from the wire"
+        self.world, self.members, self.network = world, members, network
+        self.observers = list(observers)
+        self.wire, self.slot = wire, slot
+        self.born = [0]  # by number: when the message was sent
+        self.copies = 0  # for others than the sender
+        self.delivered = 0
+        self._rest = bytes(payload - NUMBER)
+        self._looks: dict[int, list[tuple[int, Packet | bytes]]] = {}  # by member: what waits for its next slot
+        for observer in self.observers:
+            observer.domain = self
+
+    def send(self, me: int, dests: tuple[int, ...]) -> None:
+        """One message. A destination that is the sender itself has it at once, and no packet is made for it."""
+        if me in dests:
+            dests = tuple(d for d in dests if d != me)
+        number = len(self.born)
+        self.born.append(self.world.now)
+        self.copies += len(dests)
+        packets = self.members[me].send(dests, number.to_bytes(NUMBER, "little") + self._rest) if dests else []
+        for observer in self.observers:
+            observer.sent(me, number, packets)
+        self._post(me, packets)
+
+    def _post(self, me: int, packets: Iterable[Packet]) -> None:
+        arrive = self._queue if self.slot else self._arrive
+        carry = self.network.carry
+        if self.wire:
+            encode = self.members[me].encode
+            for packet in packets:
+                data = encode(packet)
+                carry(me, packet.to, len(data), arrive, packet.to, me, data)
+        else:
+            for packet in packets:
+                packet.frm = me
+                carry(me, packet.to, 0, arrive, packet.to, me, packet)
+
+    def _arrive(self, me: int, frm: int, packet: Packet | bytes) -> None:
+        core = self.members[me]
+        if isinstance(packet, bytes):
+            packet = core.decode(frm, packet)
+        step = core.receive(frm, packet)
+        self.delivered += len(step.deliver)
+        for observer in self.observers:
+            observer.received(me, packet, step)
+        if step.send:
+            self._post(me, step.send)
+
+    def _queue(self, me: int, frm: int, packet: Packet | bytes) -> None:
+        if me not in self._looks:
+            self._looks[me] = []
+            self.world.after(-self.world.now % self.slot, self._look, me)
+        self._looks[me].append((frm, packet))
+
+    def _look(self, me: int) -> None:
+        for frm, packet in self._looks.pop(me):
+            self._arrive(me, frm, packet)
+
+    def finish(self) -> None:
+        """Run until nothing is under way any more."""
+        assert self.world.run(calls=sys.maxsize)
+        assert self.delivered == self.copies, f"{self.copies} copies for others, but {self.delivered} deliveries"
+        for core in self.members:
+            assert not core.held(), f"member {core} still holds packets"
+
+
+def number_of(packet: Packet) -> int:
+    """The number of its message."""
+    return int.from_bytes(packet.body[:NUMBER], "little")

@@ -1,0 +1,141 @@
+"""What is measured in a domain, each thing by itself."""
+
+from array import array
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from mombroker.ordering import Ordering, Packet, Step
+from mombroker.sim.lab.domain import Observer, number_of
+from mombroker.sim.world import EPOCH, MS
+
+
+class Delay(Observer):
+    """From send to delivery, of each copy."""
+
+    def __init__(self, first: int = 0):
+        super().__init__(first)
+        self.delays = array("q")  # ns
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        now, born = self.domain.world.now, self.domain.born
+        for done in step.deliver:
+            if (number := number_of(done)) > self.first:
+                self.delays.append(now - born[number])
+
+    def result(self) -> dict[str, float]:
+        """In ms."""
+        ordered = sorted(self.delays)
+        if not ordered:
+            return {"delay_ms": 0.0, "delay_p50_ms": 0.0, "delay_p99_ms": 0.0, "delay_max_ms": 0.0}
+        last = len(ordered) - 1
+        return {
+            "delay_ms": sum(ordered) / len(ordered) / MS, "delay_p50_ms": ordered[last // 2] / MS,
+            "delay_p99_ms": ordered[last * 99 // 100] / MS, "delay_max_ms": ordered[-1] / MS,
+        }  # fmt: skip
+
+
+class Control(Observer):
+    """Control integers, in the papers' measure, and control bytes, where packets travel as bytes; on every packet of a
+    message, also on what members pass on.
+    """
+
+    def __init__(self, first: int = 0):
+        super().__init__(first)
+        self.packets = self.integers = self.bytes = 0
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        if number > self.first:
+            self._count(me, packets)
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        if step.send:
+            # What has no body is for others than its receiver, or is about no message: it counts once all do.
+            bare = len(self.domain.born) > self.first
+            self._count(me, [each for each in step.send if (number_of(each) > self.first if each.body else bare)])
+
+    def _count(self, me: int, packets: Sequence[Packet]) -> None:
+        core, wire = self.domain.members[me], self.domain.wire
+        for packet in packets:
+            self.packets += 1
+            self.integers += core.control_ints(packet)
+            if wire:
+                self.bytes += len(core.encode(packet)) - len(packet.body)
+
+    def result(self) -> dict[str, float]:
+        """Means per packet; bytes are 0 where they are not known."""
+        packets = max(self.packets, 1)
+        return {"packets": self.packets, "integers": self.integers / packets, "bytes": self.bytes / packets}
+
+
+class Held(Observer):
+    """Packets that came before their causes: how many, how long they waited, how many at once in the whole domain."""
+
+    def __init__(self, first: int = 0):
+        super().__init__(first)
+        self.came: dict[tuple[int, int], int] = {}  # (member, number) -> when it came; what is held now
+        self.arrived = self.held = self.waited = self.most = 0
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        now, came = self.domain.world.now, self.came
+        at_once = False
+        for done in step.deliver:
+            if done is packet:
+                at_once = True
+            elif (since := came.pop((me, number_of(done)), None)) is not None:
+                self.waited += now - since
+        if me in packet.dests and (number := number_of(packet)) > self.first:
+            self.arrived += 1
+            if not at_once:
+                self.held += 1
+                came[me, number] = now
+                self.most = max(self.most, len(came))
+
+    def result(self) -> dict[str, float]:
+        arrived, held = max(self.arrived, 1), max(self.held, 1)
+        return {"held_pct": 100 * self.held / arrived, "held_ms": self.waited / held / MS, "held_most": self.most}
+
+
+class LogSize(Observer):
+    """The mean of a size of the core's state, taken after every send and every delivery.
+
+    Of messages that one packet sets free together only the state after the last is seen; it counts for each.
+    """
+
+    def __init__(self, size: Callable[[Any], float], first: int = 0):
+        super().__init__(first)
+        self.size = size
+        self.total, self.times = 0.0, 0
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        self._count(self.domain.members[me], 1)
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        if step.deliver:
+            self._count(self.domain.members[me], len(step.deliver))
+
+    def _count(self, core: Ordering, times: int) -> None:
+        if len(self.domain.born) > self.first + 1:
+            self.total += times * self.size(core)
+            self.times += times
+
+    def result(self) -> dict[str, float]:
+        return {"log": self.total / max(self.times, 1)}
+
+
+class Trace(Observer):
+    """Every send and every delivery, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[int, str, int, int]] = []  # (ns since the start, what, member, number)
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        self.rows.append((self.domain.world.now - EPOCH, "send", me, number))
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        now = self.domain.world.now - EPOCH
+        self.rows += [(now, "deliver", me, number_of(done)) for done in step.deliver]
+
+    def digest(self) -> str:
+        return sha256(repr(self.rows).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What the papers measured, measured again with the broker's own cores: one module a paper."""

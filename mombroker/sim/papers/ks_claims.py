@@ -1,0 +1,289 @@
+"""What paper 002 claims, and how each claim is judged. Nothing here is tuned: a claim that fails is told to fail."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log
+from statistics import linear_regression
+
+from mombroker.sim.papers.base import Claim, Judgement, Missing, Table, verdict
+
+FLOOR = "floor"  # the points with a transmission time of 0
+FLAT = 15  # per cent between the least and the greatest that still count as constant, or as about the same
+CLOSE = 10  # per cent between two curves that are "very close together"
+SEEDS = 5  # per cent between two seeds
+ENTRY = {"ks": "KS", "ks_bitmap": "KS'"}
+
+Judge = Callable[[Table], Judgement]
+
+
+def listed(values: Mapping[str, float], form: str = ".1f") -> str:
+    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+
+
+def spans(curves: Mapping[str, Mapping[float, float]]) -> str:
+    """The first and the last value of each curve."""
+    ends = {name: [*curve.values()] for name, curve in curves.items()}
+    return ", ".join(f"{name} {values[0]:.1f} to {values[-1]:.1f}" for name, values in ends.items())
+
+
+def spread_of(values: Sequence[float]) -> float:
+    return 100 * (max(values) / min(values) - 1)
+
+
+def curves(table: Table, figure: str, column: str, settings: Sequence[str] = ()) -> dict[str, dict[float, float]]:
+    chosen = settings or table.settings(figure)
+    if not chosen:
+        raise Missing(f"it needs figure {figure}")
+    return {setting: table.curve(figure, setting, column) for setting in chosen}
+
+
+def necessary(table: Table, n: int, column: str, limit: float) -> str:
+    """Why no correct implementation keeps below a limit under the floor; empty where it could, or nobody knows."""
+    try:
+        floor, bare = table.at(FLOOR, "MTT 0", n, column), table.at(FLOOR, "MTT 0", n, "ks_bare")
+    except Missing:
+        return ""
+    if floor < limit:
+        return ""
+    without = f" ({bare:.1f} % without the header)" if column == "ks" else ""
+    return (
+        f"no implementation can: at n = {n} and M/T = 0.1 what constraints I and II make necessary is {floor:.1f} %"
+        f"{without} even where messages take no time"
+    )
+
+
+def below(figure: str, column: str, limit: float, n: int, settings: Sequence[str], x: float | None = None) -> Judge:
+    """The curves never reach `limit` (at `x`: there)."""
+
+    def judge(table: Table) -> Judgement:
+        if x is not None:
+            most = {setting: table.at(figure, setting, x, column) for setting in settings}
+        else:
+            most = {setting: max(curve.values()) for setting, curve in curves(table, figure, column, settings).items()}
+        held = [value < limit for value in most.values()]
+        at = "at most " if x is None else ""
+        why = "" if all(held) else necessary(table, n, column, limit)
+        return Judgement(verdict(held), f"{at}{listed(most)} %", why)
+
+    return judge
+
+
+def about(figure: str, column: str, value: float, n: int, tolerance: float) -> Judge:
+    """All curves are at `value` (to `tolerance` of it) at `n`."""
+
+    def judge(table: Table) -> Judgement:
+        found = {setting: table.at(figure, setting, n, column) for setting in curves(table, figure, column)}
+        held = [abs(each - value) <= tolerance * value for each in found.values()]
+        off = [setting for setting, good in zip(found, held, strict=True) if not good]
+        why = f"{', '.join(off)}: more than {100 * tolerance:g} % off" if off else ""
+        return Judgement(verdict(held), f"{listed(found)} %", why and necessary(table, n, column, value) or why)
+
+    return judge
+
+
+def constant(figure: str, column: str, start: float = 0) -> Judge:
+    """From `start` on."""
+
+    def judge(table: Table) -> Judgement:
+        spreads = {}
+        for setting, curve in curves(table, figure, column).items():
+            spreads[setting] = spread_of([value for x, value in curve.items() if x >= start])
+        held = [spread <= FLAT for spread in spreads.values()]
+        return Judgement(verdict(held), f"greatest above least: {listed(spreads)} %", f"constant: within {FLAT} %")
+
+    return judge
+
+
+def cheaper(figure: str, settings: Sequence[str] = ()) -> Judge:
+    """KS' is below KS at all points."""
+
+    def judge(table: Table) -> Judgement:
+        ratios = {}
+        for setting, plain in curves(table, figure, "ks", settings).items():
+            packed = table.curve(figure, setting, "ks_bitmap")
+            ratios[setting] = max(packed[x] / plain[x] for x in plain)
+        held = [ratio < 1 for ratio in ratios.values()]
+        return Judgement(verdict(held), f"KS' / KS at most {listed(ratios, '.2f')}")
+
+    return judge
+
+
+# -- figure 3 ----------------------------------------------------------------------------------------------------------
+
+
+def falls(table: Table) -> Judgement:
+    held, shown = [], []
+    for column, name in ENTRY.items():
+        found = curves(table, "3", column)
+        for curve in found.values():
+            values = [*curve.values()]
+            held.append(all(a > b for a, b in zip(values, values[1:], strict=False)))
+        shown.append(f"{name}: {spans(found)} %")
+    return Judgement(verdict(held), "; ".join(shown))
+
+
+def linear(table: Table) -> Judgement:
+    """The exponent of n, by least squares."""
+    exponents = {}
+    for setting, curve in curves(table, "3", "ks").items():
+        if len(curve) < 2:
+            raise Missing("it needs several n")
+        integers = [log(value * n * n) for n, value in curve.items()]
+        exponents[setting] = linear_regression([*map(log, curve)], integers).slope
+    held = [abs(exponent - 1) <= 0.15 for exponent in exponents.values()]
+    return Judgement(verdict(held), f"integers grow as n to the power {listed(exponents, '.2f')}")
+
+
+def overtakes(table: Table) -> Judgement:
+    """KS' is better with few members, worse with many."""
+    few, many = {}, {}
+    for setting, plain in curves(table, "3", "ks").items():
+        packed = table.curve("3", setting, "ks_bitmap")
+        few[setting] = packed[min(plain)] / plain[min(plain)]
+        many[setting] = table.at("3", setting, 100, "ks_bitmap") / table.at("3", setting, 100, "ks")
+    held = [few[setting] < 1 < many[setting] for setting in few]
+    return Judgement(verdict(held), f"KS' / KS with few: {listed(few, '.2f')}; at n = 100: {listed(many, '.2f')}")
+
+
+def crossing(table: Table, setting: str, column: str) -> float | None:
+    """The n where KS' stops being smaller, between two points by a straight line."""
+    plain, packed = table.curve("3", setting, column), table.curve("3", setting, "ks_bitmap")
+    gaps = [(n, plain[n] - packed[n]) for n in plain]
+    for (a, before), (b, after) in zip(gaps, gaps[1:], strict=False):
+        if before > 0 >= after:
+            return a + (b - a) * before / (before - after)
+    return None
+
+
+def thresholds(table: Table) -> Judgement:
+    for setting in ("S3", "S4"):
+        table.at("3", setting, 100, "ks")
+    shown, held = [], []
+    for setting, printed in (("S4", 45), ("S3", 62)):
+        found = [crossing(table, setting, column) for column in ("ks", "ks_bare")]
+        held.append(any(n is not None and abs(n - printed) <= 0.1 * printed for n in found))
+        with_, without = ["not up to 100" if n is None else f"{n:.0f}" for n in found]
+        shown.append(f"{setting}: {with_} with the header, {without} without")
+    return Judgement(verdict(held), "; ".join(shown), "10 % off counts as equal, in either way to count")
+
+
+def order_of_thresholds(table: Table) -> Judgement:
+    table.at("3", "S3", 100, "ks"), table.at("3", "S4", 100, "ks")
+    early, late = (crossing(table, setting, "ks_bare") for setting in ("S4", "S3"))
+    held = early is not None and (late is None or early < late)
+    return Judgement(verdict([held]), f"S4 at {early or 'more than 100'}, S3 at {late or 'more than 100'}, no header")
+
+
+def unaffected(table: Table) -> Judgement:
+    found = curves(table, "3", "ks", ["S1", "S3", "S4"])
+    common = set.intersection(*(set(curve) for curve in found.values()))
+    spreads = {f"n = {n:g}": spread_of([curve[n] for curve in found.values()]) for n in sorted(common)}
+    held = [spread <= FLAT for spread in spreads.values()]
+    return Judgement(verdict(held), f"greatest of the three above least: {listed(spreads)} %", f"same: within {FLAT} %")
+
+
+# -- figure 4 ----------------------------------------------------------------------------------------------------------
+
+
+def levels_off(table: Table) -> Judgement:
+    found = curves(table, "4", "ks")
+    held, late = [], {}
+    for setting, curve in found.items():
+        values = [*curve.values()]
+        if len(values) < 3:
+            raise Missing("it needs three transmission times")
+        late[setting] = 100 * (values[-1] / values[-2] - 1)
+        held.append(values[0] < values[-1] and abs(late[setting]) <= FLAT)
+    return Judgement(
+        verdict(held), f"{spans(found)} %; the last step: {listed(late, '+.1f')} %", f"steady: within {FLAT} %"
+    )
+
+
+def near_and_far(table: Table) -> Judgement:
+    gaps = {}
+    for setting, plain in curves(table, "4", "ks").items():
+        packed = table.curve("4", setting, "ks_bitmap")
+        gaps[setting] = max(100 * (1 - packed[x] / plain[x]) for x in plain)
+    held = [gaps["S3"] <= CLOSE, all(gap > CLOSE for setting, gap in gaps.items() if setting != "S3")]
+    return Judgement(verdict(held), f"KS' below KS by {listed(gaps)} %", f"close: within {CLOSE} %")
+
+
+def busy(table: Table) -> Judgement:
+    few, many = table.curve("4", "S1", "ks"), table.curve("4", "S4", "ks")
+    nearest = {x: min(few, key=lambda at: abs(log(at / x))) for x in many}
+    gaps = [100 * (many[x] / few[at] - 1) for x, at in nearest.items()]
+    held = [abs(gap) <= FLAT for gap in gaps]
+    return Judgement(
+        verdict(held), f"S4 beside S1: {min(gaps):+.1f} to {max(gaps):+.1f} %", f"the same: within {FLAT} %"
+    )
+
+
+# -- figures 6 to 8 ----------------------------------------------------------------------------------------------------
+
+
+def falls_slightly(table: Table) -> Judgement:
+    held, shown = [], {}
+    for setting, curve in curves(table, "6", "ks", ["S1", "S4"]).items():
+        values = [*curve.values()]
+        shown[setting] = 100 * (values[-1] / values[0] - 1)
+        held.append(-FLAT <= shown[setting] < 0)
+    return Judgement(verdict(held), f"KS from the least M/T to 1: {listed(shown, '+.1f')} %")
+
+
+def marginally_more(table: Table) -> Judgement:
+    plain, packed = table.curve("8", "S2", "ks"), table.curve("8", "S2", "ks_bitmap")
+    ratios = [packed[x] / plain[x] for x in plain]
+    why = "the other way round without the header, too" if max(ratios) < 1 else ""
+    bare = table.curve("8", "S2", "ks_bare")
+    if any(packed[x] > bare[x] for x in bare):
+        why = f"without the header KS' / KS is up to {max(packed[x] / bare[x] for x in bare):.2f}"
+    held = [ratio > 1 for ratio in ratios]
+    return Judgement(verdict(held), f"KS' / KS {min(ratios):.2f} to {max(ratios):.2f}", why)
+
+
+def seeds(figure: str) -> Judge:
+    def judge(table: Table) -> Judgement:
+        spreads = {name: table.spread(figure, column) for column, name in ENTRY.items()}
+        return Judgement(
+            verdict([spread <= SEEDS for spread in spreads.values()]), f"at most {listed(spreads)} % apart"
+        )
+
+    return judge
+
+
+CLAIMS = [
+    Claim("3", "§4.1", "the overhead, as a share of that of RST, falls rapidly as n rises", falls),
+    Claim("3", "§4.1, §5", "KS and KS' scale almost linearly in n", linear),
+    Claim("3", "§4.1", "at n = 15 KS has about 25 % of the overhead of RST", about("3", "ks", 25, 15, 0.15)),
+    Claim("3", "§4.1", "at n = 15 KS' has about 15 % of the overhead of RST", about("3", "ks_bitmap", 15, 15, 0.15)),
+    Claim("3", "§1, §4.1", "at n = 100 KS has only about 4 %, in all simulations", about("3", "ks", 4, 100, 0.125)),
+    Claim(
+        "3", "§5", "at n = 100 KS has less than 4 %",
+        below("3", "ks", 4, 100, ["S1", "S2", "S3", "S4"], x=100),
+    ),
+    Claim("3", "§4.1", "for low n KS' is more efficient, for high n KS is", overtakes),
+    Claim("3", "§4.1", "the threshold is n = 45 for S4 and n = 62 for S3", thresholds),
+    Claim("3", "§4.1", "the threshold comes earlier for S4 than for S3", order_of_thresholds),
+    Claim("3", "§4.1", "S1, S3, S4: unicast or multicast, the improvement is the same", unaffected),
+    Claim("4", "§4.2", "the overhead first rises gradually with MTT, but soon reaches a steady state", levels_off),
+    Claim("4", "§4.2", "for n = 15 never more than 35 %", below("4", "ks", 35, 15, ["S1", "S2", "S4"])),
+    Claim("4", "§4.2", "for n = 40 always less than 11 %", below("4", "ks", 11, 40, ["S3"])),
+    Claim("4", "§4.2", "KS and KS' are very close for n = 40; KS' is noticeably better for n = 15", near_and_far),
+    Claim("4", "§4.2", "more multicasts do not change the overhead appreciably (S1, S4)", busy),
+    Claim("5", "§4.3", "the overhead is almost constant over MIMT, even where it is low", constant("5", "ks")),
+    Claim("5", "§4.3", "the overhead is almost constant from a MIMT of 400 ms on", constant("5", "ks", 400)),
+    Claim("5", "§4.3", "KS' is lower than KS in all cases", cheaper("5")),
+    Claim("5", "§4.3", "for n = 20 KS has less than 20 %", below("5", "ks", 20, 20, ["S2", "S3", "S4"])),
+    Claim("5", "§4.3", "for n = 20 KS' has less than 12 %", below("5", "ks_bitmap", 12, 20, ["S2", "S3", "S4"])),
+    Claim("6", "§4.4", "KS' is lower than KS in all simulations", cheaper("6")),
+    Claim("6", "§4.4, §5", "the overhead of KS is almost independent of M/T", constant("6", "ks")),
+    Claim("6", "§4.4", "the overhead of KS' is, too", constant("6", "ks_bitmap")),
+    Claim("6", "§4.4", "with few members (S1, S4) that of KS falls very slightly", falls_slightly),
+    Claim("7", "§4.4", "varying |Dests|/n leads to the same: KS is constant", constant("7", "ks")),
+    Claim("7", "§4.4", "KS' is lower than KS, or almost equal", cheaper("7")),
+    Claim("8", "§4.4", "varying B/T leads to the same: KS is constant", constant("8", "ks")),
+    Claim("8", "§4.4", "KS' is lower than KS, but for S2", cheaper("8", ["S1", "S3", "S4"])),
+    Claim("8", "§4.4", "for S2 KS' has marginally more overhead than KS", marginally_more),
+]  # fmt: skip
+CLAIMS += [
+    Claim(figure, "§4", f"runs differ little (judged: two seeds, {SEEDS} %)", seeds(figure)) for figure in "345678"
+]

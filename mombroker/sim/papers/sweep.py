@@ -1,0 +1,123 @@
+"""Many points: each is run once, kept in a file under the hash of what it is a run of, and never run again.
+
+So a sweep that was cut off goes on where it stopped: a file is written whole or not at all.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from time import monotonic, process_time
+
+from mombroker import ordering, sim
+from mombroker.sim import lab, papers
+from mombroker.sim.papers.base import Paper, Params, Point, Result, Row
+
+PAPERS = ("ks",)  # a module each
+Progress = Callable[[int, int, float], None]  # points done, points in all, seconds left (about; below 0: not known)
+
+
+def load(name: str) -> Paper:
+    paper: Paper = import_module(f"mombroker.sim.papers.{name}").PAPER
+    return paper
+
+
+def work(name: str, params: Params) -> Result:
+    """One point, in any process; `cpu_s` is what it took."""
+    begin = process_time()
+    result = load(name).run(params)
+    return result | {"cpu_s": process_time() - begin}
+
+
+@cache
+def code(name: str) -> str:
+    """A hash of all code that decides a result: a changed core makes old results worthless."""
+    folders = [Path(module.__file__ or "").parent for module in (ordering, lab)]
+    files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    files += [Path(papers.__file__ or "").parent / f"{name}.py", Path(sim.__file__ or "").parent / "world.py"]
+    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+
+
+class Cache:
+    def __init__(self, folder: Path, name: str):
+        self.folder, self.name = folder / name, name
+
+    def path(self, params: Params) -> Path:
+        text = json.dumps([code(self.name), params], sort_keys=True)
+        return self.folder / f"{sha256(text.encode()).hexdigest()[:32]}.json"
+
+    def get(self, params: Params) -> Result | None:
+        try:
+            result: Result = json.loads(self.path(params).read_text())["result"]
+        except (OSError, ValueError, KeyError):
+            return None
+        return result
+
+    def put(self, params: Params, result: Result) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(params)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps({"params": params, "result": result}))
+        part.replace(path)
+
+
+def missing(paper: Paper, points: Sequence[Point], cached: Cache) -> list[Params]:
+    """What is still to run, each once, the costly first: so that no process is left alone at the end."""
+    wanted = {str(cached.path(point.params)): point.params for point in points}
+    left = [params for params in wanted.values() if cached.get(params) is None]
+    return sorted(left, key=paper.cost, reverse=True)
+
+
+def run(
+    paper: Paper,
+    points: Sequence[Point],
+    cached: Cache,
+    processes: int = 1,
+    progress: Progress = lambda done, total, left: None,
+) -> list[Row]:
+    """A row for each point, in their order; whatever is not in the cache is run first."""
+    left = missing(paper, points, cached)
+    costs = [paper.cost(params) for params in left]
+    total, done, begin = sum(costs), 0.0, monotonic()
+    progress(0, len(left), -1.0)
+    for number, (at, result) in enumerate(_results(paper.name, left, processes), 1):
+        cached.put(left[at], result)
+        done += costs[at]
+        progress(number, len(left), (monotonic() - begin) / done * (total - done))
+    rows = []
+    for point in points:
+        found = cached.get(point.params)
+        assert found is not None, f"the result of {point} is gone from {cached.folder}"
+        rows.append({"figure": point.figure, "setting": point.setting, "x": point.x, **point.params, **found})
+    return rows
+
+
+def _results(name: str, left: Sequence[Params], processes: int) -> Iterator[tuple[int, Result]]:
+    """(which, result), in the order in which they are ready."""
+    if processes == 1 or len(left) < 2:
+        for at, params in enumerate(left):
+            yield at, work(name, params)
+        return
+    others = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, initializer=_obey) as pool:
+        try:
+            futures = {pool.submit(work, name, params): at for at, params in enumerate(left)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:  # also when the caller goes no further: what is under way is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
+
+
+def _obey() -> None:
+    """Ctrl-C ends a worker without a word: its parent speaks."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

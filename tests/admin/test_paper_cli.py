@@ -1,0 +1,97 @@
+"""`mom paper`: what it prints and writes, and that nothing is run twice."""
+
+import csv
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from mombroker.admin.cli.main import cli
+from mombroker.admin.cli.progress import duration
+from mombroker.sim.papers import ks, sweep
+
+
+@pytest.fixture
+def mom(tmp_path, monkeypatch):
+    """The command line in a folder of its own, with runs so short that they tell nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ks, "QUICK", (60, 20))
+    monkeypatch.setattr(sweep, "code", lambda name: "short")
+
+    def run(*words, code=0):
+        result = CliRunner().invoke(cli, ["paper", *words])
+        assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+def test_the_papers_are_listed_with_their_figures(mom):
+    rows = json.loads(mom("list", "-o", "json").stdout)
+    assert [(row["paper"], row["figure"]) for row in rows] == [("ks", figure) for figure in "345678"]
+    assert all(row["claims"] for row in rows)
+
+
+def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
+    pytest.importorskip("matplotlib")
+    first = mom("run", "ks", "--figure", "5", "--processes", "1", "-o", "json")
+    claims = json.loads(first.stdout)
+    assert {claim["figure"] for claim in claims} == {"5"} and len(claims) == 6
+    assert {claim["verdict"] for claim in claims} <= {"holds", "holds in part", "does not hold", "cannot be judged"}
+    assert "26 runs, about" in first.stderr and "0 are there already" in first.stderr
+    folder = tmp_path / "mom-papers"
+    with (folder / "ks-quick-figure-5.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 24 and {row["setting"] for row in rows} == {"S1", "S2", "S3", "S4"}
+    assert {row["mimt"] for row in rows} == {"50", "400", "1200"} and all(float(row["ks"]) > 0 for row in rows)
+    assert (folder / "ks-quick-figure-5.png").stat().st_size < 100_000
+    again = mom("run", "ks", "--figure", "5", "-o", "json")
+    assert again.stdout == first.stdout and "0 runs" in again.stderr and "26 are there already" in again.stderr
+
+
+def test_without_matplotlib_there_is_everything_but_the_picture(mom, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
+    assert "pip install 'mombroker[plots]'" in result.stderr and "cannot be judged" in result.stdout
+    assert [path.name for path in (tmp_path / "mom-papers").glob("*.*")] == ["ks-quick-figure-5.csv"]
+
+
+def test_ctrl_c_says_what_is_kept(mom, monkeypatch):
+    done = []
+    work = sweep.work
+
+    def cut(name, params):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(params)
+        return work(name, params)
+
+    monkeypatch.setattr(sweep, "work", cut)
+    result = mom("run", "ks", "--figure", "5", "--processes", "1", code=1)
+    assert "stopped; 3 of 26 runs are kept" in result.stderr
+    monkeypatch.setattr(sweep, "work", work)
+    assert "23 runs, about" in mom("run", "ks", "--figure", "5", "--processes", "1").stderr
+
+
+def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
+    mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
+    result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--reading", "slots", "--processes", "1")
+    assert "0 are there already" in result.stderr
+    assert (tmp_path / "mom-papers" / "ks-quick-slots-figure-5.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (["nobody"], "ks"),
+        (["ks", "--figure", "2"], "3, 4, 5, 6, 7, 8"),
+        (["ks", "--reading", "x"], "itself, copies, slots"),
+    ],
+)
+def test_unknown_names_are_wrong_usage(mom, words, known):
+    assert f"there are {known}" in mom("run", *words, code=2).stderr
+
+
+def test_durations_are_told_as_people_do():
+    assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]

@@ -1,0 +1,159 @@
+"""Points are run once, kept, and not run again; and claims are judged by what was run."""
+
+import pytest
+
+from mombroker.core.errors import MomError
+from mombroker.sim.papers import ks, ks_claims, sweep
+from mombroker.sim.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN, Missing, Table, judge
+
+PAPER = ks.PAPER
+
+
+@pytest.fixture
+def points():
+    """Six short runs."""
+    found = [point for point in ks.points("3", False, (1, 2), {}) if point.x == 10 and point.setting != "S4"]
+    for point in found:
+        point.params.update(sends=200, first=50)
+    assert len(found) == 6
+    return found
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return sweep.Cache(tmp_path, "ks")
+
+
+def without_time(rows):
+    return [{name: value for name, value in row.items() if name != "cpu_s"} for row in rows]
+
+
+def test_what_was_run_is_not_run_again(points, kept, monkeypatch):
+    seen = []
+    rows = sweep.run(PAPER, points, kept, progress=lambda *at: seen.append(at))
+    assert [at[:2] for at in seen] == [(done, 6) for done in range(7)] and seen[-1][2] == 0
+    assert [(row["setting"], row["x"], row["seed"]) for row in rows] == [
+        (point.setting, point.x, point.params["seed"]) for point in points
+    ]
+    monkeypatch.setattr(sweep, "work", None)
+    assert sweep.run(PAPER, points, kept) == rows
+
+
+def test_a_sweep_that_was_cut_off_goes_on_where_it_stopped(points, kept):
+    def cut(done, total, left):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(PAPER, points, kept, progress=cut)
+    assert len(sweep.missing(PAPER, points, kept)) == 4
+    seen = []
+    rows = sweep.run(PAPER, points, kept, progress=lambda *at: seen.append(at))
+    assert seen[-1][:2] == (4, 4) and len(rows) == 6
+
+
+@pytest.mark.long
+def test_processes_find_the_same_and_leave_nothing_when_cut_off(points, tmp_path):
+    import multiprocessing
+
+    alone, together = sweep.Cache(tmp_path / "1", "ks"), sweep.Cache(tmp_path / "2", "ks")
+
+    def cut(done, total, left):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(PAPER, points, together, processes=2, progress=cut)
+    assert multiprocessing.active_children() == []
+    assert 0 < len(sweep.missing(PAPER, points, together)) < 6
+    rows = sweep.run(PAPER, points, together, processes=2)
+    assert without_time(rows) == without_time(sweep.run(PAPER, points, alone))
+
+
+def test_a_spoilt_result_is_run_anew(points, kept):
+    rows = sweep.run(PAPER, points, kept)
+    kept.path(points[0].params).write_text('{"params": {}')
+    assert len(sweep.missing(PAPER, points, kept)) == 1
+    assert without_time(sweep.run(PAPER, points, kept)) == without_time(rows)
+
+
+def test_other_code_makes_old_results_worthless(points, kept, monkeypatch):
+    sweep.run(PAPER, points[:1], kept)
+    monkeypatch.setattr(sweep, "code", lambda name: "other")
+    assert len(sweep.missing(PAPER, points[:1], kept)) == 1
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+
+
+def rows(figure, values, **more):
+    """Of all settings alike: x -> (KS, KS')."""
+    return [
+        {"figure": figure, "setting": setting, "x": x, "seed": seed, "ks": a, "ks_bitmap": b, "ks_bare": a} | more
+        for setting in ("S1", "S2", "S3", "S4")
+        for x, (a, b) in values.items()
+        for seed in (1, 2)
+    ]
+
+
+def verdicts(figure, found):
+    return {row["claim"]: row["verdict"] for row in judge(ks_claims.CLAIMS, figure, Table(found))}
+
+
+def test_claims_hold_where_the_printed_values_are_measured():
+    printed = {10: (35, 20), 15: (25, 15), 50: (8, 8.1), 100: (3.9, 4.1)}
+    found = verdicts("3", rows("3", printed))
+    # All settings are alike here, so that two thresholds cannot differ as printed.
+    assert [found.pop(claim) for claim in list(found) if "threshold" in claim] == [FAILS, FAILS]
+    assert set(found.values()) == {HOLDS}, found
+
+
+def test_thresholds_are_where_the_curves_cross():
+    """Gaps of 10 before and -10 after: the lines cross halfway."""
+    found = []
+    for setting, crossing in (("S3", 62), ("S4", 45)):
+        values = {crossing - 5: (30, 20), crossing + 5: (20, 30), 100: (10, 20)}
+        found += [row for row in rows("3", values) if row["setting"] == setting]
+    assert [ks_claims.crossing(Table(found), setting, "ks") for setting in ("S3", "S4")] == [62, 45]
+    assert [ks_claims.thresholds(Table(found)).verdict, ks_claims.order_of_thresholds(Table(found)).verdict] == [
+        HOLDS
+    ] * 2
+
+
+def test_claims_fail_where_others_are():
+    measured = {10: (30, 40), 15: (36, 40), 100: (50, 40)}
+    found = verdicts("3", rows("3", measured))
+    held = {claim for claim, verdict in found.items() if verdict == HOLDS}
+    assert all("runs differ" in claim or "S1, S3, S4" in claim for claim in held), held
+
+
+def test_a_claim_about_a_point_that_was_not_run_cannot_be_judged():
+    found = verdicts("3", rows("3", {10: (35, 20), 15: (25, 15)}))
+    assert {verdict for claim, verdict in found.items() if "100" in claim or "threshold" in claim} == {UNKNOWN}
+    assert set(verdicts("4", []).values()) == {UNKNOWN}
+
+
+def test_a_claim_that_no_implementation_can_meet_says_so():
+    floor = [
+        {"figure": "floor", "setting": "MTT 0", "x": 15, "seed": 1, "ks": 33.6, "ks_bare": 29.6, "ks_bitmap": 13.0}
+    ]
+    found = judge(ks_claims.CLAIMS, "3", Table(rows("3", {10: (60, 21), 15: (38, 16)}) + floor))
+    whys = {row["claim"]: row["why"] for row in found if row["verdict"] == FAILS}
+    assert [claim for claim, why in whys.items() if "no implementation can" in why and "33.6" in why] == [
+        "at n = 15 KS has about 25 % of the overhead of RST"
+    ]
+
+
+def test_seeds_that_differ_are_told():
+    differing = rows("5", {50: (20, 10), 400: (20, 10), 1200: (20, 10)})
+    assert verdicts("5", differing)[(runs := "runs differ little (judged: two seeds, 5 %)")] == HOLDS
+    differing[0]["ks"] *= 1.1
+    assert verdicts("5", differing)[runs] == PARTLY
+
+
+def test_the_mean_over_seeds_and_what_is_missing():
+    table = Table([{"figure": "3", "setting": "S1", "x": 10, "seed": seed, "ks": seed} for seed in (1, 2)])
+    assert table.at("3", "S1", 10, "ks") == 1.5 and table.spread("3", "ks") == 100
+    with pytest.raises(Missing):
+        table.at("3", "S1", 20, "ks")
+    assert issubclass(Missing, MomError)
