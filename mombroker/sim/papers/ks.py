@@ -15,7 +15,7 @@ from mombroker.sim.world import MS, World
 MULTICASTS, SHARES, BROADCASTS = "M/T", "|Dests|/n", "B/T"  # what a ratio is the ratio of
 SPREADS = {"7": SHARES, "8": BROADCASTS}  # by figure
 HEADER = 4  # integers of a message's own, beside its destinations
-COPY_S, MEMBER_S = 3e-5, 2e-6  # CPU seconds of a copy, and more for each member
+SEND_S, COPY_S = (42e-6, 1.6e-6), (28e-6, 0.8e-6)  # CPU seconds of a send and of a copy, and more for each member
 
 
 class Sizes(lab.Observer):
@@ -100,8 +100,10 @@ def run(params: Params) -> Result:
 
 def cost(params: Params) -> float:
     """CPU seconds, about: fitted to runs at n = 10 to 30 on the machine of docs/papers.md."""
-    copies = params["sends"] * (1 if params["count_copies"] else copies_per_send(params))
-    return float(copies * (COPY_S + MEMBER_S * params["n"]))
+    n, copies = params["n"], copies_per_send(params)
+    sends = params["sends"] / copies if params["count_copies"] else params["sends"]
+    of_send, of_copy = (least + n * more for least, more in (SEND_S, COPY_S))
+    return float(sends * (of_send + copies * of_copy))
 
 
 # -- the figures: (MTT, MIMT, ratio, n) of each curve; one of them is x ------------------------------------------------

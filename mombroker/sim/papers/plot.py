@@ -28,6 +28,8 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     if figure.log_x:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+    else:
+        axes.set_xticks(sorted({row["x"] for row in table.rows if row["figure"] == name}))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, ncols=2)
     fig.tight_layout()

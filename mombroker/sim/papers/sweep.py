@@ -7,8 +7,9 @@ import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -86,10 +87,11 @@ def run(
     costs = [paper.cost(params) for params in left]
     total, done, begin = sum(costs), 0.0, monotonic()
     progress(0, len(left), -1.0)
-    for number, (at, result) in enumerate(_results(paper.name, left, processes), 1):
-        cached.put(left[at], result)
-        done += costs[at]
-        progress(number, len(left), (monotonic() - begin) / done * (total - done))
+    with closing(_results(paper.name, left, processes)) as results:
+        for number, (at, result) in enumerate(results, 1):
+            cached.put(left[at], result)
+            done += costs[at]
+            progress(number, len(left), (monotonic() - begin) / done * (total - done))
     rows = []
     for point in points:
         found = cached.get(point.params)
@@ -98,7 +100,7 @@ def run(
     return rows
 
 
-def _results(name: str, left: Sequence[Params], processes: int) -> Iterator[tuple[int, Result]]:
+def _results(name: str, left: Sequence[Params], processes: int) -> Generator[tuple[int, Result], None, None]:
     """(which, result), in the order in which they are ready."""
     if processes == 1 or len(left) < 2:
         for at, params in enumerate(left):
@@ -112,9 +114,9 @@ def _results(name: str, left: Sequence[Params], processes: int) -> Iterator[tupl
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:  # also when the caller goes no further: what is under way is not waited for
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - others:
-                child.terminate()
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            pool.shutdown(cancel_futures=True)
             raise
 
 

@@ -1,5 +1,7 @@
 """Points are run once, kept, and not run again; and claims are judged by what was run."""
 
+import multiprocessing
+
 import pytest
 
 from mombroker.core.errors import MomError
@@ -54,8 +56,6 @@ def test_a_sweep_that_was_cut_off_goes_on_where_it_stopped(points, kept):
 
 @pytest.mark.long
 def test_processes_find_the_same_and_leave_nothing_when_cut_off(points, tmp_path):
-    import multiprocessing
-
     alone, together = sweep.Cache(tmp_path / "1", "ks"), sweep.Cache(tmp_path / "2", "ks")
 
     def cut(done, total, left):
@@ -86,10 +86,19 @@ def test_other_code_makes_old_results_worthless(points, kept, monkeypatch):
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def rows(figure, values, **more):
+def rows(figure, values):
     """Of all settings alike: x -> (KS, KS')."""
     return [
-        {"figure": figure, "setting": setting, "x": x, "seed": seed, "ks": a, "ks_bitmap": b, "ks_bare": a} | more
+        {
+            "figure": figure,
+            "setting": setting,
+            "x": x,
+            "seed": seed,
+            "ks": a,
+            "ks_bitmap": b,
+            "ks_bare": a,
+            "sends": 30_000,
+        }
         for setting in ("S1", "S2", "S3", "S4")
         for x, (a, b) in values.items()
         for seed in (1, 2)
