@@ -6,7 +6,7 @@ from mombroker.core.errors import MomError
 from mombroker.sim.papers.base import Figure, Table
 
 LINES = ("-o", "--s", ":^", "-.d")  # one for each column
-SIZE, DPI = (7.0, 4.5), 110
+SIZE, DPI = (7.0, 5.0), 110
 
 
 def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None:
@@ -31,7 +31,7 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     else:
         axes.set_xticks(sorted({row["x"] for row in table.rows if row["figure"] == name}))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, ncols=2)
+    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
     fig.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path, dpi=DPI)
