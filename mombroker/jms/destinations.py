@@ -75,8 +75,18 @@ class TemporaryTopic(Temporary):
     kind: ClassVar[str] = "temp-topic"
 
 
+URLS = ("stomp:", "stomps:", "failover:")
+
+
+def _no_url(text: str) -> None:
+    """A queue could have such a name, but nobody means one. It is not repeated, as there may be a passcode in it."""
+    if text.startswith(URLS):
+        raise InvalidDestination("the address of a server stands where a destination like /queue/orders should")
+
+
 def destination_of(text: str) -> Destination:
     """What is written so: `/queue/a`, `/topic/a`, or another connection's temporary one. Raises InvalidDestination."""
+    _no_url(text)
     for temporary in (TemporaryQueue, TemporaryTopic):
         if text.startswith(start := f"/remote-{temporary.kind}/"):
             return temporary(text[len(start) :])
@@ -104,6 +114,7 @@ def to_consume(wanted: Destination | str | Sequence[Destination | str]) -> tuple
             raise InvalidDestination(f"{only} belongs to another connection, which alone may consume from it")
         return only.wire, isinstance(only, TemporaryTopic)
     shown = ",".join(one if isinstance(one, str) else one.wire for one in each)
+    _no_url(shown)
     try:
         return shown, destinations.several(shown)[0].startswith("topic:")
     except FrameError as error:

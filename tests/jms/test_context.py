@@ -114,6 +114,10 @@ def test_a_message_goes_somewhere(broker):
         context.producer().send("x")
     with pytest.raises(InvalidDestination):
         context.send("/topic/*", "x")
+    for act in (lambda url: context.send(url, "x"), context.consumer, context.browser):
+        with pytest.raises(InvalidDestination, match="address of a server") as refused:
+            act("stomp://ann:secret@host:61613/queue/a")
+        assert "secret" not in str(refused.value)
 
 
 def test_a_repeat_of_a_program_is_dropped(broker):
