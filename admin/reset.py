@@ -119,7 +119,7 @@ def _settle(servers: dict[str, AgentServer], stores: dict[str, Store]) -> None:
                 for conn, frames in ready.frames:
                     peer, other_conn = conns[conn]
                     servers[peer].step(LinkFrames(name, other_conn, frames), now)
-                server.committed(ready)
+                server.committed(ready, now)
 
 
 def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> dict[repair.Copy, dict[str, Any]]:

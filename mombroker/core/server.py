@@ -75,6 +75,8 @@ class AgentServer:
         self.in_flight: Batch | None = None
         self.in_flight_id = 0
         self.durable_batch = 0
+        self.flight_closed = 0  # when the batch in flight was closed, if it holds records,
+        self.commit_times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
         self.level = 2
         self.more = False
         self.stopping = False
@@ -340,6 +342,9 @@ class AgentServer:
                 self.numbers.append((link, link.sent, link.received))
             if link.sendable():
                 self.touched[link] = None  # the rest is on disk and can be read after the commit
+        if self.commit_times[1] and (batch.log or self.stopping):
+            self._log_commit(batch.log)
+        self.flight_closed = self.now if batch.log else 0
         if not batch.empty():
             batch.meta["now"] = self.now
         ready.replies, self.replies = self.replies, []
@@ -353,11 +358,20 @@ class AgentServer:
         self.level = 0
         return ready
 
-    def committed(self, ready: Ready) -> None:
-        """The batch of `ready` is durable."""
+    def _log_commit(self, log: list[trace.Record]) -> None:
+        """What one row of the log cannot say of itself is in the next."""
+        closed, durable = self.commit_times
+        self.commit_times = (0, 0)
+        record = ("commit", "", 0, "", (), 0, "", "", 0, closed, 0, 0, durable, trace.NO_OUT, trace.NO_MISSING, "")
+        log.insert(0, record)
+
+    def committed(self, ready: Ready, now: int) -> None:
+        """The batch of `ready` is durable, and was so when its outputs began to leave, at `now`."""
         batch = ready.batch
         assert batch is self.in_flight, "another batch is under way"
         self.in_flight = None
+        if self.flight_closed and self.log_on:
+            self.commit_times = (self.flight_closed, max(now, self.flight_closed))
         self.durable_batch = batch.number
         self.durable_id = self.in_flight_id
         for link, sent, received in self.numbers:

@@ -10,6 +10,8 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `hold`      it must wait for its causes: `missing` lists (member, sequence) of what it waits for
           `expire`, `dead`, `drop`, `redeliver`   with the reason in `detail`; `agent` where one is concerned
           `create`, `delete`  of `agent`
+          `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
+                      is when that one was closed, `done` when it was durable and its packets left
 origin, number   the message id: server of the send, and its counter
 payload   bytes of the packed notification
 domain, peer     where its packet came in, empty for a local message
@@ -24,7 +26,7 @@ FIELDS = (
     "kind", "origin", "number", "agent", "dests", "payload", "domain", "peer", "hops",
     "sent", "received", "delivered", "done", "out", "missing", "detail",
 )  # fmt: skip
-KINDS = ("send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete")
+KINDS = ("send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit")
 
 Record = tuple[
     str, str, int, str, tuple[str, ...], int, str, str, int, int, int, int, int,

@@ -33,7 +33,7 @@ class Machine(Protocol):
     def turn(self, now: int) -> None: ...
     def batch_full(self) -> bool: ...
     def ready(self, now: int) -> Ready: ...
-    def committed(self, ready: Ready) -> None: ...
+    def committed(self, ready: Ready, now: int) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -197,7 +197,7 @@ class Driver:
 
     def _leave(self, ready: Ready) -> None:
         """The batch is durable: its outputs leave."""
-        outputs = self.outputs
+        outputs, now = self.outputs, self.now()
         for number, frames in ready.frames:
             outputs.send(number, frames)
         for number, replies in ready.clients:
@@ -210,7 +210,7 @@ class Driver:
             for peer in ready.dial:
                 outputs.dial(peer)
             self._set_timer(ready.timer)
-        self.server.committed(ready)
+        self.server.committed(ready, now)
         self._flying = None
         if self._stopped is None:
             self._soon()

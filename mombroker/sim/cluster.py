@@ -153,7 +153,7 @@ class Node:
         """The batch is durable: its outputs leave."""
         if self._die("committed, unsent"):
             return
-        network = self.cluster.network
+        network, now = self.cluster.network, self.now()
         for number, frames in ready.frames:
             network.send(number, self.name, frames)
             if self._die("half sent"):
@@ -161,7 +161,7 @@ class Node:
         self.replies += ready.replies
         if not self.stopping:
             self._work(ready)
-        self.server.committed(ready)
+        self.server.committed(ready, now)
         self.flying = None
         if self.stopping:
             self._end()

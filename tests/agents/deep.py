@@ -39,7 +39,7 @@ class Server:
                 self.store.commit(ready.batch)
             for _, replies in ready.clients:
                 yield from replies
-            server.committed(ready)
+            server.committed(ready, START)
             server.turn(START)
 
     def stop(self) -> None:

@@ -118,7 +118,7 @@ class Bus:
                 server.step(TaskDone(id, self.program.run(path, arguments)), self.now)
             except Exception as error:
                 server.step(TaskDone(id, None, str(error)), self.now)
-        server.committed(ready)
+        server.committed(ready, self.now)
         for peer in ready.dial:
             self._dial(name, peer)
 

@@ -63,7 +63,7 @@ def test_stored_packets_are_resent_byte_for_byte_and_duplicates_dropped():
     assert len(stored) == 3
     b.join("a", "b")
     ready = b.commit("a")
-    b.servers["a"].committed(ready)
+    b.servers["a"].committed(ready, b.now)
     (conn, frames), *_ = [entry for entry in ready.frames if entry[0] == link(b, "a", "b").conn]
     data = [frame for frame in frames if frame[0] == "data"]
     assert data == [("data", "x", 1, [bytes for _, bytes in stored])]

@@ -60,7 +60,7 @@ class World:
         self.level = 0
         return self.plans.pop(0) if self.plans else self.plan(empty=True)
 
-    def committed(self, ready):
+    def committed(self, ready, now):
         self._call("committed", ready.batch.number)
 
     def stop(self):
@@ -393,7 +393,7 @@ def test_stop_when_nothing_is_under_way(world):
 def test_the_store_is_not_touched_after_the_stop(world):
     """Whoever waits for the end closes it at once."""
     world.wall += 10 * SECOND
-    world.committed = lambda ready: world.raises.update(size=StoreFailed("closed"))
+    world.committed = lambda ready, now: world.raises.update(size=StoreFailed("closed"))
     assert world.driver.stop().called and not world.driver.dead
 
 
