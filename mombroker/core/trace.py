@@ -26,7 +26,9 @@ FIELDS = (
     "kind", "origin", "number", "agent", "dests", "payload", "domain", "peer", "hops",
     "sent", "received", "delivered", "done", "out", "missing", "detail",
 )  # fmt: skip
-KINDS = ("send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit")
+KINDS = (
+    "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
+)  # fmt: skip
 
 Record = tuple[
     str, str, int, str, tuple[str, ...], int, str, str, int, int, int, int, int,
