@@ -29,12 +29,10 @@ def pack(records: list[Record]) -> bytes:
 def unpack(data: bytes, count: int) -> list[Record]:
     """The records; fields that are younger than `data` have their defaults. Raises ValueError if it is none."""
     try:
-        stored = msgpack.unpackb(data, unicode_errors="surrogatepass")
+        fields = stored(data, len(_DEFAULTS))
         columns: list[list[Any]] = []
         for index, default in enumerate(_DEFAULTS):
-            column = stored[index] if index < len(stored) else None
-            if column is None:
-                column = [default]
+            column = [default] if fields[index] is None else fields[index]
             if index == _DESTS:
                 column = [tuple(value) for value in column]
             elif index in (_OUT, _MISSING):
@@ -43,6 +41,12 @@ def unpack(data: bytes, count: int) -> list[Record]:
         return list(zip(*columns, strict=True))
     except TypeError as error:
         raise ValueError(f"not log records: {error}") from None
+
+
+def stored(data: bytes, fields: int) -> list[list[Any] | None]:
+    """The columns as they are kept, the first so many fields; those that are younger than `data` are nil."""
+    found: list[list[Any] | None] = msgpack.unpackb(data, unicode_errors="surrogatepass")
+    return found + [None] * (fields - len(found))
 
 
 def time(record: Record) -> int:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mombroker.core.batch import LINK_BITS, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.errors import StoreError, StoreFailed
@@ -18,6 +18,19 @@ from mombroker.store.base import SCHEMA, Meta
 REPAIR = "restore it from a backup, or run `mom domain reset` for this server"
 
 Row = tuple[Any, ...]
+
+
+class Commit(NamedTuple):
+    """A row of the log, the records of one commit, and what the commits since the last such row wrote."""
+
+    id: int  # sequence of the first record
+    count: int
+    last: int  # when the last was written, ns
+    version: int  # of the trace
+    columns: bytes
+    commits: int | None  # None: written before these were counted
+    rows: int | None
+    bytes: int | None
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -48,6 +61,7 @@ class SqliteReader:
         try:
             self.reader = connect(self.path, "ro")
             meta = self._known(self.reader)
+            self._schema = int(meta.get("schema", 0))
             self._page = int(self.reader.execute("PRAGMA page_size").fetchone()[0])
         except sqlite3.Error as error:
             raise refusal(self.path, error) from None
@@ -160,6 +174,16 @@ class SqliteReader:
             found += enumerate(records, id + skip)
             first = id + count
         return found
+
+    def commits(self, after: int, upto: int, limit: int) -> list[Commit]:
+        """Up to `limit` commits whose first record has a sequence above `after` and not above `upto`, in order."""
+        written = "commits, rows, bytes" if self._schema > 1 else "NULL, NULL, NULL"
+        rows = self.select(
+            f"SELECT id, count, last, version, columns, {written} FROM log"
+            " WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            after, upto, limit,
+        )  # fmt: skip
+        return [Commit(*row) for row in rows]
 
     def log_end(self) -> int:
         """The sequence of the last record; 0 before the first."""

@@ -34,3 +34,10 @@ def version_1(db: Database) -> None:
         " offset INTEGER NOT NULL, version INTEGER NOT NULL, columns BLOB NOT NULL)",
     ):
         db.execute(statement)
+
+
+@migrations()
+def version_2(db: Database) -> None:
+    """What the commits since the last log row wrote, with this one; NULL in older rows."""
+    for column in ("commits", "rows", "bytes"):
+        db.execute(f"ALTER TABLE log ADD COLUMN {column} INTEGER")

@@ -22,7 +22,7 @@ from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, schema
-from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune
+from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ TASK = "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?)"
 TASK_GONE = "DELETE FROM task WHERE id = ?"
 META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 META_GONE = "DELETE FROM meta WHERE key = ?"
-LOG = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)"
+LOG = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 LOG_PRUNED = "DELETE FROM log WHERE id < ?"
 
 
@@ -64,6 +64,7 @@ class SqliteStore(SqliteReader):
         self.path = home / folder.STORE
         self._staged = False
         self._failed = ""
+        self._written = (0, 0, 0)  # commits, rows and bytes since the last log row
         self._prune = (0, 0)  # log rows below this id go with the next batch; records lost by then
         with contextlib.ExitStack() as undo:
             self._lock = folder.Lock(home)
@@ -177,6 +178,8 @@ class SqliteStore(SqliteReader):
         if batch.meta:
             self._put(META, [pair for pair in batch.meta.items() if pair[1] is not None])
             self._put(META_GONE, [(key,) for key, value in batch.meta.items() if value is None])
+        rows, size = written(batch)
+        self._written = (self._written[0] + 1, self._written[1] + rows, self._written[2] + size)
         if batch.log:
             self._log(batch.log)
         if self._prune[0]:
@@ -191,8 +194,11 @@ class SqliteStore(SqliteReader):
     def _log(self, records: list[Record]) -> None:
         data = columns.pack(records)
         first, last = columns.time(records[0]), columns.time(records[-1])
-        row = (self._log_next, len(records), first, last, self._log_bytes, TRACE_VERSION, data)
+        commits, rows, size = self._written
+        done = (commits, rows + 1, size + len(data))
+        row = (self._log_next, len(records), first, last, self._log_bytes, TRACE_VERSION, data, *done)
         self.db.conn.execute(LOG, row)
+        self._written = (0, 0, 0)
         self._log_next += len(records)
         self._log_bytes += len(data)
 
