@@ -1,0 +1,153 @@
+"""From the log rows of a store to Arrow, column by column: no record is ever made."""
+
+import json
+from collections.abc import Iterator
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from mombroker.admin.analysis import schema
+from mombroker.core.trace import FIELDS
+from mombroker.store import columns
+
+if TYPE_CHECKING:
+    from mombroker.store.reader import Commit, SqliteReader
+
+PAGE = 500  # commits read in one short transaction: a reader that stays keeps the write-ahead log from ending
+RECORDS = 1 << 16  # of a batch, about
+
+STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
+EMPTY: dict[str, Any] = {"array<string>": (), schema.OUT: (), schema.MISSING: (), "string": "", "bigint": 0}
+
+
+def batches(
+    store: "SqliteReader", after: int, upto: int, names: tuple[str, ...] = schema.NAMES, since: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """The records after sequence `after` up to `upto`, both ends of commits, as batches with these columns.
+
+    Commits whose last record was written before `since` (ns) are left out.
+    """
+    reader = Columns(store, names)
+    while commits := store.commits(after, upto, PAGE):
+        after = commits[-1].id + commits[-1].count - 1
+        for commit in commits:
+            if commit.last >= since:
+                reader.add(commit)
+                if reader.count >= RECORDS:
+                    yield reader.take()
+    if reader.count:
+        yield reader.take()
+
+
+class Columns:
+    """Collects commits, and makes one batch of them."""
+
+    def __init__(self, store: "SqliteReader", names: tuple[str, ...]):
+        meta = store.meta()
+        self.identity = {"server": str(meta["server"]), "incarnation": str(meta["incarnation"])}
+        self.orderings = orderings(meta)
+        self.names = names
+        self.schema = schema.arrow(names)
+        needed = set(names)
+        if "time" in names:
+            needed |= set(STATIONS)
+        if "ordering" in names:
+            needed.add("domain")
+        self.fields = [(at, name) for at, name in enumerate(FIELDS) if name in needed]
+        self.defaults = [[EMPTY[schema.TYPES[name]]] for _, name in self.fields]
+        self._clear()
+
+    def _clear(self) -> None:
+        self.count = 0
+        self.commits: list[Commit] = []
+        self.values: list[list[Any]] = [[] for _ in self.fields]
+
+    def add(self, commit: "Commit") -> None:
+        count = commit.count
+        stored = columns.stored(commit.columns, len(FIELDS))
+        for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
+            column = stored[at] or default
+            values += column if len(column) == count else column * count
+        self.commits.append(commit)
+        self.count += count
+
+    def take(self) -> pa.RecordBatch:
+        """What was collected since the last call."""
+        made = {name: self._field(name, values) for (_, name), values in zip(self.fields, self.values, strict=True)}
+        batch = pa.record_batch([self._column(name, made) for name in self.names], schema=self.schema)
+        self._clear()
+        return batch
+
+    def _field(self, name: str, values: list[Any]) -> pa.Array:
+        type = schema.TYPES[name]
+        if type == "bigint":
+            return pa.array(values, pa.int64())
+        if type == "string":
+            return _strings(values)
+        offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        flat = list(chain.from_iterable(values))
+        if name == "dests":
+            return pa.ListArray.from_arrays(offsets, _strings(flat))
+        parts = list(zip(*flat, strict=True)) or [()] * 4
+        if name == "out":
+            domains = _strings(parts[0])
+            arrays = [domains, self._ordering(domains), _strings(parts[1]), *_integers(parts[2:4])]
+        else:
+            arrays = _integers(parts[:2])
+        struct = self.schema.field(name).type.value_type
+        return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(arrays, fields=list(struct)))
+
+    def _column(self, name: str, made: dict[str, pa.Array]) -> pa.Array:
+        if name in made:
+            return made[name]
+        if name in self.identity:
+            return pa.repeat(self.identity[name], self.count)
+        if name == "ordering":
+            return self._ordering(made["domain"])
+        if name == "time":
+            return _time([made[station].to_numpy() for station in STATIONS])
+        return self._commit(name)
+
+    def _ordering(self, domains: pa.Array) -> pa.Array:
+        coded = domains.dictionary_encode()
+        names = pa.array([self.orderings.get(domain, "") for domain in coded.dictionary.to_pylist()], pa.string())
+        return names.take(coded.indices)
+
+    def _commit(self, name: str) -> pa.Array:
+        counts = np.fromiter((commit.count for commit in self.commits), np.int64, len(self.commits))
+        firsts = np.fromiter((commit.id for commit in self.commits), np.int64, len(self.commits))
+        if name == "seq":
+            inside = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
+            return pa.array(np.repeat(firsts, counts) + inside)
+        if name == "commit":
+            return pa.array(np.repeat(firsts, counts))
+        if name == "commit_records":
+            return pa.array(np.repeat(counts, counts))
+        attribute = {"version": "version", "commits": "commits", "commit_rows": "rows", "commit_bytes": "bytes"}[name]
+        values = pa.array([getattr(commit, attribute) for commit in self.commits], pa.int64())
+        return values.take(pa.array(np.repeat(np.arange(len(self.commits)), counts)))
+
+
+def orderings(meta: dict[str, Any]) -> dict[str, str]:
+    """The back end of each domain that the server of this store is in."""
+    order = json.loads(str(meta["order"]))
+    return {name: domain["backend"] for name, domain in order.items() if "backend" in domain}
+
+
+def _strings(values: Any) -> pa.Array:
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # half of a pair, which UTF-8 has no bytes for
+        return pa.array([value.encode(errors="replace").decode() for value in values], pa.string())
+
+
+def _integers(parts: Any) -> list[pa.Array]:
+    return [pa.array(part, pa.int64()) for part in parts]
+
+
+def _time(stations: list[Any]) -> pa.Array:
+    done, delivered, received, sent = stations
+    latest = np.where(done > 0, done, np.where(delivered > 0, delivered, np.where(received > 0, received, sent)))
+    return pa.array(latest // 1000).cast(pa.timestamp("us", tz="UTC"))

