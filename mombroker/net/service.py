@@ -13,7 +13,7 @@ from typing import Any
 from twisted.internet import defer, threads
 from twisted.logger import LogLevel, formatEvent, globalLogBeginner
 
-from mombroker import agents, store
+from mombroker import agents
 from mombroker.core.admin import USER
 from mombroker.core.errors import MomError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
@@ -29,6 +29,7 @@ from mombroker.stomp.gateway import Gateway
 from mombroker.stomp.session import Settings
 from mombroker.stomp.users import Logins
 from mombroker.store import folder
+from mombroker.store.sqlite import SqliteStore
 
 DONE, FAILED, BROKEN = 0, 3, 70  # exit codes: a commit failed, an error of the program; 1, a refusal, is the CLI's
 
@@ -126,7 +127,7 @@ class Node:
         shared, topology = self.shared, self.shared.topology
         data = topology.servers[self.name].data
         secret = secret_of(topology, self.log)
-        self.store = store.open(data, topology, self.name)
+        self.store = SqliteStore(data, topology, self.name)
         try:
             token = folder.token(data).encode()
             self.server = AgentServer(topology, self.name, self.store, shared.program, time.time_ns())
