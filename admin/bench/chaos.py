@@ -170,7 +170,7 @@ def run(first: str, second: str, seconds: float, pause: float, seed: int, folder
 
 
 def judge(topology: Topology, storm: Storm) -> Row:
-    with _stores(topology) as stores:
+    with stores_of(topology) as stores:
         found = audit.audit(topology, stores)
         rows = [stores[each.server].agent(f"{each.server}/{each.name}") for each in topology.agents]
         talkers = [unpack(row[1]) for row in rows if row]
@@ -189,7 +189,7 @@ def judge(topology: Topology, storm: Storm) -> Row:
 
 
 @contextmanager
-def _stores(topology: Topology) -> Iterator[dict[str, Any]]:
+def stores_of(topology: Topology) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         opened = {name: store.read(server.data) for name, server in topology.servers.items()}
         for reader in opened.values():

@@ -1,0 +1,266 @@
+"""Kill servers and STOMP clients at random, as processes, while messages flow; then let all be taken, and judge it.
+
+`python -m mombroker.admin.bench.clientchaos` runs three servers in two domains. Of the kills of servers some come by
+chance, others just between a commit and the write of what it delivers. Judged are what the clients wrote down
+(ledger.py) and the logs of the servers (as by `mom check`).
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from mombroker.admin import audit, supervisor
+from mombroker.admin.bench import ledger
+from mombroker.admin.bench.chaos import PATIENCE_S, POLL_S, Storm, stores_of
+from mombroker.admin.bench.figures import Row
+from mombroker.admin.bench.guests import COLORS, Guest, Mover, Place, Producer, Taker
+from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.demo import free_ports
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Domain, Server, Topology
+from mombroker.sim.model import Stream
+
+REST = 3  # looks in a row at which nothing waits
+FLOW_BYTES = 20_000  # of the journal, before the first kill
+BETWEEN = 0.002  # the chance of a server to die when it is about to write deliveries
+TALLY = ["/queue/one", "/queue/each", "/queue/loose", "/queue/in", "/topic/news"]
+
+Deed = Callable[[], None]
+
+
+def topology_of(folder: Path) -> Topology:
+    """s1 and s2 in one domain, s2 and s3 in another."""
+    ports = iter(free_ports(6))
+    servers = {
+        name: Server(name, "127.0.0.1", next(ports), f"127.0.0.1:{next(ports)}", str(folder / name), anonymous=True)
+        for name in ("s1", "s2", "s3")
+    }
+    domains = {"d1": Domain("d1", ("s1", "s2")), "d2": Domain("d2", ("s2", "s3"))}
+    policies = [{"match": "*", "redeliver_first": 0.01, "redeliver_max": 0.1, "redeliver": 1000}]
+    return Topology("storm", servers, domains, [], "s1", policies=policies)
+
+
+def streams() -> dict[str, Stream]:
+    """All that there is to take from."""
+    queues = {name: ledger.queue(name, COLORS) for name in ("one", "each", "loose", "in", "left", "right")}
+    return queues | {
+        "red news": Stream(("/topic/news?red",), "durable"),
+        "all news": Stream(tuple(f"/topic/news?{color}" for color in COLORS), "shared"),
+    }
+
+
+@dataclass(slots=True)
+class Cast:
+    """One client: how it is made, and whether it may be killed. One whose messages are settled by being written to its
+    socket may not: what it has not read yet, it would lose."""
+
+    make: Callable[..., Guest]
+    how: dict[str, Any]
+    mortal: bool = True
+    pid: int = 0
+    done: bool = False  # it has sent all that it had to
+
+
+def cast() -> dict[str, Cast]:
+    """Each queue and subscription has somebody who takes from it."""
+
+    def taker(
+        *of: tuple[str, str], ack: str = "client-individual", client_id: str = "", **headers: str
+    ) -> dict[str, Any]:
+        return {"of": of, "ack": ack, "client_id": client_id, "headers": headers}
+
+    one, news = ("one", "/queue/one"), "/topic/news"
+    durable = {"durable_subscription_name": "kept"}
+    return {
+        "producer1": Cast(Producer, {"to": TALLY}),
+        "producer2": Cast(Producer, {"to": TALLY}),
+        "red": Cast(Taker, taker(one, selector="color = 'red'")),
+        "blue": Cast(Taker, taker(one, selector="color = 'blue'")),
+        "each": Cast(Taker, taker(("each", "/queue/each"), ack="client")),
+        "loose": Cast(Taker, taker(("loose", "/queue/loose"), ack="auto"), mortal=False),
+        "mover": Cast(Mover, {}),
+        "moved": Cast(Taker, taker(("left", "/queue/left"), ("right", "/queue/right"))),
+        "keeper": Cast(Taker, taker(("red news", news), client_id="k", selector="color = 'red'", **durable)),
+        "share1": Cast(Taker, taker(("all news", news), shared="true", **durable)),
+        "share2": Cast(Taker, taker(("all news", news), shared="true", **durable)),
+    }  # fmt: skip
+
+
+@dataclass(slots=True)
+class ClientStorm(Storm):
+    """Kills clients, too, and starts them again; ends when nothing waits any more."""
+
+    most: int = 0  # kills
+    journal: Path = Path()
+    people: dict[str, Cast] = field(default_factory=cast)
+    private: list[int] = field(default_factory=list)  # files of the supervisor
+    clients_killed: int = 0
+    _resting: int = 0
+
+    def ended(self, server: str, text: str, again: bool) -> None:
+        if again and "SIGKILL" in text:
+            self.kills += 1  # by us, or by itself between commit and write
+        Storm.ended(self, server, text, again)
+
+    def tick(self) -> float:
+        self._reap()
+        if self._over:
+            return supervisor.NEVER
+        now = time.monotonic()
+        for name, each in self.people.items():
+            if not each.pid and not each.done:
+                each.pid = self._fork(name, each)
+        if self._calm:
+            if self._rests() or now > self._calm + PATIENCE_S:
+                self._end()
+            return POLL_S
+        if not self._next and not self._flows():
+            return POLL_S
+        if self.kills + self.clients_killed >= self.most:
+            self._calm = now
+        elif now >= self._next:
+            self._next = now + self.lots.expovariate(1 / self.pause)
+            self._strike()
+        return min(POLL_S, max(0.0, self._next - now))
+
+    def _flows(self) -> bool:
+        """Everybody has found a server, and messages come."""
+        return self.journal.exists() and self.journal.stat().st_size > FLOW_BYTES
+
+    def _strike(self) -> None:
+        mortal = [each for each in self.people.values() if each.mortal and each.pid]
+        if self.lots.random() < 0.4 and mortal:
+            os.kill(self.lots.choice(mortal).pid, signal.SIGKILL)
+            self.clients_killed += 1
+        elif self._pids:
+            os.kill(self._pids[self.lots.choice(sorted(self._pids))], signal.SIGKILL)
+
+    def _fork(self, name: str, each: Cast) -> int:
+        seed = self.lots.random()
+        if pid := os.fork():
+            return pid
+        code = supervisor.CRASHED
+        try:
+            os.setsid()
+            for file in self.private:
+                os.close(file)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, supervisor.SIGNALS)
+            ports = [int(str(server.stomp).rpartition(":")[2]) for server in self.topology.servers.values()]
+            each.make(Place(ports, self.journal), name, Random(seed), **each.how).run()
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        for name, each in self.people.items():
+            if each.pid and os.waitpid(each.pid, os.WNOHANG)[0]:
+                each.pid = 0
+                each.done = name.startswith("producer") and self._calm > 0
+
+    def _rests(self) -> bool:
+        """The producers have their receipts, and for some time nothing waits anywhere."""
+        producers = [each for name, each in self.people.items() if name.startswith("producer") and each.pid]
+        for each in producers:
+            os.kill(each.pid, signal.SIGTERM)
+        waits = bool(producers)
+        try:
+            for server in self.topology.servers:
+                found = [*self._ask(server, "queues")["queues"], *self._ask(server, "subscriptions")["subscriptions"]]
+                waits = waits or any(each["messages"] for each in found)
+        except MomError:
+            waits = True  # one is just coming up
+        self._resting = 0 if waits else self._resting + 1
+        self.at_rest = self._resting >= REST
+        return self.at_rest
+
+    def _end(self) -> None:
+        for each in self.people.values():
+            if each.pid:
+                os.kill(each.pid, signal.SIGKILL)
+                os.waitpid(each.pid, 0)
+                each.pid = 0
+        Storm._end(self)
+
+
+def deadly(chance: float) -> None:
+    """From now on this process may kill itself when it is about to write deliveries to a client."""
+    from mombroker.agents.commands import Delivery
+    from mombroker.stomp.gateway import Gateway
+
+    reply, lots = Gateway.reply, Random()
+
+    def die_or_reply(gateway: Gateway, number: int, replies: list[Any]) -> None:
+        if isinstance(replies[-1], Delivery) and lots.random() < chance:
+            os.kill(os.getpid(), signal.SIGKILL)
+        reply(gateway, number, replies)
+
+    Gateway.reply = die_or_reply  # type: ignore[method-assign]
+
+
+def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda: None, between: float = BETWEEN) -> Row:
+    """One bus in a storm of so many kills; what came of it. `spoil` is done in each server before it starts."""
+    from mombroker.net import service  # loaded once, before the servers are forked
+
+    topology, journal = topology_of(folder), folder / "journal"
+    storm = ClientStorm(topology, 0.0, pause, Random(seed), most=kills, journal=journal)
+
+    def serve(name: str) -> int:
+        spoil()
+        deadly(between)
+        return service.serve(topology, name)
+
+    children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
+    supervisor.Supervisor(children, serve, storm, storm.private).run()
+    if storm.given_up:
+        raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
+    counts = {"servers": len(children), "server_kills": storm.kills, "client_kills": storm.clients_killed}
+    return counts | judge(topology, storm)
+
+
+def judge(topology: Topology, storm: ClientStorm) -> Row:
+    with stores_of(topology) as stores:
+        found = audit.audit(topology, stores)
+    book = ledger.Ledger(streams())
+    book.read(storm.journal)
+    faults = book.faults()
+    if not storm.at_rest:
+        faults.append("messages still wait though somebody takes them")
+    if not found.clean:
+        faults.append(f"the logs are not clean: {found}"[:500])
+    return {
+        "connections": len(book.numbers), "sent": len(book.sent), "receipts": book.receipts, "seen": book.seen,
+        "repeats": book.repeats, "reactions": found.reactions, "faults": faults, "clean": not faults,
+    }  # fmt: skip
+
+
+@click.command()
+@click.option("--kills", type=click.IntRange(1), default=25, show_default=True, help="Of servers and clients.")
+@click.option("--pause", type=click.FloatRange(0.05), default=0.7, show_default=True, help="Between two kills, mean.")
+@click.option("--seed", default=1, show_default=True, help="Of who is killed when.")
+@click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="For the stores.")
+@output_options
+def main(kills: int, pause: float, seed: int, folder: Path | None, output: str, columns: str) -> None:
+    """Kill servers and clients. Exit code 1 if anything is wrong."""
+    with TemporaryDirectory(prefix="storm-", dir=folder) as place:
+        try:
+            row = run(kills, pause, seed, Path(place))
+        except MomError as error:
+            raise click.ClickException(str(error)) from None
+    show([row], output, columns)
+    if not row["clean"]:
+        raise click.exceptions.Exit(1)
+
+
+if __name__ == "__main__":
+    main()

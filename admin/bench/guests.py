@@ -1,0 +1,215 @@
+"""STOMP clients as processes that may be killed at any moment. What they do, and are told, they write down first.
+
+Each line of the journal is one write to a file that is open for appending, so the lines of all of them are in one
+order, which agrees with what caused what: a message is written down before it is sent, and before it is acknowledged.
+"""
+
+import json
+import os
+import selectors
+import signal
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mombroker.stomp.frames import SERVER, V12, Frame, Limits, Parser, encode
+
+COLORS = ("red", "blue")
+RETRY_S = 0.05
+TURN_S = 0.005  # how long a client looks for what has come
+WINDOW = 10  # messages of a producer without a receipt
+PREFETCH = 5
+
+
+class Lost(Exception):
+    """The connection is gone."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the clients are: the ports of the servers, and the journal."""
+
+    ports: Sequence[int]
+    journal: Path
+
+
+class Guest:
+    """Connects to any server, does its work, and connects again when that one is killed, until it gets SIGTERM."""
+
+    def __init__(self, place: Place, name: str, lots: Random, **how: Any):
+        self.ports, self.lots = place.ports, lots
+        self.name = f"{name}.{os.getpid()}"
+        self.journal = os.open(place.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.how = how
+        self.conns = self.count = 0
+        self.ending = False
+        self.parent = os.getppid()
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._end)
+        while not self.over():
+            try:
+                self.connect()
+                self.begin()
+                while not self.over():
+                    self.work()
+                    self.poll(TURN_S)
+            except (Lost, OSError):
+                signal.sigtimedwait((), RETRY_S)
+
+    def _end(self, *_: Any) -> None:
+        self.ending = True
+
+    def over(self) -> bool:
+        return self.ending or self.orphan()
+
+    def orphan(self) -> bool:
+        return os.getppid() != self.parent
+
+    def note(self, *record: Any) -> None:
+        os.write(self.journal, json.dumps(record).encode() + b"\n")
+
+    def connect(self) -> None:
+        self.conns += 1
+        self.conn = f"{self.name}.{self.conns}"
+        self.socket = socket.create_connection(("127.0.0.1", self.lots.choice(self.ports)), 5.0)
+        self.parser = Parser(Limits(), V12, SERVER)
+        self.note("open", self.conn)
+        self.write("CONNECT", accept_version=V12, client_id=self.how.get("client_id", ""))
+        while (frame := self.parser.next()) is None:
+            self._feed()
+        if frame.command != "CONNECTED":
+            self.refused(frame)
+
+    def write(self, command: str, body: bytes = b"", **headers: Any) -> None:
+        pairs = [(name.replace("_", "-"), str(value)) for name, value in headers.items() if value != ""]
+        self.socket.sendall(encode(command, pairs, body))
+
+    def _feed(self) -> None:
+        data = self.socket.recv(1 << 16)
+        if not data:
+            raise Lost
+        self.parser.feed(data)
+
+    def poll(self, seconds: float) -> None:
+        """Whatever has come is taken, the end of the connection last."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            if selector.select(seconds):
+                self._feed()
+        while (frame := self.parser.next()) is not None:
+            if frame.command == "MESSAGE":
+                self._saw(frame)
+            elif frame.command == "RECEIPT":
+                of, _, name = frame.headers["receipt-id"].partition(":")
+                self.note("receipt", self.conn, of, name, "unconfirmed" not in frame.headers)
+                self.told(of, name)
+            else:
+                self.refused(frame)
+
+    def refused(self, frame: Frame) -> None:
+        self.note("refused", self.conn, frame.headers.get("message", ""))
+        raise Lost
+
+    def subscribe(self, stream: str, destination: str, sub: str = "0", **headers: Any) -> None:
+        """`stream` is its name in the ledger."""
+        self.note("subscribe", self.conn, sub, stream)
+        self.write(
+            "SUBSCRIBE", id=sub, destination=destination, receipt=f"subscribe:{sub}", prefetch_count=PREFETCH, **headers
+        )
+
+    def _saw(self, frame: Frame) -> None:
+        headers, key = frame.headers, frame.body.decode()
+        id, count = headers["message-id"], int(headers["JMSXDeliveryCount"])
+        self.note("saw", self.conn, headers["subscription"], id, key, count, headers.get("redelivered") == "true")
+        self.given(id, key)
+
+    def fresh(self) -> str:
+        """The key of a new message."""
+        self.count += 1
+        return f"{self.name}.{self.count}"
+
+    def send(self, key: str, destination: str, color: str, **headers: Any) -> None:
+        self.note("send", self.conn, key, f"{destination}?{color}")
+        self.write("SEND", key.encode(), destination=destination, color=color, **headers)
+
+    # -- what each kind of client does in its own way ----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """It is connected, perhaps again."""
+
+    def work(self) -> None: ...
+    def told(self, of: str, name: str) -> None: ...
+    def given(self, id: str, key: str) -> None: ...
+
+
+class Producer(Guest):
+    """Sends, and sends again what had no receipt when the connection was lost."""
+
+    def __init__(self, *args: Any, **how: Any):
+        super().__init__(*args, **how)
+        self.out: dict[str, tuple[str, str]] = {}
+
+    def over(self) -> bool:
+        return self.orphan() or (self.ending and not self.out)
+
+    def begin(self) -> None:
+        for key, (destination, color) in self.out.items():
+            self._send(key, destination, color)
+
+    def work(self) -> None:
+        if len(self.out) < WINDOW and not self.ending:
+            key, destination = self.fresh(), self.lots.choice(self.how["to"])
+            self.out[key] = destination, self.lots.choice(COLORS)
+            self._send(key, *self.out[key])
+
+    def _send(self, key: str, destination: str, color: str) -> None:
+        producer, _, number = key.rpartition(".")
+        self.send(key, destination, color, receipt=f"send:{key}", dedup_id=f"{producer}:{number}")
+
+    def told(self, of: str, name: str) -> None:
+        self.out.pop(name, None)
+
+
+class Taker(Guest):
+    """Takes from one subscription or several; gives some back, and of some acknowledgements wants to be sure."""
+
+    def begin(self) -> None:
+        for number, (stream, destination) in enumerate(self.how["of"]):
+            self.subscribe(stream, destination, str(number), ack=self.how["ack"], **self.how.get("headers", {}))
+
+    def given(self, id: str, key: str) -> None:
+        dice = self.lots.random()
+        if self.how["ack"] == "auto":
+            return
+        if dice < 0.05:
+            self.write("NACK", id=id)
+        else:
+            self.write("ACK", id=id, receipt=f"ack:{id}" if dice < 0.5 else "")
+
+
+class Mover(Guest):
+    """Passes each message on to two queues in one transaction with its acknowledgement; some transactions it aborts."""
+
+    def begin(self) -> None:
+        self.subscribe("in", "/queue/in", ack="client-individual")
+
+    def given(self, id: str, key: str) -> None:
+        if self.lots.random() < 0.2:
+            keys = self._transact(id)
+            self.note("abort", self.conn, keys)
+            self.write("ABORT", transaction=id)
+        keys = self._transact(id)
+        self.note("commit", self.conn, keys, id)
+        self.write("COMMIT", transaction=id, receipt=f"send:{keys[0]}")
+
+    def _transact(self, id: str) -> list[str]:
+        keys = [self.fresh(), self.fresh()]
+        self.write("BEGIN", transaction=id)
+        for key, queue in zip(keys, ("/queue/left", "/queue/right"), strict=True):
+            self.send(key, queue, "red", transaction=id)
+        self.write("ACK", id=id, transaction=id)
+        return keys

@@ -1,0 +1,197 @@
+"""Servers and STOMP clients killed at random while messages flow: no promise is broken, and broken ones are noticed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mombroker.admin.bench import clientchaos, ledger
+from mombroker.agents.commands import Transact
+from mombroker.agents.lane import HELD, Item
+from mombroker.agents.orders import Orders
+from mombroker.agents.proxy import Proxy
+from mombroker.agents.stock import Stock
+from mombroker.agents.subscription import Subscription
+from tests import fakes_clients
+
+
+def test_some_kills(tmp_path):
+    row = clientchaos.run(4, 0.3, 7, tmp_path)
+    assert row["faults"] == [] and row["clean"]
+    assert row["server_kills"] and row["client_kills"] and row["server_kills"] + row["client_kills"] >= 4
+    assert row["seen"] > row["sent"] > 100 and row["receipts"] > 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hundred_kills(tmp_path, seed):
+    """A quarter of them."""
+    row = clientchaos.run(25, 0.7, seed, tmp_path)
+    assert row["faults"] == [] and row["clean"]
+    assert row["server_kills"] > 5 and row["client_kills"] > 3 and row["repeats"] > 20
+
+
+@pytest.mark.long
+def test_kills_between_commit_and_write(tmp_path):
+    """Most kills here; among those who take are some whose messages are settled by being written."""
+    row = clientchaos.run(20, 5.0, 1, tmp_path, between=0.02)
+    assert row["faults"] == [] and row["clean"] and row["server_kills"] > 15
+
+
+# -- faults that the clients must notice -----------------------------------------------------------------------------
+
+
+def settled_at_delivery() -> None:
+    """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
+    Proxy._deliver = fakes_clients.settled_at_delivery(Proxy._deliver)  # type: ignore[method-assign]
+
+
+def forgotten_counts() -> None:
+    """The row of a message does not say that somebody had it."""
+    write: Callable[..., None] = Stock._write
+
+    def forget(stock: Stock, item: Item, collection: str) -> None:
+        count, item.count = item.count, 0
+        write(stock, item, collection)
+        item.count = count
+
+    Stock._write = forget  # type: ignore[method-assign]
+
+
+def half_transactions() -> None:
+    """One of the sends of a transaction is left out."""
+    transact: Callable[..., None] = Orders._transact
+
+    def halve(orders: Orders, proxy: Proxy, command: Any) -> None:
+        if proxy.tag % 10 == 0:
+            del command.commands[0]
+        transact(orders, proxy, command)
+
+    init = Orders.__init__
+
+    def replace(orders: Orders, service: Any) -> None:
+        init(orders, service)
+        orders.of[Transact] = lambda proxy, command: halve(orders, proxy, command)
+
+    Orders.__init__ = replace  # type: ignore[method-assign]
+
+
+def forgotten_selectors() -> None:
+    """A durable subscription that comes from disk takes everything."""
+    take_up: Callable[..., None] = Subscription.take_up
+
+    def forget(subscription: Subscription, more: Any) -> None:
+        take_up(subscription, more)
+        subscription.spec.selector = ""
+
+    Subscription.take_up = forget  # type: ignore[method-assign]
+
+
+def lost_rows() -> None:
+    """What is with a consumer has no row."""
+    write: Callable[..., None] = Stock._write
+
+    def drop(stock: Stock, item: Item, collection: str) -> None:
+        if collection == HELD:
+            stock.server.batch.items[item.id] = None
+        else:
+            write(stock, item, collection)
+
+    Stock._write = drop  # type: ignore[method-assign]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (settled_at_delivery, "missed"), (forgotten_counts, "with the count"), (half_transactions, "missed"),
+        (forgotten_selectors, "saw"), (lost_rows, "missed"),
+    ],
+)  # fmt: skip
+def test_a_planted_fault_shows(tmp_path, spoil, words):
+    row = clientchaos.run(12, 0.4, 3, tmp_path, spoil=spoil, between=0.02)
+    assert any(words in fault for fault in row["faults"])
+
+
+# -- the ledger ------------------------------------------------------------------------------------------------------
+
+CLEAN = [
+    ["open", "p1"],
+    ["open", "c1"],
+    ["subscribe", "c1", "0", "red news"],
+    ["receipt", "c1", "subscribe", "0", True],
+    ["subscribe", "c1", "1", "in"],
+    ["send", "p1", "a", "/queue/in?red"],
+    ["receipt", "p1", "send", "a", True],
+    ["send", "p1", "b", "/topic/news?red"],
+    ["send", "p1", "c", "/topic/news?red"],
+    ["receipt", "p1", "send", "c", True],
+    ["saw", "c1", "0", "m1", "b", 1, False],
+    ["saw", "c1", "0", "m2", "c", 1, False],
+    ["saw", "c1", "1", "m3", "a", 1, False],
+    ["open", "c2"],
+    ["subscribe", "c2", "1", "in"],
+    ["saw", "c2", "1", "m3", "a", 2, True],
+    ["send", "c2", "l", "/queue/left?red"],
+    ["send", "c2", "r", "/queue/right?red"],
+    ["commit", "c2", ["l", "r"], "m3"],
+    ["receipt", "c2", "send", "l", True],
+    ["open", "d"],
+    ["subscribe", "d", "0", "left"],
+    ["subscribe", "d", "1", "right"],
+    ["saw", "d", "0", "m4", "l", 1, False],
+    ["saw", "d", "1", "m5", "r", 1, False],
+    ["receipt", "d", "ack", "m4", True],
+]
+
+
+def faults(lines):
+    book = ledger.Ledger(clientchaos.streams())
+    for line in lines:
+        book.take(line)
+    return book.faults()
+
+
+def changed(old, *new):
+    assert old in CLEAN
+    return [line for each in CLEAN for line in (new if each == old else [each])]
+
+
+def test_a_ledger_without_faults():
+    assert faults(CLEAN) == []
+    assert (
+        faults([*CLEAN, ["refused", "d", "queue:x is new, and s1, which decides names, does not answer: try again"]])
+        == []
+    )
+
+
+SEND_C = ["send", "p1", "c"]
+SAW_C = ["saw", "c1", "0", "m2", "c", 1, False]
+AGAIN = ["saw", "c2", "1", "m3", "a", 2, True]
+PLANTED = {
+    "queue /queue/right?red,/queue/right?blue missed": changed(["saw", "d", "1", "m5", "r", 1, False]),
+    "durable /topic/news?red missed": changed(SAW_C),
+    "again with the count 1": changed(AGAIN, ["saw", "c2", "1", "m3", "a", 1, False]),
+    "with the count 2 and redelivered:False": changed(AGAIN, [*AGAIN[:-1], False]),
+    "saw c to /topic/news?blue": changed([*SEND_C, "/topic/news?red"], [*SEND_C, "/topic/news?blue"]),
+    "saw x, which was aborted": [
+        *CLEAN, ["abort", "c2", ["x"]], ["send", "c2", "x", "/queue/left?red"], ["saw", "d", "0", "m6", "x", 1, False],
+    ],
+    "saw y, which was never sent": [*CLEAN, ["saw", "d", "0", "m6", "y", 1, False]],
+    "saw 7 again after its acknowledgement": [*CLEAN, ["saw", "d", "0", "m6", "l", 2, True]],
+    "saw 3 again after its acknowledgement": [*CLEAN, ["saw", "c2", "1", "m6", "a", 3, True]],  # by the transaction
+    "a client was refused": [*CLEAN, ["refused", "d", "SEND needs a destination"]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", PLANTED)
+def test_a_fault_in_a_ledger_is_found(words):
+    found = faults(PLANTED[words])
+    assert any(words in fault for fault in found), found
+
+
+def test_an_effect_before_its_cause_is_found():
+    order = [["saw", "c1", "0", "m1", "b", 1, False], ["saw", "c1", "0", "m2", "c", 1, False]]
+    lines = [line for line in CLEAN if line not in order]
+    at = lines.index(["receipt", "p1", "send", "c", True]) + 1
+    assert any("on which it depends" in fault for fault in faults([*lines[:at], *reversed(order), *lines[at:]]))
