@@ -17,7 +17,7 @@ EXPECTED = (  # what a client may be refused for when servers are killed
 
 
 class Ledger:
-    """`streams`: what there is to take from, by name; a destination in it is `DESTINATION?COLOR`, as selectors see it."""
+    """`streams`: what there is to take from, by name. A destination is `DESTINATION?COLOR` here: selectors see that."""
 
     def __init__(self, streams: Mapping[str, Stream]):
         self.streams = streams
