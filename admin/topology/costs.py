@@ -1,0 +1,275 @@
+"""What a topology costs under a traffic: a model, that needs who sends to whom and how often, and no schedule.
+
+Routes are fixed, so what each domain has to carry follows exactly. What its clocks put on the wire does not follow from
+a formula: stamps depend on who talks to whom inside. So each domain is played by itself, by its own ordering cores,
+under a sample of its traffic in random order (`sim.replay.Stage`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import accumulate
+from math import log
+from random import Random
+from typing import Any
+
+from mombroker import ordering
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Domain, RoutingTable, Topology
+from mombroker.sim.replay import Delays, Flows, Stage, Tally, flows
+from mombroker.sim.world import MS, World
+
+PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
+SAMPLE = 8000  # messages of a domain that are played
+WRITES = 400  # steps at the end whose rows are counted
+DIRECT = ("fifo", "matrix", "ks")  # back ends that send to nobody else, and let nobody pass on
+
+Pattern = tuple[tuple[tuple[int, tuple[int, ...]], float], ...]  # ((member, members), messages), ...
+
+
+@dataclass(slots=True)
+class Load:
+    """The traffic that a log shows. `flows` counts messages by (from, to)."""
+
+    flows: Flows
+    span_ns: int  # in which they were sent
+    delays: Delays = field(default_factory=Delays)
+
+    @property
+    def messages(self) -> float:
+        return sum(self.flows.values())
+
+
+@dataclass(slots=True)
+class DomainCost:
+    domain: str
+    ordering: str
+    members: int
+    messages: float  # sends of members, routers' steps included
+    packets: float
+    control_bytes: float
+    control_ints: float
+    rows: float  # of out-queues and clocks, without those of messages and agents
+    held_ms: float  # summed over all that was held
+
+
+@dataclass(slots=True)
+class Cost:
+    """Of all messages together, but for the means."""
+
+    messages: float
+    packets: float
+    control_bytes: float
+    rows: float
+    hops: float  # mean of a copy
+    delay_ms: float  # mean of a copy, what it is held included
+    busiest: str  # the router that passes on most
+    busiest_share: float  # of all copies
+    domains: list[DomainCost]
+
+    def price(self, packet: float = PACKET) -> float:
+        """One figure for a message: its control bytes, and its packets at so many bytes each."""
+        return (self.control_bytes + packet * self.packets) / max(self.messages, 1)
+
+
+def predict(topology: Topology, load: Load) -> Cost:
+    """What this traffic costs on this topology."""
+    domains = []
+    for name, carried in flows(topology, load.flows).items():
+        domains.append(domain_cost(topology.domains[name], carried, load))
+    return _sum(topology, load, domains)
+
+
+def choose(topology: Topology, load: Load, backends: Iterable[str] = DIRECT, packet: float = PACKET) -> Topology:
+    """The same domains, each with the one of these back ends that costs least there."""
+    carried, domains = flows(topology, load.flows), {}
+    for name, domain in topology.domains.items():
+        fit = [Domain(name, domain.members, each) for each in backends if not _unfit(each, domain.members)]
+        if not fit:
+            raise MomError(f"none of these back ends can order {name}: add matrix")
+        costs = [domain_cost(each, carried[name], load) for each in fit]
+        domains[name] = min(zip(costs, fit, strict=True), key=lambda one: _price(one[0], packet))[1]
+    return replace(topology, domains=domains, checked=True)
+
+
+def _unfit(backend: str, members: tuple[str, ...]) -> list[str]:
+    return ordering.backend(backend).validate(members, {})
+
+
+def _price(cost: DomainCost, packet: float) -> float:
+    return cost.control_bytes + packet * cost.packets
+
+
+def domain_cost(domain: Domain, carried: Flows, load: Load) -> DomainCost:
+    index = domain.index
+    pattern = tuple(sorted(((index(a), tuple(sorted(map(index, to)))), count) for (a, to), count in carried.items()))
+    options = tuple(sorted((key, repr(value)) for key, value in domain.options.items()))
+    links = tuple(load.delays.links.get((a, b), 0) for a in domain.members for b in domain.members)
+    sample = _Sample(domain, options, pattern, load.span_ns, load.delays.mean, links if any(links) else ())
+    tally = sample.play()
+    total, played = sum(carried.values()), max(tally.steps, 1)
+    scale = total / played
+    return DomainCost(
+        domain.name, domain.backend, len(domain.members), total, tally.packets * scale, tally.control_bytes * scale,
+        tally.control_ints * scale, tally.rows * scale, tally.held_ns / MS * scale,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A domain under its own traffic; two that are alike in everything that matters are played once."""
+
+    domain: Domain = field(compare=False)
+    options: tuple[tuple[str, str], ...]
+    pattern: Pattern
+    span_ns: int
+    mean: int
+    links: tuple[int, ...]
+
+    def play(self) -> Tally:
+        return _play(self, self.domain.backend, len(self.domain.members))
+
+
+@cache
+def _play(sample: _Sample, backend: str, size: int) -> Tally:
+    """Its tally; `steps` are the messages that were measured, and `rows` what they wrote."""
+    rng = Random(0)
+    acts, counts = [act for act, _ in sample.pattern], [count for _, count in sample.pattern]
+    total = sum(counts)
+    if not total:
+        return Tally()
+    if total <= SAMPLE:  # all of it, in another order
+        drawn = [act for act, count in sample.pattern for _ in range(round(count))]
+        rng.shuffle(drawn)
+        first = 0
+    else:
+        drawn = rng.choices(acts, cum_weights=list(accumulate(counts)), k=SAMPLE)
+        first = SAMPLE // 2  # the clocks of a bus that has run for long are not new
+    world = World(0)
+    members = sample.domain.members
+    pairs = [(a, b) for a in members for b in members]
+    links = dict(zip(pairs, sample.links, strict=True)) if sample.links else {}
+    stage = Stage(world, sample.domain, Delays(sample.mean, {pair: mean for pair, mean in links.items() if mean}))
+    stage.measuring = not first
+    gap = sample.span_ns / total
+    at = 0.0
+    for number, (me, dests) in enumerate(drawn):
+        at += rng.expovariate(1 / gap) if gap else 0.0
+        world.after(int(at), _act, stage, number, first, max(len(drawn) - WRITES, 0), me, dests)
+    world.run()
+    tally = stage.tally
+    written = len(drawn) - max(len(drawn) - WRITES, 0)
+    tally.rows = round(tally.rows / written * (len(drawn) - first))
+    tally.steps = len(drawn) - first
+    return tally
+
+
+def _act(stage: Stage, number: int, first: int, writes: int, me: int, dests: tuple[int, ...]) -> None:
+    if number == first:
+        stage.measuring = True
+    if number == writes:
+        for core in stage.cores:
+            core.dirty()
+        stage.rows = True
+    stage.send(me, dests, number.to_bytes(8, "little"))
+
+
+def _sum(topology: Topology, load: Load, domains: list[DomainCost]) -> Cost:
+    routes = {server: RoutingTable(topology, server) for server in topology.servers}
+    paths: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    passed = dict.fromkeys(topology.servers, 0.0)
+    copies = hops = delay = 0.0
+    for (origin, dests), count in load.flows.items():
+        for dest in dests:
+            path = paths.get((origin, dest)) or paths.setdefault((origin, dest), routes[origin].path(dest))
+            copies += count
+            hops += count * len(path)
+            here = origin
+            for _, server in path:
+                delay += count * load.delays.links.get((here, server), load.delays.mean)
+                here = server
+            for _, router in path[:-1]:
+                passed[router] += count
+    held = sum(each.held_ms for each in domains)
+    busiest = max(passed, key=lambda server: passed[server])
+    copies = copies or 1.0
+    return Cost(
+        load.messages, sum(each.packets for each in domains), sum(each.control_bytes for each in domains),
+        sum(each.rows for each in domains), hops / copies, (delay / MS + held) / copies,
+        busiest if passed[busiest] else "", passed[busiest] / copies, domains,
+    )  # fmt: skip
+
+
+# -- by size alone -----------------------------------------------------------------------------------------------------
+
+SIZES = (2, 3, 4, 6, 9, 13, 19, 28)
+EACH = 30  # messages of each member
+
+
+class BySize:
+    """What a message to one member costs in a domain of so many, all of which talk to each other: the cheapest of
+    some back ends, in control bytes and packets. Measured at SIZES, and between and beyond them on a line in the
+    logarithms: good enough to look for a split, not to judge it."""
+
+    def __init__(self, backends: Sequence[str], packet: float):
+        self.backends, self.packet = tuple(backends), packet
+        self._known: dict[int, float] = {}
+
+    def __call__(self, size: int) -> float:
+        found = self._known.get(size)
+        if found is None:
+            found = self._known[size] = min(
+                self._one(each, size)
+                for each in self.backends
+                if not _unfit(each, tuple(f"s{at}" for at in range(size)))
+            )
+        return found
+
+    def _one(self, backend: str, size: int) -> float:
+        small = max((each for each in SIZES[:-1] if each <= size), default=2)
+        if backend == "fifo" or size == small:
+            packets, control = _uniform(backend, small)
+        else:
+            large = SIZES[SIZES.index(small) + 1]
+            (p, c), (q, d) = _uniform(backend, small), _uniform(backend, large)
+            share = log(size / small) / log(large / small)
+            packets, control = p * (q / p) ** share, c * (d / c) ** share
+        return control + self.packet * packets
+
+
+@cache
+def _uniform(backend: str, size: int) -> tuple[float, float]:
+    """(packets, control bytes) of a message from any to any other."""
+    members = tuple(f"s{at}" for at in range(size))
+    carried = {(a, (b,)): float(max(EACH // (size - 1), 1)) for a in members for b in members if a != b}
+    load = Load({}, int(sum(carried.values()) * 100 * MS / size))
+    cost = domain_cost(Domain("d", members, backend), carried, load)
+    return cost.packets / cost.messages, cost.control_bytes / cost.messages
+
+
+def as_dict(cost: Cost) -> dict[str, Any]:
+    """By message, as it is shown."""
+    n = max(cost.messages, 1)
+    return {
+        "control_bytes": round(cost.control_bytes / n, 1), "packets": round(cost.packets / n, 2),
+        "rows": round(cost.rows / n, 2), "hops": round(cost.hops, 2), "delay_ms": round(cost.delay_ms, 2),
+        "busiest": cost.busiest, "busiest_pct": round(100 * cost.busiest_share, 1), "price": round(cost.price(), 1),
+    }  # fmt: skip
+
+
+def traffic(sends: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Flows, of single messages."""
+    found: dict[tuple[str, tuple[str, ...]], float] = {}
+    for origin, dests in sends:
+        key = origin, tuple(sorted(dests))
+        found[key] = found.get(key, 0.0) + 1
+    return found
+
+
+def matrix(flows_: Mapping[tuple[str, tuple[str, ...]], float]) -> dict[tuple[str, str], float]:
+    """Copies from server to server."""
+    found: dict[tuple[str, str], float] = {}
+    for (origin, dests), count in flows_.items():
+        for dest in dests:
+            found[origin, dest] = found.get((origin, dest), 0.0) + count
+    return found
