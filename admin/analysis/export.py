@@ -1,0 +1,239 @@
+"""Logs to Parquet: incrementally, while the servers run, so that a run cut off anywhere loses and doubles nothing.
+
+1. A record is exported if and only if it is within the range of a file's name (files.py).
+2. One run at a time works on a target.
+3. A store is told of its mark only after what the mark covers is on disk: from then on it may let the records go.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mombroker.admin.analysis import files, schema
+from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns
+from mombroker.core.errors import MomError
+from mombroker.store.base import LOST
+
+if TYPE_CHECKING:
+    from mombroker.store.reader import SqliteReader
+
+FILE_RECORDS = 1 << 20  # a file has about so many at most
+GROUP_RECORDS = 1 << 17  # of a row group
+NUMBERS = ("seq", "number", "commit", "sent", "received", "delivered", "done")  # mostly near the one before
+REPEATED = (
+    "server", "incarnation", "kind", "origin", "agent", "dests.list.element", "domain", "ordering", "peer", "detail",
+    "payload", "hops", "version", "commit_records", "commits", "commit_rows", "commit_bytes",
+    *(f"out.list.element.{name}" for name in ("domain", "ordering", "peer", "bytes", "ints")),
+    "missing.list.element.member",
+)  # fmt: skip
+IN_FILES = tuple(name for name in schema.NAMES if name != "server")  # which is in the path, as Spark wants it
+
+
+class Exported(NamedTuple):
+    server: str
+    records: int  # in this run
+    files: int
+    mark: int  # the last record that is exported now
+    gap: int  # records that were gone before this run could export them
+    lost: int  # in all, by the store's own count: records that went since `max_bytes` left no room
+
+
+def export(
+    stores: Mapping[str, "SqliteReader"], target: Path, progress: Callable[[int], None] = lambda _: None
+) -> Iterator[Exported]:
+    """Write to the folder `target` what is in these stores' logs and not there yet; one result a store.
+
+    `progress` hears the number of records written so far. Raises MomError.
+    """
+    with _alone(target):
+        files.tidy(target)
+        marks, done = files.marks(files.every(target)), 0
+        for server, store in stores.items():
+            result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
+            done += result.records
+            yield result
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        fd = os.open(target / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise MomError(f"cannot write to {target}: {error.strerror}; name a folder of yours") from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise MomError(f"another export or compaction is writing to {target}; let it end first") from None
+    finally:
+        os.close(fd)
+
+
+def _export(
+    server: str, store: "SqliteReader", target: Path, marks: dict[tuple[str, str], int], progress: Callable[[int], None]
+) -> Exported:
+    meta = store.meta()
+    incarnation = str(meta["incarnation"])
+    mark, end = marks.get((server, incarnation), 0), store.log_end()
+    if end < mark:
+        raise MomError(
+            f"the store of {server} ends at record {end}, but {mark} records of it are exported: it was restored from "
+            "a backup; export to a new folder"
+        )
+    columns, file, records, made, gap = Columns(store, IN_FILES), None, 0, 0, 0
+    try:
+        while commits := store.commits(mark, end, PAGE):
+            for commit in commits:
+                day = f"{datetime.fromtimestamp(commit.last / 1e9, UTC):%Y-%m-%d}"
+                if file and (commit.id != mark + 1 or day != file.day or file.count >= FILE_RECORDS):
+                    file.add(columns)
+                    file.close(mark)
+                    file = None
+                gap += commit.id - mark - 1
+                if file is None:
+                    file = _Draft(target, server, incarnation, commit.id, day)
+                    made += 1
+                columns.add(commit)
+                if columns.count >= RECORDS:
+                    file.add(columns)
+                mark = commit.id + commit.count - 1
+                records += commit.count
+            progress(records)
+        if file:
+            file.add(columns)
+            file.close(mark)
+    finally:
+        if file:
+            file.abandon()
+    return Exported(server, records, made, mark, gap, int(meta.get(LOST, 0)))
+
+
+class _Draft:
+    """A file that is being written; nobody sees it before it is whole."""
+
+    def __init__(self, target: Path, server: str, incarnation: str, lo: int, day: str):
+        self.target, self.server, self.incarnation, self.lo, self.day = target, server, incarnation, lo, day
+        folder = files.place(target, server, incarnation, lo, lo, day).path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f".{incarnation}-{lo}{files.DRAFT}"
+        self.writer = pq.ParquetWriter(
+            self.path, schema.arrow(IN_FILES), compression="zstd", use_dictionary=list(REPEATED),
+            column_encoding=dict.fromkeys(NUMBERS, "DELTA_BINARY_PACKED"), write_page_index=False,
+        )  # fmt: skip
+        self.count = 0
+        self.waiting: list[pa.RecordBatch] = []
+        self.held = 0
+
+    def add(self, columns: Columns) -> None:
+        """What was collected; it is written once it is enough for a row group."""
+        if columns.count:
+            self.put(columns.take())
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        self.waiting.append(batch)
+        self.count += batch.num_rows
+        self.held += batch.num_rows
+        if self.held >= GROUP_RECORDS:
+            self._write()
+
+    def _write(self) -> None:
+        if self.waiting:
+            table = pa.Table.from_batches(self.waiting)
+            self.writer.write_table(table, row_group_size=table.num_rows)
+            self.waiting, self.held = [], 0
+
+    def close(self, hi: int) -> None:
+        self._write()
+        self.writer.close()
+        file = files.place(self.target, self.server, self.incarnation, self.lo, hi, self.day)
+        assert self.count == file.records, "a file holds what its name says"
+        files.publish(self.path, file)
+
+    def abandon(self) -> None:
+        self.writer.close()
+        self.path.unlink(missing_ok=True)
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+
+class Compacted(NamedTuple):
+    server: str
+    day: str
+    records: int
+    before: int  # files
+    after: int
+
+
+def compact(target: Path) -> Iterator[Compacted]:
+    """Join the files of each day that is over: one that the same store has later records than.
+
+    Who reads at the same time sees each record once if he reads by `files.chosen`, as all of this package does.
+    """
+    with _alone(target):
+        files.tidy(target)
+        found = files.every(target)
+        newest = {log: max(file.day for file in each) for log, each in groupby(found, key=lambda file: file.log)}
+        over = [file for file in found if file.day < newest[file.log]]
+        for (server, _, day), each in groupby(over, key=lambda file: (*file.log, file.day)):
+            before = list(each)
+            after = [_join(target, run) for run in _runs(before)]
+            if len(after) < len(before):
+                yield Compacted(server, day, sum(file.records for file in before), len(before), len(after))
+
+
+def _runs(parts: list[files.File]) -> Iterator[list[files.File]]:
+    """Neighbours without a gap, of which each becomes one file."""
+    run: list[files.File] = []
+    for file in parts:
+        if run and (file.lo != run[-1].hi + 1 or file.hi - run[0].lo >= FILE_RECORDS or _newer(file)):
+            yield run
+            run = []
+        run.append(file)
+        if _newer(file):
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _newer(file: files.File) -> bool:
+    """It has columns that this program does not know, and would lose."""
+    return int((pq.read_schema(file.path).metadata or {}).get(schema.VERSION_KEY, 0)) > schema.VERSION
+
+
+def _join(target: Path, run: list[files.File]) -> files.File:
+    first, last = run[0], run[-1]
+    if len(run) == 1:
+        return first
+    draft = _Draft(target, *first.log, first.lo, first.day)
+    try:
+        for file in run:
+            with pq.ParquetFile(file.path) as part:
+                for batch in part.iter_batches(RECORDS):
+                    draft.put(_widened(batch))
+        draft.close(last.hi)
+    finally:
+        draft.abandon()
+    for file in run:
+        file.path.unlink()
+    return files.place(target, *first.log, first.lo, last.hi, first.day)
+
+
+def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With nulls in the columns that are younger than its file."""
+    wanted = schema.arrow(IN_FILES)
+    columns = [
+        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for field in wanted
+    ]
+    return pa.record_batch(columns, schema=wanted)
