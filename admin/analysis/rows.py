@@ -68,8 +68,7 @@ class Columns:
         count = commit.count
         stored = columns.stored(commit.columns, len(FIELDS))
         for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
-            column = stored[at] or default
-            values += column if len(column) == count else column * count
+            values += columns.expanded(stored[at] or default, count)
         self.commits.append(commit)
         self.count += count
 

@@ -7,7 +7,8 @@ import msgpack  # type: ignore[import-untyped]
 
 from mombroker.core.trace import FIELDS, NO_MISSING, NO_OUT, Record
 
-# A column is nil (every value is the default), one value (all are equal) or one value per record.
+# A column is nil (every value is the default), one value (all are equal), two (all but the first are equal: the first
+# record of a commit often tells of the commit before), or one value per record.
 _pack: Callable[[Any], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
 
 _DEFAULTS: tuple[object, ...] = ("", "", 0, "", (), 0, "", "", 0, 0, 0, 0, 0, NO_OUT, NO_MISSING, "")
@@ -18,11 +19,14 @@ def pack(records: list[Record]) -> bytes:
     count = len(records)
     columns: list[tuple[Any, ...] | None] = []
     for column in zip(*records, strict=True):
-        value = column[0]
-        if column.count(value) < count:
-            columns.append(column)
-        else:
+        value = column[-1]
+        same = column.count(value)
+        if same == count:
             columns.append((value,) if value else None)
+        elif same == count - 1 and column[0] != value:
+            columns.append((column[0], value))
+        else:
+            columns.append(column)
     return _pack(columns)
 
 
@@ -37,7 +41,7 @@ def unpack(data: bytes, count: int) -> list[Record]:
                 column = [tuple(value) for value in column]
             elif index in (_OUT, _MISSING):
                 column = [[tuple(entry) for entry in value] for value in column]
-            columns.append(column if len(column) == count else column * count)
+            columns.append(expanded(column, count))
         return list(zip(*columns, strict=True))
     except TypeError as error:
         raise ValueError(f"not log records: {error}") from None
@@ -47,6 +51,15 @@ def stored(data: bytes, fields: int) -> list[list[Any] | None]:
     """The columns as they are kept, the first so many fields; those that are younger than `data` are nil."""
     found: list[list[Any] | None] = msgpack.unpackb(data, unicode_errors="surrogatepass")
     return found + [None] * (fields - len(found))
+
+
+def expanded(column: list[Any], count: int) -> list[Any]:
+    """One value per record. Raises ValueError if it is no column of so many records."""
+    if len(column) == count:
+        return column
+    if len(column) > 2 or count < 2:
+        raise ValueError(f"not a column of {count} log records: {len(column)} values")
+    return column[:-1] + column[-1:] * (count - len(column) + 1)
 
 
 def time(record: Record) -> int:

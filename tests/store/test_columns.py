@@ -26,12 +26,13 @@ def test_records_come_back_as_they_were(rows):
     assert columns.unpack(columns.pack(rows), len(rows)) == rows
 
 
-def test_a_column_is_left_out_once_or_whole():
-    rows = [record(1), record(2), record(2)]
+def test_a_column_is_left_out_once_twice_or_whole():
+    rows = [record(1, detail="first"), record(2), record(3)]
     stored = dict(zip(FIELDS, msgpack.unpackb(columns.pack(rows)), strict=True))
     assert (stored["hops"], stored["missing"]) == (None, None)  # all default
     assert (stored["kind"], stored["payload"]) == (["send"], [7])  # all alike
-    assert stored["number"] == [1, 2, 2]
+    assert stored["detail"] == ["first", rows[1][-1]]  # all but the first
+    assert stored["number"] == [1, 2, 3]
 
 
 def test_text_that_is_no_unicode_does_not_stop_a_commit():
