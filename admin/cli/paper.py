@@ -13,7 +13,7 @@ from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
-    from mombroker.sim.papers.base import Paper, Point, Row, Table
+    from mombroker.sim.papers.base import Figure, Paper, Point, Row, Table
     from mombroker.sim.papers.sweep import Cache
 
 CACHE = "cache"  # in the folder of the results
@@ -62,7 +62,7 @@ def list_(output: str, columns: str) -> None:
     "--quick/--full", "quick", default=True, show_default=True,
     help="Few points and short runs, or all as in the paper: that takes long, and says so before it begins.",
 )  # fmt: skip
-@click.option("--seeds", type=click.IntRange(1), default=2, show_default=True, help="Runs of each point.")
+@click.option("--seeds", type=click.IntRange(1), default=None, help="Runs of each point. [default: 2 to 5, by paper]")
 @click.option("--reading", default="", help="Other readings of the paper than the adopted, with commas between.")
 @click.option("--processes", type=click.IntRange(1), default=None, help="Runs at a time. [default: one for each CPU]")
 @click.option(
@@ -74,7 +74,7 @@ def run(
     name: str,
     figures: str,
     quick: bool,
-    seeds: int,
+    seeds: int | None,
     reading: str,
     processes: int | None,
     folder: Path,
@@ -97,7 +97,7 @@ def run(
     changed: base.Params = {}
     for each in _words(reading):
         changed |= chosen.readings[_known("reading", each, [*chosen.readings])]
-    points = [p for figure in wanted for p in chosen.points(figure, not quick, range(1, seeds + 1), changed)]
+    points = sweep.points(chosen, wanted, not quick, seeds or chosen.seeds, changed)
     kept = sweep.Cache(folder / CACHE, name)
     rows = _run(chosen, points, kept, processes or os.cpu_count() or 1)
     table = base.Table(rows)
@@ -151,8 +151,14 @@ def _write(folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], tab
         if pictures:
             try:
                 path = path.with_suffix(".png")
-                plot.draw(path, figure, chosen.figures[figure], table, f"{stem}: {rows[0]['sends']} sends a run")
+                plot.draw(path, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
                 click.echo(f"wrote {path}", err=True)
             except MomError as error:
                 pictures = False
                 click.echo(f"mom: {error}", err=True)
+
+
+def note(stem: str, figure: "Figure", rows: "Sequence[Row]") -> str:
+    """How much was run."""
+    runs = len({row["seed"] for row in rows})
+    return f"{stem}: {runs} runs a point" + (f" of {rows[0][figure.unit]} {figure.unit}" if figure.unit else "")

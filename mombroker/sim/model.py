@@ -41,6 +41,7 @@ class Stream:
     past      what came before it for sure
     known     when a client was told that all servers know it; 0 = never
     complete  it is there to the end
+    received  of a queue: taken by one consumer after all is sent, so that what is seen is in the order of its arrival
     seen      message -> counts of its deliveries
     settled   message -> its delivery that was surely settled
     """
@@ -52,6 +53,7 @@ class Stream:
     past: int | None = None
     known: int = 0
     complete: bool = True
+    received: bool = False
     seen: dict[int, set[int]] = field(default_factory=dict)
     settled: "dict[int, Given]" = field(default_factory=dict)
 
@@ -138,7 +140,8 @@ class Model:
         wrong = self.wrong[:3]
         for stream in self.streams:
             wrong += list(self._missing(stream))[:2]
-        orders = {id(stream.order): stream.order for stream in self.streams if stream.kind in ("plain", "durable")}
+        ordered = [each for each in self.streams if each.kind in ("plain", "durable") or each.received]
+        orders = {id(stream.order): stream.order for stream in ordered}
         for order in orders.values():
             wrong += list(self._disorder(order))[:2]
         return wrong + list(self._half_done())[:2]

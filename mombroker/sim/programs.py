@@ -308,6 +308,46 @@ class Requests(Clients):
         return [*repliers, *(Requester(self) for _ in range(self.rng.randint(1, 3)))]
 
 
+# -- new names -----------------------------------------------------------------------------------------------------
+
+
+class Opener(Client):
+    """Uses a queue that perhaps nobody has used before, and lets others know, who then use it, too."""
+
+    work: "Openings"
+
+    def begin(self, connection: Connection) -> None:
+        if not connection.open or self.work.left <= 0:
+            return
+        self.work.left -= 1
+        if not connection.subs:
+            connection.listen(A)
+        queue = self.rng.choice(self.work.queues)
+        for _ in range(self.rng.choice((1, 2))):
+            connection.send(queue, self.rng.random() < 0.5)
+        self.work.meant[connection.send(A, False)] = queue
+        self.work.world.after(self.pause(), self.begin, connection)
+
+    def given(self, connection: Connection, tag: int, given: Given) -> None:
+        connection.send(self.work.meant[given.sent], self.rng.random() < 0.5)
+
+
+class Openings(Clients):
+    """Queues that are made by being used have received what they were sent in causal order."""
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        self.left = self.rng.choice((10, 30))
+        self.meant: dict[Sent, str] = {}  # the queue that a word is about
+
+    def cast(self) -> Sequence[Client]:
+        self.queues = [f"queue:n{n}" for n in range(self.rng.choice((4, 10)))]
+        for name in self.queues:
+            self.lasts(Stream((name,), "queue", received=True))
+        return [Opener(self) for _ in range(self.rng.randint(2, 4))]
+
+
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
+    "openings": Openings,
 }  # fmt: skip

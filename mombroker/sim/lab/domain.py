@@ -1,8 +1,8 @@
 """The members of one domain, each with its core: messages in, packets over the network, messages out."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from mombroker import ordering
 from mombroker.ordering import Ordering, Packet, Step
@@ -14,6 +14,14 @@ NUMBER = 8  # bytes: each body begins with the message's number
 class Network(Protocol):
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
         """`arrive(*args)` when a packet of `size` bytes (0: not known) has got from one member to the other."""
+
+
+@runtime_checkable
+class Caster(Network, Protocol):
+    """A network that copies by itself what goes to many."""
+
+    def cast(self, frm: int, size: int, arrive: Callable[..., Any], copies: Mapping[int, tuple[Any, ...]]) -> None:
+        """To each of these members one of the packets of a message, `arrive(*args)` with its own arguments."""
 
 
 class Observer:
@@ -37,7 +45,8 @@ def cores(backend: str, size: int, **options: Any) -> list[Ordering]:
 
 class Domain:
     """With `wire`, packets travel as bytes, as on the bus. Without, the objects themselves are handed over, which is
-    quicker and right for a core that changes no packet after `send`, such as `ks` and `rst`; then nobody knows bytes.
+    quicker and right for a core whose packets share nothing that a receiver changes, such as `ks`, `rst`, `vector` and
+    `overlay`, but not `daisy`; then nobody knows bytes. `measure` says them instead, in a paper's own measure.
 
     1. Every message comes to each of its destinations once (asserted by `finish`).
     """
@@ -51,13 +60,14 @@ class Domain:
         wire: bool = True,
         payload: int = NUMBER,
         slot: int = 0,
+        measure: Callable[[Packet], int] | None = None,
     ):
         """`slot`: members look at what has come only at multiples of so many ns (paper 002, §3.3); 0: at once."""
         assert payload >= NUMBER, "no room for the number of a message"
-        assert wire or not any(core.relays for core in members), "relays take packets over from the wire"
         self.world, self.members, self.network = world, members, network
         self.observers = list(observers)
-        self.wire, self.slot = wire, slot
+        self.wire, self.slot, self.measure = wire, slot, measure
+        self._caster = network if isinstance(network, Caster) else None
         self.born = [0]  # by number: when the message was sent
         self.copies = 0  # for others than the sender
         self.delivered = 0
@@ -78,18 +88,28 @@ class Domain:
             observer.sent(me, number, packets)
         self._post(me, packets)
 
-    def _post(self, me: int, packets: Iterable[Packet]) -> None:
+    def _post(self, me: int, packets: Sequence[Packet]) -> None:
         arrive = self._queue if self.slot else self._arrive
+        measure, encode, wire, caster = self.measure, self.members[me].encode, self.wire, self._caster
         carry = self.network.carry
-        if self.wire:
-            encode = self.members[me].encode
-            for packet in packets:
+        data: Packet | bytes
+        copies: dict[int, tuple[int, int, Packet | bytes]] = {}
+        size = most = 0
+        for packet in packets:
+            if wire:
                 data = encode(packet)
-                carry(me, packet.to, len(data), arrive, packet.to, me, data)
-        else:
-            for packet in packets:
-                packet.frm = me
-                carry(me, packet.to, 0, arrive, packet.to, me, packet)
+                size = len(data)
+            else:
+                packet.frm, data = me, packet
+            if measure:
+                size = measure(packet)
+            if caster:
+                copies[packet.to] = packet.to, me, data
+                most = max(most, size)
+            else:
+                carry(me, packet.to, size, arrive, packet.to, me, data)
+        if caster and copies:
+            caster.cast(me, most, arrive, copies)
 
     def _arrive(self, me: int, frm: int, packet: Packet | bytes) -> None:
         core = self.members[me]

@@ -10,17 +10,48 @@ from mombroker.sim.lab.domain import Observer, number_of
 from mombroker.sim.world import EPOCH, MS
 
 
-class Delay(Observer):
-    """From send to delivery, of each copy."""
+class Backlog:
+    """What waits in one place: over time in the mean, and at most."""
 
-    def __init__(self, first: int = 0):
+    __slots__ = ("packets", "bytes", "most", "most_bytes")
+
+    def __init__(self) -> None:
+        self.packets = self.bytes = 0  # times ns
+        self.most = self.most_bytes = 0
+
+    def add(self, there: int, there_bytes: int, stays: int, size: int) -> None:
+        """One of `size` bytes comes, stays for so many ns, and then `there` are there, itself included."""
+        self.packets += stays
+        self.bytes += stays * size
+        if there > self.most:
+            self.most = there
+        if there_bytes > self.most_bytes:
+            self.most_bytes = there_bytes
+
+    @staticmethod
+    def result(backlogs: "Sequence[Backlog]", ns: int) -> dict[str, float]:
+        """Of many places over so long a time: the mean in one, and the most that any had."""
+        whole = max(ns * len(backlogs), 1)
+        return {
+            "queue": sum(each.packets for each in backlogs) / whole,
+            "queue_bytes": sum(each.bytes for each in backlogs) / whole,
+            "queue_most": max((each.most for each in backlogs), default=0),
+            "queue_most_bytes": max((each.most_bytes for each in backlogs), default=0),
+        }
+
+
+class Delay(Observer):
+    """From send to delivery, of each copy (of those that `among` says true of, given their origin and receiver)."""
+
+    def __init__(self, first: int = 0, among: Callable[[int, int], bool] = lambda origin, me: True):
         super().__init__(first)
+        self.among = among
         self.delays = array("q")  # ns
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
         now, born = self.domain.world.now, self.domain.born
         for done in step.deliver:
-            if (number := number_of(done)) > self.first:
+            if (number := number_of(done)) > self.first and self.among(done.origin, me):
                 self.delays.append(now - born[number])
 
     def result(self) -> dict[str, float]:
@@ -75,6 +106,9 @@ class Held(Observer):
         super().__init__(first)
         self.came: dict[tuple[int, int], int] = {}  # (member, number) -> when it came; what is held now
         self.arrived = self.held = self.waited = self.most = 0
+        self.here: dict[int, int] = {}  # by member: held now
+        self.duplicates: dict[int, int] = {}  # by member
+        self.most_here = 0  # at any one member
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
         now, came = self.domain.world.now, self.came
@@ -84,16 +118,26 @@ class Held(Observer):
                 at_once = True
             elif (since := came.pop((me, number_of(done)), None)) is not None:
                 self.waited += now - since
-        if me in packet.dests and (number := number_of(packet)) > self.first:
+                self.here[me] -= 1
+        duplicates = self.domain.members[me].duplicates
+        if duplicates != self.duplicates.get(me, 0):
+            self.duplicates[me] = duplicates
+        elif (at_once or me in packet.dests) and (number := number_of(packet)) > self.first:
             self.arrived += 1
             if not at_once:
                 self.held += 1
                 came[me, number] = now
                 self.most = max(self.most, len(came))
+                self.here[me] = here = self.here.get(me, 0) + 1
+                self.most_here = max(self.most_here, here)
 
     def result(self) -> dict[str, float]:
         arrived, held = max(self.arrived, 1), max(self.held, 1)
         return {"held_pct": 100 * self.held / arrived, "held_ms": self.waited / held / MS, "held_most": self.most}
+
+    def queues(self, ns: int) -> dict[str, float]:
+        """Packets held by one member: in the mean over so long a time, and at most."""
+        return {"held": self.waited / len(self.domain.members) / max(ns, 1), "held_most_here": self.most_here}
 
 
 class LogSize(Observer):

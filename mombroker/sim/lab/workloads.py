@@ -1,6 +1,6 @@
 """Who sends when, and to whom. A workload has a generator of its own: it is the same under every ordering."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from mombroker.sim.lab.domain import Domain
@@ -44,6 +44,28 @@ def broadcasts(ratio: float) -> Choose:
 
 def one(lots: Random, me: int, size: int) -> tuple[int, ...]:
     return ((me + 1 + lots.randrange(size - 1)) % size,)
+
+
+def everybody(lots: Random, me: int, size: int) -> tuple[int, ...]:
+    """All others."""
+    return (*range(me), *range(me + 1, size))
+
+
+class Constant:
+    """Each of the `senders` sends at even gaps of `gap` ns, the first somewhere in the first gap, `sends` messages."""
+
+    def __init__(self, seed: int, senders: Sequence[int], gap: int, choose: Choose, sends: int):
+        self.lots = Random(f"constant {seed}")
+        self.senders, self.gap, self.choose, self.sends = senders, gap, choose, sends
+
+    def start(self, domain: Domain) -> None:
+        for me in self.senders:
+            domain.world.after(self.lots.randrange(self.gap), self._act, domain, me, self.sends)
+
+    def _act(self, domain: Domain, me: int, left: int) -> None:
+        domain.send(me, self.choose(self.lots, me, len(domain.members)))
+        if left > 1:
+            domain.world.after(self.gap, self._act, domain, me, left - 1)
 
 
 class Poisson:

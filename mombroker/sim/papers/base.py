@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from mombroker.core.errors import MomError
@@ -25,14 +25,21 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """`x` and `y` label the axes; `lines` are the columns that are drawn, with what the legend calls them."""
+class Panel:
+    """One pair of axes: `lines` are the columns that are drawn, with what the legend calls them beside the setting."""
 
-    title: str
-    x: str
     y: str
     lines: Mapping[str, str]
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    title: str
+    x: str
+    panels: Sequence[Panel]
     log_x: bool = False
+    unit: str = ""  # a column that says how much was run: "sends", say, for the note below the title
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +49,22 @@ class Judgement:
     why: str = ""
 
 
+Judge = Callable[["Table"], Judgement]
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     figure: str
     place: str  # in the paper
     text: str
-    judge: Callable[["Table"], Judgement]
+    judge: Judge
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
     """`points(figure, full, seeds, reading)` are all runs that a figure and its claims need; `cost(params)` are the CPU
-    seconds of one, about. `readings`: other ones than the adopted, with what they change in the parameters.
+    seconds of one, about. `readings`: other ones than the adopted, with what they change in the parameters. `seeds`: so
+    many runs of a point are usual; from three on, pictures show the 95 % interval of the mean.
     """
 
     name: str
@@ -65,6 +76,7 @@ class Paper:
     cost: Callable[[Params], float]
     claims: Sequence[Claim]
     readings: Mapping[str, Params]
+    seeds: int = 2
 
 
 class Missing(MomError):
@@ -82,13 +94,17 @@ class Table:
 
     def curve(self, figure: str, setting: str, column: str) -> dict[float, float]:
         """x -> mean, by rising x. Raises Missing if there is none."""
+        return {x: fmean(values) for x, values in self.values(figure, setting, column).items()}
+
+    def values(self, figure: str, setting: str, column: str) -> dict[float, list[float]]:
+        """x -> the value of each seed. Raises Missing if there is none."""
         found: dict[float, list[float]] = {}
         for row in self.rows:
             if row["figure"] == figure and row["setting"] == setting:
                 found.setdefault(row["x"], []).append(row[column])
         if not found:
             raise Missing(f"it needs setting {setting} of figure {figure}")
-        return {x: fmean(values) for x, values in sorted(found.items())}
+        return dict(sorted(found.items()))
 
     def at(self, figure: str, setting: str, x: float, column: str) -> float:
         """Raises Missing where no point is."""
@@ -106,6 +122,19 @@ class Table:
         if not found or min(map(len, found.values())) < 2:
             raise Missing("it needs two seeds")
         return max(100 * (max(values) / min(values) - 1) for values in found.values())
+
+
+# 97.5 % quantiles of Student's t, by degrees of freedom; from 10 on the normal one is at most 15 % too small
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+NORMAL = 1.96
+
+
+def interval(values: Sequence[float]) -> float:
+    """Half of the 95 % confidence interval of the mean of independent runs, by Student's t; 0 for a single run."""
+    if len(values) < 2:
+        return 0.0
+    quantile = STUDENT[len(values) - 2] if len(values) < len(STUDENT) + 2 else NORMAL
+    return float(quantile * stdev(values) / len(values) ** 0.5)
 
 
 def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, str]]:
@@ -126,3 +155,18 @@ def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, 
 
 def verdict(held: Sequence[bool]) -> str:
     return HOLDS if all(held) else PARTLY if any(held) else FAILS
+
+
+def listed(values: Mapping[str, float], form: str = ".1f") -> str:
+    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+
+
+def spread_of(values: Sequence[float]) -> float:
+    return 100 * (max(values) / min(values) - 1)
+
+
+def curves(table: Table, figure: str, column: str, settings: Sequence[str] = ()) -> dict[str, dict[float, float]]:
+    chosen = settings or table.settings(figure)
+    if not chosen:
+        raise Missing(f"it needs figure {figure}")
+    return {setting: table.curve(figure, setting, column) for setting in chosen}

@@ -8,7 +8,7 @@ from mombroker.sim.lab import domain as lab
 from mombroker.sim.lab.networks import Exponential
 from mombroker.sim.lab.observers import Delay, Held, LogSize
 from mombroker.sim.lab.workloads import Choose, Poisson, broadcasts, multicasts, shares
-from mombroker.sim.papers.base import Figure, Paper, Params, Point, Result
+from mombroker.sim.papers.base import Figure, Panel, Paper, Params, Point, Result
 from mombroker.sim.papers.ks_claims import CLAIMS, FLOOR
 from mombroker.sim.world import MS, World
 
@@ -162,7 +162,8 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
 
 def picture(what: str, x: str, log_x: bool = False) -> Figure:
     lines = {"ks": "KS", "ks_bitmap": "KS'"}
-    return Figure(f"Average message space overhead as a function of {what}", x, "% of n² integers (RST)", lines, log_x)
+    panels = (Panel("% of n² integers (RST)", lines),)
+    return Figure(f"Average message space overhead as a function of {what}", x, panels, log_x, "sends")
 
 
 PAPER = Paper(

@@ -1,10 +1,10 @@
 """What paper 002 claims, and how each claim is judged. Nothing here is tuned: a claim that fails is told to fail."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 from statistics import linear_regression
 
-from mombroker.sim.papers.base import Claim, Judgement, Missing, Table, verdict
+from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, curves, listed, spread_of, verdict
 
 FLOOR = "floor"  # the points with a transmission time of 0
 FLAT = 15  # per cent between the least and the greatest that still count as constant, or as about the same
@@ -14,28 +14,11 @@ SEEDS = 5  # per cent between two seeds
 LONG = 30_000  # sends of a run in the paper
 ENTRY = {"ks": "KS", "ks_bitmap": "KS'"}
 
-Judge = Callable[[Table], Judgement]
-
-
-def listed(values: Mapping[str, float], form: str = ".1f") -> str:
-    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
-
 
 def spans(curves: Mapping[str, Mapping[float, float]]) -> str:
     """The first and the last value of each curve."""
     ends = {name: [*curve.values()] for name, curve in curves.items()}
     return ", ".join(f"{name} {values[0]:.1f} to {values[-1]:.1f}" for name, values in ends.items())
-
-
-def spread_of(values: Sequence[float]) -> float:
-    return 100 * (max(values) / min(values) - 1)
-
-
-def curves(table: Table, figure: str, column: str, settings: Sequence[str] = ()) -> dict[str, dict[float, float]]:
-    chosen = settings or table.settings(figure)
-    if not chosen:
-        raise Missing(f"it needs figure {figure}")
-    return {setting: table.curve(figure, setting, column) for setting in chosen}
 
 
 def necessary(table: Table, n: int, column: str, limit: float) -> str:

@@ -1,12 +1,14 @@
 """A figure of a paper as a picture: the paper's axes, every curve, a legend."""
 
 from pathlib import Path
+from statistics import fmean
 
 from mombroker.core.errors import MomError
-from mombroker.sim.papers.base import Figure, Table
+from mombroker.sim.papers.base import Figure, Table, interval
 
 LINES = ("-o", "--s", ":^", "-.d")  # one for each column
-SIZE, DPI = (7.0, 5.0), 110
+WIDE, HIGH, DPI = 6.2, 4.6, 100
+COLUMNS = 2  # panels beside each other
 
 
 def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None:
@@ -18,21 +20,37 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    fig, axes = pyplot.subplots(figsize=SIZE)
-    for number, setting in enumerate(table.settings(name)):
-        for (column, label), line in zip(figure.lines.items(), LINES, strict=False):
-            curve = table.curve(name, setting, column)
-            axes.plot([*curve], [*curve.values()], line, color=f"C{number}", markersize=4, label=f"{setting} {label}")
-    axes.set(xlabel=figure.x, ylabel=figure.y, ylim=(0, None))
-    axes.set_title(f"Figure {name}. {figure.title}\n{note}", fontsize=9)
-    if figure.log_x:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}"))
-    else:
-        axes.set_xticks(sorted({row["x"] for row in table.rows if row["figure"] == name}))
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
-    fig.tight_layout()
+    across = min(len(figure.panels), COLUMNS)
+    down = -(-len(figure.panels) // across)
+    fig, grid = pyplot.subplots(down, across, figsize=(WIDE * across, HIGH * down), squeeze=False, dpi=DPI)
+    for axes, panel in zip(grid.flat, figure.panels, strict=True):
+        for number, setting in enumerate(table.settings(name)):
+            for (column, label), line in zip(panel.lines.items(), LINES, strict=False):
+                points = table.values(name, setting, column)
+                bars = [interval(values) if len(values) > 2 else 0.0 for values in points.values()]
+                axes.errorbar(
+                    [*points], [fmean(values) for values in points.values()], bars, fmt=line, color=f"C{number}",
+                    markersize=4, capsize=3 if any(bars) else 0, label=f"{setting} {label}".strip(),
+                )  # fmt: skip
+        axes.set(xlabel=figure.x, ylabel=panel.y)
+        if panel.log_y:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0, None)
+        if figure.log_x:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+        else:
+            ticks = sorted({row["x"] for row in table.rows if row["figure"] == name})
+            if len(ticks) <= 12:
+                axes.set_xticks(ticks)
+        axes.grid(alpha=0.3)
+    fig.suptitle("\n".join(filter(None, [f"Figure {name}. {figure.title}", note])), fontsize=10)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    columns = min(4, max(1, int(across * WIDE * 12 // max(map(len, labels)))), len(labels))
+    rows = -(-len(labels) // columns)
+    fig.legend(handles, labels, fontsize=8, ncols=columns, loc="lower center", frameon=False)
+    fig.tight_layout(rect=(0, (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path, dpi=DPI)
+    fig.savefig(path)
     pyplot.close(fig)

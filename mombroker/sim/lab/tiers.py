@@ -1,0 +1,57 @@
+"""Paper 001, §5.1: processes on switched LANs, LANs on the backbones of buildings, buildings on that of a campus."""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from mombroker.sim.world import MS, SECOND, World
+
+LAN, BUILDING, CAMPUS = MS // 10, 2 * MS, 10 * MS  # the first is constant; of the others the means
+
+
+class Tiers:
+    """Members are numbered LAN by LAN, building by building. A packet between two takes one hop: over the LAN, if both
+    are on it, else over the building's backbone, else over that of the campus. Delays do not depend on the load, and
+    one packet may overtake another.
+    """
+
+    def __init__(self, world: World, lots: Random, lan: int, building: int, rate: int):
+        """`lan` members on a LAN, `building` in a building; `rate` of the backbones in bits a second."""
+        self.world, self.lots, self.lan, self.building, self.rate = world, lots, lan, building, rate
+
+    def _over(self, mean: int, size: int) -> int:
+        return int(self.lots.expovariate(1.0) * mean) + size * 8 * SECOND // self.rate
+
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        if frm // self.lan == to // self.lan:
+            delay = LAN
+        else:
+            delay = self._over(BUILDING if frm // self.building == to // self.building else CAMPUS, size)
+        self.world.after(delay, arrive, *args)
+
+
+class Routed(Tiers):
+    """The same wires with routers in the place of causal servers: one for each LAN, of which the first of a building is
+    also on the campus. A packet for many is copied where their ways part, so that they share the hops before.
+    """
+
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        self.cast(frm, size, arrive, {to: args})
+
+    def cast(self, frm: int, size: int, arrive: Callable[..., Any], copies: Mapping[int, tuple[Any, ...]]) -> None:
+        at = {frm // self.lan: LAN}  # by LAN: when its router has the packet
+        for to, args in copies.items():
+            lan = to // self.lan
+            self.world.after(LAN if lan == frm // self.lan else self._router(frm, lan, size, at) + LAN, arrive, *args)
+
+    def _router(self, frm: int, lan: int, size: int, at: dict[int, int]) -> int:
+        if lan not in at:
+            per = self.building // self.lan  # LANs in a building
+            first, home = lan // per * per, frm // self.building * per  # routers to the campus, there and here
+            if first == home:
+                at[lan] = at[frm // self.lan] + self._over(BUILDING, size)
+            elif lan == first:
+                at[lan] = self._router(frm, home, size, at) + self._over(CAMPUS, size)
+            else:
+                at[lan] = self._router(frm, first, size, at) + self._over(BUILDING, size)
+        return at[lan]

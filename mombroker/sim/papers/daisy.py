@@ -1,0 +1,101 @@
+"""Paper 001: Baldoni, Beraldi, Friedman, van Renesse, *The hierarchical daisy architecture*, figures 6-9."""
+
+from collections.abc import Sequence
+from random import Random
+
+from mombroker.sim.lab import domain as lab
+from mombroker.sim.lab.observers import Control, Delay, Held
+from mombroker.sim.lab.stability import Stability
+from mombroker.sim.lab.tiers import Routed, Tiers
+from mombroker.sim.lab.workloads import Poisson, everybody
+from mombroker.sim.papers.base import Figure, Panel, Paper, Params, Point, Result
+from mombroker.sim.papers.daisy_claims import CLAIMS, DAISY, FLAT
+from mombroker.sim.world import SECOND, World
+
+LAN, BUILDING, PROCESSES = 5, 20, 60  # a local group, a daisy, all
+DATA = 300  # bytes
+CONTROL = {DAISY: 20, FLAT: PROCESSES * 4 + PROCESSES / 8}  # bytes
+POINT_S = {DAISY: 5.0e-3, FLAT: 9.0e-3}  # CPU seconds of a message
+
+
+def groups(architecture: str) -> list[object]:
+    members = list(range(PROCESSES))
+    if architecture == FLAT:
+        return [*members]
+    return [
+        [members[lan : lan + LAN] for lan in range(daisy, daisy + BUILDING, LAN)]
+        for daisy in range(0, PROCESSES, BUILDING)
+    ]
+
+
+def three_hops(origin: int, me: int) -> bool:
+    """Building, campus, building: in different buildings, and neither on the LAN that is on the campus."""
+    return origin // BUILDING != me // BUILDING and min(origin % BUILDING, me % BUILDING) >= LAN
+
+
+def run(params: Params) -> Result:
+    """One run of so many messages, each for all."""
+    architecture, first, rate = params["architecture"], params["first"], params["mbit"] * 1_000_000
+    world, tiers = World(params["seed"]), Tiers if architecture == DAISY else Routed
+    size = round(CONTROL[architecture])
+    network, acks = (tiers(world, Random(f"{name} {params['seed']}"), LAN, BUILDING, rate) for name in ("data", "acks"))
+    delay, held, control, stability = (
+        Delay(first, three_hops), Held(first), Control(first), Stability(acks, size, first),
+    )  # fmt: skip
+    members = lab.cores("daisy", PROCESSES, groups=groups(architecture))
+    domain = lab.Domain(world, members, network, [delay, held, control, stability], measure=lambda packet: size)
+    Poisson(params["seed"], round(SECOND / params["load"]), everybody, params["sends"]).start(domain)
+    domain.finish()
+    found = delay.result() | held.result() | control.result() | stability.result()
+    # By Little's law: so many messages a second of each process, and so long each is there
+    each = params["load"] / 1000
+    measured = params["sends"] - first
+    waits = found["held_ms"] * held.held / measured * each
+    kilobytes = (CONTROL[architecture] + DATA) / 1000
+    return found | {
+        "buffered": waits, "buffered_kb": waits * kilobytes,
+        "unstable_kb": found["kept_ms"] * each * kilobytes,
+        "unstable_senders_kb": found["kept_by_senders_ms"] * each * kilobytes,
+    }  # fmt: skip
+
+
+def cost(params: Params) -> float:
+    return float(params["sends"] * POINT_S[params["architecture"]])
+
+
+LOADS, FULL_LOADS = [1, 2, 5, 10, 20], [1, 2, 3, 4, 5, 7, 10, 13, 16, 20]  # messages a second of each process
+QUICK, FULL = (1_300, 300), (6_000, 1_000)  # sends, and how many of them are not measured
+
+
+def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> list[Point]:
+    sends, first = FULL if full else QUICK
+    common = {"sends": sends, "first": first, "mbit": 100} | reading
+    return [
+        Point(figure, setting, load, {"architecture": setting, "load": load, "seed": seed} | common)
+        for setting in (FLAT, DAISY)
+        for load in (FULL_LOADS if full else LOADS)
+        for seed in seeds
+    ]
+
+
+def picture(title: str, y: str, column: str) -> Figure:
+    return Figure(title, "messages a second of each process", (Panel(y, {column: ""}),), unit="sends")
+
+
+PAPER = Paper(
+    name="daisy",
+    number="001",
+    title="The hierarchical daisy architecture for causal delivery",
+    figures={
+        "6": picture("End-to-end delay versus load", "mean delay over three hops, ms", "delay_ms"),
+        "7": picture("Resequencing buffer versus load", "kB in each process, mean", "buffered_kb"),
+        "8": picture("Stability delay versus load", "mean delay until the sender knows, ms", "stable_ms"),
+        "9": picture("Storage for unstable messages", "kB in each process, mean", "unstable_kb"),
+    },
+    points=points,
+    run=run,
+    cost=cost,
+    claims=CLAIMS,
+    readings={"slow": {"mbit": 10}},
+    seeds=5,
+)

@@ -1,0 +1,111 @@
+"""What paper 001 claims, and how each claim is judged."""
+
+from collections.abc import Sequence
+
+from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, interval, verdict
+
+DAISY, FLAT = "daisy", "flat"
+CONSTANT = 2  # per cent between the least and the greatest, of runs whose means vary by about 1 %
+NARROW = 4  # per cent of the mean: the half of each confidence interval
+
+
+def pairs(table: Table, figure: str, column: str) -> dict[float, tuple[float, float]]:
+    """load -> (flat, daisy)."""
+    flat, daisy = table.curve(figure, FLAT, column), table.curve(figure, DAISY, column)
+    return {load: (flat[load], daisy[load]) for load in flat}
+
+
+def both(found: dict[float, tuple[float, float]], form: str = ".1f") -> str:
+    return ", ".join(f"{load:g}: {a:{form}} / {b:{form}}" for load, (a, b) in found.items())
+
+
+def lower(figure: str, column: str, who: str, unit: str, form: str) -> Judge:
+    def judge(table: Table) -> Judgement:
+        found = pairs(table, figure, column)
+        held = [(a < b) == (who == FLAT) for a, b in found.values()]
+        off = [f"{load:g}" for (load, _), good in zip(found.items(), held, strict=True) if not good]
+        why = f"not at {', '.join(off)} messages a second, where hardly anything has to wait" if off else ""
+        return Judgement(verdict(held), f"flat / daisy, {unit}, by load: {both(found, form)}", why)
+
+    return judge
+
+
+def mainly_control(table: Table) -> Judgement:
+    """How much of the difference is messages, and how much is their size."""
+    counts, sizes = pairs(table, "7", "buffered"), pairs(table, "7", "buffered_kb")
+    by_count = {load: a / b for load, (a, b) in counts.items() if b}
+    by_size = {load: a / b / by_count[load] for load, (a, b) in sizes.items() if b}
+    held = [by_size[load] > by_count[load] for load in by_count]
+    return Judgement(
+        verdict(held),
+        f"flat holds {min(by_count.values()):.1f} to {max(by_count.values()):.1f} times as many messages, "
+        f"each {max(by_size.values()):.2f} times as large",
+        ""
+        if all(held)
+        else "most of the difference is in the number: in a flat group a message may wait for any other",
+    )
+
+
+def flat_constant(table: Table) -> Judgement:
+    values = [*table.curve("8", FLAT, "stable_ms").values()]
+    spread = 100 * (max(values) / min(values) - 1)
+    return Judgement(verdict([spread <= CONSTANT]), f"{min(values):.1f} to {max(values):.1f} ms, {spread:.1f} % apart")
+
+
+def daisy_grows(table: Table) -> Judgement:
+    values = [*table.curve("8", DAISY, "stable_ms").values()]
+    held = all(a < b for a, b in zip(values, values[1:], strict=False))
+    return Judgement(
+        verdict([held]), f"{values[0]:.1f} to {values[-1]:.1f} ms, {'always' if held else 'not always'} up"
+    )
+
+
+def sizes(table: Table) -> Judgement:
+    """The cores' own vectors, at four bytes an integer, in the mean over packets."""
+    flat, daisy = (max(table.curve("7", setting, "integers").values()) for setting in (FLAT, DAISY))
+    wire = {setting: max(table.curve("7", setting, "bytes").values()) for setting in (FLAT, DAISY)}
+    return Judgement(
+        verdict([flat == 60, daisy <= 5]),
+        f"vectors of {flat:g} and, in the mean, {daisy:.2f} integers; on this broker's wire {wire[FLAT]:.1f} and "
+        f"{wire[DAISY]:.1f} bytes, with all else but the data",
+    )
+
+
+def narrow(figure: str, column: str) -> Judge:
+    def judge(table: Table) -> Judgement:
+        found = {}
+        for setting in (FLAT, DAISY):
+            runs = table.values(figure, setting, column)
+            if min(map(len, runs.values())) < 3:
+                raise Missing("it needs three seeds or more")
+            found[setting] = max(
+                100 * interval(each) / table.at(figure, setting, x, column) for x, each in runs.items()
+            )
+        return Judgement(
+            verdict([value < NARROW for value in found.values()]),
+            f"at most {found[FLAT]:.1f} (flat) and {found[DAISY]:.1f} % (daisy) of the mean",
+        )
+
+    return judge
+
+
+def more_processes(table: Table) -> Judgement:
+    raise Missing("the paper measures 60 processes only, and so do we")
+
+
+COLUMNS: Sequence[tuple[str, str]] = (
+    ("6", "delay_ms"), ("7", "buffered_kb"), ("8", "stable_ms"), ("9", "unstable_kb")
+)  # fmt: skip
+CLAIMS = [
+    Claim("6", "§5.2", "the end-to-end delay of flat is lower", lower("6", "delay_ms", FLAT, "ms", ".2f")),
+    Claim("7", "§5.2", "flat needs more memory to resequence", lower("7", "buffered_kb", DAISY, "kB", ".3f")),
+    Claim("7", "§5.2", "mainly because its control information is bigger", mainly_control),
+    Claim("7", "§5.1", "control information: vectors of 60 integers (flat), at most 5 (daisy)", sizes),
+    Claim("8", "§5.2", "the stability delay of flat is constant", flat_constant),
+    Claim("8", "§5.2", "that of the daisy rises with the load, as its servers reorder", daisy_grows),
+    Claim("9", "§5.2, §6", "the daisy needs less storage for unstable messages",
+          lower("9", "unstable_kb", DAISY, "kB", ".2f")),
+    Claim("9", "§5.2", "these properties only accentuate as the number of processes increases", more_processes),
+    *(Claim(figure, "§5.2", f"95 % confidence intervals are below {NARROW} % of the mean", narrow(figure, column))
+      for figure, column in COLUMNS),
+]  # fmt: skip

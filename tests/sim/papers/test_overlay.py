@@ -1,0 +1,91 @@
+"""Paper 000 again: counts and bytes are exact, delays are those of the model."""
+
+import pytest
+
+from mombroker.ordering.hypercube import flood, hypercube
+from mombroker.sim.papers import overlay
+from mombroker.sim.papers.base import FAILS, HOLDS, PARTLY, Table, judge
+from mombroker.sim.papers.overlay_claims import MULTICAST, OVERLAY, UNICASTS
+
+
+def run(n, d, protocol, seed=1, **more):
+    return overlay.run({"n": n, "d": d, "protocol": protocol, "seed": seed} | overlay.RATE | more)
+
+
+# n, data -> mean delay, greatest (ms), of Overlay, unicasts, multicast; tolerance 30 %
+EXPECTED = {(100, 0): ((7.4, 29), (83, 314), (10.2, 37)), (300, 100): ((16.7, 70), (308, 1198), (21.3, 109))}
+
+
+@pytest.mark.parametrize(("n", "d"), [(40, 0), (40, 2000)])
+def test_counts_and_bytes_are_exact(n, d):
+    """100 messages; each fragment of at most 1500 bytes has 32 more."""
+    found = {protocol: run(n, d, protocol) for protocol in overlay.PROTOCOLS}
+    copies = 100 * flood(hypercube(n))
+    parts = 2 if d else 1
+    assert found[OVERLAY]["messages"] == parts * copies
+    assert found[OVERLAY]["bytes"] == copies * (4 + d + 32 * parts)
+    for protocol in (UNICASTS, MULTICAST):
+        assert found[protocol]["messages"] == parts * 100 * (n - 1)
+        assert found[protocol]["bytes"] == 100 * (n - 1) * (4 * n + d + 32 * parts)
+    assert found[MULTICAST]["hops"] == parts * 100 * (n - 1) < found[UNICASTS]["hops"] < found[OVERLAY]["hops"]
+    assert found[OVERLAY]["held_most_here"] == found[OVERLAY]["held_pct"] == 0
+
+
+def test_timestamp_takes_as_long_as_an_independent_model():
+    for protocol, delays in zip(overlay.PROTOCOLS[1:], EXPECTED[100, 0][1:], strict=True):
+        runs = [run(100, 0, protocol, seed) for seed in (1, 2, 3)]
+        for column, expected in zip(("delay_ms", "delay_max_ms"), delays, strict=True):
+            assert sum(each[column] for each in runs) / 3 == pytest.approx(expected, rel=0.3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("n", "d"), EXPECTED)
+def test_delays_are_those_of_an_independent_model(n, d):
+    for protocol, delays in zip(overlay.PROTOCOLS, EXPECTED[n, d], strict=True):
+        runs = [run(n, d, protocol, seed) for seed in (1, 2, 3)]
+        for column, expected in zip(("delay_ms", "delay_max_ms"), delays, strict=True):
+            assert sum(each[column] for each in runs) / 3 == pytest.approx(expected, rel=0.3)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_graph_another():
+    assert run(30, 0, OVERLAY) == run(30, 0, OVERLAY) != run(30, 0, OVERLAY, seed=2)
+    assert run(30, 0, OVERLAY)["degree_mean"] == run(30, 0, UNICASTS)["degree_mean"]
+
+
+def test_readings_change_the_run():
+    assert run(60, 0, UNICASTS, degree=2)["degree_mean"] < run(60, 0, UNICASTS)["degree_mean"]
+    slow = run(60, 0, MULTICAST, **overlay.SLOW)
+    assert slow["ms"] > 250 and slow["messages"] == 300 * 59
+
+
+@pytest.mark.parametrize("figure", overlay.PAPER.figures)
+def test_every_figure_has_points_of_three_curves_and_claims_or_is_beside_one_that_has(figure):
+    points = overlay.points(figure, False, (1, 2), {})
+    mine = [point for point in points if point.figure == figure]
+    assert {point.setting for point in mine} == set(overlay.PROTOCOLS)
+    assert {point.params["d"] for point in mine} == {(0, 100, 1000)[int(figure) % 3]}
+    assert any(claim.figure == figure for claim in overlay.PAPER.claims) or figure == "16"
+
+
+def test_claims_are_judged_by_what_was_run():
+    """Every point of one seed and one size, as if that were all there is."""
+    rows = [
+        {"figure": point.figure, "setting": point.setting, "x": point.x, **point.params}
+        | run(30, point.params["d"], point.setting)
+        for point in overlay.points("6", False, (1,), {})
+        if point.x == 100
+    ]
+    for row in rows:
+        row["x"] = 30
+    found = {
+        (figure, row["claim"]): row["verdict"] for figure in "678" for row in judge(overlay.CLAIMS, figure, Table(rows))
+    }
+    assert found["6", "Timestamp sends fewer messages"] == HOLDS
+    assert found["8", "with 1000 bytes Overlay sends more bytes"] == HOLDS
+    assert found["7", "Overlay sends fewer bytes even with 100 bytes of data"] == FAILS
+    exact = [verdict for (_, claim), verdict in found.items() if "n log n" in claim]
+    assert exact == [HOLDS] * 3
+    for row in rows:
+        row["messages"] += 1
+    spoilt = judge(overlay.CLAIMS, "6", Table(rows))
+    assert [row["verdict"] for row in spoilt if "n log n" in row["claim"]] == [PARTLY]
