@@ -76,6 +76,12 @@ def test_connectivity_is_the_least_degree_up_to_200():
         assert connectivity(hypercube(n)) == min(map(len, hypercube(n)))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("n", sorted({*range(250, 1025, 50), 255, 256, 257, 511, 512, 513, 1023, 1024}))
+def test_connectivity_is_the_least_degree_of_large_ones(n):
+    assert connectivity(hypercube(n)) == min(map(len, hypercube(n))) >= dimensions(n) - 1
+
+
 def test_a_cube_that_lacks_members_hangs_by_one_link():
     """The control: without folding, the last of 2^k + 1 members has one neighbour."""
     for n in (5, 9, 17, 33):
