@@ -9,8 +9,9 @@ Needs networkx and numpy, which come with the extra `spark`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
 from mombroker.core.errors import MomError
@@ -25,6 +26,7 @@ RESOLUTIONS = (0.3, 0.6, 1.0, 1.6, 2.5, 4.0)  # of the communities to begin with
 STARTS = 3  # splits that are bettered
 MOVES = 4000  # splits that are looked at from each, at most
 NEAR = 3  # servers or domains that a move looks at
+DEALS = 8  # that a split is held against
 BACKBONE = 6  # domains joined by one, at most, before domains of these are made
 
 
@@ -43,7 +45,9 @@ class Search:
         copies: Mapping[tuple[str, str], float],
         cost: Callable[[int], float],
         bounds: Bounds,
+        begin: Sequence[Iterable[Collection[str]]] = (),
     ):
+        """`begin`: splits to better, beside those that the search begins with."""
         try:
             import networkx as nx
             import numpy as np
@@ -58,6 +62,7 @@ class Search:
             self.w[index[a], index[b]] += count
         self.both = self.w + self.w.T
         self.total = float(self.w.sum()) or 1.0
+        self.begin = [tuple(frozenset(index[server] for server in domain) for domain in split) for split in begin]
 
     # -- what a split costs ----------------------------------------------------------------------------------------
 
@@ -96,7 +101,7 @@ class Search:
         return float(price / self.total)
 
     def _walk(self, domains: Domains, at: Mapping[int, list[int]]) -> tuple[list[int], dict[int, int], dict[int, int]]:
-        """The servers in such an order, how many hang on each, itself included, and by which one a domain is entered."""
+        """The servers in such an order, how many hang on each, itself included, and where each domain is entered."""
         order, parent, above = list[int](), dict[int, int](), dict[int, int]()
         stack = [0]
         while stack:
@@ -147,6 +152,7 @@ class Search:
     # -- to begin with ---------------------------------------------------------------------------------------------
 
     def starts(self) -> Iterator[Domains]:
+        yield from (split for split in self.begin if self._allowed(split))
         graph = self._graph(range(self.size))
         seen = set[frozenset[frozenset[int]]]()
         for resolution in RESOLUTIONS:
@@ -234,6 +240,18 @@ class Search:
         begun = sorted((self.price(each), number, each) for number, each in enumerate(self.starts()))
         found = {each: price for price, each in (self._climb(each, price) for price, _, each in begun[:STARTS])}
         return sorted(found, key=lambda each: found[each])
+
+    def fit(self, domains: Domains) -> float:
+        """How much cheaper these domains are than the same ones with the servers dealt at random: 0 is no fit."""
+        rng, dealt, price = Random(1), list(range(self.size)), self.price(domains)
+        prices = []
+        for _ in range(DEALS):
+            rng.shuffle(dealt)
+            prices.append(self.price(tuple(frozenset(dealt[server] for server in domain) for domain in domains)))
+        return 1 - price / (sum(prices) / DEALS)
+
+    def named(self, domains: Domains) -> list[tuple[str, ...]]:
+        return [tuple(self.servers[server] for server in sorted(domain)) for domain in domains]
 
     def _climb(self, domains: Domains, price: float) -> tuple[float, Domains]:
         looked, better = 0, True

@@ -1,0 +1,249 @@
+"""Advice: domains that fit the traffic that a log shows, beside the ones that are there, one for all, and √n of √n.
+
+What is compared is what a message costs: its control bytes, and its packets at `costs.PACKET` bytes each. For a domain
+more is a hop more on some way, and the message once more on disk and wire; control bytes alone would make of every bus
+a star of pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mombroker.admin.topology import costs, split
+from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
+from mombroker.core import layouts
+from mombroker.core.topology import Domain, Topology, listed
+from mombroker.sim.replay import Played, Send, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GAIN = 0.1  # below that nothing is to be gained
+LEAN = (1, 2, 4, 8, 16)  # packets are made cheaper by so much, until a split has the fewest control bytes
+ALIKE = 0.02  # of two splits whose prices differ by less the one with fewer control bytes is taken
+CANDIDATES = 3  # splits of each search that are judged by their traffic
+CURRENT, FLAT, BUS, PROPOSED = "current", "flat", "bus", "proposed"
+
+
+@dataclass(slots=True)
+class Option:
+    """A topology, what the model says of it, and what its replay has counted."""
+
+    topology: Topology
+    cost: Cost
+    replayed: Played | None = None
+
+    def error(self) -> float | None:
+        """Of the model's control bytes against those of the replay, per message, as a share."""
+        if self.replayed is None or not (counted := self.replayed.total.control_bytes):
+            return None
+        return self.cost.control_bytes / self.cost.messages / (counted / self.replayed.messages) - 1
+
+
+@dataclass(slots=True)
+class Advice:
+    """`options` are CURRENT, FLAT, BUS and PROPOSED; the last is the current one where nothing is to be gained."""
+
+    options: dict[str, Option]
+    gain: float  # of a message's price, against the best of the others under their best back ends
+    fit: float  # against the same domains with servers dealt at random
+    changes: list[str]  # in words
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def worthwhile(self) -> bool:
+        return bool(self.changes)
+
+    def verdict(self) -> str:
+        if not self.worthwhile:
+            return "nothing is to be gained: no split that follows this traffic is better than one that does not"
+        new, old = self.options[PROPOSED].cost, self.options[CURRENT].cost
+        return (
+            f"{len(self.changes)} changes: {old.control_bytes / old.messages:.1f} control bytes a message become "
+            f"{new.control_bytes / new.messages:.1f}, {old.packets / old.messages:.2f} packets "
+            f"{new.packets / new.messages:.2f}, {old.hops:.2f} hops {new.hops:.2f}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        rows = []
+        for name, option in self.options.items():
+            row = {"topology": name, "domains": len(option.topology.domains), **costs.as_dict(option.cost)}
+            if option.replayed is not None:
+                played, error = option.replayed, option.error()
+                row["replayed_bytes"] = round(played.total.control_bytes / max(played.messages, 1), 1)
+                row["error_pct"] = None if error is None else round(100 * error, 1)
+            rows.append(row)
+        return {
+            "worthwhile": self.worthwhile, "verdict": self.verdict(), "gain_pct": round(100 * self.gain, 1),
+            "fit_pct": round(100 * self.fit, 1), "options": rows, "changes": self.changes, "remarks": self.remarks,
+            "proposed": {
+                name: {"servers": list(domain.members), "ordering": domain.backend}
+                for name, domain in self.options[PROPOSED].topology.domains.items()
+            },
+        }  # fmt: skip
+
+
+def advise(
+    topology: Topology,
+    load: Load,
+    backends: Sequence[str] = DIRECT,
+    largest: int = 0,
+    packet: float = PACKET,
+) -> Advice:
+    """A better forest of domains for this traffic, if there is one.
+
+    backends   those that a domain may have
+    largest    servers of a domain, at most; 0: any number
+    packet     what a packet weighs, in control bytes
+    """
+    servers = list(topology.servers)
+    options = {
+        CURRENT: Option(topology, costs.predict(topology, load)),
+        FLAT: _option(topology, layouts.flat(servers), load),
+        BUS: _option(topology, layouts.bus(servers), load),
+    }
+    others = [costs.predict(costs.choose(each.topology, load, backends, packet), load) for each in options.values()]
+    best = min(cost.price(packet) for cost in [*others, *(each.cost for each in options.values())])
+    found, fit = _search(topology, load, backends, largest, packet, options)
+    gain = 1 - found.cost.price(packet) / best
+    if gain < GAIN or fit < GAIN:
+        options[PROPOSED] = options[CURRENT]
+        return Advice(options, gain, fit, [], _remarks(options, others[0], packet))
+    options[PROPOSED] = found
+    return Advice(options, gain, fit, changes(topology, found.topology))
+
+
+def _option(topology: Topology, domains: Mapping[str, Sequence[str]], load: Load) -> Option:
+    made = replace(topology, domains={name: Domain(name, tuple(each)) for name, each in domains.items()}, checked=True)
+    return Option(made, costs.predict(made, load))
+
+
+def _search(
+    topology: Topology, load: Load, backends: Sequence[str], largest: int, packet: float, others: Mapping[str, Option]
+) -> tuple[Option, float]:
+    """The best split, and how well it fits. It has fewer control bytes than the others, if that can be had."""
+    least = min(other.cost.control_bytes for name, other in others.items() if name != CURRENT)
+    copies, found = costs.matrix(load.flows), list[tuple[Option, float]]()
+    begin = [[domain.members for domain in topology.domains.values()]]
+    for lean in LEAN:
+        by_size = costs.BySize(backends, packet / lean)
+        search = split.Search(list(topology.servers), copies, by_size, split.Bounds(largest), begin)
+        for domains in search.best()[:CANDIDATES]:
+            plain = replace(topology, domains=_named(topology, search.named(domains)), checked=True)
+            made = costs.choose(plain, load, backends, packet / lean)
+            found.append((Option(_kept(topology, made), costs.predict(made, load)), search.fit(domains)))
+        lighter = [each for each in found if each[0].cost.control_bytes < least]
+        if lighter:
+            found = lighter
+            break
+    cheapest = min(option.cost.price(packet) for option, _ in found)
+    alike = [each for each in found if each[0].cost.price(packet) <= cheapest * (1 + ALIKE)]
+    return min(alike, key=lambda each: each[0].cost.control_bytes)
+
+
+def _named(topology: Topology, domains: Sequence[tuple[str, ...]]) -> dict[str, Domain]:
+    """A domain keeps the name of the one that it has most of; the others get new names."""
+    near = [
+        (len(set(members) & set(old.members)) / len({*members, *old.members}), -at, name)
+        for at, members in enumerate(domains)
+        for name, old in topology.domains.items()
+    ]
+    names: dict[int, str] = {}
+    for share, at, name in sorted(near, reverse=True):
+        if share >= 0.5 and -at not in names and name not in names.values():
+            names[-at] = name
+    free = (name for number in range(1, len(domains) + len(topology.domains) + 1) if
+            (name := f"d{number}") not in topology.domains)  # fmt: skip
+    made = {name: members for at, members in enumerate(domains) if (name := names.get(at) or next(free))}
+    order = {name: at for at, name in enumerate(topology.domains)}
+    return {
+        name: Domain(name, made[name]) for name in sorted(made, key=lambda name: (order.get(name, len(order)), name))
+    }
+
+
+def _kept(topology: Topology, made: Topology) -> Topology:
+    """Domains that stay as they are, also in the order of their members: so that their clocks can stay."""
+    domains = {}
+    for name, domain in made.domains.items():
+        old = topology.domains.get(name)
+        same = old is not None and set(old.members) == set(domain.members) and old.backend == domain.backend
+        domains[name] = old if same and old is not None else domain
+    return replace(made, domains=domains, checked=True)
+
+
+def _remarks(options: Mapping[str, Option], tuned: Cost, packet: float) -> list[str]:
+    """What would cost less without regard to the traffic."""
+    found, current = [], options[CURRENT].cost
+    if tuned.price(packet) < (1 - GAIN) * current.price(packet):
+        saved = 1 - tuned.control_bytes / current.control_bytes
+        wanted = [
+            f"{new.ordering} in {new.domain}"
+            for new, old in zip(tuned.domains, current.domains, strict=True)
+            if new.ordering != old.ordering
+        ]
+        found.append(f"other back ends would save {saved:.0%} of the control bytes: {listed(wanted)}")
+    for name in (FLAT, BUS):
+        other = options[name].cost
+        if other.price(packet) < (1 - GAIN) * current.price(packet):
+            saved = 1 - other.control_bytes / max(current.control_bytes, 1)
+            what = "one domain for all" if name == FLAT else "√n domains of √n servers on a backbone"
+            hops = f"{current.hops:.2f} to {other.hops:.2f}"
+            found.append(f"{what} would change control bytes by {-saved:+.0%} and hops from {hops}")
+    return found
+
+
+def changes(old: Topology, new: Topology) -> list[str]:
+    """What is different in the second, in words."""
+    found = []
+    for name, domain in new.domains.items():
+        before = old.domains.get(name)
+        if before is None:
+            found.append(f"new domain {name} under {domain.backend}: {', '.join(domain.members)}")
+            continue
+        parts = []
+        if left := [server for server in before.members if server not in domain]:
+            parts.append(f"loses {listed(left, 12)}")
+        if joined := [server for server in domain.members if server not in before]:
+            parts.append(f"gains {listed(joined, 12)}")
+        if before.backend != domain.backend:
+            parts.append(f"is ordered by {domain.backend} in place of {before.backend}")
+        if parts:
+            found.append(f"domain {name} {' and '.join(parts)}")
+    found += [f"domain {name} goes" for name in old.domains if name not in new.domains]
+    routers = set(old.routers), set(new.routers)
+    if become := [server for server in new.routers if server not in routers[0]]:
+        found.append(f"{listed(become, 12)} become{'s a router' if len(become) == 1 else ' routers'}")
+    if cease := [server for server in old.routers if server not in routers[1]]:
+        found.append(f"{listed(cease, 12)} need{'s' if len(cease) == 1 else ''} not route any more")
+    return found
+
+
+# -- replay ------------------------------------------------------------------------------------------------------------
+
+
+def replay_all(advice: Advice, sends: Sequence[Send], load: Load, spark: SparkSession | None = None) -> None:
+    """Play the same messages on every option; on Spark side by side, one task each."""
+    topologies = {id(option): option.topology for option in advice.options.values()}
+    jobs = [(key, topology, list(sends), load.delays) for key, topology in topologies.items()]
+    results: Iterable[tuple[int, Played | str]]
+    if spark is None:
+        results = [_play(job) for job in jobs]
+    else:
+        results = spark.sparkContext.parallelize(jobs, len(jobs)).map(_play).collect()
+    for key, played in results:
+        if isinstance(played, str):
+            raise RuntimeError(f"a replay failed: {played}")
+        for option in advice.options.values():
+            if id(option) == key:
+                option.replayed = played
+
+
+def _play(job: tuple[int, Topology, list[Send], costs.Delays]) -> tuple[int, Played | str]:
+    """Errors are told as text: a task that raises is tried again, and fails again."""
+    key, topology, sends, delays = job
+    try:
+        return key, replay(topology, sends, delays)
+    except Exception as error:
+        return key, f"{type(error).__name__}: {error}"
