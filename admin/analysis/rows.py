@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from mombroker.admin.analysis import schema
+from mombroker.core.errors import MomError
 from mombroker.core.trace import FIELDS
 from mombroker.store import columns
 
@@ -23,20 +24,25 @@ EMPTY: dict[str, Any] = {"array<string>": (), schema.OUT: (), schema.MISSING: ()
 
 
 def batches(
-    store: "SqliteReader", after: int, upto: int, names: tuple[str, ...] = schema.NAMES, since: int = 0
+    store: "SqliteReader", after: int, upto: int, names: tuple[str, ...] = schema.NAMES
 ) -> Iterator[pa.RecordBatch]:
     """The records after sequence `after` up to `upto`, both ends of commits, as batches with these columns.
 
-    Commits whose last record was written before `since` (ns) are left out.
+    Raises MomError when they have gone meanwhile by the rules of [log].
     """
     reader = Columns(store, names)
-    while commits := store.commits(after, upto, PAGE):
+    while after < upto:
+        commits = store.commits(after, upto, PAGE)
+        if not commits or commits[0].id != after + 1:
+            raise MomError(
+                f"records of {reader.identity['server']} went while they were read, by the rules of [log]; read again, "
+                "or let the log keep more"
+            )
         after = commits[-1].id + commits[-1].count - 1
         for commit in commits:
-            if commit.last >= since:
-                reader.add(commit)
-                if reader.count >= RECORDS:
-                    yield reader.take()
+            reader.add(commit)
+            if reader.count >= RECORDS:
+                yield reader.take()
     if reader.count:
         yield reader.take()
 
@@ -68,7 +74,8 @@ class Columns:
         count = commit.count
         stored = columns.stored(commit.columns, len(FIELDS))
         for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
-            values += columns.expanded(stored[at] or default, count)
+            column = stored[at] or default
+            values += column if len(column) == count else columns.expanded(column, count)
         self.commits.append(commit)
         self.count += count
 

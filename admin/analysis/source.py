@@ -1,10 +1,312 @@
-"""The Spark data source `mombroker`: the servers' logs, read from their stores while they run."""
+"""The Spark data source `mombroker`: the servers' logs, read from their stores while they run.
 
-from typing import TYPE_CHECKING
+    spark.read.format("mombroker").load("bus.toml")             a topology file, a data folder, or a folder of these
+    spark.readStream.format("mombroker").load("bus.toml")
+
+Columns are those of schema.py; `.schema("kind string, payload bigint")` reads no others. Options: `servers`, a list
+with commas; `partition`, records of a task, about; `maxRecords`, of one micro-batch and server, about;
+`failOnDataLoss`, false to let a stream go on without records that went before it read them.
+
+What is read is fixed when a query is planned: whole commits up to the last one then. A server that goes on writing is
+not held up, and no record is missed or read twice. The stores must lie on the machines that run the tasks; on a
+cluster where they do not, export first, and read that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from mombroker import store
+from mombroker.admin.analysis import files, schema, stores
+from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from mombroker.store.reader import SqliteReader
+
+PARTITION = 500_000  # records
 
 
-def register(spark: "SparkSession") -> None:
-    """Let this session read `spark.read.format("mombroker")`."""
+def register(spark: SparkSession) -> None:
+    """Let this session read `spark.read.format("mombroker")`. Once is enough, again does no harm."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")  # else a source that takes filters is refused
+    spark.dataSource.register(Logs)
+
+
+def read(spark: SparkSession, path: str | Path) -> DataFrame:
+    """The log records that `path` leads to, all columns: an export, or stores as the data source takes them.
+
+    Of an export, each record once, whatever run or compaction is under way. Raises MomError if there are none.
+    """
+    path = Path(path)
+    if not files.is_export(path):
+        return spark.read.format("mombroker").load(str(path))
+    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))
+    return reader.parquet(*[str(file.path) for file in files.chosen(path)]).select(*schema.NAMES)
+
+
+class Logs(DataSource):
+    """Made by Spark; see the head of this file."""
+
+    def __init__(self, options: Any):
+        super().__init__(options)
+        self.request = Request(
+            path=str(options.get("path", "")),
+            servers=tuple(name.strip() for name in str(options.get("servers", "")).split(",") if name.strip()),
+            partition=_positive(options, "partition", PARTITION),
+            most=_positive(options, "maxrecords", 0),
+            strict=str(options.get("failondataloss", "true")).lower() != "false",
+        )
+
+    @classmethod
+    def name(cls) -> str:
+        return "mombroker"
+
+    def schema(self) -> str:
+        return schema.DDL
+
+    def reader(self, schema: StructType) -> Reader:
+        return Reader(self.request, _columns(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(self.request, _columns(schema))
+
+
+@dataclass(slots=True)
+class Request:
+    """The options."""
+
+    path: str
+    servers: tuple[str, ...]
+    partition: int
+    most: int  # records of a micro-batch and server; 0: no bound
+    strict: bool  # a stream fails when records went before it read them
+
+    def stores(self) -> dict[str, Path]:
+        if not self.path:
+            raise MomError("name a topology file or a folder of data folders: .load(PATH)")
+        if files.is_export(Path(self.path)):
+            raise MomError(f"{self.path} is an export: read it by mombroker.admin.analysis.source.read(spark, PATH)")
+        found = stores.find(Path(self.path))
+        if unknown := [name for name in self.servers if name not in found]:
+            raise MomError(f"there is no store of {', '.join(unknown)}; there are {', '.join(found)}")
+        return {name: path for name, path in found.items() if not self.servers or name in self.servers}
+
+
+@dataclass
+class Range(InputPartition):  # type: ignore[misc]
+    """Whole commits: the records after `after` up to `upto` of one store. What a task is told."""
+
+    path: str
+    incarnation: str
+    after: int
+    upto: int
+    kinds: tuple[str, ...] = ()  # of interest; none: all
+
+
+def _positive(options: Any, name: str, default: int) -> int:
+    text = str(options.get(name, default))
+    if not text.isdigit() or (not int(text) and default):
+        raise MomError(f"{name} = {text!r} is no number of records")
+    return int(text)
+
+
+def _columns(wanted: StructType) -> tuple[str, ...]:
+    """The names, once their types are found to be ours. Nullability and order are free."""
+    for field in wanted.fields:
+        ours, theirs = schema.TYPES.get(field.name), field.dataType.simpleString()
+        if ours != theirs:
+            known = f"of type {ours}" if ours else f"among {', '.join(schema.NAMES)}"
+            raise MomError(f"the column {field.name} {theirs} cannot be read; it is {'' if ours else 'not '}{known}")
+    return tuple(field.name for field in wanted.fields)
+
+
+def _ranges(
+    reader: SqliteReader, path: Path, after: int, upto: int, size: int, kinds: tuple[str, ...] = ()
+) -> Iterator[Range]:
+    incarnation = str(reader.meta()["incarnation"])
+    for end in reader.log_cuts(after, upto, size):
+        yield Range(str(path), incarnation, after, end, kinds)
+        after = end
+
+
+def _batches(part: Range, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from mombroker.admin.analysis import rows
+
+    reader = store.read(part.path)
+    try:
+        if reader.meta()["incarnation"] != part.incarnation:
+            raise MomError(f"{part.path} has another store than when the query was planned; start the query again")
+        for batch in rows.batches(reader, part.after, part.upto, columns):
+            if part.kinds and "kind" in columns:
+                batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(part.kinds)))
+            yield batch
+    finally:
+        reader.close()
+
+
+# -- batch -------------------------------------------------------------------------------------------------------------
+
+
+class Reader(DataSourceReader):
+    """All that is in the logs now."""
+
+    def __init__(self, request: Request, columns: tuple[str, ...]):
+        self.request, self.columns = request, columns
+        self.servers: set[str] | None = None  # of interest; None: all
+        self.kinds: set[str] | None = None
+        self.lo, self.hi = 1, (1 << 63) - 1  # sequences of interest
+        self.since = 0  # ns
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Whole stores and commits are passed over; Spark looks at each record again."""
+        for each in filters:
+            match each:
+                case EqualTo(("server",), str(value)):
+                    self.servers = _both(self.servers, {value})
+                case In(("server",), values):
+                    self.servers = _both(self.servers, set(values))
+                case EqualTo(("kind",), str(value)):
+                    self.kinds = _both(self.kinds, {value})
+                case In(("kind",), values):
+                    self.kinds = _both(self.kinds, set(values))
+                case EqualTo(("seq",), int(value)):
+                    self.lo, self.hi = max(self.lo, value), min(self.hi, value)
+                case GreaterThan(("seq",), int(value)):
+                    self.lo = max(self.lo, value + 1)
+                case GreaterThanOrEqual(("seq",), int(value)):
+                    self.lo = max(self.lo, value)
+                case LessThan(("seq",), int(value)):
+                    self.hi = min(self.hi, value - 1)
+                case LessThanOrEqual(("seq",), int(value)):
+                    self.hi = min(self.hi, value)
+                case GreaterThan(("time",), datetime() as value) | GreaterThanOrEqual(("time",), datetime() as value):
+                    self.since = max(self.since, int(value.timestamp() * 1_000_000) * 1000)
+            yield each
+
+    def partitions(self) -> Sequence[Range]:
+        found: list[Range] = []
+        for server, path in self.request.stores().items():
+            if self.servers is not None and server not in self.servers or self.kinds == set():
+                continue
+            reader = store.read(path)
+            after = max(reader.commit_before(self.lo), reader.log_before(self.since))
+            upto = min(self.hi, reader.log_end())
+            found += _ranges(reader, path, after, upto, self.request.partition, tuple(sorted(self.kinds or ())))
+            reader.close()
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return _batches(partition, self.columns)
+
+
+def _both(known: set[str] | None, values: set[str]) -> set[str]:
+    return values if known is None else known & values
+
+
+# -- streaming ---------------------------------------------------------------------------------------------------------
+
+Offset = dict[str, dict[str, Any]]  # server -> incarnation of its store, seq of the last record read
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Each record once, from the first that is kept. A store that was made anew is read from its own first record."""
+
+    def __init__(self, request: Request, columns: tuple[str, ...]):
+        self.request, self.columns = request, columns
+        self.target: Offset | None = None  # of a query that ends when all that was there is read
+
+    def initialOffset(self) -> Offset:
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.target = self._ends()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.request.most) if self.request.most else ReadAllAvailable()
+
+    def reportLatestOffset(self) -> Offset | None:
+        return self._ends()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        ends = self._ends() if self.target is None else self.target
+        if isinstance(limit, ReadMaxRows):
+            ends = self._bounded(start, ends, limit.max_rows)
+        return dict(sorted((start | ends).items()))  # Spark compares offsets as text
+
+    def _ends(self) -> Offset:
+        found: Offset = {}
+        for server, path in self.request.stores().items():
+            reader = store.read(path)
+            found[server] = {"incarnation": str(reader.meta()["incarnation"]), "seq": reader.log_end()}
+            reader.close()
+        return found
+
+    def _bounded(self, start: Offset, ends: Offset, most: int) -> Offset:
+        found: Offset = {}
+        paths = self.request.stores()
+        for server, end in ends.items():
+            reader = store.read(paths[server])
+            after = max(_seq(start, server, end), reader.commit_before(1))
+            first = next(reader.log_cuts(after, end["seq"], most), end["seq"])
+            found[server] = {"incarnation": end["incarnation"], "seq": first}
+            reader.close()
+        return found
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Range]:
+        found: list[Range] = []
+        paths = self.request.stores()
+        for server, upto in end.items():
+            after = _seq(start, server, upto)
+            if after >= upto["seq"]:
+                continue
+            reader = store.read(paths[server])
+            kept = reader.commit_before(1)
+            if 0 < after < kept:
+                self._lost(server, kept - after)
+            found += _ranges(reader, paths[server], max(after, kept), upto["seq"], self.request.partition)
+            reader.close()
+        return found
+
+    def _lost(self, server: str, count: int) -> None:
+        if self.request.strict:
+            raise MomError(
+                f"{count} records of {server} went by the rules of [log] before this query read them; to go on without "
+                "them, set the option failOnDataLoss to false"
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return _batches(partition, self.columns)
+
+
+def _seq(start: Offset, server: str, end: dict[str, Any]) -> int:
+    """The last record of this store that is read."""
+    before = start.get(server)
+    return int(before["seq"]) if before and before["incarnation"] == end["incarnation"] else 0

@@ -185,6 +185,30 @@ class SqliteReader:
         )  # fmt: skip
         return [Commit(*row) for row in rows]
 
+    def commit_before(self, seq: int) -> int:
+        """The last sequence before the commit that holds `seq`, or before the first commit that is kept."""
+        rows = self.select("SELECT coalesce((SELECT max(id) FROM log WHERE id <= ?), min(id), 1) - 1 FROM log", seq)
+        return int(rows[0][0])
+
+    def log_before(self, time: int) -> int:
+        """The last sequence before the first commit whose last record was written at `time` (ns) or later."""
+        low, high = self.commit_before(1), self.log_end()
+        while low < high:
+            sql = "SELECT id, id + count - 1, last FROM log WHERE id <= ? ORDER BY id DESC LIMIT 1"
+            id, end, last = self.select(sql, max((low + high) // 2, low + 1))[0]
+            low, high = (end, high) if last < time else (low, id - 1)
+        return low
+
+    def log_cuts(self, after: int, upto: int, size: int) -> Iterator[int]:
+        """Last sequences of commits, each the end of about `size` records, from `after` until `upto` is reached."""
+        while after < upto:
+            sql = "SELECT id + count - 1 FROM log WHERE id > ? AND id <= ? ORDER BY id DESC LIMIT 1"
+            rows = self.select(sql, after, min(upto, after + size))
+            if not rows:
+                return
+            after = int(rows[0][0])
+            yield after
+
     def log_end(self) -> int:
         """The sequence of the last record; 0 before the first."""
         rows = self.select("SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1")
