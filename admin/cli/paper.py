@@ -161,4 +161,6 @@ def _write(folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], tab
 def note(stem: str, figure: "Figure", rows: "Sequence[Row]") -> str:
     """How much was run."""
     runs = len({row["seed"] for row in rows})
-    return f"{stem}: {runs} runs a point" + (f" of {rows[0][figure.unit]} {figure.unit}" if figure.unit else "")
+    return f"{stem}: {'one run' if runs == 1 else f'{runs} runs'} a point" + (
+        f" of {rows[0][figure.unit]} {figure.unit}" if figure.unit else ""
+    )

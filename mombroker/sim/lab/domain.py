@@ -1,7 +1,7 @@
 """The members of one domain, each with its core: messages in, packets over the network, messages out."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mombroker import ordering
@@ -39,6 +39,28 @@ class Observer:
         """A packet has come to a member, and this is what its core made of it."""
 
 
+class Cores(Sequence[Ordering]):
+    """The cores of a domain, each made when it is first asked for: most of a large bus may take no part in a run.
+
+    To walk through them is to see those that are made.
+    """
+
+    def __init__(self, backend: str, size: int, **options: Any):
+        self.backend, self.size, self.options = backend, size, options
+        self.made: dict[int, Ordering] = {}
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, me: Any) -> Any:
+        if me not in self.made:
+            self.made[me] = ordering.create(self.backend, me=me, size=self.size, **self.options)
+        return self.made[me]
+
+    def __iter__(self) -> Iterator[Ordering]:
+        return iter(self.made.values())
+
+
 def cores(backend: str, size: int, **options: Any) -> list[Ordering]:
     return [ordering.create(backend, me=me, size=size, **options) for me in range(size)]
 
@@ -71,6 +93,7 @@ class Domain:
         self.born = [0]  # by number: when the message was sent
         self.copies = 0  # for others than the sender
         self.delivered = 0
+        self.on_deliver: Callable[[int, Packet], None] | None = None  # given all deliveries, after what is passed on
         self._rest = bytes(payload - NUMBER)
         self._looks: dict[int, list[tuple[int, Packet | bytes]]] = {}  # by member: what waits for its next slot
         for observer in self.observers:
@@ -80,8 +103,11 @@ class Domain:
         """One message. A destination that is the sender itself has it at once, and no packet is made for it."""
         if me in dests:
             dests = tuple(d for d in dests if d != me)
-        number = len(self.born)
         self.born.append(self.world.now)
+        self.stamp(me, dests, len(self.born) - 1)
+
+    def stamp(self, me: int, dests: tuple[int, ...], number: int) -> None:
+        """Send a message that has a number; none of `dests` is its sender."""
         self.copies += len(dests)
         packets = self.members[me].send(dests, number.to_bytes(NUMBER, "little") + self._rest) if dests else []
         for observer in self.observers:
@@ -121,6 +147,9 @@ class Domain:
             observer.received(me, packet, step)
         if step.send:
             self._post(me, step.send)
+        if self.on_deliver:
+            for done in step.deliver:
+                self.on_deliver(me, done)
 
     def _queue(self, me: int, frm: int, packet: Packet | bytes) -> None:
         if me not in self._looks:
@@ -135,6 +164,9 @@ class Domain:
     def finish(self) -> None:
         """Run until nothing is under way any more."""
         assert self.world.run(calls=sys.maxsize)
+        self.check()
+
+    def check(self) -> None:
         assert self.delivered == self.copies, f"{self.copies} copies for others, but {self.delivered} deliveries"
         for core in self.members:
             assert not core.held(), f"member {core} still holds packets"

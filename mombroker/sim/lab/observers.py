@@ -167,6 +167,30 @@ class LogSize(Observer):
         return {"log": self.total / max(self.times, 1)}
 
 
+class Written(Observer):
+    """Rows of a core's state that each step changes, as the store would be given them."""
+
+    def __init__(self, first: int = 0):
+        super().__init__(first)
+        self.rows = self.bytes = 0
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        self._count(me)
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        self._count(me)
+
+    def _count(self, me: int) -> None:
+        rows, gone = self.domain.members[me].dirty()
+        if len(self.domain.born) > self.first + 1:
+            self.rows += len(rows) + len(gone)
+            self.bytes += sum(map(len, rows.values()))
+
+    def result(self) -> dict[str, float]:
+        """Sums: of rows, those that are deleted included, and of the bytes of the others."""
+        return {"rows": self.rows, "row_bytes": self.bytes}
+
+
 class Trace(Observer):
     """Every send and every delivery, in order."""
 

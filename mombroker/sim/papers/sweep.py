@@ -21,7 +21,7 @@ from mombroker import ordering, sim
 from mombroker.sim import lab, papers
 from mombroker.sim.papers.base import Paper, Params, Point, Result, Row
 
-PAPERS = ("overlay", "daisy", "ks")  # a module each
+PAPERS = ("overlay", "daisy", "ks", "domains")  # a module each
 Progress = Callable[[int, int, float], None]  # points done, points in all, seconds left (about; below 0: not known)
 
 

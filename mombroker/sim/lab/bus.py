@@ -1,0 +1,108 @@
+"""A bus in the laboratory: the domains of a topology, each with the cores of its members, and routers between them."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mombroker import ordering
+from mombroker.core.topology import RoutingTable, Topology
+from mombroker.ordering import Packet
+from mombroker.sim.lab.domain import Cores, Domain, Network, Observer, number_of
+from mombroker.sim.world import World
+
+Arrived = Callable[[int, int, int], None]  # message, the server that sent it, and the one that it is for
+
+
+class Placed:
+    """A network of servers, as the members of one domain see it."""
+
+    def __init__(self, network: Network, places: Sequence[int]):
+        self.network, self.places = network, places
+
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        self.network.carry(self.places[frm], self.places[to], size, arrive, *args)
+
+
+class Bus:
+    """Servers are numbered in the order of the topology. A message goes from router to router, in each domain under the
+    stamps of that domain alone; all its packets that leave a server in one domain are one multicast there.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        topology: Topology,
+        network_of: Callable[[str], Network],
+        observers_of: Callable[[str], Iterable[Observer]] = lambda domain: (),
+        backends: Mapping[str, str] | None = None,
+        payload: int = 8,
+    ):
+        """By domain: its network (of servers) and its observers. `backends` replace those of the topology; such a
+        domain has no options."""
+        self.world, self.topology = world, topology
+        self.names = list(topology.servers)
+        self.places = {name: at for at, name in enumerate(self.names)}
+        self.born = [0]
+        self.origins = [-1]
+        self.finals: list[tuple[int, ...]] = [()]
+        self.delays: list[tuple[int, int, int]] = []  # message, server, ns from send to delivery there
+        self.on_arrival: Arrived | None = None
+        self.domains: dict[str, Domain] = {}
+        self._routes: dict[int, RoutingTable] = {}
+        for domain in topology.domains.values():
+            backend = (backends or {}).get(domain.name) or domain.backend
+            kind = ordering.backend(backend)
+            own = backend == domain.backend and domain.name not in (backends or {})
+            options = kind.resolve(domain.members, domain.options) if own else {}
+            made = Domain(
+                world, Cores(backend, len(domain.members), **options),
+                Placed(network_of(domain.name), [self.places[name] for name in domain.members]),
+                observers_of(domain.name), payload=payload,
+            )  # fmt: skip
+            made.born = self.born
+            made.on_deliver = partial(self._delivered, domain.name)
+            self.domains[domain.name] = made
+
+    def send(self, me: int, finals: Sequence[int]) -> int:
+        """The number of the message. What is for the sender itself is there at once."""
+        number = len(self.born)
+        self.born.append(self.world.now)
+        self.origins.append(me)
+        self.finals.append(tuple(finals))
+        self._forward(number, me, "")
+        return number
+
+    def _forward(self, number: int, me: int, came: str) -> None:
+        """Hand over what is for this server, send on what is beyond it, seen from the domain in which it came."""
+        leaving: dict[str, dict[str, None]] = {}
+        here = False
+        for final in self.finals[number]:
+            if final == me:
+                here = True
+            else:
+                into, peer = self.routes(me).hop(self.names[final])
+                if into != came:
+                    leaving.setdefault(into, {})[peer] = None
+        for into, peers in leaving.items():
+            domain = self.topology.domains[into]
+            self.domains[into].stamp(domain.index(self.names[me]), tuple(map(domain.index, peers)), number)
+        if here:
+            self.delays.append((number, me, self.world.now - self.born[number]))
+            if self.on_arrival:
+                self.on_arrival(number, self.origins[number], me)
+
+    def _delivered(self, domain: str, member: int, packet: Packet) -> None:
+        self._forward(number_of(packet), self.places[self.topology.domains[domain].members[member]], domain)
+
+    def routes(self, me: int) -> RoutingTable:
+        if me not in self._routes:
+            self._routes[me] = RoutingTable(self.topology, self.names[me])
+        return self._routes[me]
+
+    def finish(self) -> None:
+        """Run until nothing is under way any more: every message is at every server that it is for."""
+        assert self.world.run(calls=sys.maxsize)
+        for domain in self.domains.values():
+            domain.check()
+        assert len(self.delays) == sum(map(len, self.finals)), "a message did not come to all that it is for"

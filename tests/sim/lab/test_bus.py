@@ -1,0 +1,94 @@
+"""Several domains in the laboratory: messages find their way, in causal order from end to end."""
+
+from random import Random
+
+import pytest
+
+from mombroker.core.layouts import build, generate
+from mombroker.core.topology import RoutingTable
+from mombroker.sim.lab.bus import Bus
+from mombroker.sim.lab.networks import Exponential
+from mombroker.sim.lab.observers import Control, Written
+from mombroker.sim.world import EPOCH, MS, World
+
+
+def played(topology, seed=1, sends=60, backends=None, observers_of=lambda domain: ()):
+    """Every server sends at random to random others. The bus after it, and (what, server, number) in order."""
+    world, lots, rows = World(seed), Random(seed), []
+    network = Exponential(world, 20 * MS)
+    bus = Bus(world, topology, lambda domain: network, observers_of, backends)
+    bus.on_arrival = lambda number, origin, me: rows.append(("deliver", me, number))
+    servers = range(len(bus.names))
+
+    def send(me):
+        others = [k for k in servers if k != me]
+        rows.append(("send", me, bus.send(me, lots.sample(others, lots.randrange(1, len(others))))))
+
+    for _ in range(sends):
+        world.after(lots.randrange(500 * MS), send, lots.choice(servers))
+    bus.finish()
+    return bus, rows
+
+
+def causal(rows):
+    past, known, got = {}, {}, {}
+    for what, me, number in rows:
+        mine = known.setdefault(me, set())
+        if what == "send":
+            past[number] = set(mine)
+        else:
+            got.setdefault(me, []).append(number)
+            mine |= past[number]
+        mine.add(number)
+    return all(
+        b not in past[a] for order in got.values() for at, a in enumerate(order) for b in order[at + 1 :]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["bus", "daisy", "tree", "flat"])
+def test_order_holds_from_end_to_end(layout):
+    bus, rows = played(generate(layout, 9))
+    assert causal(rows) and len(bus.delays) == sum(map(len, bus.finals))
+    assert rows == played(generate(layout, 9))[1] != played(generate(layout, 9), seed=2)[1]
+
+
+@pytest.mark.parametrize("backend", ["ks", "rst", "vector", "overlay", "daisy"])
+def test_other_back_ends_in_the_place_of_those_of_the_topology(backend):
+    topology = generate("bus", 9)
+    bus, rows = played(topology, backends=dict.fromkeys(topology.domains, backend))
+    assert causal(rows) and {domain.members.backend for domain in bus.domains.values()} == {backend}
+
+
+def test_the_check_sees_what_comes_the_other_way_round():
+    """A ring of domains keeps no order (the loader would refuse it): messages overtake each other around it."""
+    ring = build({"x": "ab", "y": "bc", "z": "ca"}, checked=False)
+    assert not all(causal(played(ring, seed)[1]) for seed in range(40))
+
+
+def test_packets_are_those_of_the_routes_and_each_step_says_what_it_writes():
+    topology = generate("bus", 9, ordering="rst")
+    watchers = {}
+
+    def watch(domain):
+        watchers[domain] = Control(), Written()
+        return watchers[domain]
+
+    world = World(1)
+    network = Exponential(world, 20 * MS)
+    bus = Bus(world, topology, lambda domain: network, watch)
+    bus.send(1, [8])
+    bus.finish()
+    path = RoutingTable(topology, "s2").path("s9")
+    assert [watchers[domain][0].packets for domain, _ in path] == [1] * len(path) == [1, 1, 1]
+    assert sum(control.packets for control, _ in watchers.values()) == 3
+    assert all((written.rows > 0) == (control.packets > 0) for control, written in watchers.values())
+    assert bus.delays == [(1, 8, world.now - EPOCH)]
+    bus.send(4, [4])
+    assert bus.delays[-1] == (2, 4, 0)
+
+
+def test_only_cores_that_take_part_are_made():
+    bus = Bus(world := World(1), generate("flat", 500), lambda domain: Exponential(world, MS))
+    bus.send(0, [499])
+    bus.finish()
+    assert sorted(bus.domains["d1"].members.made) == [0, 499]
