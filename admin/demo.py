@@ -128,6 +128,8 @@ class Show:
             self._moved = now
         self.stalled = now - self._moved > STALL_S
         if seen == self.commits * len(self._seen) or self.stalled:
+            if missed := self.kills - len(self.killed):
+                self.say(f"the run was over before {missed} of {self.kills} kills: give it a longer history")
             self._end()
         elif len(self.killed) < self.kills and self._due(seen):
             self._kill(next(self._victims))

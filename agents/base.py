@@ -159,6 +159,8 @@ class Agent:
         Raises UnknownName (the reaction runs again once the name is known), MomError, TypeError.
         """
         wire, payload = notes.encode(note)
+        if not isinstance(to, str | Iterable):
+            raise TypeError(f"send takes an agent's id or name, or several, not a {type(to).__name__}")
         self._now_reacting().send((to,) if isinstance(to, str) else tuple(to), wire, payload, int(ttl * SECOND))
 
     def reply(self, note: Any) -> None:
@@ -166,6 +168,8 @@ class Agent:
 
     def create(self, cls: type[Agent], *, server: str = "", **fields: Any) -> str:
         """Create an agent, here or on another server; what is sent to the returned id from now on reaches it."""
+        if not (isinstance(cls, type) and issubclass(cls, Agent)):
+            raise TypeError(f"create takes a class of agents, not a {type(cls).__name__}")
         return self._now_reacting().create(path_of(cls), initial(cls, fields), server)
 
     def delete(self, agent: str = "") -> None:

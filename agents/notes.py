@@ -72,6 +72,8 @@ def encode(note: Any) -> tuple[str, bytes]:
     try:
         wire, names = cls.__wire_name__, cls.__wire_fields__
     except AttributeError:
+        if isinstance(note, type):
+            raise TypeError(f"send a {note.__name__}(...), not the class itself") from None
         raise TypeError(f"{cls.__name__} is no notification: put @notification before its class") from None
     return wire, pack([getattr(note, field) for field in names], cls.__name__)
 

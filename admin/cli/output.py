@@ -81,15 +81,19 @@ def plain(value: object) -> object:
 
 
 def text(value: object) -> str:
-    """A cell of a table."""
+    """A cell of a table. It may have lines, but nothing else that a terminal obeys."""
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in _text(value))
+
+
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{text(name)}={text(each)}" for name, each in value.items())
+        return ", ".join(f"{_text(name)}={_text(each)}" for name, each in value.items())
     if isinstance(value, list | tuple | set):
-        return ", ".join(f"[{text(each)}]" if isinstance(each, list | tuple) else text(each) for each in value)
+        return ", ".join(f"[{_text(each)}]" if isinstance(each, list | tuple) else _text(each) for each in value)
     return str(plain(value)) if isinstance(value, bytes) else str(value)
 
 

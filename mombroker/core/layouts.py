@@ -103,7 +103,7 @@ def generate(
     names = [f"s{at}" for at in range(1, n + 1)]
     if layout == "tree":
         size = size or max(4, (children or 0) + 1)
-        children = children or size - 1
+        children = size - 1 if children is None else children
         if not 1 <= children < size:
             raise MomError(f"domains of {size} servers have room for 1 to {size - 1} child domains, not {children}")
         split = tree(names, size, children)

@@ -96,6 +96,12 @@ def test_the_run_is_over_when_every_author_has_seen_all(told, show):
     assert (show.given_up, show.stalled) == ("", False)
 
 
+def test_a_run_that_was_over_too_soon_for_its_kills_says_so(told, show):
+    told.seen = dict.fromkeys(["a/author0", "b/author1", "c/author2", "a/author3"], 10)
+    show.tick()
+    assert told == [(10, 10), "the run was over before 2 of 2 kills: give it a longer history", END]
+
+
 def test_a_server_that_does_not_answer_is_asked_again(told, show):
     show.kills = 0
     told.silent = {"b"}

@@ -45,6 +45,11 @@ def test_any_keys_of_the_dicts_in_an_agents_fields_are_shown(capsys):
     assert json.loads(capsys.readouterr().out) == {"fields": {"seen": {"1": "a", "k": [{"\\xff": 2}], "t": 3}}}
 
 
+def test_what_a_terminal_would_obey_is_shown_escaped(capsys):
+    show_one({"name": "a\x1b[2Jb\tc\u202e", "text": "two\nlines, é"}, "table")
+    assert capsys.readouterr().out == "name  a\\x1b[2Jb\\tc\\u202e\ntext  two\nlines, é\n"
+
+
 def test_an_unknown_column_is_wrong_usage_and_names_the_known_ones():
     with pytest.raises(click.UsageError, match="no column 'held_up'; there are server, held, full, peers"):
         show(ROWS, "table", "held_up")

@@ -78,6 +78,7 @@ def test_ports_count_up_and_the_first_server_decides_names():
         (("daisy", 9), {"size": 1}, "2 or more"),
         (("daisy", 9), {"children": 2}, "for tree only"),
         (("tree", 9), {"size": 3, "children": 3}, "room for 1 to 2 child domains, not 3"),
+        (("tree", 9), {"children": 0}, "room for 1 to 3 child domains, not 0"),
     ],
 )
 def test_impossible_wishes_are_refused(args, options, reason):

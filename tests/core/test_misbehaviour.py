@@ -49,6 +49,9 @@ DEEDS = {
         "a list of receivers",
     ),
     "a large child": (lambda agent: agent.create(Source, server="b", news=["x" * 5000]), "the state of a new agent"),
+    "no receiver": (lambda agent: agent.send(None, Put("")), "TypeError: send takes an agent's id or name"),
+    "a class for a notification": (lambda agent: agent.send("sink", Put), "TypeError: send a Put(...), not the class"),
+    "creates what is no agent": (lambda agent: agent.create({}), "TypeError: create takes a class of agents"),
     "cancels no timer": (lambda agent: agent.cancel([]), "TypeError: cancel takes"),
     "a key too large": (lambda agent: Items(agent, "rows").add(1, 1 << 63), "a key is an integer of 64 bits"),
 }
