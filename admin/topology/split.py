@@ -66,8 +66,8 @@ class Search:
 
     # -- what a split costs ----------------------------------------------------------------------------------------
 
-    def price(self, domains: Domains) -> float:
-        """Of one copy. A router that passes on too much makes it dear.
+    def price(self, domains: Domains, bounded: bool = True) -> float:
+        """Of one copy. With `bounded` a router that passes on too much makes it dear.
 
         The servers are put in an order in which all that hangs on a server, or on a domain, is a run: then what a run
         keeps to itself is read off the sums of a table.
@@ -89,7 +89,7 @@ class Search:
             end = first + len(domain) - 1
             price += self.cost(len(domain)) * (self.total - inside[first:end].sum() - outside[number])
             first = end
-        for router, mine in at.items():
+        for router, mine in at.items() if bounded else ():
             if len(mine) > 1:
                 passed = self.total - self.both[router].sum()
                 for number in mine:
@@ -243,11 +243,12 @@ class Search:
 
     def fit(self, domains: Domains) -> float:
         """How much cheaper these domains are than the same ones with the servers dealt at random: 0 is no fit."""
-        rng, dealt, price = Random(1), list(range(self.size)), self.price(domains)
+        rng, dealt, price = Random(1), list(range(self.size)), self.price(domains, bounded=False)
         prices = []
         for _ in range(DEALS):
             rng.shuffle(dealt)
-            prices.append(self.price(tuple(frozenset(dealt[server] for server in domain) for domain in domains)))
+            others = tuple(frozenset(dealt[server] for server in domain) for domain in domains)
+            prices.append(self.price(others, bounded=False))
         return 1 - price / (sum(prices) / DEALS)
 
     def named(self, domains: Domains) -> list[tuple[str, ...]]:
