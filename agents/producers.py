@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 MAX_PRODUCERS = 10_000  # of one destination; the one that was silent for longest is forgotten
-MAX_RANGES = 64  # of counters; then the lowest gap is taken for filled
+MAX_RANGES = 64  # of counters; then the lowest is forgotten: better one message twice than one never
 PRODUCERS = "u"
 
 
@@ -23,7 +23,8 @@ class Producers:
     """Each producer's counters, as ranges: most often one.
 
     Counters rise, but they may come out of order: after a failover a producer repeats by a new server what the old one
-    has already, or will bring later.
+    has already, or will bring later. A producer that counts what it sends to several destinations together leaves gaps
+    in each of them, which cannot be told from what is still to come.
     """
 
     __slots__ = ("server", "agent", "seen")
@@ -69,5 +70,5 @@ def _add(ranges: list[int], counter: int) -> bool:
     else:
         ranges[at:at] = [counter, counter]
         if len(ranges) > 2 * MAX_RANGES:
-            del ranges[1:3]
+            del ranges[:2]
     return True

@@ -151,24 +151,25 @@ class Producer(Guest):
 
     def __init__(self, *args: Any, **how: Any):
         super().__init__(*args, **how)
-        self.out: dict[str, tuple[str, str]] = {}
+        self.out: dict[str, tuple[str, str, str]] = {}
+        self.numbers: dict[str, int] = {}  # each destination has its own
 
     def over(self) -> bool:
         return self.orphan() or (self.ending and not self.out)
 
     def begin(self) -> None:
-        for key, (destination, color) in self.out.items():
-            self._send(key, destination, color)
+        for key, (destination, color, dedup_id) in self.out.items():
+            self._send(key, destination, color, dedup_id)
 
     def work(self) -> None:
         if len(self.out) < WINDOW and not self.ending:
             key, destination = self.fresh(), self.lots.choice(self.how["to"])
-            self.out[key] = destination, self.lots.choice(COLORS)
+            number = self.numbers[destination] = self.numbers.get(destination, 0) + 1
+            self.out[key] = destination, self.lots.choice(COLORS), f"{self.name}{destination}:{number}"
             self._send(key, *self.out[key])
 
-    def _send(self, key: str, destination: str, color: str) -> None:
-        producer, _, number = key.rpartition(".")
-        self.send(key, destination, color, receipt=f"send:{key}", dedup_id=f"{producer}:{number}")
+    def _send(self, key: str, destination: str, color: str, dedup_id: str) -> None:
+        self.send(key, destination, color, receipt=f"send:{key}", dedup_id=dedup_id)
 
     def told(self, of: str, name: str) -> None:
         self.out.pop(name, None)

@@ -9,6 +9,7 @@ import pytest
 
 from mombroker.agents import lane
 from mombroker.agents.commands import Unsubscribe
+from mombroker.agents.producers import MAX_RANGES
 from mombroker.core.topology import Topology
 from tests.agents.broker import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -602,6 +603,22 @@ def test_what_an_old_server_brings_later_is_no_repeat():
     b.join("a", "b")
     b.pump()
     assert consumer.texts == ["0", "6", "7", "5"]
+
+
+def test_gaps_in_the_numbers_of_a_producer_are_never_taken_for_filled():
+    """It may count what it sends to several queues together, and one of its servers may be away for long."""
+    b = Broker(THREE)
+    filled(b)
+    consumer = b.connect().subscribe("s", Q)
+    b.cut("a", "b")
+    b.servers["b"].names.known[Q] = "a/queue:orders"
+    b.connect("b").send(Q, "late", dedup=("p", 2))
+    there = b.connect()
+    for number in range(3, 3 + 5 * 2 * MAX_RANGES, 5):
+        there.send(Q, str(number), dedup=("p", number)).send(Q, str(number), dedup=("p", number))
+    b.join("a", "b")
+    b.pump()
+    assert len(consumer.texts) == 2 * MAX_RANGES + 1 and consumer.texts[-1] == "late"
 
 
 # -- volatile ------------------------------------------------------------------------------------------------------
