@@ -31,6 +31,7 @@ from mombroker.sim.model import Stream
 
 REST = 3  # looks in a row at which nothing waits
 FLOW_BYTES = 20_000  # of the journal, before the first kill
+CALM = "calm"  # this file says that nobody is to die any more
 BETWEEN = 0.002  # the chance of a server to die when it is about to write deliveries
 TALLY = ["/queue/one", "/queue/each", "/queue/loose", "/queue/in", "/topic/news"]
 
@@ -102,6 +103,7 @@ class ClientStorm(Storm):
     most: int = 0  # kills
     journal: Path = Path()
     people: dict[str, Cast] = field(default_factory=cast)
+    children: list[supervisor.Child] = field(default_factory=list)
     private: list[int] = field(default_factory=list)  # files of the supervisor
     clients_killed: int = 0
     _resting: int = 0
@@ -109,6 +111,7 @@ class ClientStorm(Storm):
     def ended(self, server: str, text: str, again: bool) -> None:
         if again and "SIGKILL" in text:
             self.kills += 1  # by us, or by itself between commit and write
+            next(child for child in self.children if child.name == server).pause = 0.0  # no fault of its own
         Storm.ended(self, server, text, again)
 
     def tick(self) -> float:
@@ -127,6 +130,7 @@ class ClientStorm(Storm):
             return POLL_S
         if self.kills + self.clients_killed >= self.most:
             self._calm = now
+            self.journal.with_name(CALM).touch()
         elif now >= self._next:
             self._next = now + self.lots.expovariate(1 / self.pause)
             self._strike()
@@ -193,15 +197,15 @@ class ClientStorm(Storm):
         Storm._end(self)
 
 
-def deadly(chance: float) -> None:
-    """From now on this process may kill itself when it is about to write deliveries to a client."""
+def deadly(chance: float, calm: Path) -> None:
+    """Until that file is there this process may kill itself when it is about to write deliveries to a client."""
     from mombroker.agents.commands import Delivery
     from mombroker.stomp.gateway import Gateway
 
     reply, lots = Gateway.reply, Random()
 
     def die_or_reply(gateway: Gateway, number: int, replies: list[Any]) -> None:
-        if isinstance(replies[-1], Delivery) and lots.random() < chance:
+        if isinstance(replies[-1], Delivery) and lots.random() < chance and not calm.exists():
             os.kill(os.getpid(), signal.SIGKILL)
         reply(gateway, number, replies)
 
@@ -213,14 +217,14 @@ def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda:
     from mombroker.net import service  # loaded once, before the servers are forked
 
     topology, journal = topology_of(folder), folder / "journal"
-    storm = ClientStorm(topology, 0.0, pause, Random(seed), most=kills, journal=journal)
+    children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
+    storm = ClientStorm(topology, 0.0, pause, Random(seed), most=kills, journal=journal, children=children)
 
     def serve(name: str) -> int:
         spoil()
-        deadly(between)
+        deadly(between, folder / CALM)
         return service.serve(topology, name)
 
-    children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
     supervisor.Supervisor(children, serve, storm, storm.private).run()
     if storm.given_up:
         raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
