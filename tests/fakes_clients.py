@@ -12,7 +12,8 @@ from mombroker.agents.native import Native
 from mombroker.agents.orders import Wait
 from mombroker.agents.proxy import TAKEN, Proxy, Source
 from mombroker.agents.topics import Entry, Topics
-from mombroker.agents.traffic import Publish, Put, Table, note_of
+from mombroker.agents.traffic import Publish, Put, Table, Traffic, note_of
+from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE, Message
 
 FOR_EVER = 1e9  # seconds
@@ -122,6 +123,60 @@ def parked_alone() -> Iterator[None]:
 
     hold, close = ClientService._hold, ClientService._close
     with patch.object(ClientService, "_hold", hold_alone), patch.object(ClientService, "_close", close_all):
+        yield
+
+
+@contextmanager
+def waiter_in_the_proxy() -> Iterator[None]:
+    """A command whose name is being decided waits in the inbox of the proxy, and so do those behind it until then."""
+
+    later: dict[int, Any] = {}
+
+    class Later(Traffic):
+        wire = "test.later"
+
+        def __init__(self, name: str, number: int):
+            self.name, self.number = name, number
+
+        def values(self) -> list[Any]:
+            return [self.name, self.number]
+
+    def put_off(service: ClientService, connection: Connection, name: str) -> None:
+        proxy = connection.proxy
+        later[len(later)] = connection.commands.popleft()
+        proxy.post(proxy.id, Later(name, len(later) - 1))
+
+    def hold_in_the_proxy(service: ClientService, connection: Connection, wait: Wait) -> None:
+        if not wait.reason or wait.room or wait.key == "store":
+            hold(service, connection, wait)
+        else:
+            names[connection.proxy] = wait.key
+            put_off(service, connection, wait.key)
+            service._obey(connection)
+
+    def obey_or_put_off(service: ClientService, connection: Connection) -> None:
+        while connection.commands and (name := names.get(connection.proxy)):
+            if name in service.server.names.known:
+                del names[connection.proxy]
+            else:
+                put_off(service, connection, name)
+        obey(service, connection)
+
+    def react(proxy: Proxy, note: Later, message: Message) -> None:
+        proxy.server.names.resolve(note.name)
+        service, command = proxy.service, later[note.number]
+        try:
+            service.orders.of[type(command)](proxy, command)
+        except (Wait, MomError) as error:
+            service.refuse(proxy, str(error), command.receipt)
+
+    names: dict[Proxy, str] = {}
+    hold, obey = ClientService._hold, ClientService._obey
+    with (
+        patch.object(ClientService, "_hold", hold_in_the_proxy),
+        patch.object(ClientService, "_obey", obey_or_put_off),
+        patch.dict(Proxy.handlers, {Later.wire: react}),
+    ):
         yield
 
 

@@ -43,6 +43,7 @@ CONTROLS = {
     "table through a central registry": Control("requests", fakes.central_table, (3, 8, 9)),
     "no epochs in entries": Control("everything", partial(replaced, Topics, "hold", fakes.without_epochs), (1, 13, 16)),
     "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
+    "a message waits for its name in the proxy": Control("openings", fakes.waiter_in_the_proxy, (5, 36, 47)),
     "auto-ack settled in its delivery batch": Control(
         "queues", partial(replaced, Proxy, "_deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
     ),
