@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mombroker.admin.analysis import files, schema
-from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns
+from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns, uncollected
 from mombroker.core.errors import MomError
 from mombroker.store.base import LOST
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE_RECORDS = 1 << 20  # a file has about so many at most
 GROUP_RECORDS = 1 << 17  # of a row group
-NUMBERS = ("seq", "number", "commit", "sent", "received", "delivered", "done")  # mostly near the one before
+NUMBERS = ("seq", "time", "number", "commit", "sent", "received", "delivered", "done")  # mostly near the one before
 REPEATED = (
     "server", "incarnation", "kind", "origin", "agent", "dests.list.element", "domain", "ordering", "peer", "detail",
     "payload", "hops", "version", "commit_records", "commits", "commit_rows", "commit_bytes",
@@ -57,7 +57,8 @@ def export(
         files.tidy(target)
         marks, done = files.marks(files.every(target)), 0
         for server, store in stores.items():
-            result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
+            with uncollected():
+                result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
             done += result.records
             yield result
 

@@ -162,10 +162,11 @@ def _batches(part: Range, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     try:
         if reader.meta()["incarnation"] != part.incarnation:
             raise MomError(f"{part.path} has another store than when the query was planned; start the query again")
-        for batch in rows.batches(reader, part.after, part.upto, columns):
-            if part.kinds and "kind" in columns:
-                batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(part.kinds)))
-            yield batch
+        with rows.uncollected():
+            for batch in rows.batches(reader, part.after, part.upto, columns):
+                if part.kinds and "kind" in columns:
+                    batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(part.kinds)))
+                yield batch
     finally:
         reader.close()
 
