@@ -7,7 +7,7 @@ import pytest
 from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.seeds import run
 
-DEFAULT = range(20)  # of each program: a hundred in all
+SEEDS = {"everything": 12, "queues": 5, "openings": 6}  # of the others, which are each about one promise, 8
 
 
 def all_clean(program: str, seeds: range) -> Counter[str]:
@@ -21,9 +21,10 @@ def all_clean(program: str, seeds: range) -> Counter[str]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_some_seeds_are_clean(program):
-    counts = all_clean(program, DEFAULT)
+    seeds = range(SEEDS.get(program, 8))
+    counts = all_clean(program, seeds)
     for what in ("crashes", "breaks", "seen"):
-        assert counts[what] > 30, what
+        assert counts[what] > len(seeds), what
 
 
 @pytest.mark.long
