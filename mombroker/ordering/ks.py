@@ -77,7 +77,7 @@ class KS(Ordering):
         self._pack, self._unpack = ENCODINGS[encoding]
         self._dests = Dests(me, size)
         self._only = (me,)
-        self._code = CODES[width_of(size - 1)]
+        self._code = index_code(size)
         self._bits = (size + 7) // 8
         self._waiting = Waiting()  # a need is (sender, clock), and so is the name of a packet
         self._saved = self.clock  # as in the head row
@@ -388,6 +388,11 @@ def _totals(newest: list[int], records: Records) -> tuple[int, int, int]:
     return entries + empty, named, empty
 
 
+def index_code(size: int) -> str:
+    """The typecode of a member's index, and of how many there are: all 256 of a domain of 256 may be named."""
+    return CODES[width_of(size)]
+
+
 @lru_cache(4096)
 def _head(index: str, clock: str, count: int) -> Struct:
     return Struct(f"<{index}{1 + count}{clock}{count}{index}")
@@ -413,7 +418,7 @@ def _pack_list(records: Records, size: int) -> bytes:
             lengths.append(length)
             bits.append((mask >> 8 * first).to_bytes(length, "little"))
     width = width_of(max(clocks, default=0))
-    head = layout(1 + 2 * len(records) + 2 * len(clocks), CODES[width_of(size - 1)])
+    head = layout(1 + 2 * len(records) + 2 * len(clocks), index_code(size))
     return b"".join((
         bytes((width,)),
         head.pack(len(records), *records, *map(len, records.values()), *firsts, *lengths),
@@ -423,7 +428,7 @@ def _pack_list(records: Records, size: int) -> bytes:
 
 
 def _unpack_list(data: bytes, at: int, size: int) -> tuple[Records, int]:
-    index, code = CODES[width_of(size - 1)], CODES[data[at]]
+    index, code = index_code(size), CODES[data[at]]
     senders, at = _names(data, at + 1, index)
     form = layout(len(senders), index)
     counts = form.unpack_from(data, at)
@@ -462,13 +467,13 @@ def _pack_bitmap(records: Records, size: int) -> bytes:
             clocks += [t] * mask.bit_count()
         rows.append(mask.to_bytes((size + 7) // 8, "little"))
     width = width_of(max(clocks, default=0))
-    names = layout(1 + len(records), CODES[width_of(size - 1)]).pack(len(records), *records)
+    names = layout(1 + len(records), index_code(size)).pack(len(records), *records)
     return b"".join((bytes((width,)), names, *rows, layout(len(clocks), CODES[width]).pack(*clocks)))
 
 
 def _unpack_bitmap(data: bytes, at: int, size: int) -> tuple[Records, int]:
     code, row = CODES[data[at]], (size + 7) // 8
-    senders, at = _names(data, at + 1, CODES[width_of(size - 1)])
+    senders, at = _names(data, at + 1, index_code(size))
     rows = [int.from_bytes(data[at + i * row : at + i * row + row], "little") for i in range(len(senders))]
     at += len(senders) * row
     counts = [mask.bit_count() for mask in rows]

@@ -329,6 +329,21 @@ def test_a_large_domain_and_large_clocks_come_back_from_the_wire(size, encoding)
         assert o_of(arrived) == o_of(packet)
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("size", [255, 256, 257])
+def test_a_log_that_names_somebody_for_every_member_of_the_domain_fits(size, encoding):
+    """256 indexes fit a byte, and their number does not. All have told all, and one is slow."""
+    sender, receiver = KS(0, size, encoding), KS(7, size, encoding)
+    sender.clock = receiver.clock = 1
+    for s in range(size):
+        sender.newest[s] = 1
+        sender.records[s] = ((1, 1 << (5 if s != 5 else 6)),)
+    (packet,) = sender.send((7,), b"body")
+    arrived = receiver.decode(0, sender.encode(packet))
+    assert arrived.stamp.known.records == sender.records | {0: ((1, 1 << 5),)}
+    assert arrived.body == b"body"
+
+
 def wire(clock=9, guards=(), newest=(3, 0, 7, 0), records=None, dests=(1,), encoding="list"):
     """What member 0 of four might send to member 1."""
     core = KS(0, 4, encoding)
@@ -418,5 +433,5 @@ def test_options_of_the_file_are_judged():
     (fault,) = KS.validate(members, {"encoding": "tree"})
     assert 'write "list" or "bitmap"' in fault
     assert len(KS.validate(members, {"encoding": ["list"]})) == 1
-    assert KS.validate(members, {"encodings": "list"}) == ["unknown option 'encodings'"]
+    assert KS.validate(members, {"encodings": "list"}) == ["unknown option 'encodings': it has encoding"]
     assert create("ks", 0, 3, encoding="bitmap").control_ints(KS(0, 3, "bitmap").send((1,), b"")[0]) == 1
