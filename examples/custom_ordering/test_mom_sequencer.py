@@ -36,6 +36,6 @@ def test_its_option_is_checked():
     assert Sequencer.validate(members, {"sequencer": "lyon"}) == []
     assert Sequencer.resolve(members, {"sequencer": "lyon"}) == {"sequencer": 1}
     assert Sequencer.validate(members, {"sequencer": "rome", "speed": 2}) == [
-        "unknown option 'speed'",
+        "unknown option 'speed': it has sequencer",
         "sequencer names a server of this domain: choose one of paris, lyon, nice",
     ]

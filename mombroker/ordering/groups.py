@@ -28,7 +28,7 @@ def plant(groups: Sequence[Any], connectors: Sequence[Member] = ()) -> list[Grou
     """The groups by number, each before those beneath it. Of a group's members the one that comes first among
     `connectors` is its connector, else the first."""
     tree: list[Group[Member]] = []
-    rank = {member: at for at, member in enumerate(connectors)}
+    rank = {member: at for at, member in enumerate(dict.fromkeys(connectors))}
 
     def grow(node: Sequence[Any], parent: int) -> int:
         number = len(tree)
@@ -79,9 +79,11 @@ def faults(members: Sequence[str], options: Mapping[str, Any]) -> list[str]:
         found += [
             f"{name!r} in connectors connects no group: it is no server of this domain, or comes after another of its "
             f"group; take it out"
-            for name in connectors
+            for name in dict.fromkeys(connectors)
             if name not in connect
         ]
+        twice = dict.fromkeys(name for name in connectors if connectors.count(name) > 1)
+        found += [f"{name!r} is twice in connectors: take one out" for name in twice]
     return found
 
 

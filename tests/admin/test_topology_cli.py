@@ -106,7 +106,7 @@ def test_show_tells_what_each_domain_costs_and_stands():
     ("order", "reason"),
     [
         ('{ backend = "ks", encoding = "tree" }', 'encoding is one of two: write "list" or "bitmap"'),
-        ('{ backend = "rst", encoding = "list" }', "unknown option 'encoding'"),
+        ('{ backend = "rst", encoding = "list" }', "unknown option 'encoding': this back end has none"),
         ('{ backend = "overlay", links = [["paris", "lyon"]] }', "no links lead from paris to nice"),
         ('{ backend = "overlay", links = [["paris", "rome"]] }', "'rome' in links is no server of this domain"),
         ('{ backend = "daisy", groups = [["paris"], ["lyon"]] }', "nice in no group"),

@@ -61,8 +61,12 @@ FAULTS = {
     "alone": ({"connectors": ["a"]}, "connectors without groups"),
     "two of one group": ({"groups": [["a", "b"], ["c", "d", "e"]], "connectors": ["b", "a"]}, "'a' in connectors"),
     "no server": ({"groups": [["a", "b"], ["c", "d", "e"]], "connectors": ["x"]}, "'x' in connectors"),
+    "a connector twice": (
+        {"groups": [["a", "b"], ["c", "d", "e"]], "connectors": ["b", "b"]},
+        "'b' is twice in connectors",
+    ),
     "relay": ({"relay": "lazy"}, 'relay is "eager" or "stable", not \'lazy\''),
-    "unknown": ({"group": []}, "unknown option 'group'"),
+    "unknown": ({"group": []}, "unknown option 'group': it has groups, connectors, relay"),
 }
 
 

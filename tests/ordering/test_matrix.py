@@ -354,4 +354,4 @@ def test_a_million_sends_do_not_grow_memory():
 def test_options_are_checked():
     assert Matrix.validate(("a", "b", "c"), {"own_column": False}) == []
     assert Matrix.validate(("a", "b", "c"), {"own_column": 0}) == ["own_column is a switch: write true or false"]
-    assert Matrix.validate(("a", "b", "c"), {"own": True}) == ["unknown option 'own'"]
+    assert Matrix.validate(("a", "b", "c"), {"own": True}) == ["unknown option 'own': it has own_column"]
