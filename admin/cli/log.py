@@ -4,16 +4,22 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mombroker import store
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import echo_json, text
+from mombroker.admin.cli.output import echo_json, output_options, show, text
+from mombroker.admin.cli.progress import Bar
+from mombroker.core.errors import MomError, StoreError
 from mombroker.core.trace import FIELDS, as_dict
 from mombroker.store.reader import SqliteReader
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
 
 COLUMNS = ("server", "seq", *FIELDS, "time", "message")
 BRIEF = ("time", "server", "kind", "message", "agent", "dests", "domain", "peer", "out", "missing", "detail")
@@ -56,6 +62,88 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
         if not follow:
             return
         time.sleep(POLL_SECONDS)
+
+
+@log.command()
+@click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
+@click.option("--to", "target", type=click.Path(path_type=Path), required=True, help="The folder of the export.")
+@options.server_option("Only the log of this server; without it those of all whose stores are here.")
+@click.option("--copy", is_flag=True, help="Do not tell the servers: what is exported is not kept for this folder.")
+@output_options
+def export(source: Path, target: Path, server: str | None, copy: bool, output: str, columns: str) -> None:
+    """Write what is new in the logs to Parquet files.
+
+    SOURCE is a topology file, a data folder, or a folder of data folders; the servers may run. Run it again, by cron
+    for example, and it goes on where it stopped; a run that was cut off loses nothing and writes nothing twice. From
+    the first run on a server keeps old records until they are exported, unless max_bytes in [log] leaves no room: those
+    that went unexported are counted (lost).
+
+    \b
+    Example:
+      mom log export bus.toml --to exported
+      mom log export var --to exported -o json
+    """
+    exporting = _analysis("export")
+    source, topology = options.found(source), None
+    if not source.is_dir():
+        topology = options.load(source)
+    places = _analysis("stores").find(source, topology)
+    if topology:
+        for name in topology.servers.keys() - places.keys():
+            click.echo(f"mom: the store of {name} is not on this machine", err=True)
+    if server and server not in places:
+        raise click.UsageError(f"there is no store of {server!r} here; there are {', '.join(places)}")
+    readers = {name: store.read(data) for name, data in places.items() if name == (server or name)}
+    rows = []
+    with Bar("log records") as bar:
+        for result in exporting.export(readers, target, bar.at):
+            if not copy and result.mark:
+                _register(topology, result.server, places[result.server], result.mark)
+            rows.append(result._asdict())
+    show(rows, output, columns)
+
+
+def _register(topology: "Topology | None", server: str, data: Path, mark: int) -> None:
+    """Tell a server, or the store of one that does not run, what is exported."""
+    from mombroker.store.sqlite import register_export
+
+    try:
+        register_export(data, mark)
+    except StoreError as error:  # it runs
+        if topology is None:
+            click.echo(f"mom: {error}; {server} was not told: name the topology file", err=True)
+        else:
+            options.ask(topology, topology.servers[server], "exported", seq=mark)
+
+
+@log.command()
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@output_options
+def compact(target: Path, output: str, columns: str) -> None:
+    """Join the small files of an export.
+
+    Those of each server and day that is over become one file. An export that runs every minute leaves 1440 a day.
+
+    \b
+    Example:
+      mom log compact exported
+    """
+    rows = []
+    with Bar("days") as bar:
+        for done in _analysis("export").compact(target):
+            rows.append(done._asdict())
+            bar.at(len(rows))
+    show(rows, output, columns)
+
+
+def _analysis(module: str) -> Any:
+    """A module of the analysis package, which needs the extra."""
+    try:
+        return import_module(f"mombroker.admin.analysis.{module}")
+    except ImportError as error:
+        if str(error.name).startswith("mombroker"):
+            raise
+        raise MomError("this needs the extra `spark`; install it with: pip install 'mombroker[spark]'") from None
 
 
 def last(reader: SqliteReader) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Args = dict[str, Any]
 Reply = dict[str, Any]
 Verb = Callable[["AgentServer", int, Args], "Reply | None"]
+EXPORTED = "exported"  # meta key, once an export is registered: the last log record that it has taken
 USER = "user:"  # before the name of a client's user, among the meta rows
 MAX_USER = 100
 LAST_INT = (1 << 63) - 1  # that a row can hold
@@ -28,7 +29,7 @@ LAST_INT = (1 << 63) - 1  # that a row can hold
 KINDS: dict[str, tuple[type, ...]] = {
     "agent": (str,), "to": (list,), "type": (str,), "fields": (dict,), "ttl_ns": (int,), "class": (str,),
     "name": (str,), "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,),
-    "hash": (str,), "new": (bool,),
+    "hash": (str,), "new": (bool,), "seq": (int,),
 }  # fmt: skip
 SAMPLE = 64  # packets whose size stands for that of all
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
@@ -343,6 +344,14 @@ def _delete_user(server: AgentServer, ticket: int, args: Args) -> Reply:
     return {"user": user}
 
 
+def _exported(server: AgentServer, ticket: int, args: Args) -> Reply:
+    """Log records up to this one are somewhere else too, and may go when their time is over."""
+    known = server.batch.meta.get(EXPORTED) or server.reader.meta().get(EXPORTED, 0)
+    seq = max(int(args["seq"]), int(known or 0))
+    server.batch.meta[EXPORTED] = seq
+    return {"exported": seq}
+
+
 VERBS: dict[str, Verb] = {
     "status": lambda server, ticket, args: status(server),
     "why": _why,
@@ -356,6 +365,7 @@ VERBS: dict[str, Verb] = {
     "deadletter": _deadletter,
     "retry": _retry,
     "drop": _drop,
+    "exported": _exported,
     "users": lambda server, ticket, args: {"users": _users(server)},
     "set_user": _set_user,
     "delete_user": _delete_user,

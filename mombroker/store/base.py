@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from mombroker.core.admin import EXPORTED
 from mombroker.core.batch import Batch, Reader
 from mombroker.core.trace import Record
 
@@ -16,7 +17,6 @@ Meta = dict[str, str | int]
 
 SCHEMA = 2  # the version of the tables: the number of migrations in schema.py
 
-EXPORTED = "exported"  # meta key, once an export is registered: the last log record that it has taken
 LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 
 

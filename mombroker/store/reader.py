@@ -191,13 +191,16 @@ class SqliteReader:
         return int(rows[0][0])
 
     def log_before(self, time: int) -> int:
-        """The last sequence before the first commit whose last record was written at `time` (ns) or later."""
+        """A sequence that all records written at `time` (ns) or later are above of, and not many others.
+
+        It steps back one commit: its first record may tell of a time after its last one, but before that of the next.
+        """
         low, high = self.commit_before(1), self.log_end()
         while low < high:
             sql = "SELECT id, id + count - 1, last FROM log WHERE id <= ? ORDER BY id DESC LIMIT 1"
             id, end, last = self.select(sql, max((low + high) // 2, low + 1))[0]
             low, high = (end, high) if last < time else (low, id - 1)
-        return low
+        return self.commit_before(low)
 
     def log_cuts(self, after: int, upto: int, size: int) -> Iterator[int]:
         """Last sequences of commits, each the end of about `size` records, from `after` until `upto` is reached."""

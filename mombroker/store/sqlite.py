@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlite_utils import Database
@@ -22,7 +23,7 @@ from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, schema
-from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune, written
+from mombroker.store.base import EXPORTED, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
 if TYPE_CHECKING:
@@ -243,3 +244,24 @@ class SqliteStore(SqliteReader):
         with contextlib.suppress(sqlite3.Error):  # after a failure: there is nothing left to save
             self.db.conn.close()
         self._lock.release()
+
+
+def register_export(path: str | PathLike[str], seq: int) -> None:
+    """Tell the store of a stopped server that its log is exported up to this record.
+
+    Raises StoreError: its server runs, or the file cannot be written.
+    """
+    home = Path(path)
+    lock = folder.Lock(home)
+    try:
+        known = SqliteReader(home)
+        mark = max(seq, int(known.meta().get(EXPORTED, 0)))
+        known.close()
+        conn = connect(home / folder.STORE, "rw")
+        conn.execute("PRAGMA synchronous = FULL")
+        conn.execute(META, (EXPORTED, mark))
+        conn.close()
+    except sqlite3.Error as error:
+        raise refusal(home / folder.STORE, error) from None
+    finally:
+        lock.release()
