@@ -22,7 +22,7 @@ COMMANDS = {
     "domain": ("domain", "domain", "Domains of causality: go on without a lost store."),
     "down": ("up", "down", "Stop the servers that `mom up` started."),
     "log": ("log", "log", "The record of what every message did."),
-    "paper": ("paper", "paper", "Measure again what the papers measured: list, run."),
+    "paper": ("paper", "paper", "Measure again what the papers measured: list, run, report."),
     "policy": ("policy", "policy", "Policies of destinations, by pattern: list, set, delete."),
     "queue": ("queue", "queue", "Queues: list, show, create, delete, purge, browse, move, retry, release."),
     "receive": ("client", "receive", "Take messages from a queue, or from topics, and write them to standard output."),

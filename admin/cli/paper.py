@@ -2,12 +2,13 @@
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+import mombroker
 from mombroker.admin.cli.output import output_options, show
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from mombroker.sim.papers.base import Figure, Paper, Point, Row, Table
     from mombroker.sim.papers.sweep import Cache
 
+LOCAL = "local[*]"  # what Spark calls this machine, with all its cores
 CACHE = "cache"  # in the folder of the results
 
 
 @click.group()
 def paper() -> None:
-    """Measure again what the papers measured: list, run.
+    """Measure again what the papers measured: list, run, report.
 
     The same ordering cores as on the bus run under virtual time, in the network and under the load of the paper. Each
     claim of the paper gets a verdict: it holds, holds in part, does not hold, or cannot be judged by what was run.
@@ -30,7 +32,42 @@ def paper() -> None:
     Example:
       mom paper list
       mom paper run ks --figure 3 --quick
+      mom paper report
     """
+
+
+def sweep_options(command: Callable[..., None]) -> Callable[..., None]:
+    """How much is run, where, and where the results go."""
+    for option in (
+        click.option(
+            "--folder",
+            type=click.Path(path_type=Path, file_okay=False),
+            default="mom-papers",
+            show_default=True,
+            help="Where results go: CSV, PNG (with matplotlib), and every point that was run, so that none is run "
+            "twice.",
+        ),
+        click.option(
+            "--spark",
+            is_flag=False,
+            flag_value=LOCAL,
+            default=None,
+            metavar="[MASTER]",
+            help=f"Run the points on Spark, on this master. [without a value: {LOCAL}]",
+        ),
+        click.option(
+            "--processes", type=click.IntRange(1), default=None, help="Runs at a time. [default: one for each CPU]"
+        ),
+        click.option(
+            "--quick/--full",
+            "quick",
+            default=True,
+            show_default=True,
+            help="Few points and short runs, or all as in the paper: that takes long, and says so before it begins.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @paper.command("list")
@@ -58,17 +95,9 @@ def list_(output: str, columns: str) -> None:
 @paper.command()
 @click.argument("name", metavar="PAPER")
 @click.option("--figure", "figures", default="", help="Figures, with commas between. [default: all]")
-@click.option(
-    "--quick/--full", "quick", default=True, show_default=True,
-    help="Few points and short runs, or all as in the paper: that takes long, and says so before it begins.",
-)  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1), default=None, help="Runs of each point. [default: 2 to 5, by paper]")
 @click.option("--reading", default="", help="Other readings of the paper than the adopted, with commas between.")
-@click.option("--processes", type=click.IntRange(1), default=None, help="Runs at a time. [default: one for each CPU]")
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), default="mom-papers", show_default=True,
-    help="Where results go: CSV, PNG (with matplotlib), and every point that was run, so that none is run twice.",
-)  # fmt: skip
+@sweep_options
 @output_options
 def run(
     name: str,
@@ -77,6 +106,7 @@ def run(
     seeds: int | None,
     reading: str,
     processes: int | None,
+    spark: str | None,
     folder: Path,
     output: str,
     columns: str,
@@ -89,6 +119,7 @@ def run(
     Example:
       mom paper run ks --figure 3 --quick
       mom paper run ks --full --processes 2
+      mom paper run ks --full --spark spark://head:7077
     """
     from mombroker.sim.papers import base, sweep
 
@@ -99,12 +130,55 @@ def run(
         changed |= chosen.readings[_known("reading", each, [*chosen.readings])]
     points = sweep.points(chosen, wanted, not quick, seeds or chosen.seeds, changed)
     kept = sweep.Cache(folder / CACHE, name)
-    rows = _run(chosen, points, kept, processes or os.cpu_count() or 1)
-    table = base.Table(rows)
+    table = base.Table(_run(chosen, points, kept, processes, spark))
     stem = "-".join([name, "quick" if quick else "full", *_words(reading)])
     _write(folder, stem, chosen, wanted, table)
     claims = [claim for figure in wanted for claim in base.judge(chosen.claims, figure, table)]
     show(claims, output, columns)
+
+
+@paper.command()
+@sweep_options
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path, dir_okay=False), default=None,
+    help="The page. [default: report-quick.html or report-full.html among the results]",
+)  # fmt: skip
+def report(quick: bool, processes: int | None, spark: str | None, folder: Path, target: Path | None) -> None:
+    """Run all papers, and write one HTML page: every figure, and every claim with its verdict.
+
+    Pictures need matplotlib: pip install 'mombroker[plots]'. After Ctrl-C the same command goes on where it stopped.
+
+    \b
+    Example:
+      mom paper report
+      mom paper report --full --processes 8
+    """
+    from mombroker.sim.papers import base, plot, sweep
+    from mombroker.sim.papers.report import Chapter, page
+
+    plot.need()
+    kind = "quick" if quick else "full"
+    work = []
+    for chosen in map(sweep.load, sweep.PAPERS):
+        points = sweep.points(chosen, [*chosen.figures], not quick, chosen.seeds, {})
+        work.append((chosen, points, sweep.Cache(folder / CACHE, chosen.name)))
+    seconds = sum(
+        chosen.cost(params) for chosen, points, kept in work for params in sweep.missing(chosen, points, kept)
+    )
+    click.echo(f"{len(work)} papers, about {duration(seconds)} of CPU time on one core", err=True)
+    chapters = []
+    for chosen, points, kept in work:
+        click.echo(f"{chosen.number} {chosen.title}", err=True)
+        table = base.Table(_run(chosen, points, kept, processes, spark))
+        pictures = _write(folder, f"{chosen.name}-{kind}", chosen, [*chosen.figures], table, quiet=True)
+        claims = [claim for figure in chosen.figures for claim in base.judge(chosen.claims, figure, table)]
+        took = {str(kept.path(point.params)): row["cpu_s"] for point, row in zip(points, table.rows, strict=True)}
+        note = f"{len(took)} runs, which took {duration(sum(took.values()))} of CPU time"
+        chapters.append(Chapter(chosen, claims, {name: path.read_bytes() for name, path in pictures.items()}, note))
+    target = target or folder / f"report-{kind}.html"
+    said = f"{kind.capitalize()} runs of mombroker {mombroker.__version__}, with the ordering cores of the bus."
+    target.write_text(page(chapters, "The papers, measured again", said))
+    click.echo(f"wrote {target}", err=True)
 
 
 def _words(text: str) -> list[str]:
@@ -117,16 +191,23 @@ def _known(what: str, word: str, known: Sequence[str]) -> str:
     return word
 
 
-def _run(chosen: "Paper", points: "Sequence[Point]", kept: "Cache", processes: int) -> "list[Row]":
+def _run(
+    chosen: "Paper", points: "Sequence[Point]", kept: "Cache", processes: int | None, spark: str | None
+) -> "list[Row]":
     from mombroker.sim.papers import sweep
 
     left = sweep.missing(chosen, points, kept)
     seconds = sum(map(chosen.cost, left))
     there = len({str(kept.path(point.params)) for point in points}) - len(left)
     click.echo(f"{len(left)} runs, about {duration(seconds)} of CPU time; {there} are there already", err=True)
+    found = None
+    if spark is not None and left:
+        from mombroker.admin.analysis.session import session
+
+        found = session(spark)
     with Bar("runs") as bar:
         try:
-            return sweep.run(chosen, points, kept, processes, bar.at)
+            return sweep.run(chosen, points, kept, processes or os.cpu_count() or 1, bar.at, found)
         except KeyboardInterrupt:
             bar.close()
             done = len(left) - len(sweep.missing(chosen, points, kept))
@@ -135,27 +216,34 @@ def _run(chosen: "Paper", points: "Sequence[Point]", kept: "Cache", processes: i
             ) from None
 
 
-def _write(folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table") -> None:
-    """CSV of all rows of a figure, and its picture."""
+def _write(
+    folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table", quiet: bool = False
+) -> dict[str, Path]:
+    """CSV of all rows of a figure, and its picture. The pictures by figure."""
     from mombroker.sim.papers import plot
 
-    pictures = True
+    pictures: dict[str, Path] = {}
+    drawn = True
     for figure in figures:
         rows = [row for row in table.rows if row["figure"] == figure]
         path = folder / f"{stem}-figure-{figure}.csv"
         with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
+            writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
             writer.writeheader()
             writer.writerows(rows)
-        click.echo(f"wrote {path}", err=True)
-        if pictures:
+        written = [path]
+        if drawn:
             try:
-                path = path.with_suffix(".png")
-                plot.draw(path, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
-                click.echo(f"wrote {path}", err=True)
+                picture = path.with_suffix(".png")
+                plot.draw(picture, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
+                pictures[figure] = picture
+                written.append(picture)
             except MomError as error:
-                pictures = False
+                drawn = False
                 click.echo(f"mom: {error}", err=True)
+        for each in [] if quiet else written:
+            click.echo(f"wrote {each}", err=True)
+    return pictures
 
 
 def note(stem: str, figure: "Figure", rows: "Sequence[Row]") -> str:

@@ -29,8 +29,10 @@ def mom(tmp_path, monkeypatch):
 
 def test_the_papers_are_listed_with_their_figures(mom):
     rows = json.loads(mom("list", "-o", "json").stdout)
-    assert [(row["paper"], row["figure"]) for row in rows] == [("ks", figure) for figure in "345678"]
-    assert all(row["claims"] for row in rows)
+    figures = {"overlay": [*map(str, range(3, 18))], "daisy": [*"6789"], "ks": [*"345678"],
+               "groups": ["II-rpc", "II-stream", "compression", "V"], "domains": ["8", "9", "11", "12"]}  # fmt: skip
+    assert [(row["paper"], row["figure"]) for row in rows] == [(name, at) for name in figures for at in figures[name]]
+    assert [(row["paper"], row["figure"]) for row in rows if not row["claims"]] == [("overlay", "16")]
 
 
 def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
@@ -84,7 +86,7 @@ def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (["nobody"], "ks"),
+        (["nobody"], "overlay, daisy, ks"),
         (["ks", "--figure", "2"], "3, 4, 5, 6, 7, 8"),
         (["ks", "--reading", "x"], "itself, copies, slots"),
     ],
@@ -95,3 +97,21 @@ def test_unknown_names_are_wrong_usage(mom, words, known):
 
 def test_durations_are_told_as_people_do():
     assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
+
+
+def test_the_report_is_one_page_and_goes_on_where_it_stopped(mom, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sweep, "PAPERS", ("ks",))
+    monkeypatch.setattr(ks, "QUICK", (30, 10))
+    monkeypatch.setattr(ks, "XS", {key: ([50, 400] if key[0] == "5" else [4],) * 2 for key in ks.XS})
+    monkeypatch.setattr(ks, "FLOORS", {})
+    first = mom("report", "--processes", "1", "--to", "page.html")
+    assert "1 papers, about" in first.stderr and "0 are there already" in first.stderr
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("data:image/png;base64,") == 6 and "cannot be judged" in text
+    assert "0 runs" in mom("report").stderr and (tmp_path / "mom-papers" / "report-quick.html").exists()
+
+
+def test_the_report_says_first_that_pictures_cannot_be_drawn(mom, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install 'mombroker[plots]'" in mom("report", code=1).stderr

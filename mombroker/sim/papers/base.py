@@ -64,7 +64,7 @@ class Claim:
 class Paper:
     """`points(figure, full, seeds, reading)` are all runs that a figure and its claims need; `cost(params)` are the CPU
     seconds of one, about. `readings`: other ones than the adopted, with what they change in the parameters. `seeds`: so
-    many runs of a point are usual; from three on, pictures show the 95 % interval of the mean.
+    many runs of a point are usual; from three on, pictures show the 95 % interval of the mean. `backends`: the cores.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Paper:
     cost: Callable[[Params], float]
     claims: Sequence[Claim]
     readings: Mapping[str, Params]
+    backends: Sequence[str]
     seeds: int = 2
 
 

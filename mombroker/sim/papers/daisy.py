@@ -95,6 +95,7 @@ PAPER = Paper(
     points=points,
     run=run,
     cost=cost,
+    backends=("daisy",),
     claims=CLAIMS,
     readings={"slow": {"mbit": 10}},
     seeds=5,

@@ -167,6 +167,7 @@ PAPER = Paper(
     points=points,
     run=run,
     cost=cost,
+    backends=("matrix", "fifo", "ks"),
     claims=CLAIMS,
     readings={"ks": {"ordering": "ks"}, "heavy": {"b_us": 100.0}},
     seeds=1,

@@ -181,6 +181,7 @@ PAPER = Paper(
     points=points,
     run=run,
     cost=cost,
+    backends=("ks",),
     claims=CLAIMS,
     readings={"itself": {"itself": True}, "copies": {"count_copies": True}, "slots": {"slot_ms": 500}},
 )

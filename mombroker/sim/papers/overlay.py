@@ -117,6 +117,7 @@ PAPER = Paper(
     points=points,
     run=run,
     cost=cost,
+    backends=("overlay", "vector"),
     claims=CLAIMS,
     readings={"sustained": SLOW, "sparse": {"degree": 2}},
 )

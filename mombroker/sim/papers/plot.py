@@ -1,5 +1,6 @@
 """A figure of a paper as a picture: the paper's axes, every curve, a legend."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 
@@ -11,12 +12,17 @@ WIDE, HIGH, DPI = 6.2, 4.6, 100
 COLUMNS = 2  # panels beside each other
 
 
+def need() -> None:
+    """Raises MomError where matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        raise MomError("matplotlib is not installed, so there is no picture: pip install 'mombroker[plots]'")
+
+
 def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None:
     """Raises MomError where matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MomError("matplotlib is not installed, so there is no picture: pip install 'mombroker[plots]'") from None
+    need()
+    import matplotlib
+
     matplotlib.use("agg")
     from matplotlib import pyplot
 
@@ -45,7 +51,10 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
             if len(ticks) <= 12:
                 axes.set_xticks(ticks)
         axes.grid(alpha=0.3)
-    fig.suptitle("\n".join(filter(None, [f"Figure {name}. {figure.title}", note])), fontsize=10)
+    fig.suptitle(
+        "\n".join(filter(None, [f"Figure {name}. {figure.title}" if name.isdigit() else figure.title, note])),
+        fontsize=10,
+    )
     handles, labels = grid[0][0].get_legend_handles_labels()
     columns = min(4, max(1, int(across * WIDE * 12 // max(map(len, labels)))), len(labels))
     rows = -(-len(labels) // columns)

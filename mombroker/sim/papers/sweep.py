@@ -3,6 +3,7 @@
 So a sweep that was cut off goes on where it stopped: a file is written whole or not at all.
 """
 
+import ast
 import gc
 import json
 import multiprocessing
@@ -11,17 +12,20 @@ import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, process_time
+from typing import TYPE_CHECKING
 
-from mombroker import ordering, sim
-from mombroker.sim import lab, papers
+import mombroker
 from mombroker.sim.papers.base import Paper, Params, Point, Result, Row
 
-PAPERS = ("overlay", "daisy", "ks", "domains")  # a module each
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAPERS = ("overlay", "daisy", "ks", "groups", "domains")  # a module each
 Progress = Callable[[int, int, float], None]  # points done, points in all, seconds left (about; below 0: not known)
 
 
@@ -50,10 +54,28 @@ def points(paper: Paper, figures: Sequence[str], full: bool, seeds: int, changed
 @cache
 def code(name: str) -> str:
     """A hash of all code that decides a result: a changed core makes old results worthless."""
-    folders = [Path(module.__file__ or "").parent for module in (ordering, lab)]
-    files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-    files += [Path(papers.__file__ or "").parent / f"{name}.py", Path(sim.__file__ or "").parent / "world.py"]
-    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+    found: dict[str, bytes] = {}
+    todo = [f"mombroker.sim.papers.{name}", *(f"mombroker.ordering.{each}" for each in load(name).backends)]
+    while todo:
+        module = todo.pop()
+        if module not in found and not module.endswith(("_claims", "papers.base")):
+            found[module] = _file(module).read_bytes()
+            todo += _imports(found[module])
+    return sha256(b"\0".join(found[module] for module in sorted(found))).hexdigest()
+
+
+def _file(module: str) -> Path:
+    path = Path(mombroker.__file__).parent.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _imports(source: bytes) -> list[str]:
+    """The modules of ours that a module imports when it is loaded."""
+    named = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mombroker":
+            named += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+    return [module for module in named if _file(module).exists()]
 
 
 class Cache:
@@ -92,13 +114,16 @@ def run(
     cached: Cache,
     processes: int = 1,
     progress: Progress = lambda done, total, left: None,
+    spark: "SparkSession | None" = None,
 ) -> list[Row]:
-    """A row for each point, in their order; whatever is not in the cache is run first."""
+    """A row for each point, in their order; whatever is not in the cache is run first, by processes of this machine or
+    by the executors of Spark."""
     left = missing(paper, points, cached)
     costs = [paper.cost(params) for params in left]
     total, done, begin = sum(costs), 0.0, monotonic()
     progress(0, len(left), -1.0)
-    with closing(_results(paper.name, left, processes)) as results:
+    ready = _by_spark(spark, paper.name, left) if spark else _results(paper.name, left, processes)
+    with closing(ready) as results:
         for number, (at, result) in enumerate(results, 1):
             cached.put(left[at], result)
             done += costs[at]
@@ -129,6 +154,24 @@ def _results(name: str, left: Sequence[Params], processes: int) -> Generator[tup
                 worker.terminate()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _by_spark(spark: "SparkSession", name: str, left: Sequence[Params]) -> Generator[tuple[int, Result], None, None]:
+    """A task for each point; some for each core at a time, so that what is done is kept when a sweep is cut off.
+
+    On a cluster the package must be installed where the executors are.
+    """
+    context = spark.sparkContext
+    wave = 4 * context.defaultParallelism
+    for start in range(0, len(left), wave):
+        jobs = list(enumerate(left))[start : start + wave]
+        tasks = context.parallelize(jobs, len(jobs))
+        yield from tasks.map(partial(_task, name)).collect()
+
+
+def _task(name: str, job: tuple[int, Params]) -> tuple[int, Result]:
+    at, params = job
+    return at, work(name, params)
 
 
 def _obey() -> None:

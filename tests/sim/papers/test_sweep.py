@@ -1,6 +1,7 @@
 """Points are run once, kept, and not run again; and claims are judged by what was run."""
 
 import multiprocessing
+import pickle
 
 import pytest
 
@@ -166,3 +167,54 @@ def test_the_mean_over_seeds_and_what_is_missing():
     with pytest.raises(Missing):
         table.at("3", "S1", 20, "ks")
     assert issubclass(Missing, MomError)
+
+
+def test_the_code_of_a_paper_is_all_that_decides_its_results(monkeypatch, tmp_path):
+    """Its own module, its cores, the laboratory; not the claims, nor other papers."""
+    seen = []
+    find = sweep._file
+    monkeypatch.setattr(sweep, "_file", lambda module: seen.append(module) or find(module))
+    sweep.code.__wrapped__("ks")
+    read = {find(module).relative_to(find("mombroker").parent).as_posix() for module in seen if find(module).exists()}
+    assert {
+        "ordering/ks.py", "ordering/waiting.py", "sim/lab/domain.py", "sim/lab/networks.py", "sim/papers/ks.py",
+        "sim/world.py",
+    } <= read  # fmt: skip
+    assert not read & {"ordering/vector.py", "sim/papers/overlay.py", "sim/lab/ethernet.py"}
+
+
+class FakeSpark:
+    """What a sweep asks of a session, in this process: tasks are pickled, and their results."""
+
+    defaultParallelism = 1
+
+    def __init__(self):
+        self.sparkContext = self
+        self.waves = []
+
+    def parallelize(self, jobs, slices):
+        self.waves.append(slices)
+        self.jobs = pickle.loads(pickle.dumps(jobs))
+        return self
+
+    def map(self, call):
+        self.call = pickle.loads(pickle.dumps(call))
+        return self
+
+    def collect(self):
+        return pickle.loads(pickle.dumps([self.call(job) for job in self.jobs]))
+
+
+def test_spark_finds_the_same_and_what_is_done_is_kept_wave_by_wave(points, tmp_path):
+    alone, spread = sweep.Cache(tmp_path / "1", "ks"), sweep.Cache(tmp_path / "2", "ks")
+    spark = FakeSpark()
+
+    def cut(done, total, left):
+        if done == 4 and len(spark.waves) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(PAPER, points, spread, progress=cut, spark=spark)
+    assert len(sweep.missing(PAPER, points, spread)) == 2
+    rows = sweep.run(PAPER, points, spread, progress=cut, spark=spark)
+    assert spark.waves == [4, 2] and without_time(rows) == without_time(sweep.run(PAPER, points, alone))

@@ -1,0 +1,43 @@
+"""The page about all papers holds every figure and every claim, and needs nothing else."""
+
+import re
+
+from mombroker.sim.papers import groups, sweep
+from mombroker.sim.papers.base import HOLDS, UNKNOWN, Table, judge
+from mombroker.sim.papers.report import Chapter, page
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def chapter():
+    claims = [row for figure in groups.PAPER.figures for row in judge(groups.CLAIMS, figure, Table([]))]
+    claims[0] |= {"claim": "a < b & c", "verdict": HOLDS, "measured": "7 %", "why": ""}
+    return Chapter(groups.PAPER, claims, {groups.RPC: PNG}, "one run")
+
+
+def test_every_claim_is_on_the_page_with_its_verdict():
+    text = page([chapter()], "title", "note")
+    assert text.count("cannot be judged") == len(groups.CLAIMS) - 1 + 1 and text.count(">holds<") == 1 + 1
+    assert "a &lt; b &amp; c" in text and "7 %" in text
+    assert all(figure.title in text for figure in groups.PAPER.figures.values())
+    counted = re.search(r'<td class="number">(\d+)</td>' * 4, text)
+    assert counted.groups() == ("1", "0", "0", str(len(groups.CLAIMS) - 1))
+    assert {row["verdict"] for row in chapter().claims} == {HOLDS, UNKNOWN}
+
+
+def test_the_page_needs_nothing_else():
+    text = page([chapter()], "title", "note")
+    assert re.findall(r'(?:src|href)="(\S{4})', text) == ["#gro", "data"]
+    assert "<script" not in text and "@import" not in text and "url(" not in text
+
+
+def test_all_papers_are_listed_and_say_what_they_run():
+    numbers = [sweep.load(name).number for name in sweep.PAPERS]
+    assert sorted(numbers) == ["000", "001", "002", "003", "004"]
+    for paper in map(sweep.load, sweep.PAPERS):
+        assert paper.backends and all(claim.figure in paper.figures for claim in paper.claims)
+        for full in (False, True):
+            points = sweep.points(paper, [*paper.figures], full, paper.seeds, {})
+            assert all(paper.cost(point.params) > 0 for point in points)
+        for reading in paper.readings.values():
+            assert set(reading) <= set(points[0].params)
