@@ -106,8 +106,8 @@ def _export(
                 columns.add(commit)
                 if columns.count >= RECORDS:
                     file.add(columns)
-                mark = commit.id + commit.count - 1
-                records += commit.count
+                mark = commit.id + commit.records - 1
+                records += commit.records
             progress(records)
         if file:
             file.add(columns)

@@ -41,7 +41,7 @@ def batches(
                 f"records of {reader.identity['server']} went while they were read, by the rules of [log]; read again, "
                 "or let the log keep more"
             )
-        after = commits[-1].id + commits[-1].count - 1
+        after = commits[-1].id + commits[-1].records - 1
         for commit in commits:
             reader.add(commit)
             if reader.count >= RECORDS:
@@ -86,7 +86,7 @@ class Columns:
         self.values: list[list[Any]] = [[] for _ in self.fields]
 
     def add(self, commit: "Commit") -> None:
-        count = commit.count
+        count = commit.records
         stored = columns.stored(commit.columns, len(FIELDS))
         for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
             column = stored[at] or default
@@ -137,7 +137,7 @@ class Columns:
         return names.take(coded.indices)
 
     def _commit(self, name: str) -> pa.Array:
-        counts = np.fromiter((commit.count for commit in self.commits), np.int64, len(self.commits))
+        counts = np.fromiter((commit.records for commit in self.commits), np.int64, len(self.commits))
         firsts = np.fromiter((commit.id for commit in self.commits), np.int64, len(self.commits))
         if name == "seq":
             inside = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -5,7 +5,7 @@ is the hand-over to the inbox, of an agent it is the reaction.
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,8 +48,7 @@ class _Message:
     id: MessageId
     sender: int  # component in the vectors
     number: int  # of this send among the sender's
-    dests: tuple[Process, ...]
-    waiting: set[Process] | None = None  # destinations that have not delivered it; None before the send
+    waiting: set[Process]  # destinations that have not delivered it
     late: frozenset[Process] = frozenset()  # destinations at which it was reported as overtaken
     past: int = 0  # vector: the sends that happened before the send; its own process's only once `full`
     full: bool = False  # `past` holds this send too
@@ -61,8 +60,8 @@ class _Process:
     component: int = -1  # in the vectors; -1 when it never sends
     past: int = 0  # vector: the sends of others that happened before its next event
     clear: int = 0  # vector: all sends up to here that are addressed to it are delivered (or reported)
-    inbox: dict[int, deque[_Message]] = field(default_factory=dict)  # by sender, from the first one not clear
-    blocked: deque[Event] | None = None  # its events from the first delivery whose send was not seen yet
+    inbox: dict[int, deque[_Message]] = field(default_factory=dict)  # by sender, sent to it, from the first not clear
+    sends: int = 0
 
 
 def check(events: Iterable[Event]) -> Verdict:
@@ -86,141 +85,61 @@ def check(events: Iterable[Event]) -> Verdict:
     memory is two such ints for each process and one for each message in flight; messages that were sent with no
     delivery between them share it until they are delivered.
     """
-    return _Judge(list(events)).run()
+    return _Listed(list(events)).run()
 
 
-class _Judge:
-    def __init__(self, events: list[Event]) -> None:
-        self.events = events
+class Judge:
+    """Judges an execution while it happens: each event after all that happened before it.
+
+    It remembers of a message what is needed until its last destination has delivered it; `check` says why that is
+    enough. `totals`: how often each process sends, at most; who is not in it never does.
+    """
+
+    def __init__(self, totals: Mapping[Process, int]) -> None:
         self.verdict = Verdict()
-        self.messages: dict[MessageId, _Message] = {}
+        self.messages: dict[MessageId, _Message] = {}  # that somebody has not delivered yet
         self.processes: dict[Process, _Process] = {}
-        self.senders: list[_Process] = []
-        self.waiters: dict[MessageId, list[_Process]] = {}  # blocked on a message that is sent later in the list
-        totals: list[int] = []
-        for event in events:
-            self._read(event, totals)
-        self.width = max(totals, default=0).bit_length() + 1
+        self.totals = list(totals.values())
+        self.width = max(self.totals, default=0).bit_length() + 1
         self.field = (1 << (self.width - 1)) - 1
-        self.guards = sum(1 << (n * self.width + self.width - 1) for n in range(len(totals)))
-        everything = sum(total << (n * self.width) for n, total in enumerate(totals))
-        self.totals = totals
-        for process in self.processes.values():
-            process.clear = everything
-            for sender, queue in process.inbox.items():
-                process.clear -= (totals[sender] - queue[0].number + 1) << (sender * self.width)
-
-    def _read(self, event: Event, totals: list[int]) -> None:
-        """First pass: who sends how many, and what each process is to deliver."""
-        if _LENGTH.get(event[0]) != len(event):
-            raise ValueError(f"not an event: {event!r}")
-        process = self._process(event[1])
-        if event[0] == "deliver" or event[2] in self.messages:
-            return
-        if process.component < 0:
-            process.component = len(totals)
-            self.senders.append(process)
-            totals.append(0)
-        totals[process.component] += 1
-        message = _Message(event[2], process.component, totals[process.component], tuple(dict.fromkeys(event[3])))
-        self.messages[event[2]] = message
-        for dest in message.dests:
-            self._process(dest).inbox.setdefault(process.component, deque()).append(message)
+        self.guards = sum(1 << (n * self.width + self.width - 1) for n in range(len(self.totals)))
+        self.everything = sum(total << (n * self.width) for n, total in enumerate(self.totals))
+        for component, name in enumerate(totals):
+            self._process(name).component = component
 
     def _process(self, name: Process) -> _Process:
         process = self.processes.get(name)
         if process is None:
-            process = self.processes[name] = _Process(name)
+            process = self.processes[name] = _Process(name, clear=self.everything)
         return process
 
-    def run(self) -> Verdict:
-        verdict = self.verdict
-        for event in self.events:
-            process = self.processes[event[1]]
-            if process.blocked is not None:
-                process.blocked.append(event)
-            elif self._must_wait(event):
-                process.blocked = deque((event,))
-                self.waiters.setdefault(event[2], []).append(process)
-            else:
-                self._apply(process, event)
-        while self.waiters:
-            self._break_cycle()
-        verdict.processes = len(self.processes)
-        for message in self.messages.values():
-            if message.waiting:
-                verdict.lost += ((dest, message.id) for dest in message.dests if dest in message.waiting)
-        return verdict
-
-    def _must_wait(self, event: Event) -> bool:
-        if event[0] == "send":
-            return False
-        message = self.messages.get(event[2])
-        return message is not None and message.waiting is None
-
-    def _apply(self, process: _Process, event: Event) -> None:
-        if event[0] == "deliver":
-            self._deliver(process, event[2])
-        else:
-            self._send(process, event[2])
-            if event[2] in self.waiters:
-                self._resume(self.waiters.pop(event[2]))
-
-    def _resume(self, woken: list[_Process]) -> None:
-        """Let blocked processes go on, each to its next delivery that must wait; their sends wake others."""
-        while woken:
-            process = woken.pop()
-            assert process.blocked is not None, "only a blocked process waits for a send"
-            while process.blocked and not self._must_wait(process.blocked[0]):
-                event = process.blocked.popleft()
-                if event[0] == "deliver":
-                    self._deliver(process, event[2])
-                else:
-                    self._send(process, event[2])
-                    woken += self.waiters.pop(event[2], ())
-            if process.blocked:
-                self.waiters.setdefault(process.blocked[0][2], []).append(process)
-            else:
-                process.blocked = None
-
-    def _break_cycle(self) -> None:
-        """All that is left waits for each other: some message was delivered in the past of its own send. Blame one."""
-        process = next(iter(self.waiters.values()))[0]
-        seen: set[Process] = set()
-        while process.name not in seen:
-            seen.add(process.name)
-            assert process.blocked, "a process whose send is missing is blocked"
-            process = self.senders[self.messages[process.blocked[0][2]].sender]
-        assert process.blocked, "it was walked over just now"
-        id = process.blocked.popleft()[2]
-        self.verdict.unsent.append((process.name, id))
-        self.verdict.deliveries += 1
-        self.waiters[id].remove(process)
-        if not self.waiters[id]:
-            del self.waiters[id]
-        self._resume([process])
-
-    def _send(self, process: _Process, id: MessageId) -> None:
+    def send(self, name: Process, id: MessageId, dests: Iterable[Process]) -> None:
+        """The id is new."""
         self.verdict.sends += 1
-        message = self.messages[id]
-        if message.waiting is not None or message.sender != process.component:
-            self.verdict.duplicates.append((process.name, id))
-            return
-        message.waiting = set(message.dests)
-        message.past = process.past
+        process = self._process(name)
+        process.sends += 1
+        sender, number = process.component, process.sends
+        message = _Message(id, sender, number, set(dests), past=process.past)
+        for dest in message.waiting:
+            receiver = self._process(dest)
+            queue = receiver.inbox.get(sender)
+            if queue is None:
+                queue = receiver.inbox[sender] = deque()
+            if not queue:
+                receiver.clear -= (self.totals[sender] - number + 1) << (sender * self.width)
+            queue.append(message)
+        if message.waiting:
+            self.messages[id] = message
 
-    def _deliver(self, process: _Process, id: MessageId) -> None:
-        self.verdict.deliveries += 1
+    def deliver(self, name: Process, id: MessageId) -> bool:
+        """False, and nothing else, if no message of this id is on its way to this process."""
         message = self.messages.get(id)
-        if message is None or process.name not in message.dests:
-            self.verdict.unsent.append((process.name, id))
-            return
+        if message is None or name not in message.waiting:
+            return False
+        self.verdict.deliveries += 1
+        process = self._process(name)
         waiting = message.waiting
-        assert waiting is not None, "a delivery before its send waits"
-        if process.name not in waiting:
-            self.verdict.duplicates.append((process.name, id))
-            return
-        waiting.remove(process.name)
+        waiting.remove(name)
         if not message.full:
             message.full = True
             message.past |= message.number << (message.sender * self.width)
@@ -239,14 +158,14 @@ class _Judge:
             process.past = merged
         if not waiting:
             message.past = 0
+            del self.messages[id]
+        return True
 
     def _advance(self, process: _Process, sender: int) -> None:
         """Drop what is delivered or reported from the head of an inbox, and raise `clear` to before the new head."""
         queue = process.inbox[sender]
         old = queue[0].number - 1
-        while queue and (waiting := queue[0].waiting) is not None:
-            if process.name in waiting and process.name not in queue[0].late:
-                break
+        while queue and (process.name not in queue[0].waiting or process.name in queue[0].late):
             queue.popleft()
         new = queue[0].number - 1 if queue else self.totals[sender]
         process.clear += (new - old) << (sender * self.width)
@@ -262,8 +181,95 @@ class _Judge:
             for late in process.inbox[sender]:
                 if late.number > upto:
                     break
-                assert late.waiting is not None, "what happened before a message that was sent was sent"
                 if process.name in late.waiting and process.name not in late.late:
                     late.late |= {process.name}
                     self.verdict.violations.append((process.name, late.id, message.id))
             self._advance(process, sender)
+
+
+class _Listed(Judge):
+    """Judges a list in which processes may be interleaved in any way: each waits where its causes are still to come."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.first: dict[MessageId, tuple[Process, tuple[Process, ...]]] = {}  # of each id: the send that counts
+        self.sent: set[MessageId] = set()
+        self.blocked: dict[Process, deque[Event]] = {}  # events from the first delivery whose send was not seen yet
+        self.waiters: dict[MessageId, list[Process]] = {}  # blocked on a message that is sent later in the list
+        totals: dict[Process, int] = {}
+        for event in events:
+            if _LENGTH.get(event[0]) != len(event):
+                raise ValueError(f"not an event: {event!r}")
+            if event[0] == "send" and event[2] not in self.first:
+                self.first[event[2]] = event[1], tuple(dict.fromkeys(event[3]))
+                totals[event[1]] = totals.get(event[1], 0) + 1
+        super().__init__(totals)
+
+    def run(self) -> Verdict:
+        verdict = self.verdict
+        for event in self.events:
+            process = event[1]
+            if process in self.blocked:
+                self.blocked[process].append(event)
+            elif self._must_wait(event):
+                self.blocked[process] = deque((event,))
+                self.waiters.setdefault(event[2], []).append(process)
+            else:
+                self._apply(event)
+                if event[0] == "send" and event[2] in self.waiters:
+                    self._resume(self.waiters.pop(event[2]))
+        while self.waiters:
+            self._break_cycle()
+        verdict.processes = len(self.processes)
+        for id, (_, dests) in self.first.items():
+            if message := self.messages.get(id):
+                verdict.lost += ((dest, id) for dest in dests if dest in message.waiting)
+        return verdict
+
+    def _must_wait(self, event: Event) -> bool:
+        return event[0] == "deliver" and event[2] in self.first and event[2] not in self.sent
+
+    def _apply(self, event: Event) -> None:
+        kind, process, id, *_ = event
+        self._process(process)
+        if kind == "send":
+            if id in self.sent or self.first[id][0] != process:
+                self.verdict.sends += 1
+                self.verdict.duplicates.append((process, id))
+            else:
+                self.sent.add(id)
+                self.send(process, id, self.first[id][1])
+        elif not self.deliver(process, id):
+            self.verdict.deliveries += 1
+            known = id in self.first and process in self.first[id][1]
+            (self.verdict.duplicates if known else self.verdict.unsent).append((process, id))
+
+    def _resume(self, woken: list[Process]) -> None:
+        """Let blocked processes go on, each to its next delivery that must wait; their sends wake others."""
+        while woken:
+            process = woken.pop()
+            left = self.blocked[process]
+            while left and not self._must_wait(left[0]):
+                event = left.popleft()
+                self._apply(event)
+                if event[0] == "send":
+                    woken += self.waiters.pop(event[2], ())
+            if left:
+                self.waiters.setdefault(left[0][2], []).append(process)
+            else:
+                del self.blocked[process]
+
+    def _break_cycle(self) -> None:
+        """All that is left waits for each other: some message was delivered in the past of its own send. Blame one."""
+        process = next(iter(self.waiters.values()))[0]
+        seen: set[Process] = set()
+        while process not in seen:
+            seen.add(process)
+            process = self.first[self.blocked[process][0][2]][0]
+        id = self.blocked[process].popleft()[2]
+        self.verdict.unsent.append((process, id))
+        self.verdict.deliveries += 1
+        self.waiters[id].remove(process)
+        if not self.waiters[id]:
+            del self.waiters[id]
+        self._resume([process])

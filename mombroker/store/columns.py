@@ -36,7 +36,7 @@ def unpack(data: bytes, count: int) -> list[Record]:
         fields = stored(data, len(_DEFAULTS))
         columns: list[list[Any]] = []
         for index, default in enumerate(_DEFAULTS):
-            column = [default] if fields[index] is None else fields[index]
+            column: list[Any] = fields[index] or [default]
             if index == _DESTS:
                 column = [tuple(value) for value in column]
             elif index in (_OUT, _MISSING):

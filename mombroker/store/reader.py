@@ -24,7 +24,7 @@ class Commit(NamedTuple):
     """A row of the log, the records of one commit, and what the commits since the last such row wrote."""
 
     id: int  # sequence of the first record
-    count: int
+    records: int
     last: int  # when the last was written, ns
     version: int  # of the trace
     columns: bytes

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database
 
+from mombroker.core.admin import EXPORTED
 from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, schema
-from mombroker.store.base import EXPORTED, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
+from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
 if TYPE_CHECKING:
