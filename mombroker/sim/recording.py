@@ -1,13 +1,10 @@
 """A bus under virtual time whose servers leave real stores behind: traffic to analyse, and the truth about it.
 
-    python -m mombroker.sim.recording FOLDER --messages 20000
-
-makes FOLDER/bus.toml and a data folder for each server, as if they had run and been stopped. What is counted beside,
-in `Truth`, is seen from outside of the servers: at the wire, at the disk, and in the agents.
+`record` makes a data folder for each server, as if they had run and been stopped (examples/cost_analysis does it from
+the command line). What is counted beside, in `Truth`, is seen from outside of the servers: at the wire, at the disk,
+and in the agents.
 """
 
-import argparse
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +14,7 @@ from typing import Any, ClassVar
 
 from mombroker.agents import Agent, notification, reacts
 from mombroker.core import layouts
-from mombroker.core.batch import Batch
+from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.engine import Engine
 from mombroker.core.events import Ready
 from mombroker.core.message import Message, ident
@@ -35,6 +32,7 @@ from mombroker.store.sqlite import SqliteStore
 MIXED = ("matrix", "ks", "vector", "rst", "daisy", "overlay")  # back ends of the domains, in turn
 LISTENER = "listener"
 READY = 100 * MS  # until all servers have started
+LAST = (1 << LINK_BITS) - 1
 NEVER = 1 << 63  # the size of the store is not asked for: it has no limit here
 
 Hop = tuple[str, str, str]  # domain, from, to
@@ -46,7 +44,7 @@ class Passage:
     """One packet over one link, as seen from outside, in ns."""
 
     stamped: int
-    left: int = 0  # its commit was durable, and it was written to the link
+    durable: int = 0  # its commit was, from when on it could leave
     arrived: int = 0
     ordered: int = 0  # its causes were there; 0: it was passed on, or came twice
     id: Id = ("", 0)
@@ -182,7 +180,6 @@ class Recorder(Node):
         super().__init__(cluster, name, mean_commit)
         self.kept = SqliteStore(self.folder / name, cluster.topology, name)
         self.kept.db.conn.execute("PRAGMA synchronous = OFF")  # a copy, which can be made again
-        self.left: dict[Hop, int] = defaultdict(int)
 
     def _durable(self, batch: Batch) -> None:
         self.kept.commit(batch)
@@ -202,13 +199,13 @@ class Recorder(Node):
         engine.deliver = deliver  # type: ignore[method-assign]
 
     def _leave(self, ready: Ready) -> None:
-        for number, frames in ready.frames:
-            for kind, domain, first, value in frames:
-                if kind == "data":
-                    hop = domain, self.name, self.server.conns[number].peer
-                    for at in range(first - 1, first - 1 + len(value)):
-                        passage = self.truth.passages[hop][at]
-                        passage.left = passage.left or self.world.now
+        hops = {
+            link.id: (link.domain, self.name, link.peer)
+            for c in self.server.consumers.values()
+            for link in c.links.values()
+        }
+        for key, _ in ready.batch.queue_out:
+            self.truth.passages[hops[key >> LINK_BITS]][(key & LAST) - 1].durable = self.world.now
         super()._leave(ready)
 
 
@@ -248,21 +245,3 @@ def paced(sends: Sequence[Send], rate: int) -> list[Send]:
     """The same messages, so many a second."""
     span = sends[-1].at - EPOCH
     return [send._replace(at=EPOCH + (send.at - EPOCH) * len(sends) * SECOND // (rate * span)) for send in sends]
-
-
-def main() -> None:
-
-    parser = argparse.ArgumentParser(prog="python -m mombroker.sim.recording", description=(__doc__ or "")[:0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--servers", type=int, default=16)
-    parser.add_argument("--messages", type=int, default=20_000)
-    parser.add_argument("--rate", type=int, default=2000, help="messages a second, on the whole bus")
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    traffic = communities(args.seed, args.servers)
-    truth = record(mixed(traffic), paced(traffic.sends(args.messages), args.rate), args.folder)
-    print(json.dumps({"messages": truth.messages, "payload": truth.payload, "domains": truth.domains()}))
-
-
-if __name__ == "__main__":
-    main()
