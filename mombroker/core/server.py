@@ -319,6 +319,11 @@ class AgentServer:
         """0: nothing to do; 1: the batch may linger; 2: commit now."""
         return self.level
 
+    @property
+    def busy(self) -> bool:
+        """A turn would find something to do."""
+        return bool(self.level or self.more or self.notes or self.engine.run or self.engine.natives.touched)
+
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""
         assert self.in_flight is None, "one batch is under way"

@@ -29,6 +29,8 @@ class Machine(Protocol):
 
     @property
     def urgency(self) -> int: ...
+    @property
+    def busy(self) -> bool: ...
     def step(self, event: Any, now: int) -> None: ...
     def turn(self, now: int) -> None: ...
     def batch_full(self) -> bool: ...
@@ -212,10 +214,10 @@ class Driver:
             self._set_timer(ready.timer)
         self.server.committed(ready, now)
         self._flying = None
-        if self._stopped is None:
-            self._soon()
-        else:
+        if self._stopped is not None:
             self._end()
+        elif self.server.busy:
+            self._soon()
 
     def _guarded(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """An error of ours: what is in memory is no longer to be trusted, and the store has all that was promised."""

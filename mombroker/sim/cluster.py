@@ -115,8 +115,11 @@ class Node:
             return
         self.turning = False
         server = self.server
+        timers = server.engine.timers
+        idle = not (server.busy or (timers and timers[0][0] <= self.now()))
         server.turn(self.now())
         server.check()
+        assert not (idle and server.busy), f"{self.name} was thought idle and was not"
         if self._died_with_open_batch():
             return
         if server.more and (self.flying is None or not server.batch_full()):

@@ -37,6 +37,10 @@ class World:
     def urgency(self):
         return self.level
 
+    @property
+    def busy(self):
+        return self.level > 0 or self.more or bool(self.notes)
+
     def batch_full(self):
         return self.full
 
@@ -188,8 +192,16 @@ def test_an_empty_batch_needs_no_commit(world):
     world.level = 2
     world.plans.append(world.plan(empty=True, replies=[(1, {})]))
     world.driver.post("ask")
-    assert world.take() == [("step", "ask"), "turn", "ready", ("reply", 1, {}), ("committed", 2), "turn"]
+    assert world.take() == [("step", "ask"), "turn", "ready", ("reply", 1, {}), ("committed", 2)]
     assert world.driver.commits == 0
+
+
+def test_a_commit_after_which_there_is_work_is_followed_by_a_turn(world):
+    world.level = 2
+    world.plans.append(world.plan())
+    world.driver.post("x")
+    world.notes.append("a line")
+    assert "turn" in world.take()[-3:]
 
 
 def test_a_batch_that_is_not_urgent_lingers(world):
