@@ -22,7 +22,7 @@ from mombroker.core.topology import AgentDecl, Domain, Topology
 from mombroker.ordering import Ordering, Packet, Step
 from mombroker.ordering.base import Rows
 from mombroker.sim.cluster import Cluster, Node, Watched
-from mombroker.sim.communities import Traffic, communities
+from mombroker.sim.communities import Traffic
 from mombroker.sim.faults import Faults
 from mombroker.sim.replay import Send
 from mombroker.sim.workloads import Workload
