@@ -43,7 +43,14 @@ _TO_WIRE = {
 
 
 class FrameError(MomError):
-    """The peer broke the rules of STOMP or a limit: it gets an ERROR frame, and the connection is closed."""
+    """The peer broke the rules of STOMP or a limit: it gets an ERROR frame, and the connection is closed.
+
+    receipt   that of the frame, if it had one and so much of it was read
+    """
+
+    def __init__(self, text: str, receipt: str | None = None):
+        super().__init__(text)
+        self.receipt = receipt
 
 
 @dataclass(slots=True)
@@ -147,18 +154,19 @@ class Parser:
 
     commands         those of the other side: CLIENT, SERVER
     version, limits  change by `agree` between two frames; until the first one has been read both line ends are good
-    known            of the last frame, if its head is remembered
+    known, receipt   of the last frame, if its head is remembered; where that has a memo, `headers` lack the receipt
     """
 
     __slots__ = (
-        "version", "limits", "commands", "first", "known", "_data", "_at", "_seen", "_lines", "_head", "_heads",
-        "_last", "_quick",
+        "version", "limits", "commands", "first", "known", "receipt", "_data", "_at", "_seen", "_lines", "_head",
+        "_heads", "_last", "_quick",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, version: str = V10, commands: frozenset[str] = CLIENT):
         self.commands = commands
         self.first = True
         self.known: Known | None = None
+        self.receipt: str | None = None
         self._data: bytes | bytearray = b""
         self._at = 0  # what is before it has been read
         self._seen = 0  # up to here there is no end of the head or body that is being read
@@ -216,8 +224,12 @@ class Parser:
             if data[at] == 13 and at + 1 == size:
                 return None
             start = self._seen - 2 if self._seen > at + 2 else at
-            end = data.find(b"\n\n", start)
-            if data.find(b"\r", start, end if end >= 0 else size) < 0 or not (self.version == V12 or self.first):
+            both = self.version == V12 or self.first
+            returns = both and data.find(b"\r\n", at, data.find(b"\n", at) + 1) >= 0  # on its first line
+            if not returns:  # else "\n\n" may be nowhere, and all that has come would be searched for each frame
+                end = data.find(b"\n\n", start)
+                returns = both and data.find(b"\r", start, end if end >= 0 else size) >= 0
+            if not returns:
                 start = end + 2
             else:
                 end, start = found.span() if (found := _BLANK_LINE.search(data, start)) else (-1, 0)
@@ -235,13 +247,13 @@ class Parser:
         if length is None:
             end = data.find(0, seen)
             if end != start:
-                self._check_body(command, (size if end < 0 else end) - start)
+                self._check_body(command, headers, (size if end < 0 else end) - start)
         else:
             end = start + length
             if end >= size:
                 end = -1
             elif data[end]:
-                raise FrameError("no NUL after the body: content-length does not fit")
+                raise FrameError("no NUL after the body: content-length does not fit", headers.get("receipt"))
         if end < 0:
             self._head, self._seen = (command, headers, block, length, start), size
             return None
@@ -265,7 +277,8 @@ class Parser:
             if stop >= len(data) or data[stop]:
                 return None
         self._at, self._seen, self._lines, self.known = stop + 1, 0, 0, known
-        headers = {**known.headers, "receipt": data[cut:end].decode()}
+        self.receipt = receipt = data[cut:end].decode()
+        headers = known.headers if known.memo is not None else {**known.headers, "receipt": receipt}
         return _frame(Frame, (known.command, headers, known.block, bytes(data[start:stop])))
 
     def _known_head(self, head: bytes) -> tuple[str, dict[str, str], bytes, int | None]:
@@ -287,11 +300,12 @@ class Parser:
                 self._heads.clear()
             mine = {name: value for name, value in headers.items() if name != "receipt"}
             known = self._heads[key] = Known(command, mine, block, length)
-        self.known = known
+        self.known, self.receipt = known, None
         if receipt is None:
             return known.command, known.headers, known.block, known.length
+        self.receipt = receipt.decode()
         known.before, known.after, self._last = head[: cut + 9], head[cut + 9 + len(receipt) :] + b"\n\n", known
-        return known.command, {**known.headers, "receipt": receipt.decode()}, known.block, known.length
+        return known.command, {**known.headers, "receipt": self.receipt}, known.block, known.length
 
     def _skip_line_ends(self, data: bytes | bytearray, at: int) -> int:
         ends = _LINE_ENDS.match(data, at)
@@ -362,17 +376,17 @@ class Parser:
         if "content-length" in headers:
             text = headers["content-length"]
             if not (text.isascii() and text.isdigit() and len(text) <= LENGTH_DIGITS):
-                raise FrameError(f"content-length must be a number of bytes, not {text[:40]!r}")
+                raise FrameError(f"content-length must be a number of bytes, not {text[:40]!r}", headers.get("receipt"))
             length = int(text)
             if length:
-                self._check_body(command, length)
+                self._check_body(command, headers, length)
         return command, headers, block, length
 
-    def _check_body(self, command: str, size: int) -> None:
+    def _check_body(self, command: str, headers: dict[str, str], size: int) -> None:
         if size > self.limits.body:
-            raise FrameError(f"a body is over {self.limits.body} bytes")
+            raise FrameError(f"a body is over {self.limits.body} bytes", headers.get("receipt"))
         if size and command not in BODIES and self.version != V10:
-            raise FrameError(f"a {command} frame has no body")
+            raise FrameError(f"a {command} frame has no body", headers.get("receipt"))
 
 
 def _read_lines(lines: list[str], version: str, literal: bool) -> dict[str, str]:

@@ -177,7 +177,7 @@ class Session:
                     raise FrameError(f"{frame.command} in a session that is open already")
                 handler(self, frame)
             except FrameError as error:
-                receipt = frame.headers.get("receipt") if frame else None
+                receipt = frame.headers.get("receipt") if frame else error.receipt
                 self._leave(Sync(LAST), self._error(str(error), receipt))
 
     def _leave(self, last: Command, farewell: bytes) -> None:
@@ -257,7 +257,7 @@ class Session:
         if known is not None and (model := known.memo) is not None:
             self.commands.append(Send(
                 model.destination, frame.body, model.headers, model.priority, model.expires, model.persistent,
-                model.delay, model.group, model.group_seq, None, model.kind, model.shown, frame.headers.get("receipt"),
+                model.delay, model.group, model.group_seq, None, model.kind, model.shown, self.parser.receipt,
                 model.typed,
             ))  # fmt: skip
             return

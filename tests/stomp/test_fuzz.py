@@ -128,14 +128,18 @@ def attack(count, seed):
     proxies.answer()
     assert len(world.gateway.clients) == 1 and len(world.clock.getDelayedCalls()) == 0
     assert not proxies.subs and not proxies.tags
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 20_000, "KiB more after than early on"
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
+    print(f"{count} inputs, {proxies.opened} logins, {grown} KiB more memory than after the first tenth")
+    assert grown < 20_000
     return proxies.opened
 
 
 def test_mutated_bytes_hurt_nobody_else():
-    assert 1_000 < attack(2_000, seed=1) < 2_000
+    assert 2_500 < attack(5_000, seed=1) < 5_000
 
 
 @pytest.mark.long
-def test_a_million_mutated_inputs_hurt_nobody_else():
-    assert attack(1_000_000, seed=2) > 500_000
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_a_million_mutated_inputs_hurt_nobody_else(seed):
+    """A quarter of them."""
+    assert attack(250_000, seed) > 125_000

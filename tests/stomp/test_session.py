@@ -375,6 +375,22 @@ def test_S26_a_fault_tells_the_receipt_of_its_frame(version):
     mine.ended("unknown command")
 
 
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:99999999\n\n", "a body is over"),
+        (b"SEND\ndestination:/queue/a\nreceipt:r\n\n" + b"x" * (9 << 20), "a body is over"),
+        (b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:1\n\nxx\0", "no NUL after the body"),
+        (b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:-1\n\n", "content-length must be"),
+        (b"ACK\nid:1\nreceipt:r\n\nbody\0", "an? ACK frame has no body"),
+    ],
+)
+def test_S25_a_fault_in_a_body_tells_the_receipt_that_was_read_before_it(frame, words):
+    mine = client(V12)
+    mine.raw(frame)
+    mine.ended(words.replace("an? ", "a "), receipt="r")
+
+
 # -- SEND ----------------------------------------------------------------------------------------------------------
 
 

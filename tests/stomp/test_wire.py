@@ -1,14 +1,18 @@
 """Every rule of the protocol once more, over a socket, against a whole server with its store and queues.
 
-F, E and S are the rules of grammar, escapes and sessions; the finer points of each are in test_frames and test_session.
+F, E and S are the rules of grammar, escapes and sessions, all of them; the finer points of each are in test_frames,
+test_session, test_gateway and test_sockets.
 """
 
 import itertools
+import re
 import socket
+import time
 
 import pytest
 
 from mombroker.stomp.frames import SERVER, V10, V11, V12, Limits, Parser, encode
+from mombroker.stomp.users import hashed
 from tests.stomp.test_live import StompTown
 
 NUMBERS = itertools.count()
@@ -322,10 +326,70 @@ def test_S2_connected(wire, version):
     assert headers["server"].startswith("mombroker/")
 
 
+def test_S3_a_refused_login_says_no_more_than_it_must(wire, town):
+    town.ask("a", "set_user", user="ann", hash=hashed("open sesame", 4), new=True)
+    for passcode in ("", "sesame"):
+        mine = wire(login=False)
+        mine.raw(f"CONNECT\naccept-version:1.2\nlogin:ann\npasscode:{passcode}\n\n\0".encode())
+        error = mine.error("access refused for user 'ann'")
+        assert error.body == b"access refused for user 'ann'\n"
+    assert not any("sesame" in line for line in town.lines["a"])
+    wire(login="ann", passcode="open sesame")
+
+
 def test_S4_heart_beats(wire):
     assert wire(heart_beat="5000,5000").connected.headers["heart-beat"] == "10000,10000"
     for wrong in ("x", "-1,0", "1"):
         wire(login=False).raw(encode("CONNECT", [("heart-beat", wrong)])).error("heart-beat")
+
+
+@pytest.fixture
+def beats(town):
+    """The server asks for a beat every 40 ms, and can send one as often."""
+    settings = town.node("a").gateway.settings
+    before = settings.beat_send, settings.beat_expect
+    settings.beat_send = settings.beat_expect = 40
+    yield
+    settings.beat_send, settings.beat_expect = before
+
+
+def test_S5_silence_ends_a_connection_and_any_byte_is_a_sign_of_life(wire, queue, beats):
+    silent, slow = wire(heart_beat="40,0"), wire(heart_beat="40,0")
+    for byte in f"SEND\ndestination:{queue}\nreceipt:r\n\nx\0".encode():
+        slow.raw(bytes([byte]))
+        until = time.monotonic() + 0.01
+        slow.town.until(lambda until=until: time.monotonic() > until)
+    assert slow.read().headers == {"receipt-id": "r"}
+    silent.error("no heart-beat or other byte for")
+
+
+def test_S6_beats_come_when_nothing_else_does_and_never_inside_a_frame(wire, queue, beats):
+    mine = wire(heart_beat="0,40")
+    mine.data = b""
+    mine.town.until(lambda: mine._look() or mine.data.count(b"\n") > 2)
+    assert set(mine.data) == {10}
+    body = bytes(range(256)) * 4_096
+    mine.subscribe(queue, ack="auto")
+    for _ in range(3):
+        wire().send("SEND", body, destination=queue, content_length=str(len(body)))
+        assert mine.read().body == body
+
+
+def test_S7_no_timer_is_left_when_a_connection_has_gone(wire, town, beats):
+    gateway = town.node("a").gateway
+    before = set(gateway.clients)
+    silent, leaving, faulty, broken = (wire(heart_beat="40,40") for _ in range(4))
+    made = [client for number, client in gateway.clients.items() if number not in before]
+    assert len(made) == 4 and all(client._timers for client in made)
+    leaving.send("DISCONNECT", receipt="bye")
+    faulty.raw(b"FOO\n\n\0").error("unknown command")
+    broken.socket.close()
+    silent.error("no heart-beat")
+    assert leaving.read().headers == {"receipt-id": "bye"} and leaving.read() is None
+    for each in (silent, leaving, faulty):
+        each.socket.close()
+    town.until(lambda: all(client.lost for client in made))
+    assert not any(client._timers for client in made)
 
 
 def test_S8_without_heart_beats_nothing_is_sent(wire):
@@ -520,6 +584,18 @@ def test_S25_error_is_the_last_frame(wire, queue, version):
 def test_S26_a_failing_send(wire):
     wire().send("SEND", destination="/temp-queue/", receipt="r").error("malformed", "r")
     wire().send("SEND", destination="/remote-temp-queue/elsewhere/x/y", receipt="r").error("elsewhere", "r")
+    wire().send("SEND", destination="/queue/a", receipt="r", content_length=str(1 << 30)).error("a body is over", "r")
+
+
+def test_S27_auto_ack_settles_what_was_handed_to_a_live_socket(wire, town, queue):
+    """What is written is settled; what a client that has gone was to get is not."""
+    mine = wire().fill(queue, b"one", b"two")
+    mine.subscribe(queue, ack="auto", prefetch_count="1")
+    assert bodies(mine.take(2)) == [b"one", b"two"]
+    other = wire()
+    mine.socket.close()
+    other.fill(queue, b"three").subscribe(queue, ack="auto")
+    assert other.read().body == b"three"
 
 
 def test_S28_after_the_receipt_of_unsubscribe_nothing_comes(wire, queue):
@@ -542,3 +618,14 @@ def test_S29_a_client_that_returns_at_once(wire, queue):
 
 def test_S30_tls_on_this_port(wire):
     wire(login=False).raw(bytes.fromhex("16030100fd010000f90303")).error("these bytes are TLS")
+
+
+def test_every_rule_is_tested_here():
+    """By name: F1 to F16, E1 to E7, S1 to S30."""
+    named = set()
+    for test in filter(re.compile("test_[FES][0-9]").match, globals()):
+        parts = re.findall(r"(?:^|_)([FES])(\d+)(?:_to_\1(\d+))?", test.removeprefix("test"))
+        for kind, first, last in parts:
+            named |= {f"{kind}{number}" for number in range(int(first), int(last or first) + 1)}
+    rules = {f"{kind}{number}" for kind, count in (("F", 16), ("E", 7), ("S", 30)) for number in range(1, count + 1)}
+    assert rules - named == set()
