@@ -1,7 +1,7 @@
 """`mom check`: did the bus keep its promises? Judged from the stores of all its servers, also while they run."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,14 +11,20 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.store.folder import STORE
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
 
 SHOWN = 20  # findings of each kind in the table
 
 
 @click.command()
 @options.file_argument
+@click.option("--log", "exported", type=click.Path(path_type=Path), help="Read the logs from this export instead.")
+@click.option("--at-rest", is_flag=True, help="With --log: all had arrived by then, or is lost; ask no store.")
 @output_options
-def check(file: Path, output: str, columns: str) -> None:
+def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns: str) -> None:
     """Judge from the logs alone whether the bus kept its promises.
 
     The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
@@ -26,17 +32,22 @@ def check(file: Path, output: str, columns: str) -> None:
     although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 1 if there are
     any.
 
+    An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
+    do. What had not arrived is searched for in the stores that are on this machine.
+
     \b
     Example:
       mom check bus.toml
+      mom check bus.toml --log exported
       mom check bus.toml -o json
     """
     topology = options.load(file)
     if not topology.log.get("enabled", True):
         raise MomError(f"{file} switches the log off, so there is nothing to judge; set enabled = true in [log]")
-    readers = {server.name: store.read(server.data) for server in topology.servers.values()}
+    if at_rest and not exported:
+        raise click.UsageError("--at-rest says something about an export: name it by --log")
     with Bar("log records") as bar:
-        found = audit.audit(topology, readers, bar.at)
+        found = _exported(topology, exported, at_rest, bar) if exported else _live(topology, bar)
     report = describe(found)
     if output == "json":
         echo_json(report)
@@ -44,6 +55,20 @@ def check(file: Path, output: str, columns: str) -> None:
         _tables(report, columns)
     if not found.clean:
         raise SystemExit(1)
+
+
+def _live(topology: "Topology", bar: Bar) -> audit.Findings:
+    readers = {server.name: store.read(server.data) for server in topology.servers.values()}
+    return audit.audit(topology, readers, bar.at)
+
+
+def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> audit.Findings:
+    from mombroker.admin.analysis import extra
+
+    there = [server for server in topology.servers.values() if (Path(server.data) / STORE).exists()]
+    stores = {} if at_rest else {server.name: store.read(server.data) for server in there}
+    found: audit.Findings = extra("audit").audit(topology, exported, stores, at_rest, bar.at)
+    return found
 
 
 def describe(found: audit.Findings) -> dict[str, Any]:

@@ -4,17 +4,17 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mombroker import store
+from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, text
 from mombroker.admin.cli.progress import Bar
-from mombroker.core.errors import MomError, StoreError
+from mombroker.core.errors import StoreError
 from mombroker.core.trace import FIELDS, as_dict
 from mombroker.store.reader import SqliteReader
 
@@ -83,11 +83,11 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
       mom log export bus.toml --to exported
       mom log export var --to exported -o json
     """
-    exporting = _analysis("export")
+    exporting = extra("export")
     source, topology = options.found(source), None
     if not source.is_dir():
         topology = options.load(source)
-    places = _analysis("stores").find(source, topology)
+    places = extra("stores").find(source, topology)
     if topology:
         for name in topology.servers.keys() - places.keys():
             click.echo(f"mom: the store of {name} is not on this machine", err=True)
@@ -130,20 +130,10 @@ def compact(target: Path, output: str, columns: str) -> None:
     """
     rows = []
     with Bar("days") as bar:
-        for done in _analysis("export").compact(target):
+        for done in extra("export").compact(target):
             rows.append(done._asdict())
             bar.at(len(rows))
     show(rows, output, columns)
-
-
-def _analysis(module: str) -> Any:
-    """A module of the analysis package, which needs the extra."""
-    try:
-        return import_module(f"mombroker.admin.analysis.{module}")
-    except ImportError as error:
-        if str(error.name).startswith("mombroker"):
-            raise
-        raise MomError("this needs the extra `spark`; install it with: pip install 'mombroker[spark]'") from None
 
 
 def last(reader: SqliteReader) -> int:
