@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mombroker.admin.bench.figures import Row
 from mombroker.core.errors import MomError
+from mombroker.core.layouts import LAYOUTS
 
 PANELS = (
     ("Figure 8: remote unicast without domains", "remote", lambda layout: layout == "flat"),
@@ -32,7 +33,8 @@ def draw(file: Path, rows: Sequence[Row]) -> None:
             for (layout, clock), points in lines(rows, kind, measure).items():
                 if wanted(layout):
                     style = "-o" if clock == "ours" else "--x"
-                    panel.plot(*zip(*points, strict=True), style, label=f"{layout}, clock: {clock}")
+                    colour = f"C{list(LAYOUTS).index(layout)}"
+                    panel.plot(*zip(*points, strict=True), style, color=colour, label=f"{layout}, clock: {clock}")
             panel.set(title=title, xlabel="servers", ylabel=label, ylim=(0, None))
             if panel.lines:
                 panel.legend()
