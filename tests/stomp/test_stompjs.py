@@ -1,9 +1,11 @@
 """@stomp/stompjs, the client of browsers and Node, over TCP; its part is in stompjs.mjs."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,17 @@ def test_stompjs(home, server, step):
         ["node", SCRIPT.name, str(server.port), step], cwd=home, capture_output=True, text=True, timeout=120
     )
     assert (run.stdout, run.returncode) == (f"{step} done\n", 0), run.stderr
+
+
+def test_what_the_readme_shows(home, server):
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    (code,) = re.findall(r"```js\n(.*?)```", text, re.S)
+    (home / "readme.mjs").write_text(code.replace("61613", str(server.port)))
+    node = subprocess.Popen(["node", "readme.mjs"], cwd=home, stdout=subprocess.PIPE, text=True)
+    try:
+        assert node.stdout.readline() == "cooking one pizza\n"
+        while server.json("queue", "show", "orders")["messages"]:
+            time.sleep(0.05)
+    finally:
+        node.kill()
+        node.wait()
