@@ -436,6 +436,8 @@ def _unpack_list(data: bytes, at: int, size: int) -> tuple[Records, int]:
     total = sum(counts)
     form = layout(2 * total, index)
     places = form.unpack_from(data, at)
+    if max(places, default=0) > (size + 7) // 8:  # a few bytes would become a huge mask
+        raise ValueError("bits of its log lie outside the domain")
     at += form.size
     form = layout(total, code)
     clocks = form.unpack_from(data, at)

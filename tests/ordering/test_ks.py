@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.ordering import Ordering, Packet, create
-from mombroker.ordering.ks import DELIVERED, HEAD, HELD, KS, LIMIT, LOG, Known, Stamp
+from mombroker.ordering.ks import DELIVERED, HEAD, HELD, KS, LIMIT, LOG, Known, Stamp, _unpack_list
 from mombroker.ordering.matrix import Matrix
 from mombroker.ordering.rst import RST
 from mombroker.ordering.testing import conform, twins
@@ -390,6 +391,15 @@ def test_a_list_whose_clocks_fall_or_that_names_somebody_twice_or_nobody_is_refu
     data = wire(records={2: ((4, ONE),)}).replace(KS(0, 4)._pack({2: ((4, ONE),)}, 4), _list({2: entries}))
     with pytest.raises(ValueError, match="no record"):
         KS(1, 4).decode(0, data)
+
+
+@pytest.mark.parametrize(("first", "length"), [(60_000, 1), (39, 0), (0, 39)])
+def test_bits_that_lie_outside_the_domain_are_refused_before_a_mask_is_made_of_them(first, length):
+    """38 bytes hold the bits of 300 members; 65,535 would be as easy to claim."""
+    data = struct.pack("<B5HB", 0, 1, 2, 1, first, length, 4) + b"\1" * length
+    assert _unpack_list(struct.pack("<B5HB", 0, 1, 2, 1, 37, 1, 4) + b"\1", 0, 300)[0] == {2: ((4, 1 << 8 * 37),)}
+    with pytest.raises(ValueError, match="outside the domain"):
+        _unpack_list(data, 0, 300)
 
 
 def _list(records):
