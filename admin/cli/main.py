@@ -13,6 +13,11 @@ from mombroker.core.errors import MomError, StoreFailed
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
 COMMANDS = {
     "agent": ("agent", "agent", "Agents: list, show, send to, deploy, delete."),
+    "analyze": (
+        "analyze",
+        "analyze",
+        "Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.",
+    ),
     "bench": ("bench", "bench", "Measure a bus on this machine."),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "connections": ("connections", "connections", "The clients that are connected now."),
@@ -30,6 +35,11 @@ COMMANDS = {
     "run": ("run", "run", "Run one server for STOMP clients, without a topology file: the quickest start."),
     "send": ("client", "send", "Send a message; when this returns, it is durable."),
     "serve": ("serve", "serve", "Run one agent server in the foreground."),
+    "sim": (
+        "sim",
+        "sim",
+        "A bus in virtual time: run, diagram, compare.",
+    ),
     "status": ("status", "status", "How the servers are."),
     "store": ("store", "store", "A server's store: verify, back up, describe."),
     "subscription": (
@@ -38,7 +48,7 @@ COMMANDS = {
         "Durable and shared subscriptions: list, show, delete, purge, browse.",
     ),
     "topic": ("topic", "topic", "Topics: list."),
-    "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import, adopt."),
+    "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import, adopt, advise."),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
     "user": ("user", "user", "Users of clients: list, add, passwd, delete."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),

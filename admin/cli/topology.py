@@ -7,6 +7,7 @@ import click
 
 from mombroker import ordering
 from mombroker.admin.cli import options
+from mombroker.admin.cli.advise import advise
 from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.topology import joram, render
@@ -20,10 +21,11 @@ OUT = click.option("--out", type=click.Path(path_type=Path), help="Write the fil
 
 @click.group("topology")
 def topology() -> None:
-    """Topology files: check, show, draw, generate, import, adopt."""
+    """Topology files: check, show, draw, generate, import, adopt, advise."""
 
 
 topology.add_command(adopt)
+topology.add_command(advise)
 
 
 @topology.command("validate")

@@ -122,9 +122,8 @@ class Seen(Watched):
         """Not here: a calm run of many messages is to be quick, and runs with faults are checked."""
 
     def send(self, message: Message) -> None:
-        if message.type == "sim.said":
-            self.truth.messages += 1
-            self.truth.payload += len(message.payload)
+        self.truth.messages += 1
+        self.truth.payload += len(message.payload)
         super().send(message)
 
 

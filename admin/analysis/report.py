@@ -1,0 +1,373 @@
+"""The whole analysis of a log: every figure in one dict, as `mom analyze -o json` prints it and the page shows it.
+
+Times in the dict are ms. Figures of a server or domain are of all that the log holds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mombroker import ordering
+from mombroker.admin.analysis import cost
+from mombroker.admin.topology.costs import Load
+from mombroker.core.topology import Topology
+from mombroker.ordering.base import INTEGER
+from mombroker.sim.replay import Delays, Send
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+Figures = dict[str, Any]
+
+MS = 1e6
+SLOTS = 12  # parts of the log's time in which holds are looked at
+GROWTH = 3.0  # times what was held in the first third: holds grow
+SILENT = 0.25  # of the log's time: a server that has been quiet for so long at the end is silent
+SKEW = 3.0  # times the mean load: a server, or destination, is hot
+TOP = 20  # rows of lists that may be long
+BROADCAST = 1_000_000  # commits, at most, that are told to every task
+
+
+def analyse(log: DataFrame, topology: Topology | None = None) -> tuple[Figures, Load]:
+    """All figures, and the traffic as the advice wants it. `topology` names members and servers that the log does not.
+
+    Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links, agents
+    and flows, not of records.
+    """
+    machines = cost.commits(log).collect()
+    small = sum(row.waits for row in machines) <= BROADCAST
+    flowing = cost.flows(log).persist()
+    crossed = cost.hops(log, small).persist()
+    try:
+        start, span = _span(machines)
+        parts = {
+            "links": cost.links(log), "stamped": cost.stamped(log), "agents": cost.agents(flowing),
+            "servers": cost.servers(flowing), "ends": cost.ends(log), "delays": cost.delays(crossed),
+            "domain_delays": cost.domain_delays(crossed), "clocks": cost.clocks(crossed),
+            "holds": cost.holds(crossed, start, span // SLOTS + 1), "arrivals": cost.arrivals(log),
+            "waiting": cost.waiting(cost.waits(log)),
+        }  # fmt: skip
+        rows = {name: part.collect() for name, part in parts.items()}
+    finally:
+        flowing.unpersist()
+        crossed.unpersist()
+    rows["machines"] = machines
+    return _figures(rows, topology, start, span), _load(rows)
+
+
+def load(log: DataFrame) -> Load:
+    """The traffic alone, with the delays that were measured."""
+    crossed = cost.hops(log, small=False)
+    return _load({"servers": cost.servers(cost.flows(log)).collect(), "delays": cost.delays(crossed).collect()})
+
+
+def _span(machines: Sequence[Row]) -> tuple[int, int]:
+    """When the log begins, and how long it goes on, in ns."""
+    start = min((row["first"] for row in machines), default=0)
+    return start, max((row["last"] for row in machines), default=0) - start
+
+
+def _load(rows: Mapping[str, Sequence[Row]]) -> Load:
+    """Who sends to whom, with the delays that were measured."""
+    flows = {(row.source, tuple(row.targets)): float(row.messages) for row in rows["servers"] if row.targets}
+    used = [row for row in rows["servers"] if row.targets]
+    span = max((row.last for row in used), default=0) - min((row.first for row in used), default=0)
+    took = {
+        (row.peer, row.server): int((row.store + row.link) / row.messages) for row in rows["delays"] if row.messages
+    }
+    messages = sum(row.messages for row in rows["delays"])
+    mean = int(sum(row.store + row.link for row in rows["delays"]) / messages) if messages else Delays().mean
+    return Load(flows, span, Delays(max(mean, 1), took))
+
+
+def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start: int, span: int) -> Figures:
+    messages = sum(row.messages for row in rows["servers"])
+    links = _links(rows)
+    domains = _domains(rows, links, topology)
+    copies = sum(row.copies for row in rows["arrivals"])
+    remote = sum(row.copies for row in rows["arrivals"] if row.hops)
+    crossed = sum(row.copies * row.hops for row in rows["arrivals"])
+    control, packets = sum(row["control_bytes"] for row in links), sum(row["packets"] for row in links)
+    payload = sum(row.payload for row in rows["servers"])
+    return {
+        "log": {
+            "records": sum(row.records for row in rows["machines"]), "start_ns": start,
+            "seconds": round(span / 1e9, 3),
+        },
+        "totals": {
+            "messages": messages, "payload_bytes": payload, "packets": packets, "control_bytes": control,
+            "control_ints": sum(row["control_ints"] for row in links), "copies": copies,
+            "control_per_message": _ratio(control, messages), "packets_per_message": _ratio(packets, messages),
+            "hops_per_remote_copy": _ratio(crossed, remote),
+        },
+        "domains": domains,
+        "orderings": _orderings(domains),
+        "links": links,
+        "servers": _servers(rows),
+        "traffic": _traffic(rows),
+        "agents": [
+            {"source": row.source, "target": row.target, "messages": row.messages, "payload_bytes": row.payload}
+            for row in _top(rows["agents"], "messages")
+        ],
+        "latency": _latency(rows),
+        "waits": _waits(rows, topology),
+        "hot": _hot(rows),
+        "anomalies": list(_anomalies(rows, topology, start, span)),
+    }  # fmt: skip
+
+
+def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
+    delays = {(row.domain, row.peer, row.server): row for row in rows["delays"]}
+    found = []
+    for row in sorted(rows["links"], key=lambda row: (row.domain, row.server, row.peer)):
+        seen = delays.get((row.domain, row.server, row.peer))
+        payload = seen.payload if seen else 0
+        found.append({
+            "domain": row.domain, "ordering": row.ordering, "from": row.server, "to": row.peer, "packets": row.packets,
+            "relayed": row.relayed, "messages": seen.messages if seen else 0, "payload_bytes": payload,
+            "control_bytes": row.control_bytes, "control_ints": row.control_ints,
+            "control_pct": _percent(row.control_bytes, row.control_bytes + payload), **_parts(seen),
+        })  # fmt: skip
+    return found
+
+
+def _parts(row: Row | None) -> Figures:
+    """Of each part of the time the mean and the percentiles, ms."""
+    found: Figures = {"held": row.held if row else 0}
+    for part in cost.PARTS:
+        found[f"{part}_ms"] = _ms(row[part] / row.messages) if row and row.messages else None
+        found |= _quantiles(part, row[f"{part}_ns"] if row else None)
+    return found
+
+
+def _quantiles(what: str, ns: Sequence[int] | None) -> Figures:
+    return {
+        f"{what}_{name}_ms": _ms(value) for name, value in zip(("p50", "p95", "p99"), ns or (None,) * 3, strict=True)
+    }
+
+
+def _domains(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures], topology: Topology | None) -> list[Figures]:
+    delays = {row.domain: row for row in rows["domain_delays"]}
+    stamped: dict[str, dict[str, int]] = defaultdict(lambda: {"send": 0, "forward": 0})
+    for row in rows["stamped"]:
+        stamped[row.domain][row.kind] += row.messages
+    members: dict[str, set[str]] = defaultdict(set)
+    for link in links:
+        members[link["domain"]] |= {link["from"], link["to"]}
+    found = []
+    for name in sorted(members):
+        mine = [link for link in links if link["domain"] == name]
+        packets, control = sum(link["packets"] for link in mine), sum(link["control_bytes"] for link in mine)
+        ints, payload = sum(link["control_ints"] for link in mine), sum(link["payload_bytes"] for link in mine)
+        known = topology.domains.get(name) if topology else None
+        backend = mine[0]["ordering"]
+        servers = known.members if known else tuple(sorted(members[name]))
+        formula = _formula(backend, servers, known.options if known and known.backend == backend else {})
+        found.append({
+            "domain": name, "ordering": backend, "members": len(servers), "sends": stamped[name]["send"],
+            "forwards": stamped[name]["forward"], "packets": packets, "payload_bytes": payload,
+            "control_bytes": control, "control_ints": ints, "control_pct": _percent(control, control + payload),
+            "bytes_per_packet": _ratio(control, packets), "ints_per_packet": _ratio(ints, packets), **formula,
+            **_parts(delays.get(name)),
+        })  # fmt: skip
+    return found
+
+
+def _formula(backend: str, members: tuple[str, ...], options: Mapping[str, Any]) -> Figures:
+    """The papers' control integers on a packet, typical and at worst; null where nobody has said."""
+    try:
+        said = ordering.backend(backend).describe(members, options)
+    except Exception:  # a back end that is not installed here, or members that the log knows only in part
+        said = {}
+    typical, worst = said.get("control_bytes"), said.get("control_bytes_worst")
+    return {
+        "formula_ints": None if typical is None else round(typical / INTEGER, 1),
+        "formula_worst_ints": None if worst is None else round(worst / INTEGER, 1),
+    }
+
+
+def _orderings(domains: Sequence[Figures]) -> list[Figures]:
+    found = []
+    for backend in sorted({row["ordering"] for row in domains}):
+        mine = [row for row in domains if row["ordering"] == backend]
+        packets, control, payload = (
+            sum(row[name] for row in mine) for name in ("packets", "control_bytes", "payload_bytes")
+        )
+        found.append({
+            "ordering": backend, "domains": len(mine), "packets": packets, "payload_bytes": payload,
+            "control_bytes": control, "control_pct": _percent(control, control + payload),
+            "bytes_per_packet": _ratio(control, packets), "held": sum(row["held"] for row in mine),
+        })  # fmt: skip
+    return found
+
+
+def _servers(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
+    sent: dict[str, int] = defaultdict(int)
+    routed: dict[str, int] = defaultdict(int)
+    for row in rows["servers"]:
+        sent[row.source] += row.messages
+    for row in rows["stamped"]:
+        if row.kind == "forward":
+            routed[row.server] += row.messages
+    reacted: dict[str, int] = defaultdict(int)
+    for row in rows["arrivals"]:
+        reacted[row.server] += row.copies
+    found = []
+    for row in sorted(rows["machines"], key=lambda row: row.server):
+        handled = sent[row.server] + routed[row.server] + reacted[row.server]
+        known = row.counted > 0
+        found.append({
+            "server": row.server, "sent": sent[row.server], "forwarded": routed[row.server],
+            "reactions": reacted[row.server], "records": row.records, "commits": row.commits if known else row.logged,
+            "messages_per_commit": _ratio(handled, row.commits if known else row.logged),
+            "rows_per_message": _ratio(row.rows, handled) if known else None,
+            "bytes_per_message": _ratio(row.bytes, handled) if known else None,
+            "commit_ms": _ms(row.wait / row.waits) if row.waits else None,
+            **_quantiles("commit", row.wait_ns),
+        })  # fmt: skip
+    return found
+
+
+def _traffic(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
+    """Copies from server to server, those that stay at home not among them."""
+    copies: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for row in rows["servers"]:
+        for target in row.targets:
+            copies[row.source, target][0] += row.messages
+            copies[row.source, target][1] += row.payload
+    return [
+        {"from": a, "to": b, "messages": count, "payload_bytes": payload}
+        for (a, b), (count, payload) in sorted(copies.items())
+    ]
+
+
+def _latency(rows: Mapping[str, Sequence[Row]]) -> Figures:
+    """Of a copy, by the links that it has crossed: mean ms from its send to its reaction, and in its agent's queue."""
+    by_hops: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in rows["arrivals"]:
+        for at, value in enumerate((row.copies, row.total, row.queue)):
+            by_hops[row.hops][at] += value
+    parts = {part: sum(row[part] for row in rows["domain_delays"]) for part in cost.PARTS}
+    copies = sum(row.copies for row in rows["arrivals"])
+    parts["queue"] = sum(row.queue for row in rows["arrivals"])
+    total = sum(parts.values())
+    slow = max(rows["arrivals"], key=lambda row: row.total_ns[1], default=None)
+    return {
+        "parts": [
+            {"part": part, "seconds": round(value / 1e9, 3), "pct": _percent(value, total)}
+            for part, value in parts.items()
+        ],
+        "by_hops": [
+            {"hops": hops, "copies": count, "mean_ms": _ms(all_ / count), "queue_ms": _ms(queue / count)}
+            for hops, (count, all_, queue) in sorted(by_hops.items())
+        ],
+        "mean_ms": _ms(sum(row.total for row in rows["arrivals"]) / copies) if copies else None,
+        "slowest": None if slow is None else {
+            "from": slow.origin, "to": slow.server, "p50_ms": _ms(slow.total_ns[0]), "p95_ms": _ms(slow.total_ns[1]),
+            "p99_ms": _ms(slow.total_ns[2]),
+        },
+    }  # fmt: skip
+
+
+def _waits(rows: Mapping[str, Sequence[Row]], topology: Topology | None) -> list[Figures]:
+    """Who waits for whom: the heaviest first. Without a topology a member is its number in the domain."""
+    found = []
+    for row in _top(rows["waiting"], "hold"):
+        domain = topology.domains.get(row.domain) if topology else None
+        named = domain.members[row.member] if domain and row.member < len(domain.members) else f"member {row.member}"
+        found.append({
+            "domain": row.domain, "server": row.server, "waits_for": named, "messages": row.messages,
+            "seconds": round(row.hold / 1e9, 3), "longest_ms": _ms(row.longest),
+        })  # fmt: skip
+    return found
+
+
+def _hot(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
+    """Agents that get far more than the others do."""
+    got: dict[str, int] = defaultdict(int)
+    for row in rows["agents"]:
+        got[row.target] += row.messages
+    mean = sum(got.values()) / len(got) if got else 0
+    return [
+        {"agent": agent, "messages": count, "times_mean": round(count / mean, 1)}
+        for agent, count in sorted(got.items(), key=lambda one: -one[1])[:TOP]
+        if count >= SKEW * mean
+    ]
+
+
+def _anomalies(
+    rows: Mapping[str, Sequence[Row]], topology: Topology | None, start: int, span: int
+) -> Iterable[Figures]:
+    held: dict[str, list[int]] = defaultdict(lambda: [0] * SLOTS)
+    for row in rows["holds"]:
+        if row.slot is not None and 0 <= row.slot < SLOTS:
+            held[row.domain][row.slot] += row.hold or 0
+    for domain, slots in sorted(held.items()):
+        first, last = sum(slots[: SLOTS // 3]), sum(slots[-(SLOTS // 3) :])
+        if last > GROWTH * first and last > span * SLOTS / 100:
+            text = f"{last / 1e9:.3f} s were held in the last third, {first / 1e9:.3f} s in the first"
+            yield {"kind": "growing holds", "where": domain, "text": text}
+    seen = {row.server: row["last"] for row in rows["machines"]}
+    for server in sorted({*seen, *(topology.servers if topology else ())}):
+        if server not in seen:
+            yield {"kind": "silent server", "where": server, "text": "it has no record in this log"}
+        elif start + span - seen[server] > SILENT * span:
+            text = f"its last record is {(start + span - seen[server]) / 1e9:.1f} s before the end"
+            yield {"kind": "silent server", "where": server, "text": text}
+    wanted: dict[str, int] = defaultdict(int)
+    for row in rows["agents"]:
+        wanted[row.target] += row.messages
+    became: dict[str, int] = defaultdict(int)
+    for row in rows["ends"]:
+        became[row.agent] += row.records
+        if row.kind != "react":
+            where = row.agent or "routers"
+            yield {"kind": row.kind, "where": where, "text": f"{row.records} messages ended so"}
+    for agent in sorted(wanted):
+        if (lack := wanted[agent] - became[agent]) > 0:
+            yield {
+                "kind": "undelivered",
+                "where": agent,
+                "text": f"{lack} of {wanted[agent]} messages have not arrived",
+            }
+        elif lack < 0:
+            text = f"{became[agent]} reactions to {wanted[agent]} messages: see `mom check`"
+            yield {"kind": "duplicates", "where": agent, "text": text}
+    for row in sorted(rows["clocks"], key=lambda row: (row.server, row.peer)):
+        text = f"{row.packets} packets came before they left: the clocks differ by {row.ahead / MS:.3f} ms or more"
+        yield {"kind": "clocks", "where": f"{row.peer} to {row.server}", "text": text}
+    loads = {row["server"]: row["sent"] + row["forwarded"] + row["reactions"] for row in _servers(rows)}
+    mean = sum(loads.values()) / len(loads) if loads else 0
+    for server, count in sorted(loads.items()):
+        if count > SKEW * mean:
+            yield {"kind": "skew", "where": server, "text": f"it does {count / mean:.1f} times the mean"}
+
+
+def _top(rows: Sequence[Row], name: str) -> list[Row]:
+    return sorted(rows, key=lambda row: (-row[name], str(row)))[:TOP]
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else round(ns / MS, 3)
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return round(a / b, 2) if b else None
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 1) if whole else None
+
+
+def sends(log: DataFrame, most: int) -> list[Send]:
+    """The first messages of the log that leave their servers, for a replay: up to `most`, in order of time."""
+    from pyspark.sql import functions as F
+
+    homes = F.array_distinct(F.transform("dests", lambda agent: F.split_part(agent, F.lit("/"), F.lit(1))))
+    rows = log.where("kind = 'send'").select(
+        "server", "sent", "payload", F.array_remove(homes, F.col("server")).alias("to")
+    )
+    rows = rows.where(F.size("to") > 0).orderBy("sent", "server", "to").limit(most)
+    return [Send(row.sent, row.server, tuple(sorted(row.to)), row.payload) for row in rows.collect()]

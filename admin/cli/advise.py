@@ -1,0 +1,85 @@
+"""`mom topology advise`: domains that fit the traffic that a log shows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from mombroker.admin.analysis import extra
+from mombroker.admin.cli import options
+from mombroker.admin.cli.analyze import MASTER, MEMORY, records
+from mombroker.admin.cli.output import echo_json, show
+from mombroker.admin.topology.costs import DIRECT, PACKET
+from mombroker.core.errors import MomError
+
+
+@click.command()
+@options.file_argument
+@click.option("--log", "source", type=click.Path(path_type=Path), help="An export, or stores. [default: those of FILE]")
+@click.option("--max-domain", type=click.IntRange(2), help="Servers of a domain, at most. [default: any number]")
+@click.option(
+    "--back-ends", default=",".join(DIRECT), show_default=True, help="Back ends that a domain may have, with commas."
+)
+@click.option(
+    "--packet", type=click.FloatRange(0), default=PACKET, show_default=True,
+    help="What one more packet weighs, in control bytes: the more, the fewer hops.",
+)  # fmt: skip
+@click.option("--replay", is_flag=True, help="Play messages of the log on each topology, side by side on Spark.")
+@click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="So many, with --replay.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the proposed topology file here.")
+@MASTER
+@MEMORY
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+def advise(
+    file: Path,
+    source: Path | None,
+    max_domain: int | None,
+    back_ends: str,
+    packet: float,
+    replay: bool,
+    messages: int,
+    out: Path | None,
+    master: str,
+    memory: str,
+    output: str,
+) -> None:
+    """Propose domains that fit the traffic, and a back end for each.
+
+    Who talks to whom is read from the log. Compared are the topology of FILE, one domain for all, √N domains of √N
+    servers on a backbone, and the proposal: what a message costs in each by the model, and by --replay also as counted
+    by the ordering cores themselves. Nothing is changed: the proposal goes to a file, and `mom topology adopt` takes it
+    over once the bus is at rest.
+
+    \b
+    Example:
+      mom topology advise bus.toml
+      mom topology advise bus.toml --log exported --max-domain 12 --replay --out better.toml
+    """
+    from mombroker.admin.topology import advise as advising
+    from mombroker.net import config
+
+    report, topology = extra("report"), options.load(file)
+    chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
+    with records(source or file, master, memory) as log:
+        load = report.load(log)
+        if not load.flows:
+            raise MomError("no message in this log has left its server: there is nothing to go by")
+        strangers = {name for a, to in load.flows for name in (a, *to)} - topology.servers.keys()
+        if strangers:
+            raise MomError(f"the log has servers that {file} has not: {', '.join(sorted(strangers))}")
+        advice = advising.advise(topology, load, chosen, max_domain or 0, packet)
+        if replay:
+            advising.replay_all(advice, report.sends(log, messages), load, log.sparkSession)
+    if out:
+        from mombroker.admin.cli.topology import write
+
+        proposed = advice.options[advising.PROPOSED].topology
+        write(config.dumps(replace(proposed, checked=True), remarks=[advice.verdict(), *advice.changes]), out)
+    record = advice.as_dict()
+    if output == "json":
+        echo_json(record)
+        return
+    show(record["options"], output, "")
+    click.echo(f"\n{record['verdict']}")
+    for line in [*record["changes"], *record["remarks"]]:
+        click.echo(f"- {line}")

@@ -1,0 +1,120 @@
+"""`mom analyze`: what ordering has cost, from the servers' logs."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mombroker import store
+from mombroker.admin.analysis import extra
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, show, show_one
+from mombroker.admin.cli.progress import Bar
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mombroker.core.topology import Topology
+
+TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "hot")  # shown without -o json
+SOURCE = click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
+MASTER = click.option(
+    "--master", default="", help="Where Spark runs, as it takes it. [default: this machine, or as spark-submit says]"
+)
+MEMORY = click.option("--memory", default="1g", show_default=True, help="Of Spark's driver.")
+TOPOLOGY = click.option(
+    "-f", "--file", "file", type=click.Path(path_type=Path),
+    help="The topology file, to name members and silent servers; not needed where SOURCE is one.",
+)  # fmt: skip
+
+
+@click.command()
+@SOURCE
+@TOPOLOGY
+@click.option("--html", type=click.Path(path_type=Path), help="Write the report as one page, with pictures.")
+@click.option("--advise", is_flag=True, help="With advice, as `mom topology advise` gives it; needs a topology file.")
+@MASTER
+@MEMORY
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+def analyze(
+    source: Path, file: Path | None, html: Path | None, advise: bool, master: str, memory: str, output: str
+) -> None:
+    """Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.
+
+    SOURCE is an export (see `mom log export`), a topology file, a data folder, or a folder of data folders; the servers
+    may run. Spark does the work, on this machine unless --master names another.
+
+    \b
+    Example:
+      mom analyze bus.toml
+      mom analyze exported --file bus.toml --html report.html
+      mom analyze exported -o json > costs.json
+    """
+    report, page = extra("report"), extra("page")
+    topology = topology_of(source, file)
+    if advise and topology is None:
+        raise click.UsageError("advice needs the topology: name its file by --file")
+    with records(source, master, memory) as log:
+        figures, load = report.analyse(log, topology)
+    if advise and topology is not None:
+        from mombroker.admin.topology import advise as advising
+
+        figures["advice"] = advising.advise(topology, load).as_dict()
+    if html:
+        write(html, page.page(figures, topology, figures.get("advice")))
+    if output == "json":
+        echo_json(figures)
+        return
+    show_one(figures["totals"], output)
+    for name in TABLES:
+        if figures[name]:
+            click.echo(f"\n{name}")
+            show(figures[name], output, "", BRIEF.get(name, ""))
+
+
+BRIEF = {
+    "domains": "domain,ordering,members,packets,control_bytes,control_pct,ints_per_packet,formula_ints,"
+    "store_ms,link_ms,hold_ms,held",
+    "servers": "server,sent,forwarded,reactions,commits,messages_per_commit,rows_per_message,"
+    "bytes_per_message,commit_ms",
+}
+
+
+def topology_of(source: Path, file: Path | None) -> "Topology | None":
+    """The one that is named; else SOURCE, if that is a file."""
+    if file is not None:
+        return options.load(file)
+    return None if source.is_dir() else options.load(source)
+
+
+@contextmanager
+def records(source: Path, master: str, memory: str) -> "Iterator[DataFrame]":
+    """The log as a DataFrame. What is not exported yet is exported to a folder that goes away: one pass over the
+    stores is cheaper than one for each table."""
+    files, spark = extra("files"), extra("session").session
+    with tempfile.TemporaryDirectory(prefix="mombroker-log-") as folder:
+        source = options.found(source)
+        if not (source.is_dir() and files.is_export(source)):
+            places = extra("stores").find(source, None if source.is_dir() else options.load(source))
+            readers = {name: store.read(data) for name, data in places.items()}
+            with Bar("log records") as bar:
+                for _ in extra("export").export(readers, Path(folder), bar.at):
+                    pass
+            for reader in readers.values():
+                reader.close()
+            if not files.is_export(Path(folder)):
+                raise MomError(f"the logs of {source} are empty")
+            source = Path(folder)
+        yield extra("source").read(spark(master, memory), source)
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MomError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    click.echo(f"wrote {path}", err=True)
