@@ -43,7 +43,8 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     parts.append("</div>")
     tables = (
         ("Domains", "domains"), ("Back ends", "orderings"), ("Servers", "servers"),
-        ("Delay by hops", "latency.by_hops"), ("Who waits for whom", "waits"), ("Anomalies", "anomalies"), ("Hot destinations", "hot"),
+        ("Delay by hops", "latency.by_hops"), ("Who waits for whom", "waits"), ("Anomalies", "anomalies"),
+        ("Hot destinations", "hot"),
         ("Traffic, server to server", "traffic"), ("Traffic, agent to agent", "agents"), ("Every link", "links"),
     )  # fmt: skip
     for name, where in tables:
