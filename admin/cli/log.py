@@ -14,12 +14,13 @@ from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, text
 from mombroker.admin.cli.progress import Bar
-from mombroker.core.errors import StoreError
+from mombroker.core.errors import MomError, StoreError
 from mombroker.core.trace import FIELDS, as_dict
 from mombroker.store.reader import SqliteReader
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
+    from mombroker.core.trace import Record
 
 COLUMNS = ("server", "seq", *FIELDS, "time", "message")
 BRIEF = ("time", "server", "kind", "message", "agent", "dests", "domain", "peer", "out", "missing", "detail")
@@ -62,6 +63,38 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
         if not follow:
             return
         time.sleep(POLL_SECONDS)
+
+
+@log.command()
+@click.argument("message", metavar="MSGID")
+@options.file_option
+@click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The SVG file.")
+def diagram(message: str, file: Path, target: Path) -> None:
+    """Draw what happened around a message: its ways, what it waited for, what waited for it, and what was near.
+
+    MSGID is as in the column `message` of `mom log tail`: the server of the send, #, and a number. Times are those of
+    the servers' clocks; at most 50 events are drawn.
+
+    \b
+    Example:
+      mom log diagram 'paris#17' --to why.svg
+    """
+    from mombroker.sim import diagram as drawing
+
+    readers = {server.name: store.read(server.data) for server in options.chosen(options.load(file), None)}
+    story = drawing.logged({name: every(reader) for name, reader in readers.items()})
+    if message not in {arrow.message for arrow in story.arrows}:
+        raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
+    target.write_text(drawing.svg(story.around(message), f"around {message}"))
+    click.echo(f"wrote {target}", err=True)
+
+
+def every(reader: SqliteReader) -> "Iterator[Record]":
+    """All records, in order."""
+    after = 0
+    while page := reader.log(after, PAGE):
+        yield from (record for _, record in page)
+        after = page[-1][0]
 
 
 @log.command()

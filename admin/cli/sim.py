@@ -1,0 +1,235 @@
+"""`mom sim`: a bus in virtual time, with the ordering cores of the broker: what it costs, and what happens in it."""
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import output_options, show
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+    from mombroker.sim.lab.bus import Bus
+    from mombroker.sim.lab.domain import Network
+    from mombroker.sim.world import World
+
+NETWORKS = ("exponential", "uniform", "wires")
+DIAGRAMS = ("matrix", "rst", "ks", "vector", "overlay", "daisy", "fifo")
+
+
+@click.group()
+def sim() -> None:
+    """A bus in virtual time: run, diagram, compare.
+
+    What a topology costs, what happens in a domain, what the traffic of a real bus would cost elsewhere. The ordering
+    cores are those of the broker; there are no agents, disks or faults. The same seed gives the same run.
+
+    \b
+    Example:
+      mom sim run bus.toml --workload bursts --seed 7
+    """
+
+
+@sim.command()
+@options.file_argument
+@click.option(
+    "--workload", default="poisson", show_default=True, metavar="NAME|FILE",
+    help="poisson, constant, bursts, or a CSV file of ms, server, and destinations with spaces between.",
+)  # fmt: skip
+@click.option("--sends", type=click.IntRange(1), default=1000, show_default=True, help="Messages in all.")
+@click.option(
+    "--gap", type=click.FloatRange(0.001), default=100.0, show_default=True, help="ms between two of a server."
+)
+@click.option("--multicasts", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Share of all sends.")
+@click.option(
+    "--local", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+    help="Share of all sends that stay in the sender's own domains.",
+)  # fmt: skip
+@click.option(
+    "--network", type=click.Choice(NETWORKS), default="exponential", show_default=True,
+    help="Delays that are exponential, or uniform; or wires of 10 Mbit/s with queues, on a random graph.",
+)  # fmt: skip
+@click.option("--transit", type=click.FloatRange(0), default=20.0, show_default=True, help="Mean delay of a link, ms.")
+@click.option("--ordering", default="", help="This back end in all domains, instead of those of the file.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
+@output_options
+def run(
+    file: Path, workload: str, sends: int, gap: float, multicasts: float, local: float, network: str, transit: float,
+    ordering: str, seed: int, output: str, columns: str,
+) -> None:  # fmt: skip
+    """Play a workload on a topology, and show what each domain and the whole had to do.
+
+    \b
+    packets        on links, and control_bytes and integers of one of them in the mean
+    held_pct       of those that came, the share that waited for its causes, and held_ms for how long
+    rows           of clocks that were written, and row_bytes
+    p50_ms, p99_ms from send to delivery, and hops; in the row of the whole
+
+    \b
+    Example:
+      mom sim run bus.toml --workload poisson --seed 1
+      mom sim run bus.toml --ordering ks --local 0.9 -o json
+    """
+    from mombroker.sim.lab import loads
+    from mombroker.sim.lab.observers import Control, Held, Written
+
+    topology = options.load(file)
+    names = list(topology.servers)
+    if len(names) < 2:
+        raise MomError("a bus of one server sends nothing over a link: name a topology of two or more")
+    if workload in loads.WORKLOADS:
+        choose = loads.near(topology, multicasts, local)
+        made = loads.WORKLOADS[workload](Random(f"load {seed}"), names, sends, round(gap * 1e6), choose)
+    elif Path(workload).is_file():
+        made = loads.trace(Path(workload), topology)
+    else:
+        raise click.UsageError(f"there is no workload and no file {workload!r}; there are {', '.join(loads.WORKLOADS)}")
+    watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
+    bus = _bus(topology, seed, network, transit, ordering, watchers)
+    loads.play(bus, made)
+    rows: list[dict[str, Any]] = []
+    for name, (control, held, written) in watchers.items():
+        found = control.result() | held.result() | written.result()
+        backend = bus.domains[name].members.backend  # type: ignore[attr-defined]
+        rows.append(
+            {"domain": name, "ordering": backend, "members": len(topology.domains[name].members)} | _rounded(found)
+        )
+    rows.append({"domain": "all", "members": len(names)} | _whole(bus, rows))
+    show(rows, output, columns)
+
+
+def _rounded(found: dict[str, float]) -> dict[str, float]:
+    return {
+        "packets": int(found["packets"]), "control_bytes": round(found["bytes"], 1),
+        "integers": round(found["integers"], 1), "held_pct": round(found["held_pct"], 2),
+        "held_ms": round(found["held_ms"], 2), "rows": int(found["rows"]), "row_bytes": int(found["row_bytes"]),
+    }  # fmt: skip
+
+
+def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
+    packets = max(sum(row["packets"] for row in rows), 1)
+    delays = sorted(ns for _, _, ns in bus.delays) or [0]
+    hops = [bus.routes(bus.origins[number]).distance(bus.names[me]) for number, me, _ in bus.delays]
+    means = {
+        name: round(sum(row[name] * row["packets"] for row in rows) / packets, 2)
+        for name in ("control_bytes", "integers", "held_pct")
+    }
+    return {
+        "ordering": "", "packets": packets, **means, "rows": sum(row["rows"] for row in rows),
+        "row_bytes": sum(row["row_bytes"] for row in rows), "messages": len(bus.born) - 1,
+        "hops": round(sum(hops) / max(len(hops), 1), 2), "p50_ms": round(delays[(len(delays) - 1) // 2] / 1e6, 2),
+        "p99_ms": round(delays[(len(delays) - 1) * 99 // 100] / 1e6, 2),
+    }  # fmt: skip
+
+
+def _bus(
+    topology: "Topology", seed: int, network: str, transit: float, ordering: str, watchers: dict[str, Any]
+) -> "Bus":
+    from mombroker.sim.lab.bus import Bus
+    from mombroker.sim.world import World
+
+    world = World(seed)
+    links = _network(world, network, transit, len(topology.servers), seed)
+    backends = dict.fromkeys(topology.domains, ordering) if ordering else {}
+    return Bus(world, topology, lambda domain: links, watchers.__getitem__, backends)
+
+
+def _network(world: "World", kind: str, transit: float, size: int, seed: int) -> "Network":
+    from mombroker.sim.lab import networks
+
+    mean = round(transit * 1e6)
+    if kind == "exponential":
+        return networks.Exponential(world, mean)
+    if kind == "uniform":
+        return networks.Uniform(world, 0, 2 * mean)
+    lots = Random(f"wires {seed}")
+    return networks.Physical(world, networks.random_graph(lots, size, networks.density(size)), lots, delay=2 * mean + 1)
+
+
+@sim.command()
+@click.argument("ordering", type=click.Choice(DIAGRAMS))
+@click.option("--servers", type=click.IntRange(2, 12), default=4, show_default=True, help="In one domain.")
+@click.option("--sends", type=click.IntRange(1), default=6, show_default=True, help="Messages in all.")
+@click.option("--multicasts", type=click.FloatRange(0, 1), default=0.3, show_default=True, help="Share of all sends.")
+@click.option("--around", default="", metavar="mN", help="A message. [default: the first that waits, or the first]")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
+@click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The SVG file.")
+def diagram(
+    ordering: str, servers: int, sends: int, multicasts: float, around: str, seed: int, target: Path
+) -> None:  # fmt: skip
+    """Draw what happens in one domain: servers, messages, what waits and for what, deliveries.
+
+    \b
+    Example:
+      mom sim diagram ks --servers 4 --seed 3 --to ks.svg
+    """
+    from mombroker.sim import diagram as drawing
+
+    if ordering == "fifo" and servers != 2:
+        raise click.UsageError("fifo is for two servers: add --servers 2")
+    story = drawing.played(ordering, servers, sends, multicasts, seed)
+    _draw(target, story, around, f"{ordering}, {servers} servers, seed {seed}")
+
+
+def _draw(target: Path, story: Any, around: str, title: str) -> None:
+    from mombroker.sim import diagram as drawing
+
+    held = [arrow.message for arrow in story.arrows if arrow.held]
+    message = around or (held or [story.arrows[0].message])[0]
+    if message not in {arrow.message for arrow in story.arrows}:
+        raise MomError(f"there is no message {message}; the last is {story.arrows[-1].message}")
+    target.write_text(drawing.svg(story.around(message), f"{title}: around {message}"))
+    click.echo(f"wrote {target}", err=True)
+
+
+@sim.command()
+@options.file_argument
+@click.option(
+    "--log", "logs", type=click.Path(path_type=Path, exists=True), required=True,
+    help="The servers' logs: a folder of data folders, or a topology file whose stores are here.",
+)  # fmt: skip
+@click.option("--ordering", "orderings", default="matrix,ks,rst,vector", show_default=True, metavar="A,B",
+              help="Back ends to try, in domains of three servers or more.")  # fmt: skip
+@click.option("--layout", "layouts", default="flat,bus", show_default=True, metavar="A,B", help="Domains to try.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the delays.")
+@output_options
+def compare(
+    file: Path, logs: Path, orderings: str, layouts: str, seed: int, output: str, columns: str
+) -> None:  # fmt: skip
+    """Play the traffic of a real bus, from its logs, on other back ends and other domains.
+
+    Every message goes from and to the same servers, when it did; an answer waits for its question. Links take as long
+    as in the logs, in the mean. All but the delays is per message.
+
+    \b
+    packets, control_bytes   on links, what passes on included
+    hops, p50_ms, p99_ms     of a copy, from its send to its delivery
+    held_pct                 of the packets
+    state_bytes              of clocks that are written
+
+    \b
+    Example:
+      mom sim compare bus.toml --log var
+      mom sim compare bus.toml --log var --ordering ks,daisy --layout bus
+    """
+    from mombroker import store
+    from mombroker.admin.analysis import stores
+    from mombroker.admin.cli.log import every
+    from mombroker.sim import whatif
+
+    topology = options.load(file)
+    found = stores.find(logs)
+    strangers = found.keys() - topology.servers.keys()
+    if strangers:
+        raise MomError(f"{', '.join(sorted(strangers))}: no server of {file}; name the topology that the bus has run")
+    traffic = whatif.read({name: every(store.read(data)) for name, data in found.items()})
+    if not traffic.sends:
+        raise MomError(f"the logs in {logs} have no message: let the bus run, or take another folder")
+    rows = [{"plan": "the logs", **whatif.recorded(traffic)}]
+    words = [[word.strip() for word in each.split(",") if word.strip()] for each in (orderings, layouts)]
+    for name, (each, backends) in whatif.plans(topology, *words).items():
+        rows.append({"plan": name, **whatif.replay(each, traffic, backends, seed)})
+    show(rows, output, columns)

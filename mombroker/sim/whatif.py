@@ -1,0 +1,215 @@
+"""The traffic of a real bus, from its logs, played again on other back ends and other domains.
+
+A server sends a message when it did, but not before it has delivered what it had delivered by then: so an answer stays
+an answer, however long the question is on its way.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mombroker.core.layouts import generate
+from mombroker.core.topology import Domain, Topology
+from mombroker.core.trace import Record
+from mombroker.sim.lab.bus import Bus
+from mombroker.sim.lab.domain import Network
+from mombroker.sim.lab.observers import Control, Held, Written
+from mombroker.sim.world import EPOCH, MS, World
+
+Id = tuple[str, int]
+FEW = 3  # members from which on a domain can have any back end
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message: when it was sent, where, to which other servers, and what its server had delivered between its send
+    before and this."""
+
+    id: Id
+    at: int
+    origin: str
+    dests: tuple[str, ...]
+    after: frozenset[Id] = frozenset()
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What the logs say. `control_bytes` and `packets` are of all packets that were stamped."""
+
+    sends: list[Sent] = field(default_factory=list)
+    delays: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # ns, from one server to the next
+    control_bytes: int = 0
+    packets: int = 0
+    hops: int = 0
+    held: int = 0
+    latencies: list[int] = field(default_factory=list)  # ns from send to delivery at another server
+
+
+def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
+    """Of messages whose send is in the logs; the servers' clocks are taken as they are."""
+    traffic, left = Traffic(), dict[tuple[Id, str], int]()
+    came: list[tuple[Id, str, str, int]] = []  # message, from, to, when
+    seen: set[tuple[Id, str]] = set()  # a server may have to pass a message on, and be one that it is for
+    sends: dict[str, list[Sent]] = defaultdict(list)
+    delivered: dict[str, dict[Id, int]] = defaultdict(dict)
+    for server, records in logs.items():
+        for record in records:
+            kind, id, domain, peer = record[0], (record[1], record[2]), record[6], record[7]
+            received, done, out = record[10], record[12], record[13]
+            traffic.packets += len(out)
+            traffic.control_bytes += sum(each[2] for each in out)
+            if kind == "send":
+                dests = dict.fromkeys(agent.partition("/")[0] for agent in record[4])
+                sends[server].append(Sent(id, record[9], server, tuple(d for d in dests if d != server)))
+                left[id, server] = record[9]
+            elif kind == "hold":
+                traffic.held += 1
+            elif domain and kind in ("react", "forward", "dead", "drop", "expire"):
+                if (id, server) not in seen:
+                    seen.add((id, server))
+                    came.append((id, peer, server, received))
+                if kind == "forward":
+                    left[id, server] = done
+                elif id not in delivered[server]:
+                    delivered[server][id] = record[11] or done
+                    traffic.latencies.append(delivered[server][id] - record[9])
+                    traffic.hops += record[8]
+    known = {send.id for each in sends.values() for send in each}
+    for server, each in sends.items():
+        each.sort(key=lambda send: (send.at, send.id))
+        order = sorted((at, id) for id, at in delivered[server].items() if id in known)
+        before = 0
+        for send in each:
+            start = before
+            while before < len(order) and order[before][0] <= send.at:
+                before += 1
+            send.after = frozenset(id for _, id in order[start:before])
+    traffic.sends = sorted((send for each in sends.values() for send in each), key=lambda send: (send.at, send.id))
+    traffic.delays = _delays(came, left)
+    return traffic
+
+
+def _delays(
+    came: Iterable[tuple[Id, str, str, int]], left: Mapping[tuple[Id, str], int]
+) -> dict[tuple[str, str], list[int]]:
+    """All that passed from one server to the next, where both ends are in the logs."""
+    links: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for id, frm, to, at in came:
+        if (id, frm) in left:
+            links[frm, to].append(max(at - left[id, frm], 0))
+    return links
+
+
+class Links:
+    """Delays are drawn from those in the logs, of the same two servers if there are any; links keep their order."""
+
+    def __init__(self, world: World, names: Sequence[str], delays: Mapping[tuple[str, str], Sequence[int]]):
+        self.world, self.names, self.delays = world, names, delays
+        self.any = [each for some in delays.values() for each in some] or [MS]
+        self.last: dict[tuple[int, int], int] = {}
+
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        now = self.world.now
+        delay = self.world.rng.choice(self.delays.get((self.names[frm], self.names[to])) or self.any)
+        at = self.last[frm, to] = max(now + delay, self.last.get((frm, to), 0))
+        self.world.after(at - now, arrive, *args)
+
+
+class Player:
+    """Sends a bus its traffic; each server in its order."""
+
+    def __init__(self, bus: Bus, sends: Sequence[Sent]):
+        self.bus = bus
+        self.start = min(send.at for send in sends)
+        self.ids: list[Id] = [("", 0)]  # by number in the bus
+        self.queues: dict[int, list[Sent]] = defaultdict(list)  # by server, the next one last
+        self.here: dict[int, set[Id]] = defaultdict(set)
+        self.timed: set[int] = set()  # servers that wait for a time
+        for send in sends:
+            self.queues[bus.places[send.origin]].insert(0, send)
+        bus.on_arrival = self._arrived
+
+    def play(self) -> None:
+        for server in list(self.queues):
+            self.bus.world.after(0, self._next, server)
+        self.bus.finish()
+        assert not any(self.queues.values()), "a message was never sent: it answers one that the log does not have"
+
+    def _arrived(self, number: int, origin: int, me: int) -> None:
+        self.here[me].add(self.ids[number])
+        if me not in self.timed:
+            self._next(me)
+
+    def _next(self, me: int) -> None:
+        self.timed.discard(me)
+        queue, world = self.queues[me], self.bus.world
+        while queue and queue[-1].after <= self.here[me]:
+            due = queue[-1].at - self.start + EPOCH
+            if due > world.now:
+                self.timed.add(me)
+                world.after(due - world.now, self._next, me)
+                return
+            send = queue.pop()
+            self.ids.append(send.id)
+            self.bus.send(me, [self.bus.places[dest] for dest in send.dests])
+
+
+def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | None = None, seed: int = 1) -> "Row":
+    """What this traffic costs on this topology, from new clocks on."""
+    world = World(seed)
+    names = list(topology.servers)
+    network: Network = Links(world, names, traffic.delays)
+    watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
+    bus = Bus(world, topology, lambda domain: network, watchers.__getitem__, backends)
+    Player(bus, traffic.sends).play()
+    hops = sum(bus.routes(bus.origins[number]).distance(names[me]) for number, me, _ in bus.delays)
+    return row(
+        len(traffic.sends),
+        sum(control.packets for control, _, _ in watchers.values()),
+        sum(control.bytes for control, _, _ in watchers.values()),
+        hops,
+        sum(held.held for _, held, _ in watchers.values()),
+        [ns for _, _, ns in bus.delays],
+    ) | {
+        "state_bytes": round(sum(written.bytes for _, _, written in watchers.values()) / len(traffic.sends), 1)
+    }  # fmt: skip
+
+
+Row = dict[str, object]
+
+
+def row(messages: int, packets: int, control: int, hops: int, held: int, latencies: Sequence[int]) -> Row:
+    """Per message, but for the delays in ms."""
+    ordered, last = sorted(latencies), len(latencies) - 1
+    return {
+        "packets": round(packets / messages, 2), "control_bytes": round(control / messages, 2),
+        "hops": round(hops / max(len(ordered), 1), 2), "p50_ms": round(ordered[last // 2] / MS, 2) if ordered else 0.0,
+        "p99_ms": round(ordered[last * 99 // 100] / MS, 2) if ordered else 0.0,
+        "held_pct": round(100 * held / max(packets, 1), 2),
+    }  # fmt: skip
+
+
+def recorded(traffic: Traffic) -> Row:
+    """The same of the logs themselves."""
+    copies = max(len(traffic.latencies), 1)
+    found = row(len(traffic.sends), traffic.packets, traffic.control_bytes, 0, traffic.held, traffic.latencies)
+    return found | {"hops": round(traffic.hops / copies, 2), "state_bytes": ""}
+
+
+Plan = tuple[Topology, dict[str, str]]  # and other back ends for some of its domains
+
+
+def plans(topology: Topology, orderings: Sequence[str], layouts: Sequence[str]) -> dict[str, Plan]:
+    """By name: the topology as it is, other back ends in its domains of three or more, other domains of its servers."""
+    found: dict[str, Plan] = {"as it is": (topology, {})}
+    for ordering in orderings:
+        large = {name: ordering for name, domain in topology.domains.items() if len(domain.members) >= FEW}
+        found[f"under {ordering}"] = topology, large
+    for layout in layouts:
+        names = list(topology.servers)
+        made = generate(layout, len(names))
+        called = dict(zip(made.servers, names, strict=True))
+        domains = {name: Domain(name, tuple(called[m] for m in each.members)) for name, each in made.domains.items()}
+        found[f"domains as {layout}"] = replace(topology, domains=domains, checked=True), {}
+    return found

@@ -1,0 +1,64 @@
+"""`mom sim`: what it prints and writes."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mombroker.admin.cli.main import cli
+
+
+@pytest.fixture
+def mom(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words, code=0):
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == code, result.output
+        return result
+
+    (tmp_path / "bus.toml").write_text(run("topology", "generate", "bus", "9").stdout)
+    return run
+
+
+def test_a_run_shows_each_domain_and_the_whole(mom):
+    words = ["sim", "run", "bus.toml", "--sends", "60", "-o", "json"]
+    rows = json.loads(mom(*words).stdout)
+    assert [row["domain"] for row in rows] == ["backbone", "d1", "d2", "d3", "all"]
+    assert rows[-1]["packets"] == sum(row["packets"] for row in rows[:-1]) and rows[-1]["messages"] == 60
+    assert json.loads(mom(*words).stdout) == rows != json.loads(mom(*words, "--seed", "2").stdout)
+    rst = json.loads(mom(*words, "--ordering", "rst", "--network", "uniform").stdout)
+    assert {row["ordering"] for row in rst[:-1]} == {"rst"} and rst[0]["integers"] == 9
+    assert json.loads(mom(*words, "--network", "wires", "--workload", "bursts").stdout)[-1]["p99_ms"] > 0
+
+
+def test_a_trace_file_is_a_workload_and_an_unknown_name_is_wrong_usage(mom, tmp_path):
+    (tmp_path / "t.csv").write_text("1,s1,s9\n2,s9,s1 s2\n")
+    assert json.loads(mom("sim", "run", "bus.toml", "--workload", "t.csv", "-o", "json").stdout)[-1]["messages"] == 2
+    assert "poisson, constant, bursts" in mom("sim", "run", "bus.toml", "--workload", "x", code=2).stderr
+
+
+def test_a_diagram_is_drawn_around_what_waits_or_what_is_asked_for(mom, tmp_path):
+    mom("sim", "diagram", "ks", "--seed", "3", "--sends", "12", "--to", "a.svg")
+    mom("sim", "diagram", "ks", "--seed", "3", "--sends", "12", "--around", "m2", "--to", "b.svg")
+    assert "around m2" in (tmp_path / "b.svg").read_text() and (tmp_path / "a.svg").read_text().startswith("<svg")
+    assert "no message m99" in mom("sim", "diagram", "ks", "--around", "m99", "--to", "c.svg", code=1).stderr
+    assert "--servers 2" in mom("sim", "diagram", "fifo", "--to", "c.svg", code=2).stderr
+
+
+def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
+    from mombroker.net import config
+    from mombroker.sim.communities import communities
+    from mombroker.sim.recording import paced, record
+
+    topology = config.load(tmp_path / "bus.toml")
+    record(topology, paced(communities(1, 9).sends(100), 500), tmp_path / "var")
+    words = ["sim", "compare", "bus.toml", "--log", "var", "--ordering", "ks", "--layout", "flat"]
+    rows = json.loads(mom(*words, "-o", "json").stdout)
+    assert [row["plan"] for row in rows] == ["the logs", "as it is", "under ks", "domains as flat"]
+    assert rows[0]["packets"] == rows[1]["packets"] and rows[3]["hops"] == 1
+    lines = mom("log", "tail", "-f", "bus.toml", "-o", "json").stdout.splitlines()
+    far = next(each for each in map(json.loads, lines) if each["kind"] == "react" and each["hops"])
+    mom("log", "diagram", f"{far['origin']}#{far['number']}", "-f", "bus.toml", "--to", "why.svg")
+    assert far["origin"] in (tmp_path / "why.svg").read_text()
+    assert "is in the logs" in mom("log", "diagram", "s1#999999", "-f", "bus.toml", "--to", "x.svg", code=1).stderr

@@ -1,0 +1,59 @@
+"""The traffic of a bus, from its logs, played again: it costs what it cost, and other back ends cost what they cost."""
+
+import pytest
+
+from mombroker import store
+from mombroker.admin.cli.log import every
+from mombroker.sim import diagram, whatif
+from mombroker.sim.communities import communities
+from mombroker.sim.recording import mixed, paced, record
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A bus whose servers have left their stores, and the logs in them."""
+    folder = tmp_path_factory.mktemp("ran")
+    traffic = communities(1, 9)
+    topology = mixed(traffic, ["matrix", "ks"])
+    record(topology, paced(traffic.sends(400), 500), folder)
+    return topology, {name: list(every(store.read(folder / name))) for name in topology.servers}
+
+
+def test_the_same_bus_needs_the_same_control_bytes(ran):
+    topology, logs = ran
+    traffic = whatif.read(logs)
+    then, again = whatif.recorded(traffic), whatif.replay(topology, traffic)
+    assert again["packets"] == then["packets"] and again["hops"] == then["hops"] > 1
+    assert again["control_bytes"] == pytest.approx(then["control_bytes"], rel=0.05)
+    assert again == whatif.replay(topology, traffic)
+
+
+def test_other_plans_have_other_costs(ran):
+    topology, logs = ran
+    traffic = whatif.read(logs)
+    rows = {
+        name: whatif.replay(made, traffic, backends)
+        for name, (made, backends) in whatif.plans(topology, ["rst"], ["flat"]).items()
+    }
+    assert [*rows] == ["as it is", "under rst", "domains as flat"]
+    assert rows["domains as flat"]["hops"] == 1 < rows["as it is"]["hops"]
+    assert rows["under rst"]["control_bytes"] > rows["as it is"]["control_bytes"]
+
+
+def test_an_answer_waits_for_its_question(ran):
+    """Whatever a server had delivered before a send is there before it in the replay."""
+    topology, logs = ran
+    traffic = whatif.read(logs)
+    slow = {link: [50 * each for each in some] for link, some in traffic.delays.items()}
+    traffic.delays = slow
+    assert sum(len(send.after) for send in traffic.sends) > 200
+    assert whatif.replay(topology, traffic)["p50_ms"] > 5 * whatif.recorded(traffic)["p50_ms"]
+
+
+def test_a_message_of_the_logs_is_drawn_with_what_it_waited_for(ran):
+    _, logs = ran
+    story = diagram.logged(logs)
+    held = next(arrow for arrow in story.arrows if arrow.waited_for)
+    picture = diagram.svg(story.around(held.message), "title")
+    assert f'href="#{held.waited_for}"' in picture and held.message in picture
+    assert all(arrow.left <= arrow.came <= arrow.delivered for arrow in story.arrows)
