@@ -20,7 +20,8 @@ from mombroker.sim.replay import Played, Send, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GAIN = 0.1  # below that nothing is to be gained
+GAIN = 0.1  # below that nothing is to be gained: of the price,
+FIT = 0.2  # and of the ways alone, against servers dealt at random (any traffic of few messages has some pattern)
 LEAN = (1, 2, 4, 8, 16)  # packets are made cheaper by so much, until a split has the fewest control bytes
 ALIKE = 0.02  # of two splits whose prices differ by less the one with fewer control bytes is taken
 CANDIDATES = 3  # splits of each search that are judged by their traffic
@@ -108,7 +109,7 @@ def advise(
     best = min(cost.price(packet) for cost in [*others, *(each.cost for each in options.values())])
     found, fit = _search(topology, load, backends, largest, packet, options)
     gain = 1 - found.cost.price(packet) / best
-    if gain < GAIN or fit < GAIN:
+    if gain < GAIN or fit < FIT:
         options[PROPOSED] = options[CURRENT]
         return Advice(options, gain, fit, [], _remarks(options, others[0], packet))
     options[PROPOSED] = found

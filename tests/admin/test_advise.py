@@ -1,0 +1,126 @@
+"""Advice on domains: it finds hidden communities, leaves uniform traffic alone, and its model tells the truth."""
+
+from random import Random
+
+import pytest
+
+from mombroker.core import layouts
+from mombroker.core.topology import RoutingTable
+from mombroker.sim.communities import communities, uniform
+from mombroker.sim.replay import replay
+
+pytest.importorskip("networkx", reason="advice needs the extra spark")
+
+from mombroker.admin.topology import advise, costs, split  # noqa: E402
+
+
+def load_of(sends):
+    return costs.Load(costs.traffic((send.origin, send.dests) for send in sends), sends[-1].at - sends[0].at)
+
+
+def advised(traffic, each=60, **options):
+    sends = traffic.sends(each * len(traffic.servers))
+    load = load_of(sends)
+    found = advise.advise(traffic.flat(), load, **options)
+    advise.replay_all(found, sends, load)
+    return found, sends
+
+
+def judge(seed, n=0):
+    """The bars: against the hidden split, one domain for all, √n of √n, and the model against the replay."""
+    traffic = communities(seed, n)
+    found, sends = advised(traffic)
+    hidden = replay(traffic.split(), sends).total.control_bytes
+    counted = {name: option.replayed.total.control_bytes for name, option in found.options.items()}
+    assert counted["proposed"] <= 1.15 * hidden, (seed, counted, hidden)
+    assert counted["proposed"] < min(counted["flat"], counted["bus"]), (seed, counted)
+    assert all(abs(option.error()) <= 0.15 for option in found.options.values()), seed
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_price_of_a_split_is_that_of_its_routes(seed):
+    rng = Random(seed)
+    names = [f"s{at}" for at in range(rng.randint(5, 14))]
+    domains, placed, left = [], [0], list(range(1, len(names)))
+    rng.shuffle(left)
+    while left:
+        count = rng.randint(1, 4)
+        domains.append(frozenset([rng.choice(placed), *left[:count]]))
+        placed, left = placed + left[:count], left[count:]
+    copies = {(a, b): rng.randint(0, 9) for a in names for b in names if a != b}
+    search = split.Search(names, copies, lambda size: 1.7 * size + 3, split.Bounds(0, 0.2))
+    bus = layouts.build({f"d{at}": [names[s] for s in domain] for at, domain in enumerate(domains)}, servers=names)
+    price, passed, total = 0.0, dict.fromkeys(names, 0), sum(copies.values())
+    for (a, b), count in copies.items():
+        path = RoutingTable(bus, a).path(b)
+        price += sum(count * (1.7 * len(bus.domains[domain].members) + 3) for domain, _ in path)
+        for _, router in path[:-1]:
+            passed[router] += count
+    over = sum(max(count / total - 0.2, 0) * 10 * total * 6.4 for count in passed.values())
+    assert search.price(tuple(domains)) == pytest.approx((price + over) / total)
+    assert search.price(tuple(domains), bounded=False) == pytest.approx(price / total)
+
+
+def test_hidden_communities_are_found():
+    found = judge(1007)
+    assert found.worthwhile and found.gain > 0.2 and found.fit > 0.4
+    assert found.options["proposed"].topology.routers  # and it is valid: a Topology refuses cycles
+    assert "domain d1 goes" in found.changes and any("become" in line for line in found.changes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1000, 1020))
+def test_twenty_workloads_meet_the_bars(seed):
+    judge(seed)
+
+
+def test_nothing_is_to_be_gained_from_uniform_traffic():
+    found, _ = advised(uniform(24, 1), each=30)
+    assert not found.worthwhile and "nothing is to be gained" in found.verdict()
+    assert found.options["proposed"] is found.options["current"] and not found.changes
+    assert found.as_dict()["worthwhile"] is False
+    assert any("ks in d1" in line for line in found.remarks)  # what does not depend on the traffic
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n", [36, 64, 100])
+def test_nor_is_it_on_a_larger_bus(n):
+    found, _ = advised(uniform(n, n))
+    assert not found.worthwhile
+
+
+def test_a_topology_that_fits_is_left_alone():
+    traffic = communities(1007)
+    found = advise.advise(traffic.split(), load_of(traffic.sends(1500)))
+    assert not found.worthwhile and not found.remarks
+
+
+def test_domains_are_no_larger_than_allowed_and_have_the_back_ends_allowed():
+    traffic = communities(1007)
+    found, _ = advised(traffic, each=30, largest=6, backends=("matrix",))
+    domains = found.options["proposed"].topology.domains.values()
+    assert max(len(domain.members) for domain in domains) <= 6
+    assert {domain.backend for domain in domains} == {"matrix"}
+
+
+def test_changes_are_told_in_words():
+    old = layouts.build({"a": ["s1", "s2", "s3"], "b": ["s3", "s4", "s5"]})
+    new = layouts.build({"a": ["s1", "s2", "s4"], "c": ["s4", "s3", "s5"]}, servers=old.servers)
+    assert advise.changes(old, new) == [
+        "domain a loses s3 and gains s4",
+        "new domain c under matrix: s4, s3, s5",
+        "domain b goes",
+        "s4 becomes a router",
+        "s3 needs not route any more",
+    ]
+    assert advise.changes(old, old) == []
+
+
+def test_long_traffic_is_sampled_and_the_price_of_a_message_stays():
+    traffic = communities(1007)
+    load = load_of(traffic.sends(3000))
+    more = costs.Load({key: 20 * count for key, count in load.flows.items()}, 20 * load.span_ns)
+    one, twenty = (costs.predict(traffic.split(), each) for each in (load, more))
+    assert twenty.packets == pytest.approx(20 * one.packets, rel=0.02)
+    assert twenty.control_bytes / twenty.messages == pytest.approx(one.control_bytes / one.messages, rel=0.35)

@@ -1,0 +1,83 @@
+"""Traffic on a topology: what the replay counts is what the routes say, and what real servers do."""
+
+import pytest
+
+from mombroker.core import layouts
+from mombroker.core.topology import Domain, Topology
+from mombroker.sim.communities import SHAPES, communities, uniform
+from mombroker.sim.recording import mixed, paced, record
+from mombroker.sim.replay import Delays, Send, flows, replay
+from mombroker.sim.workloads import hidden_communities
+from mombroker.sim.world import EPOCH, MS
+
+
+def chain(backend=""):
+    bus = layouts.build({"left": ["a", "b", "c"], "right": ["c", "d", "e"]})
+    domains = {name: Domain(name, domain.members, backend) for name, domain in bus.domains.items()}
+    return Topology(bus.name, bus.servers, domains, registry="a")
+
+
+def test_a_multicast_is_one_packet_for_each_next_server():
+    played = replay(chain(), [Send(5, "a", ("b", "d", "e"))])
+    assert (played.messages, played.copies, played.hops) == (1, 3, 5)
+    assert {name: tally.packets for name, tally in played.domains.items()} == {"left": 2, "right": 2}
+
+
+def test_flows_say_what_each_domain_carries():
+    found = flows(chain(), {("a", ("b", "d", "e")): 2.0, ("d", ("e",)): 1.0})
+    assert found == {"left": {("a", ("b", "c")): 2.0}, "right": {("c", ("d", "e")): 2.0, ("d", ("e",)): 1.0}}
+
+
+def test_what_overtakes_its_cause_is_held():
+    """a tells c slowly and b quickly, and what b then tells c has to wait."""
+    bus = layouts.build({"d": ["a", "b", "c"]})
+    sends = [Send(EPOCH, "a", ("c",)), Send(EPOCH + 1, "a", ("b",)), Send(EPOCH + 100 * MS, "b", ("c",))]
+    played = replay(bus, sends, Delays(MS, {("a", "c"): 900 * MS}))
+    assert played.total.held == 1 and played.total.held_ns > 100 * MS
+
+
+@pytest.mark.parametrize("backend", ["matrix", "ks", "vector", "overlay", "daisy", "rst"])
+def test_every_back_end_carries_a_replay(backend):
+    traffic = uniform(9, 3)
+    played = replay(chainlike(traffic, backend), traffic.sends(200))
+    assert played.copies == 200 and played.total.control_bytes > 0
+
+
+def chainlike(traffic, backend):
+    return layouts.build(layouts.bus(traffic.servers), servers=traffic.servers, ordering=backend)
+
+
+def test_hidden_communities_are_a_forest_and_the_same_each_time():
+    shapes = set()
+    for seed in range(1000, 1020):
+        traffic = communities(seed)
+        assert 24 <= len(traffic.servers) <= 120
+        assert traffic.split().servers.keys() == set(traffic.servers)  # valid: a Topology refuses cycles
+        shapes.add("backbone" in traffic.hidden)
+    assert shapes == {True, False} and len(SHAPES) == 3
+    assert communities(1004).sends(50) == hidden_communities(1004).sends(50)
+    assert communities(1004).sends(50) != communities(1005).sends(50)
+
+
+def test_most_traffic_stays_in_its_community():
+    traffic = communities(1001, 40)
+    home = {server: name for name, members in traffic.hidden.items() if name != "backbone" for server in members}
+    sends = traffic.sends(2000)
+    inside = sum(home[send.origin] == home[dest] for send in sends for dest in send.dests)
+    assert inside > 0.7 * sum(len(send.dests) for send in sends)
+
+
+def test_real_servers_stamp_as_many_packets_as_the_replay(tmp_path):
+    traffic = communities(5, 9)
+    topology = mixed(traffic, ("matrix", "ks"))
+    sends = paced(traffic.sends(300), 3000)
+    truth = record(topology, sends, tmp_path)
+    played = replay(topology, sends)
+    assert truth.messages == 300 + 9  # and an agent made on each server
+    assert {name: row["packets"] for name, row in truth.domains().items()} == {
+        name: tally.packets for name, tally in played.domains.items() if tally.packets
+    }
+    control = sum(row["control_bytes"] for row in truth.domains().values())
+    assert control == pytest.approx(played.total.control_bytes, rel=0.15)
+    passages = [each for passed in truth.passages.values() for each in passed]
+    assert all(each.stamped <= each.durable <= each.arrived <= each.ordered for each in passages)
