@@ -30,7 +30,7 @@ COLUMNS = (
     Column("incarnation", "string", "its store: a new one starts again at seq 1"),
     Column("seq", "bigint", "number of the record in that store, from 1, without gaps"),
     Column("time", "timestamp", "when the server wrote the record, microseconds, UTC"),
-    Column("kind", "string", "send, react, forward, relay, hold, expire, dead, drop, redeliver, create, delete"),
+    Column("kind", "string", "send, react, forward, relay, hold, commit, expire, dead, drop, redeliver, create, ..."),
     Column("origin", "string", "server of the message's send; with `number` the message id"),
     Column("number", "bigint", "its counter"),
     Column("agent", "string", "send: the source; react: who reacted; else whom it concerns, if anyone"),
