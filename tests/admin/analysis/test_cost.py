@@ -1,0 +1,113 @@
+"""What Spark makes of a log is what an outsider has counted at the wire, at the disk, and in the agents."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from mombroker.net import config
+from mombroker.sim.communities import communities
+from mombroker.sim.recording import Truth, mixed, paced, record
+
+pytestmark = pytest.mark.spark
+
+
+class Recorded(NamedTuple):
+    truth: Truth
+    topology: Any
+    folder: Any
+    log: Any
+
+
+@pytest.fixture(scope="module")
+def recorded(spark, arrow, tmp_path_factory) -> Recorded:
+    from mombroker.admin.analysis import export, source, stores
+
+    folder = tmp_path_factory.mktemp("recorded")
+    traffic = communities(1, 12)
+    topology = mixed(traffic, ("matrix", "ks", "daisy", "vector"))
+    truth = record(topology, paced(traffic.sends(400), 4000), folder / "bus")
+    (folder / "bus.toml").write_text(config.dumps(topology))
+    list(export.export(stores.read(folder / "bus"), folder / "exported"))
+    return Recorded(truth, topology, folder, source.read(spark, folder / "exported"))
+
+
+def test_links_carry_what_was_on_the_wire(recorded):
+    from mombroker.admin.analysis import cost
+
+    found = {
+        (row.domain, row.server, row.peer): (row.packets, row.control_bytes)
+        for row in cost.links(recorded.log).collect()
+    }
+    passages = recorded.truth.passages
+    assert found == {hop: (len(each), sum(one.control for one in each)) for hop, each in passages.items() if each}
+
+
+def test_each_part_of_each_hop_is_the_true_one(recorded):
+    from mombroker.admin.analysis import cost
+
+    true = {
+        (*one.id, domain, to, frm): (one.durable - one.stamped, one.arrived - one.durable, one.ordered - one.arrived)
+        for (domain, frm, to), each in recorded.truth.passages.items()
+        for one in each
+        if one.ordered
+    }
+    found = {
+        (row.origin, row.number, row.domain, row.server, row.peer): (row.store, row.link, row.hold)
+        for row in cost.hops(recorded.log).collect()
+    }
+    assert found == true
+    assert min(min(parts) for parts in found.values()) >= 0 and max(parts[2] for parts in found.values()) > 0
+
+
+@pytest.mark.long
+def test_the_whole_report_adds_up(recorded):
+    from mombroker.admin.analysis import page, report
+
+    truth = recorded.truth
+    figures, load = report.analyse(recorded.log, recorded.topology)
+    totals = figures["totals"]
+    wire = truth.domains().values()
+    assert (totals["messages"], totals["payload_bytes"]) == (truth.messages, truth.payload)
+    assert (totals["packets"], totals["control_bytes"]) == tuple(
+        sum(row[name] for row in wire) for name in ("packets", "control_bytes")
+    )
+    assert totals["packets"] == sum(link["packets"] for link in figures["links"])
+    assert sum(row["control_bytes"] for row in figures["orderings"]) == totals["control_bytes"]
+    queued = sum(heard - handed for handed, heard in truth.heard.values())
+    passages = [one for each in truth.passages.values() for one in each if one.ordered]
+    parts = {row["part"]: row["seconds"] for row in figures["latency"]["parts"]}
+    assert parts == {
+        "store": round(sum(one.durable - one.stamped for one in passages) / 1e9, 3),
+        "link": round(sum(one.arrived - one.durable for one in passages) / 1e9, 3),
+        "hold": round(sum(one.ordered - one.arrived for one in passages) / 1e9, 3),
+        "queue": round(queued / 1e9, 3),
+    }
+    assert load.messages == 400  # those to the server's own agents are not on the bus
+    assert not [row for row in figures["anomalies"] if row["kind"] in ("undelivered", "duplicates", "clocks")]
+    text = page.page(figures, recorded.topology)
+    assert text.count("<svg") == 5 and "http" not in text and "<script" not in text
+    assert all(f">{name}<" in text for name in recorded.topology.servers)
+
+
+@pytest.mark.long
+def test_the_commands_analyse_and_advise(recorded, spark):
+    import json
+
+    from click.testing import CliRunner
+
+    from mombroker.admin.cli.main import cli
+
+    file, exported, html = (str(recorded.folder / name) for name in ("bus.toml", "exported", "report.html"))
+    run = CliRunner().invoke(cli, ["analyze", exported, "--file", file, "--html", html, "-o", "json"])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["totals"]["messages"] == recorded.truth.messages
+    out = recorded.folder / "better.toml"
+    args = ["topology", "advise", file, "--log", exported, "--replay", "--messages", "300", "--out", str(out)]
+    run = CliRunner().invoke(cli, [*args, "-o", "json"])
+    assert run.exit_code == 0, run.output
+    advice = json.loads(run.stdout)
+    assert [row["topology"] for row in advice["options"]] == ["current", "flat", "bus", "proposed"]
+    assert all(row["replayed_bytes"] > 0 for row in advice["options"])
+    assert {name: list(domain.members) for name, domain in config.load(out).domains.items()} == {
+        name: domain["servers"] for name, domain in advice["proposed"].items()
+    }
