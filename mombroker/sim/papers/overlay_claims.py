@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mombroker.ordering.hypercube import flood, hypercube
-from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, curves, listed, verdict
+from mombroker.sim.papers.base import Claim, Judge, Judgement, Table, listed, verdict
 
 OVERLAY, UNICASTS, MULTICAST = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
 SUSTAINED = "sustained"  # the points at a rate that the links can carry
@@ -169,22 +169,6 @@ def overlay_grows(table: Table) -> Judgement:
     return Judgement(verdict(held), "Timestamp over Overlay, " + "; ".join(shown))
 
 
-def spread(figure: str) -> Judge:
-    def judge(table: Table) -> Judgement:
-        found = {}
-        for setting, curve in curves(table, figure, "delay_ms").items():
-            values = table.values(figure, setting, "delay_ms")
-            if min(map(len, values.values())) < 2:
-                raise Missing("it needs two seeds")
-            found[setting] = max(100 * (max(values[n]) / min(values[n]) - 1) for n in curve)
-        return Judgement(
-            verdict([value <= 30 for value in found.values()]), f"two random graphs: at most {listed(found)} % apart",
-            "not claimed by the paper, which averages over graphs; within 30 % is what the model can say",
-        )  # fmt: skip
-
-    return judge
-
-
 DELAYS = ["delay_ms", "delay_max_ms"]
 CLAIMS = [
     Claim("3", "§5.2", "without data Overlay delivers much faster", less("3", OVERLAY, DELAYS, BOTH)),
@@ -208,5 +192,4 @@ CLAIMS = [
     Claim("15", "§5.2", "the greatest queues are those of Overlay, on the links of the senders",
           link_queues(["queue_most", "queue_most_bytes"], MULTICAST)),
     Claim("17", "§5.2", "with more data Overlay's link queues increase in comparison to Timestamp's", overlay_grows),
-    Claim("3", "§5.1", "the results are means over random topologies", spread("3")),
 ]  # fmt: skip
