@@ -120,6 +120,7 @@ def attack(count, seed):
             client.session.check()
         mine.lose()
         if at % 100 == 0:
+            world.lines.clear()
             good.receive(encode("SEND", [QUEUE, ("receipt", str(at))], b"x"))
             proxies.answer()
             assert [frame.headers for frame in good.drain()] == [{"receipt-id": str(at)}]
