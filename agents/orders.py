@@ -63,12 +63,20 @@ class Orders:
         }  # fmt: skip
 
     def _send(self, proxy: Proxy, command: Send) -> None:
-        where = self._where(command.destination)
-        self._not_too_large(command)
+        server, destination = self.server, command.destination
+        limits, size = server.limits, len(command.headers) + len(command.body)
+        where = server.names.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
+        where = where or self._where(destination)
+        if size > limits.max_message - MARGIN or server.store_bytes >= limits.max_store:
+            self._not_too_large(command)
         put = self._put(proxy, command)
         if where:
-            self._admit(where, put)
-        self._go(proxy, where, put)
+            queue: Any = server.engine.natives.agents.get(where)
+            if queue is None or queue.limited:
+                self._admit(where, put)
+            server.send(server.note_to(proxy.id, (where,), put, 0, BOUNCE))
+        else:
+            self.topics.publish(put, proxy.id)
         if command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
 

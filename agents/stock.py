@@ -64,6 +64,12 @@ class Stock(Native):
         return self._policy
 
     @property
+    def limited(self) -> bool:
+        """Is there a limit that could keep a message out?"""
+        policy = self.policy
+        return bool(policy.max_messages or policy.max_bytes)
+
+    @property
     def shelf(self) -> Shelf:
         if self._shelf is None:
             self._shelf = Shelf(self)
