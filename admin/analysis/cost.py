@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 ENDS = ("react", "expire", "dead", "drop")  # what can become of a message at an agent
 TOOK = (*ENDS, "forward")  # records of a packet that was in order, where it came from in `peer`
 QUANTILES = (0.5, 0.95, 0.99)
-ACCURACY = 1000  # of percentiles: a thousandth of the ranks
+ACCURACY = 200  # of percentiles: half a percent of the ranks
 NO_ID = ""  # the origin of a record that is about no message
 
 Step = Callable[..., DataFrame]
@@ -156,8 +156,8 @@ def commits(log: DataFrame) -> DataFrame:
 
 
 @schema(
-    "origin string, number bigint, domain string, ordering string, server string, peer string, payload bigint, "
-    "received bigint, store bigint, link bigint, hold bigint"
+    "origin string, number bigint, domain string, server string, peer string, payload bigint, received bigint, "
+    "store bigint, link bigint, hold bigint"
 )
 def hops(log: DataFrame, small: bool = True) -> DataFrame:
     """One row per message and link that it has crossed, `peer` to `server`.
@@ -174,19 +174,19 @@ def hops(log: DataFrame, small: bool = True) -> DataFrame:
     out = out.join(F.broadcast(durable) if small else durable, same, "left")
     none = F.lit(None).cast("bigint")
     left = out.select(
-        "origin", "number", "domain", "ordering", F.col("peer").alias("server"), F.col("server").alias("peer"),
-        "stamped", "durable", none.alias("received"), none.alias("delivered"), none.alias("payload"),
+        "origin", "number", "domain", F.col("peer").alias("server"), F.col("server").alias("peer"), "stamped",
+        "durable", none.alias("received"), none.alias("delivered"), none.alias("payload"),
     )  # fmt: skip
     came = _took(log).select(
-        "origin", "number", "domain", "ordering", "server", "peer", none.alias("stamped"), none.alias("durable"),
+        "origin", "number", "domain", "server", "peer", none.alias("stamped"), none.alias("durable"),
         F.expr("nullif(received, 0)").alias("received"), "delivered", "payload",
     )  # fmt: skip
     names = ("stamped", "durable", "received", "delivered", "payload")
-    rows = left.unionByName(came).groupBy("origin", "number", "domain", "ordering", "server", "peer")
+    rows = left.unionByName(came).groupBy("origin", "number", "domain", "server", "peer")
     # A relay may send one message twice over a link; the first one counts.
     rows = rows.agg(*[F.min(name).alias(name) for name in names]).where("delivered is not null")
     return rows.select(
-        "origin", "number", "domain", "ordering", "server", "peer", "payload", "received",
+        "origin", "number", "domain", "server", "peer", "payload", "received",
         (F.col("durable") - F.col("stamped")).alias("store"), (F.col("received") - F.col("durable")).alias("link"),
         (F.col("delivered") - F.col("received")).alias("hold"),
     )  # fmt: skip
@@ -200,13 +200,10 @@ PARTS = ("store", "link", "hold")
 DELAYS = ", ".join(f"{part} bigint, {part}_ns array<bigint>" for part in PARTS)
 
 
-@schema(
-    "domain string, ordering string, server string, peer string, messages bigint, payload bigint, held bigint, "
-    + DELAYS
-)
+@schema(f"domain string, server string, peer string, messages bigint, payload bigint, held bigint, {DELAYS}")
 def delays(crossed: DataFrame) -> DataFrame:
     """From `hops`: of each link the messages that it brought, and of each part of their time the sum and QUANTILES."""
-    return crossed.groupBy("domain", "ordering", "server", "peer").agg(*_delays())
+    return crossed.groupBy("domain", "server", "peer").agg(*_delays())
 
 
 @schema(f"domain string, messages bigint, payload bigint, held bigint, {DELAYS}")
@@ -243,16 +240,13 @@ def holds(crossed: DataFrame, start: int, length: int) -> DataFrame:
     return rows.agg(F.count("*").alias("messages"), F.sum("hold").alias("hold"))
 
 
-@schema(
-    "server string, origin string, hops bigint, copies bigint, queue bigint, queue_ns array<bigint>, total bigint, "
-    "total_ns array<bigint>"
-)
+@schema("server string, origin string, hops bigint, copies bigint, queue bigint, total bigint, total_ns array<bigint>")
 def arrivals(log: DataFrame) -> DataFrame:
     """Reactions by where they were, where the message came from, and over how many links: how long the message waited
     for its agent, and from its send to the reaction (by two clocks)."""
     queue, total = F.col("done") - F.col("delivered"), F.greatest(F.col("done") - F.col("sent"), F.lit(0))
     return log.where("kind = 'react'").groupBy("server", "origin", "hops").agg(
-        F.count("*").alias("copies"), F.sum(queue).alias("queue"), _quantiles(queue, "queue_ns"),
+        F.count("*").alias("copies"), F.sum(queue).alias("queue"),
         F.sum(total).alias("total"), _quantiles(total, "total_ns"),
     )  # fmt: skip
 
