@@ -16,7 +16,7 @@ def run(n, d, protocol, seed=1, **more):
 EXPECTED = {(100, 0): ((7.4, 29), (83, 314), (10.2, 37)), (300, 100): ((16.7, 70), (308, 1198), (21.3, 109))}
 
 
-@pytest.mark.parametrize(("n", "d"), [(40, 0), (40, 2000)])
+@pytest.mark.parametrize(("n", "d"), [(20, 0), (20, 2000)])
 def test_counts_and_bytes_are_exact(n, d):
     """100 messages; each fragment of at most 1500 bytes has 32 more."""
     found = {protocol: run(n, d, protocol) for protocol in overlay.PROTOCOLS}
@@ -48,8 +48,8 @@ def test_delays_are_those_of_an_independent_model(n, d):
 
 
 def test_the_same_seed_gives_the_same_run_and_another_graph_another():
-    assert run(30, 0, OVERLAY) == run(30, 0, OVERLAY) != run(30, 0, OVERLAY, seed=2)
-    assert run(30, 0, OVERLAY)["degree_mean"] == run(30, 0, UNICASTS)["degree_mean"]
+    assert run(16, 0, OVERLAY) == run(16, 0, OVERLAY) != run(16, 0, OVERLAY, seed=2)
+    assert run(16, 0, OVERLAY)["degree_mean"] == run(16, 0, UNICASTS)["degree_mean"]
 
 
 def test_readings_change_the_run():
@@ -71,12 +71,12 @@ def test_claims_are_judged_by_what_was_run():
     """Every point of one seed and one size, as if that were all there is."""
     rows = [
         {"figure": point.figure, "setting": point.setting, "x": point.x, **point.params}
-        | run(30, point.params["d"], point.setting)
+        | run(16, point.params["d"], point.setting)
         for point in overlay.points("6", False, (1,), {})
         if point.x == 100
     ]
     for row in rows:
-        row["x"] = 30
+        row["x"] = 16
     found = {
         (figure, row["claim"]): row["verdict"] for figure in "678" for row in judge(overlay.CLAIMS, figure, Table(rows))
     }
