@@ -38,7 +38,7 @@ clean:
 .venv/installed: setup.cfg pyproject.toml
 	$(call install,.)
 .venv/installed-test: setup.cfg pyproject.toml
-	$(call install,'.[test]')
+	$(call install,'.[test$(comma)spark]')
 .venv/installed-dev: setup.cfg pyproject.toml
 	$(call install,'.[test$(comma)dev]')
 
