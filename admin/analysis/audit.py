@@ -1,9 +1,10 @@
 """The verdict of admin/audit.py from an export, in memory that does not grow with it.
 
-First pass: which messages were sent, one bit each, and the few that ended without a reaction. Second pass: the logs of
-all servers side by side, each read up to the first reaction whose send was not read yet: every server logs in the order
-in which things happened, so one of them can always go on, unless a log is not what was written. Kept are the messages
-under way at this point, and what each agent knows. Then, for what has not arrived, the stores, where they are at hand.
+First pass: which messages were sent and forwarded, one bit each, and the few that ended without a reaction. Then
+the logs of all servers side by side, each read up to the first reaction whose send was not read yet: every server logs
+in the order in which things happened, so one of them can always go on, unless a log is not what was written. Kept are
+the messages under way at this point, and what each agent knows. Last, for what has not arrived, the stores, where they
+are at hand.
 
 Not bounded: what ended otherwise (dead letters, expired and so on), and the reactions of servers whose log has lost
 its beginning.
@@ -55,7 +56,9 @@ def audit(
     if at_rest:
         found.lost = arriving
     else:
-        live._search(live._Logs(upto=logs.upto), topology, stores, arriving, found)
+        late = logs.ended_since({id for _, id in arriving})
+        live._search(live._Logs(upto=logs.upto), topology, stores, [p for p in arriving if p not in late], found)
+        found.waiting += len(late.intersection(arriving))
     for findings in (found.violations, found.duplicates, found.unsent, found.lost):
         findings.sort()
     return found
@@ -107,6 +110,8 @@ class _Logs:
             self.files[server] = _in_time(parts)
         self.upto = {server: parts[-1].hi for server, parts in self.files.items()}
         self.sent: dict[str, _Bits] = defaultdict(_Bits)  # by origin: messages whose send is logged
+        self.forwarded: dict[str, dict[str, _Bits]] = defaultdict(lambda: defaultdict(_Bits))  # by router and origin
+        self._routers: dict[tuple[str, str], list[str]] = {}
         self.sends: Counter[str] = Counter()  # of each process
         self.ended: set[Pair] = set()
         self.cut_off: dict[MessageId, list[str]] = defaultdict(list)  # expired at these routers, for all beyond them
@@ -122,15 +127,15 @@ class _Logs:
                         self.records += batch.num_rows
                         self._survey(server, batch)
                 self.progress(self.records)
-        for bits in self.sent.values():
-            bits.close()
+        for known in (self.sent, *self.forwarded.values()):
+            for bits in known.values():
+                bits.close()
 
     def _survey(self, server: str, batch: pa.RecordBatch) -> None:
         kinds = batch.column("kind")
         sends = batch.filter(pc.equal(kinds, "send"))
-        origins = sends.column("origin")
-        for origin in origins.unique().to_pylist():
-            self.sent[origin].add(sends.filter(pc.equal(origins, origin)).column("number").to_numpy())
+        _note(sends, self.sent)
+        _note(batch.filter(pc.equal(kinds, "forward")), self.forwarded[server])
         for each in sends.column("agent").value_counts():
             self.sends[_process(server, each["values"].as_py())] += each["counts"].as_py()
         ends = batch.filter(pc.is_in(kinds, pa.array(ENDS)))
@@ -165,6 +170,33 @@ class _Logs:
             self._tails[origin] = {(record[1], record[2]) for _, record in tail if record[0] == "send"}
         return id in self._tails[origin]
 
+    def ahead(self, agent: str, id: MessageId) -> bool:
+        """It came through a router whose log was exported before that: what else this had logged by then is missing."""
+        origin, number = id
+        way = origin, home_of(agent)
+        if way not in self._routers:
+            passed = live._servers(self.topology, *way) - set(way)
+            self._routers[way] = [each for each in passed if each in self.files and each not in self.retired]
+        return any(number not in self.forwarded[router][origin] for router in self._routers[way])
+
+    def ended_since(self, ids: set[MessageId]) -> set[Pair]:
+        """What has become of these messages since the export, but for reactions: by the stores at hand."""
+        found: set[Pair] = set()
+        expired: list[tuple[str, MessageId]] = []  # at a router, for all beyond it
+        for server, store in self.stores.items() if ids else ():
+            for _, record in live._records(store, self.upto.get(server, 0)):
+                id = record[1], record[2]
+                if record[0] in ENDS and id in ids:
+                    if record[3]:
+                        found.add((record[3], id))
+                    else:
+                        expired.append((server, id))
+        dests = self.dests({id for _, id in expired})
+        for server, id in expired:
+            beyond = dests.get(id, ())
+            found.update((a, id) for a in beyond if server in live._servers(self.topology, id[0], home_of(a)))
+        return found
+
     def dests(self, ids: set[MessageId]) -> dict[MessageId, tuple[str, ...]]:
         """Where these messages were sent to."""
         found: dict[MessageId, tuple[str, ...]] = {}
@@ -179,6 +211,12 @@ class _Logs:
                         for row in batch.filter(wanted).to_pylist():
                             found.setdefault((row["origin"], row["number"]), tuple(row["dests"]))
         return found
+
+
+def _note(batch: pa.RecordBatch, found: dict[str, _Bits]) -> None:
+    origins = batch.column("origin")
+    for origin in origins.unique().to_pylist():
+        found[origin].add(batch.filter(pc.equal(origins, origin)).column("number").to_numpy())
 
 
 def _process(server: str, agent: str) -> str:
@@ -320,7 +358,8 @@ class _Pass:
     def _react(self, agent: str, id: MessageId) -> None:
         logs, origin = self.logs, id[0]
         sent = origin in logs.sent and id[1] in logs.sent[origin]
-        if agent in self.stopped or id in self.outside or (not sent and origin in logs.files and logs.unread(id)):
+        unread = logs.ahead(agent, id) if sent else origin in logs.files and logs.unread(id)
+        if agent in self.stopped or id in self.outside or unread:
             self.stopped.add(agent)
             self.beyond.add((agent, id))
             self.found.uncut += 1
