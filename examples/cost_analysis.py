@@ -2,9 +2,9 @@
 
     python examples/cost_analysis.py FOLDER            needs pip install 'mombroker[spark]'
 
-The bus runs in the simulator, so nothing has to be installed on thirty-six machines; what it leaves are stores and a topology
-file like those of a bus that ran for real. `mom analyze FOLDER/bus.toml` and `mom topology advise FOLDER/bus.toml` say
-the same from the command line.
+The bus runs in the simulator, so nothing has to be installed on thirty-six machines; what it leaves are stores and a
+topology file like those of a bus that ran for real. `mom analyze FOLDER/bus.toml` and
+`mom topology advise FOLDER/bus.toml` say the same from the command line.
 """
 
 import argparse
