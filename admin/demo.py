@@ -148,7 +148,7 @@ class Show:
         self._over = True
         for client in self._clients.values():
             client.close()
-        os.kill(os.getpid(), signal.SIGTERM)  # to the supervisor that calls us
+        signal.raise_signal(signal.SIGTERM)  # to the supervisor that calls us, in this thread
 
     def _look(self, server: str) -> None:
         """How far the first author of this server is that has not seen all."""

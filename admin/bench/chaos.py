@@ -139,7 +139,7 @@ class Storm:
         self._over = True
         for client in self._clients.values():
             client.close()
-        os.kill(os.getpid(), signal.SIGTERM)  # to the supervisor that calls us
+        signal.raise_signal(signal.SIGTERM)  # to the supervisor that calls us, in this thread
 
 
 Counts = dict[tuple[str, str], int]  # (who told, who was told) -> messages

@@ -44,6 +44,7 @@ class Told(list):
         self.seen, self.silent = {}, set()
         monkeypatch.setattr(adminclient, "connect", self.connect)
         monkeypatch.setattr(os, "kill", lambda pid, number: self.append((pid, number)))
+        monkeypatch.setattr(signal, "raise_signal", self.append)
 
     def connect(self, topology, server, timeout):
         if server in self.silent:
@@ -72,7 +73,7 @@ def show(told, tmp_path):
     return made
 
 
-END = (os.getpid(), signal.SIGTERM)
+END = signal.SIGTERM
 
 
 def test_routers_are_killed_at_even_parts_of_the_run(told, show):

