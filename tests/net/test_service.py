@@ -479,7 +479,7 @@ def test_after_a_failed_commit_nothing_leaves_and_the_exit_code_is_3(town):
 def test_an_error_of_the_program_ends_it_with_another_code_so_that_it_is_started_again(town):
     t = town("a", domains={}).up()
 
-    def fail(ready):
+    def fail(ready, now):
         raise RuntimeError("our bug")
 
     t.node("a").server.committed = fail
