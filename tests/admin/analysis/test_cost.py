@@ -8,7 +8,7 @@ from mombroker.net import config
 from mombroker.sim.communities import communities
 from mombroker.sim.recording import Truth, mixed, paced, record
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 class Recorded(NamedTuple):
@@ -59,7 +59,6 @@ def test_each_part_of_each_hop_is_the_true_one(recorded):
     assert min(min(parts) for parts in found.values()) >= 0 and max(parts[2] for parts in found.values()) > 0
 
 
-@pytest.mark.long
 def test_the_whole_report_adds_up(recorded):
     from mombroker.admin.analysis import page, report
 
@@ -89,7 +88,6 @@ def test_the_whole_report_adds_up(recorded):
     assert all(f">{name}<" in text for name in recorded.topology.servers)
 
 
-@pytest.mark.long
 def test_the_commands_analyse_and_advise(recorded, spark):
     import json
 

@@ -28,6 +28,7 @@ def live(spark, played, **options):
     return spark.read.format("mombroker").options(**options).load(str(played.file))
 
 
+@pytest.mark.long
 def test_stores_and_export_give_the_same_rows(spark, played, exported):
     from mombroker.admin.analysis import source
 
@@ -91,6 +92,7 @@ def test_a_wrong_request_is_refused_in_a_sentence(spark, played, options, schema
         spark.read.format("mombroker").schema(schema).options(**options).load(str(played.file)).count()
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_where_it_stopped_and_reads_each_record_once(spark, tmp_path):
     """Its sink is Parquet; the servers write between its runs, and one gets a new store."""
     topology, written = logs.play(tmp_path / "bus", 300)
