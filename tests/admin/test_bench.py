@@ -218,8 +218,10 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
     )  # fmt: skip
     assert backlog["fill_rate"] > 0 and fan_out["fill_rate"] is None
     for row in [*flow, backlog, fan_out]:
-        assert min(row[key] for key in ("rate", "broker_us", "broker_c", "client_us", "p50_ms", "f_ms", "c_us")) > 0
+        assert min(row[key] for key in ("rate", "client_us", "p50_ms", "f_ms", "c_us")) > 0
         assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
+    # The system counts the CPU time of another process in ticks, of which a short round may see none.
+    assert max(row["broker_us"] for row in flow) > 0 and max(row["broker_c"] for row in flow) > 0
 
 
 def test_brokers_are_named_by_their_urls_and_processes():
