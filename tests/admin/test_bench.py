@@ -208,7 +208,8 @@ def test_a_domain_costs_what_its_back_end_has_described(name, options, pattern):
 
 
 def test_stomp_counts_every_message_of_every_kind(tmp_path):
-    words = ["--messages", 150, "--rounds", 1, "--folder", tmp_path, "--producers", 2, "--consumers", 2]
+    # Enough messages for several ticks of 10 ms, in which the system counts the CPU time of another process.
+    words = ["--messages", 600, "--rounds", 1, "--folder", tmp_path, "--producers", 2, "--consumers", 2]
     flow = rows_of("stomp", *words, "--window", "1,64", "--bytes", "0,100", "--queues", 2)
     assert [(row["window"], row["bytes"]) for row in flow] == [(1, 0), (64, 0), (1, 100), (64, 100)]
     (backlog,) = rows_of("stomp", *words, "--kind", "backlog", "--window", 64, "--ack", "client")
@@ -218,10 +219,8 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
     )  # fmt: skip
     assert backlog["fill_rate"] > 0 and fan_out["fill_rate"] is None
     for row in [*flow, backlog, fan_out]:
-        assert min(row[key] for key in ("rate", "client_us", "p50_ms", "f_ms", "c_us")) > 0
+        assert min(row[key] for key in ("rate", "broker_us", "broker_c", "client_us", "p50_ms", "f_ms", "c_us")) > 0
         assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
-    # The system counts the CPU time of another process in ticks, of which a short round may see none.
-    assert max(row["broker_us"] for row in flow) > 0 and max(row["broker_c"] for row in flow) > 0
 
 
 def test_brokers_are_named_by_their_urls_and_processes():

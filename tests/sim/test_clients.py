@@ -24,7 +24,7 @@ def test_some_seeds_are_clean(program):
     seeds = range(SEEDS.get(program, 8))
     counts = all_clean(program, seeds)
     for what in ("crashes", "breaks", "seen"):
-        assert counts[what] > len(seeds), what
+        assert counts[what] > 1.5 * len(seeds), what
 
 
 @pytest.mark.long
