@@ -1,7 +1,8 @@
 # Needs python3 (3.11 or later) with its venv module, and make. Everything else goes into .venv.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip -qq --disable-pip-version-check
-PYTEST = .venv/bin/python -m pytest
+PYTEST = .venv/bin/python -m pytest -q -n $(JOBS)
+JOBS ?= 2
 ARGS ?=
 comma := ,
 
@@ -9,7 +10,7 @@ comma := ,
 
 help:
 	@echo "make demo       seven servers, one killed, every message still in causal order"
-	@echo "make test       the tests that take seconds        (ARGS='-k name' goes to pytest)"
+	@echo "make test       the tests that take seconds        (ARGS='-k name' goes to pytest, JOBS=n side by side)"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks                     (ARGS goes to mom bench)"
@@ -21,10 +22,10 @@ bench: .venv/installed
 	@.venv/bin/mom bench $(ARGS)
 
 test: .venv/installed-test
-	@$(PYTEST) -q $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-long: .venv/installed-test
-	@$(PYTEST) -q -m long $(ARGS)
+	@$(PYTEST) -m long $(ARGS)
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check --quiet
