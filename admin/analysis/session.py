@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST = 17  # the Java that Spark 4 needs at least
+JVM = "spark.driver.extraJavaOptions"
 VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module, and a JVM without it dies of that
 
 LOG4J = """\
@@ -162,8 +163,11 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None:
         prepare_java()  # else the JVM runs already, and has its settings
         conf |= _start(master or "local[*]", memory)
-    for name, value in (conf | {key.replace("_", "."): value for key, value in settings.items()}).items():
-        builder = builder.config(name, str(value))
+    for key, value in settings.items():
+        name = key.replace("_", ".")
+        conf[name] = f"{conf[name]} {value}" if name == JVM and name in conf else str(value)
+    for name, text in conf.items():
+        builder = builder.config(name, text)
     spark = builder.getOrCreate()
     source.register(spark)
     return spark
@@ -174,7 +178,6 @@ def _always() -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
-        "spark.sql.python.filterPushdown.enabled": "true",  # without it a source that takes filters is refused
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a server may be called 007
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.metricsEnabled": "false",
@@ -200,7 +203,7 @@ def _start(master: str, memory: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        JVM: f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
     }
     if re.match(r"local|spark://(127\.|localhost)", master):  # nobody elsewhere need reach us
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -3,36 +3,29 @@
     spark.read.format("mombroker").load("bus.toml")             a topology file, a data folder, or a folder of these
     spark.readStream.format("mombroker").load("bus.toml")
 
-Columns are those of schema.py; `.schema("kind string, payload bigint")` reads no others. Options: `servers`, a list
-with commas; `partition`, records of a task, about; `maxRecords`, of one micro-batch and server, about;
-`failOnDataLoss`, false to let a stream go on without records that went before it read them.
+Columns are those of schema.py; `.schema("kind string, payload bigint")` reads no others. Options: `servers` and
+`kinds`, lists with commas, and `since`, a time: only these records; `partition`, records of a task, about;
+`maxRecords`, of one micro-batch and server, about; `failOnDataLoss`, false to let a stream go on without records that
+went before it read them.
 
-What is read is fixed when a query is planned: whole commits up to the last one then. A server that goes on writing is
-not held up, and no record is missed or read twice. The stores must lie on the machines that run the tasks; on a
-cluster where they do not, export first, and read that.
+What is read is fixed by the first query of what was loaded: whole commits up to the last one then. A server that goes
+on writing is not held up, and no record is missed or read twice. The stores must lie on the machines that run the
+tasks; on a cluster where they do not, export first, and read that.
+
+A filter of a query is not pushed down into the reader, only an option is. Spark 4.3 keeps one plan of reading for all
+that was loaded at once, and the filters that it pushes down last go into it: with two scans of one DataFrame, joined
+with itself for example, each would read what the other asked for. An option belongs to all scans alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from mombroker import store
@@ -47,24 +40,43 @@ if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
 
 PARTITION = 500_000  # records
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def register(spark: SparkSession) -> None:
     """Let this session read `spark.read.format("mombroker")`. Once is enough, again does no harm."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")  # else a source that takes filters is refused
     spark.dataSource.register(Logs)
 
 
-def read(spark: SparkSession, path: str | Path) -> DataFrame:
+def read(
+    spark: SparkSession,
+    path: str | Path,
+    servers: Sequence[str] = (),
+    kinds: Sequence[str] = (),
+    since: datetime | None = None,
+) -> DataFrame:
     """The log records that `path` leads to, all columns: an export, or stores as the data source takes them.
 
-    Of an export, each record once, whatever run or compaction is under way. Raises MomError if there are none.
+    With `servers`, `kinds` or `since` only theirs; the others are not even read. Of an export, each record once,
+    whatever run or compaction is under way. Raises MomError if there are none.
     """
     path = Path(path)
     if not files.is_export(path):
-        return spark.read.format("mombroker").load(str(path))
+        loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
+        return loading.option("since", _utc(since).isoformat() if since else "").load(str(path))
     reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))
-    return reader.parquet(*[str(file.path) for file in files.chosen(path)]).select(*schema.NAMES)
+    found = reader.parquet(*[str(file.path) for file in files.chosen(path)])
+    for name, values in (("server", servers), ("kind", kinds)):
+        if values:
+            found = found.where(found[name].isin(*values))
+    if since:
+        eve = _utc(since) - timedelta(days=1)  # the first record of a commit may be younger than the day of its file
+        found = found.where((found["day"] >= f"{eve:%Y-%m-%d}") & (found["time"] >= _utc(since)))
+    return found.select(*schema.NAMES)
+
+
+def _utc(time: datetime) -> datetime:
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 class Logs(DataSource):
@@ -74,7 +86,9 @@ class Logs(DataSource):
         super().__init__(options)
         self.request = Request(
             path=str(options.get("path", "")),
-            servers=tuple(name.strip() for name in str(options.get("servers", "")).split(",") if name.strip()),
+            servers=_names(options, "servers"),
+            kinds=_names(options, "kinds"),
+            since=_time(options),
             partition=_positive(options, "partition", PARTITION),
             most=_positive(options, "maxrecords", 0),
             strict=str(options.get("failondataloss", "true")).lower() != "false",
@@ -99,7 +113,9 @@ class Request:
     """The options."""
 
     path: str
-    servers: tuple[str, ...]
+    servers: tuple[str, ...]  # none: all; and likewise
+    kinds: tuple[str, ...]
+    since: int  # ns
     partition: int
     most: int  # records of a micro-batch and server; 0: no bound
     strict: bool  # a stream fails when records went before it read them
@@ -114,6 +130,10 @@ class Request:
             raise MomError(f"there is no store of {', '.join(unknown)}; there are {', '.join(found)}")
         return {name: path for name, path in found.items() if not self.servers or name in self.servers}
 
+    def begin(self, reader: SqliteReader) -> int:
+        """A sequence after which all records are that are asked for and kept."""
+        return max(reader.commit_before(1), reader.log_before(self.since) if self.since else 0)
+
 
 @dataclass
 class Range(InputPartition):  # type: ignore[misc]
@@ -123,7 +143,22 @@ class Range(InputPartition):  # type: ignore[misc]
     incarnation: str
     after: int
     upto: int
-    kinds: tuple[str, ...] = ()  # of interest; none: all
+
+
+def _names(options: Any, name: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in str(options.get(name, "")).split(",") if each.strip())
+
+
+def _time(options: Any) -> int:
+    text = str(options.get("since", ""))
+    try:
+        return _nanoseconds(_utc(datetime.fromisoformat(text))) if text else 0
+    except ValueError:
+        raise MomError(f"since = {text!r} is no time like 2026-03-01T12:00:00") from None
+
+
+def _nanoseconds(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def _positive(options: Any, name: str, default: int) -> int:
@@ -143,32 +178,39 @@ def _columns(wanted: StructType) -> tuple[str, ...]:
     return tuple(field.name for field in wanted.fields)
 
 
-def _ranges(
-    reader: SqliteReader, path: Path, after: int, upto: int, size: int, kinds: tuple[str, ...] = ()
-) -> Iterator[Range]:
+def _ranges(reader: SqliteReader, path: Path, after: int, upto: int, size: int) -> Iterator[Range]:
     incarnation = str(reader.meta()["incarnation"])
     for end in reader.log_cuts(after, upto, size):
-        yield Range(str(path), incarnation, after, end, kinds)
+        yield Range(str(path), incarnation, after, end)
         after = end
 
 
-def _batches(part: Range, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _read(part: InputPartition, columns: tuple[str, ...], request: Request) -> Iterator[pa.RecordBatch]:
     from mombroker.admin.analysis import rows
 
+    assert isinstance(part, Range)
+    needed = ("kind",) * bool(request.kinds) + ("time",) * bool(request.since)
+    read = (*columns, *(name for name in needed if name not in columns))
     reader = store.read(part.path)
     try:
         if reader.meta()["incarnation"] != part.incarnation:
             raise MomError(f"{part.path} has another store than when the query was planned; start the query again")
         with rows.uncollected():
-            for batch in rows.batches(reader, part.after, part.upto, columns):
-                if part.kinds and "kind" in columns:
-                    batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(part.kinds)))
-                yield batch
+            for batch in rows.batches(reader, part.after, part.upto, read):
+                yield _wanted(batch, request).select(columns) if needed else batch
     finally:
         reader.close()
+
+
+def _wanted(batch: pa.RecordBatch, request: Request) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if request.kinds:
+        batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(request.kinds)))
+    if request.since:
+        batch = batch.filter(pc.greater_equal(batch.column("time").cast(pa.int64()), request.since // 1000))
+    return batch
 
 
 # -- batch -------------------------------------------------------------------------------------------------------------
@@ -179,56 +221,17 @@ class Reader(DataSourceReader):
 
     def __init__(self, request: Request, columns: tuple[str, ...]):
         self.request, self.columns = request, columns
-        self.servers: set[str] | None = None  # of interest; None: all
-        self.kinds: set[str] | None = None
-        self.lo, self.hi = 1, (1 << 63) - 1  # sequences of interest
-        self.since = 0  # ns
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Whole stores and commits are passed over; Spark looks at each record again."""
-        for each in filters:
-            match each:
-                case EqualTo(("server",), str(value)):
-                    self.servers = _both(self.servers, {value})
-                case In(("server",), values):
-                    self.servers = _both(self.servers, set(values))
-                case EqualTo(("kind",), str(value)):
-                    self.kinds = _both(self.kinds, {value})
-                case In(("kind",), values):
-                    self.kinds = _both(self.kinds, set(values))
-                case EqualTo(("seq",), int(value)):
-                    self.lo, self.hi = max(self.lo, value), min(self.hi, value)
-                case GreaterThan(("seq",), int(value)):
-                    self.lo = max(self.lo, value + 1)
-                case GreaterThanOrEqual(("seq",), int(value)):
-                    self.lo = max(self.lo, value)
-                case LessThan(("seq",), int(value)):
-                    self.hi = min(self.hi, value - 1)
-                case LessThanOrEqual(("seq",), int(value)):
-                    self.hi = min(self.hi, value)
-                case GreaterThan(("time",), datetime() as value) | GreaterThanOrEqual(("time",), datetime() as value):
-                    self.since = max(self.since, int(value.timestamp() * 1_000_000) * 1000)
-            yield each
 
     def partitions(self) -> Sequence[Range]:
         found: list[Range] = []
-        for server, path in self.request.stores().items():
-            if self.servers is not None and server not in self.servers or self.kinds == set():
-                continue
+        for path in self.request.stores().values():
             reader = store.read(path)
-            after = max(reader.commit_before(self.lo), reader.log_before(self.since))
-            upto = min(self.hi, reader.log_end())
-            found += _ranges(reader, path, after, upto, self.request.partition, tuple(sorted(self.kinds or ())))
+            found += _ranges(reader, path, self.request.begin(reader), reader.log_end(), self.request.partition)
             reader.close()
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
-        return _batches(partition, self.columns)
-
-
-def _both(known: set[str] | None, values: set[str]) -> set[str]:
-    return values if known is None else known & values
+        return _read(partition, self.columns, self.request)
 
 
 # -- streaming ---------------------------------------------------------------------------------------------------------
@@ -274,7 +277,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         paths = self.request.stores()
         for server, end in ends.items():
             reader = store.read(paths[server])
-            after = max(_seq(start, server, end), reader.commit_before(1))
+            after = max(_seq(start, server, end), self.request.begin(reader))
             first = next(reader.log_cuts(after, end["seq"], most), end["seq"])
             found[server] = {"incarnation": end["incarnation"], "seq": first}
             reader.close()
@@ -291,7 +294,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept = reader.commit_before(1)
             if 0 < after < kept:
                 self._lost(server, kept - after)
-            found += _ranges(reader, paths[server], max(after, kept), upto["seq"], self.request.partition)
+            after = max(after, self.request.begin(reader))
+            found += _ranges(reader, paths[server], after, upto["seq"], self.request.partition)
             reader.close()
         return found
 
@@ -303,8 +307,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
-        return _batches(partition, self.columns)
+        return _read(partition, self.columns, self.request)
 
 
 def _seq(start: Offset, server: str, end: dict[str, Any]) -> int:

@@ -2,11 +2,14 @@
 
 import datetime
 import shutil
+import sqlite3
 
 import pytest
 
 from mombroker import store
+from mombroker.admin.analysis import schema
 from mombroker.admin.bench import logs
+from mombroker.store import columns
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -28,6 +31,13 @@ def live(spark, played, **options):
     return spark.read.format("mombroker").options(**options).load(str(played.file))
 
 
+def middle(played, server):
+    """A time that half of this server's log is before."""
+    written = played.written[server]
+    ms = columns.time(written[len(written) // 2].records[-1]) // 10**6
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
+
+
 @pytest.mark.long
 def test_stores_and_export_give_the_same_rows(spark, played, exported):
     from mombroker.admin.analysis import source
@@ -39,34 +49,66 @@ def test_stores_and_export_give_the_same_rows(spark, played, exported):
     assert wanted.exceptAll(found).isEmpty()
 
 
-def test_filters_leave_whole_stores_commits_and_kinds_unread(spark, played):
-    """Each is handed over, and Spark looks again: the answer is that of the records, told by another way."""
-    from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThanOrEqual
+SHAPES = (  # of queries that scan one frame more than once, with other filters each time
+    "WITH few AS (SELECT * FROM log WHERE kind = 'send') "
+    "SELECT b.server, count(*) FROM few a JOIN log b ON a.origin = b.origin AND a.number = b.number "
+    "WHERE b.kind = 'react' GROUP BY 1 UNION ALL SELECT kind, count(*) FROM log WHERE kind = 'hold' GROUP BY 1",
+    "WITH few AS (SELECT * FROM log WHERE seq < 40) SELECT a.kind, b.kind, count(*) FROM few a JOIN few b "
+    "ON a.server = b.server AND a.seq = b.seq + 1 WHERE a.kind <> 'send' GROUP BY 1, 2",
+    "SELECT server, count(*) FROM log WHERE kind = 'react' AND number > (SELECT avg(number) FROM log "
+    "WHERE kind = 'send') AND origin IN (SELECT origin FROM log WHERE kind = 'hold') GROUP BY 1",
+)
 
+
+@pytest.mark.parametrize("query", [SHAPES[0], *(pytest.param(each, marks=pytest.mark.long) for each in SHAPES[1:])])
+def test_scans_of_one_frame_do_not_read_what_another_asks_for(query, spark, played):
+    """Also where filters are pushed down to whoever takes them. SQLite answers the same questions of the records."""
+    loading = spark.read.format("mombroker").option("servers", "s03,s04")
+    frame = loading.schema("server string, seq long, kind string, origin string, number long").load(str(played.file))
+    plain = sqlite3.connect(":memory:")
+    plain.execute("CREATE TABLE log (server, seq, kind, origin, number)")
+    for server in ("s03", "s04"):
+        records = [record for each in played.written[server] for record in each.records]
+        plain.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", [
+            (server, seq, kind, origin, number) for seq, (kind, origin, number, *_) in enumerate(records, 1)
+        ])  # fmt: skip
+    frame.createOrReplaceTempView("log")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        found = sorted(tuple(row) for row in spark.sql(query).collect())
+        assert found == sorted(plain.execute(query)) and len(found) > 1
+        assert frame.count() == plain.execute("SELECT count(*) FROM log").fetchone()[0]  # filters do not stay
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_options_leave_whole_stores_commits_and_kinds_unread(played):
     from mombroker.admin.analysis.source import Logs
 
-    rows = [(row["server"], row["seq"], row["time"], row["kind"]) for row in live(spark, played).collect()]
-    middle = sorted(row[2] for row in rows)[len(rows) // 2]
-    frame = live(spark, played, partition="500")
-    assert frame.where("server = 's04' and seq > 100 and seq <= 300").count() == 200
-    assert frame.where(frame.time >= middle).count() == sum(row[2] >= middle for row in rows)
-    assert frame.where("kind in ('send', 'hold')").count() == sum(row[3] in ("send", "hold") for row in rows)
+    since = middle(played, "s04")
 
-    def plan(*filters):
-        reader = Logs({"path": str(played.file), "partition": "500"}).reader(spark.range(0).schema[:0])
-        assert list(reader.pushFilters(list(filters))) == list(filters)
-        return reader.partitions()
+    def read(**options):
+        source = Logs({"path": str(played.file), "servers": "s04", **options})
+        reader = source.reader(schema.spark())
+        parts = reader.partitions()
+        batches = [batch for part in parts for batch in reader.read(part)]
+        return parts, [row for batch in batches for row in batch.to_pylist()]
 
-    everything = plan()
-    mine = [part for part in everything if part.path.endswith("s04")]
-    assert plan(EqualTo(("server",), "s04")) == mine
-    assert plan(In(("server",), ("s04", "s05")), EqualTo(("server",), "s05"), EqualTo(("server",), "s04")) == []
-    assert [part.kinds for part in plan(EqualTo(("kind",), "send"))] == [("send",)] * len(everything)
-    late = plan(GreaterThan(("seq",), 300), EqualTo(("server",), "s04"))
-    assert late[0].after <= 300 and late[0].after > 250 and late[-1].upto == mine[-1].upto
-    assert plan(EqualTo(("server",), "s04"), LessThanOrEqual(("seq",), 3))[-1].upto < 100
-    young = plan(GreaterThanOrEqual(("time",), middle.replace(tzinfo=datetime.UTC)), EqualTo(("server",), "s04"))
-    assert young[0].after > 0
+    parts, rows = read(partition="500")
+    assert len(parts) > 1 and len(rows) == parts[-1].upto == sum(len(each.records) for each in played.written["s04"])
+    assert read(kinds="send, hold")[1] == [row for row in rows if row["kind"] in ("send", "hold")]
+    late, found = read(since=since.isoformat(), kinds="react")
+    assert found == [row for row in rows if row["time"] >= since and row["kind"] == "react"] and late[0].after > 100
+    assert len(read(servers="")[0]) == len(played.written)
+
+
+def test_stores_and_export_take_the_same_options(spark, played, exported):
+    from mombroker.admin.analysis import source
+
+    asked = {"servers": ("s04", "s09"), "kinds": ("react", "send"), "since": middle(played, "s04")}
+    found, wanted = (source.read(spark, path, **asked) for path in (played.file, exported))
+    found, wanted = (sorted((row.server, row.seq) for row in each.collect()) for each in (found, wanted))
+    assert found == wanted and 100 < len(found) < 500
 
 
 def test_only_the_columns_that_are_asked_for_are_read(spark, played):
@@ -85,6 +127,7 @@ def test_only_the_columns_that_are_asked_for_are_read(spark, played):
         ({}, "colour string", "the column colour string cannot be read; it is not among server, incarnation"),
         ({"servers": "s00,nobody"}, "kind string", "there is no store of nobody"),
         ({"partition": "few"}, "kind string", "partition = 'few' is no number of records"),
+        ({"since": "noon"}, "kind string", "since = 'noon' is no time like 2026-03-01T12:00:00"),
     ],
 )
 def test_a_wrong_request_is_refused_in_a_sentence(spark, played, options, schema, sentence):
@@ -124,8 +167,6 @@ def test_a_stream_that_lost_records_says_so(spark, played, tmp_path):
     from mombroker.core.errors import MomError
 
     shutil.copytree(played.topology.servers["s03"].data, tmp_path / "s03")
-    import sqlite3
-
     conn = sqlite3.connect(tmp_path / "s03" / "store.sqlite")
     conn.execute("DELETE FROM log WHERE id < 100")
     conn.commit()
