@@ -4,6 +4,7 @@ A server sends a message when it did, but not before it has delivered what it ha
 an answer, however long the question is on its way.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,15 @@ from typing import Any
 from mombroker.core.layouts import generate
 from mombroker.core.topology import Domain, Topology
 from mombroker.core.trace import Record
+from mombroker.ordering import Packet, Step
 from mombroker.sim.lab.bus import Bus
-from mombroker.sim.lab.domain import Network
+from mombroker.sim.lab.domain import Observer, number_of
 from mombroker.sim.lab.observers import Control, Held, Written
 from mombroker.sim.world import EPOCH, MS, World
 
 Id = tuple[str, int]
+Passed = tuple[int, int]  # from one server to the next: when a message left, and how long it took, ns
+Delays = Mapping[tuple[str, str], Mapping[Id, Passed]]
 FEW = 3  # members from which on a domain can have any back end
 
 
@@ -38,7 +42,7 @@ class Traffic:
     """What the logs say. `control_bytes` and `packets` are of all packets that were stamped."""
 
     sends: list[Sent] = field(default_factory=list)
-    delays: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # ns, from one server to the next
+    delays: Delays = field(default_factory=dict)
     control_bytes: int = 0
     packets: int = 0
     hops: int = 0
@@ -92,37 +96,59 @@ def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
 
 def _delays(
     came: Iterable[tuple[Id, str, str, int]], left: Mapping[tuple[Id, str], int]
-) -> dict[tuple[str, str], list[int]]:
-    """All that passed from one server to the next, where both ends are in the logs."""
-    links: dict[tuple[str, str], list[int]] = defaultdict(list)
+) -> dict[tuple[str, str], dict[Id, Passed]]:
+    """Of all that passed from one server to the next, where both ends are in the logs."""
+    links: dict[tuple[str, str], dict[Id, Passed]] = defaultdict(dict)
     for id, frm, to, at in came:
         if (id, frm) in left:
-            links[frm, to].append(max(at - left[id, frm], 0))
+            links[frm, to][id] = left[id, frm], max(at - left[id, frm], 0)
     return links
 
 
-class Links:
-    """Delays are drawn from those in the logs, of the same two servers if there are any; links keep their order."""
+class Links(Observer):
+    """The links of a domain, which keep their order. From one server to the next a message takes as long as in the logs.
 
-    def __init__(self, world: World, names: Sequence[str], delays: Mapping[tuple[str, str], Sequence[int]]):
-        self.world, self.names, self.delays = world, names, delays
-        self.any = [each for some in delays.values() for each in some] or [MS]
+    What has not gone there, or is not in the logs, such as what an ordering tells those that a message is not for,
+    takes as long as the next that has: so it holds up nothing. Where none has, as long as any other anywhere.
+    """
+
+    def __init__(self, world: World, names: Sequence[str], delays: Delays, ids: Sequence[Id], start: int):
+        """`ids`: of messages, by number in the bus. `start`: what the servers' clocks show at the first send."""
+        super().__init__()
+        self.world, self.names, self.delays, self.ids, self.start = world, names, delays, ids, start
+        self.passed = {link: sorted(some.values()) for link, some in delays.items()}
+        self.any = [took for some in self.passed.values() for _, took in some] or [MS]
         self.last: dict[tuple[int, int], int] = {}
+        self.number = 0  # of the message that is now put on links
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        self.number = number
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        self.number = number_of(packet)
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
         now = self.world.now
-        delay = self.world.rng.choice(self.delays.get((self.names[frm], self.names[to])) or self.any)
+        delay = self._delay((self.names[frm], self.names[to]), self.ids[self.number])
         at = self.last[frm, to] = max(now + delay, self.last.get((frm, to), 0))
         self.world.after(at - now, arrive, *args)
+
+    def _delay(self, link: tuple[str, str], id: Id) -> int:
+        if link not in self.passed:
+            return self.world.rng.choice(self.any)
+        if id in self.delays[link]:
+            return self.delays[link][id][1]
+        passed = self.passed[link]
+        at = bisect_left(passed, (self.world.now - EPOCH + self.start, 0))
+        return passed[min(at, len(passed) - 1)][1]
 
 
 class Player:
     """Sends a bus its traffic; each server in its order."""
 
-    def __init__(self, bus: Bus, sends: Sequence[Sent]):
-        self.bus = bus
+    def __init__(self, bus: Bus, sends: Sequence[Sent], ids: list[Id]):
+        self.bus, self.ids = bus, ids
         self.start = min(send.at for send in sends)
-        self.ids: list[Id] = [("", 0)]  # by number in the bus
         self.queues: dict[int, list[Sent]] = defaultdict(list)  # by server, the next one last
         self.here: dict[int, set[Id]] = defaultdict(set)
         self.timed: set[int] = set()  # servers that wait for a time
@@ -159,10 +185,12 @@ def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | N
     """What this traffic costs on this topology, from new clocks on."""
     world = World(seed)
     names = list(topology.servers)
-    network: Network = Links(world, names, traffic.delays)
+    ids: list[Id] = [("", 0)]
+    start = traffic.sends[0].at
+    links = {name: Links(world, names, traffic.delays, ids, start) for name in topology.domains}
     watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
-    bus = Bus(world, topology, lambda domain: network, watchers.__getitem__, backends)
-    Player(bus, traffic.sends).play()
+    bus = Bus(world, topology, links.__getitem__, lambda domain: (*watchers[domain], links[domain]), backends)
+    Player(bus, traffic.sends, ids).play()
     hops = sum(bus.routes(bus.origins[number]).distance(names[me]) for number, me, _ in bus.delays)
     return row(
         len(traffic.sends),

@@ -44,7 +44,7 @@ def test_an_answer_waits_for_its_question(ran):
     """Whatever a server had delivered before a send is there before it in the replay."""
     topology, logs = ran
     traffic = whatif.read(logs)
-    slow = {link: [50 * each for each in some] for link, some in traffic.delays.items()}
+    slow = {link: {id: (left, 50 * took) for id, (left, took) in some.items()} for link, some in traffic.delays.items()}
     traffic.delays = slow
     assert sum(len(send.after) for send in traffic.sends) > 100
     assert whatif.replay(topology, traffic)["p50_ms"] > 5 * whatif.recorded(traffic)["p50_ms"]

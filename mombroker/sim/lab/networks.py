@@ -89,6 +89,7 @@ class Physical:
                 known = self.links.get((v, u))
                 self.links[u, v] = Link(v, known.delay if known else lots.randrange(delay))
         self.messages = self.bytes = self.hops = 0  # fragments, and their bytes, from end to end; fragments on links
+        self._ties = lots.getrandbits(64)
         self._paths: dict[tuple[int, int], list[Link]] = {}
         self._parents: dict[int, list[int]] = {}
 
@@ -96,7 +97,7 @@ class Physical:
         """The tree of shortest paths from a node: who is before whom; -1 before the root."""
         found = self._parents.get(root)
         if found is None:
-            found = self._parents[root] = tree(self.near, root)
+            found = self._parents[root] = tree(self.near, root, Random(f"{self._ties} {root}"))
         return found
 
     def path(self, frm: int, to: int) -> list[Link]:
@@ -181,19 +182,23 @@ def _nothing() -> None:
     """At the end of a fragment that is not the last."""
 
 
-def tree(near: Graph, root: int) -> list[int]:
-    """Shortest paths by hops: the parent of each node, -1 for the root and for what is not connected."""
+def tree(near: Graph, root: int, lots: Random) -> list[int]:
+    """Shortest paths by hops: the parent of each node, -1 for the root and for what is not connected.
+
+    Of several parents any may be it: were it always the first, its links would carry the part of the others, too.
+    """
     parents, front = [-1] * len(near), [root]
     seen = {root}
     while front:
-        after = []
+        after: dict[int, list[int]] = {}
         for u in front:
             for v in near[u]:
                 if v not in seen:
-                    seen.add(v)
-                    parents[v] = u
-                    after.append(v)
-        front = after
+                    after.setdefault(v, []).append(u)
+        for v, before in after.items():
+            parents[v] = lots.choice(before)
+        seen.update(after)
+        front = [*after]
     return parents
 
 

@@ -78,9 +78,17 @@ def test_a_path_is_shortest_and_always_the_same(world):
     for u in range(0, 60, 7):
         far = {u: 0}
         for v in far_first(near, u):
-            far[v] = far[tree(near, u)[v]] + 1
+            far[v] = far[tree(near, u, Random(0))[v]] + 1
         for v in range(60):
             assert len(network.path(u, v)) == far[v] and network.path(u, v) is network.path(u, v)
+
+
+def test_of_several_shortest_paths_each_carries_its_part(world):
+    """Two ways lead to each of 200 nodes: all over the first would take twice as long."""
+    near = [[1, 2], [0, *range(3, 203)], [0, *range(3, 203)], *([1, 2] for _ in range(200))]
+    network = made(world, near)
+    first = sum(network.path(0, node)[0].to == 1 for node in range(3, 203))
+    assert 70 < first < 130
 
 
 def far_first(near, root):
