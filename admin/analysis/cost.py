@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 ENDS = ("react", "expire", "dead", "drop")  # what can become of a message at an agent
 TOOK = (*ENDS, "forward")  # records of a packet that was in order, where it came from in `peer`
 QUANTILES = (0.5, 0.95, 0.99)
-ACCURACY = 200  # of percentiles: half a percent of the ranks
+BITS = 8  # that are kept of a time in a percentile: it is known to 1/256
 NO_ID = ""  # the origin of a record that is about no message
 
 Step = Callable[..., DataFrame]
@@ -62,28 +62,22 @@ def packets(log: DataFrame) -> DataFrame:
 
 
 @schema(
-    "domain string, ordering string, server string, peer string, packets bigint, control_bytes bigint, "
-    "control_ints bigint, relayed bigint"
+    "server string, kind string, domain string, ordering string, peer string, packets bigint, control_bytes bigint, "
+    "control_ints bigint, messages bigint, payload bigint"
 )
-def links(log: DataFrame) -> DataFrame:
-    """What each server has put on its links; of the packets `relayed` were passed on for others within the domain."""
-    return packets(log).groupBy("domain", "ordering", "server", "peer").agg(
-        F.count("*").alias("packets"), F.sum("control").alias("control_bytes"), F.sum("ints").alias("control_ints"),
-        F.sum((F.col("kind") == "relay").cast("bigint")).alias("relayed"),
-    )  # fmt: skip
-
-
-@schema("server string, domain string, kind string, messages bigint, payload bigint")
 def stamped(log: DataFrame) -> DataFrame:
-    """Messages that a server has stamped for a domain: its own (`send`), and those that it routes (`forward`)."""
-    rows = log.where((F.size("out") > 0) & F.col("kind").isin("send", "forward"))
-    rows = rows.groupBy("server", "kind", F.array_distinct("out.domain").alias("domains")).agg(
-        F.count("*").alias("messages"), F.sum("payload").alias("payload")
+    """What each server has put on its links: its own messages (`send`), those that it routes (`forward`), and what it
+    passes on for others within a domain (`relay`). `messages` counts a message at the first of its packets in a domain
+    alone, so that a sum over a domain's peers tells how many there were."""
+    rows = log.where(F.size("out") > 0).select(
+        "server", "kind", "payload", F.col("out.domain").alias("domains"), F.posexplode("out").alias("at", "out")
     )
-    rows = rows.select("server", F.explode("domains").alias("domain"), "kind", "messages", "payload")
-    return rows.groupBy("server", "domain", "kind").agg(
-        F.sum("messages").alias("messages"), F.sum("payload").alias("payload")
-    )
+    first = F.array_position("domains", F.col("out.domain")) == F.col("at") + 1
+    payload = F.coalesce(F.sum(F.when(first, F.col("payload"))), F.lit(0))
+    return rows.groupBy("server", "kind", "out.domain", "out.ordering", "out.peer").agg(
+        F.count("*").alias("packets"), F.sum("out.bytes").alias("control_bytes"),
+        F.sum("out.ints").alias("control_ints"), F.count(F.when(first, 1)).alias("messages"), payload.alias("payload"),
+    )  # fmt: skip
 
 
 # -- who talks to whom -------------------------------------------------------------------------------------------------
@@ -140,15 +134,17 @@ def commits(log: DataFrame) -> DataFrame:
     spans."""
     head, commit = F.col("seq") == F.col("commit"), F.col("kind") == "commit"
     took, at = F.when(commit, F.col("done") - F.col("sent")), F.greatest("done", "delivered", "received", "sent")
-
-    def of_head(name: str) -> Column:
-        return F.coalesce(F.sum(F.when(head, F.col(name))), F.lit(0)).alias(name.removeprefix("commit_"))
-
-    return log.groupBy("server").agg(
-        F.count("*").alias("records"), F.sum(head.cast("bigint")).alias("logged"), of_head("commits"),
-        of_head("commit_rows"), of_head("commit_bytes"), F.count(F.when(head, F.col("commits"))).alias("counted"),
-        F.count(took).alias("waits"), F.coalesce(F.sum(took), F.lit(0)).alias("wait"),
-        _quantiles(took, "wait_ns"), F.min(at).alias("first"), F.max(at).alias("last"),
+    sums = {
+        "records": F.count("*"), "logged": F.count(F.when(head, 1)), "commits": F.sum(F.when(head, F.col("commits"))),
+        "rows": F.sum(F.when(head, F.col("commit_rows"))), "bytes": F.sum(F.when(head, F.col("commit_bytes"))),
+        "counted": F.count(F.when(head, F.col("commits"))), "waits": F.count(took), "wait": F.sum(took),
+    }  # fmt: skip
+    rows = log.groupBy("server", near(took).alias("about")).agg(
+        *[value.alias(name) for name, value in sums.items()], F.min(at).alias("first"), F.max(at).alias("last")
+    )
+    return rows.groupBy("server").agg(
+        *[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in sums],
+        quantiles("about", "waits").alias("wait_ns"), F.min("first").alias("first"), F.max("last").alias("last"),
     )  # fmt: skip
 
 
@@ -197,47 +193,94 @@ def _took(log: DataFrame) -> DataFrame:
 
 
 PARTS = ("store", "link", "hold")
-DELAYS = ", ".join(f"{part} bigint, {part}_ns array<bigint>" for part in PARTS)
+LINK = ("domain", "server", "peer")
+DELAYS = ", ".join(f"{part} bigint, {part}_count bigint, {part}_ns array<bigint>" for part in PARTS)
 
 
-@schema(f"domain string, server string, peer string, messages bigint, payload bigint, held bigint, {DELAYS}")
-def delays(crossed: DataFrame) -> DataFrame:
-    """From `hops`: of each link the messages that it brought, and of each part of their time the sum and QUANTILES."""
-    return crossed.groupBy("domain", "server", "peer").agg(*_delays())
+@schema(
+    "domain string, server string, peer string, part string, about bigint, messages bigint, payload bigint, "
+    "held bigint, time bigint, least bigint"
+)
+def spread(crossed: DataFrame, start: int = 0, length: int = 1 << 62) -> DataFrame:
+    """From `hops`, all that is told of delays, as histograms: how many messages needed `about` so many ns for a part
+    of their way over a link, their `time` in all, and the least of them on the link.
+
+    The part `slot` has what was held as time went on, in slots of `length` ns from `start`. This is the one pass over
+    all crossings; what it gives is small.
+    """
+    names = [f"about_{part}" for part in (*PARTS, "slot")]
+    abouts = [*(near(F.col(part)) for part in PARTS), F.floor((F.col("received") - start) / length)]
+    rows = crossed.select(
+        *LINK, "payload", *PARTS, *[about.alias(name) for about, name in zip(abouts, names, strict=True)]
+    )
+    rows = rows.groupingSets([[*LINK, name] for name in names], *LINK, *names).agg(
+        F.count("*").alias("messages"), F.sum("payload").alias("payload"),
+        F.count(F.when(F.col("hold") > 0, 1)).alias("held"), F.min("link").alias("least"),
+        *[F.sum(F.greatest(F.col(part), F.lit(0))).alias(part) for part in PARTS],
+        *[F.grouping(name).alias(f"not_{name}") for name in names],
+    )  # fmt: skip
+
+    def by_part(column: Callable[[str], Column]) -> Column:
+        found = column("slot")
+        for part in PARTS:
+            found = F.when(F.col(f"not_about_{part}") == 0, column(part)).otherwise(found)
+        return found
+
+    return rows.select(
+        *LINK, by_part(F.lit).alias("part"), by_part(lambda part: F.col(f"about_{part}")).alias("about"),
+        "messages", "payload", "held", by_part(lambda part: F.col("hold" if part == "slot" else part)).alias("time"),
+        "least",
+    )  # fmt: skip
 
 
-@schema(f"domain string, messages bigint, payload bigint, held bigint, {DELAYS}")
-def domain_delays(crossed: DataFrame) -> DataFrame:
-    """The same of each domain."""
-    return crossed.groupBy("domain").agg(*_delays())
+@schema(
+    f"domain string, server string, peer string, messages bigint, payload bigint, held bigint, {DELAYS}, "
+    "early bigint, ahead bigint"
+)
+def delays(spreads: DataFrame) -> DataFrame:
+    """From `spread`: of each link the messages that it brought, and of each part of their time, where it is known, the
+    sum and QUANTILES; and the same of each domain, without a server and peer. `early` packets came before they left:
+    one clock is `ahead` of the other, by so much at least."""
 
+    def of(part: str, column: Column) -> Column:
+        return F.when((F.col("part") == part) & F.col("about").isNotNull(), column)
 
-def _delays() -> list[Column]:
-    found = [F.count("*").alias("messages"), F.sum("payload").alias("payload")]
-    found.append(F.sum((F.coalesce("hold", F.lit(0)) > 0).cast("bigint")).alias("held"))
+    def total(column: Column) -> Column:
+        return F.coalesce(F.sum(column), F.lit(0))
+
+    found = [
+        F.sum(F.when(F.col("part") == "hold", F.col(name))).alias(name) for name in ("messages", "payload", "held")
+    ]
     for part in PARTS:
-        known = F.greatest(F.col(part), F.lit(0))
-        found += [F.coalesce(F.sum(known), F.lit(0)).alias(part), _quantiles(known, f"{part}_ns")]
-    return found
-
-
-def _quantiles(column: Column, name: str) -> Column:
-    return F.percentile_approx(column, list(QUANTILES), ACCURACY).alias(name)
-
-
-@schema("server string, peer string, ahead bigint, packets bigint")
-def clocks(crossed: DataFrame) -> DataFrame:
-    """From `hops`: links where packets came before they left, by so much at most: one clock is ahead of the other."""
-    rows = crossed.where("link < 0").groupBy("server", "peer")
-    return rows.agg((-F.min("link")).alias("ahead"), F.count("*").alias("packets"))
+        found.append(total(of(part, F.col("time"))).alias(part))
+        found.append(total(of(part, F.col("messages"))).alias(f"{part}_count"))
+        found.append(quantiles(of(part, F.greatest(F.col("about"), F.lit(0))), "messages").alias(f"{part}_ns"))
+    early = (F.col("part") == "link") & (F.col("about") < 0)
+    found.append(total(F.when(early, F.col("messages"))).alias("early"))
+    found.append(F.coalesce(-F.min(F.when(early, F.col("least"))), F.lit(0)).alias("ahead"))
+    return spreads.where("part <> 'slot'").groupingSets([["domain"], LINK], *LINK).agg(*found)
 
 
 @schema("domain string, slot bigint, messages bigint, hold bigint")
-def holds(crossed: DataFrame, start: int, length: int) -> DataFrame:
-    """From `hops`: what was held in each domain as time went on, in slots of `length` ns from `start`."""
-    slot = F.floor((F.col("received") - start) / length)
-    rows = crossed.where("received is not null").groupBy("domain", slot.alias("slot"))
-    return rows.agg(F.count("*").alias("messages"), F.sum("hold").alias("hold"))
+def holds(spreads: DataFrame) -> DataFrame:
+    """From `spread`: what was held in each domain as time went on."""
+    rows = spreads.where("part = 'slot' and about is not null").groupBy("domain", F.col("about").alias("slot"))
+    return rows.agg(F.sum("messages").alias("messages"), F.sum("time").alias("hold"))
+
+
+def near(time: Column) -> Column:
+    """A time with its BITS first bits, in the middle of all that begin so; all before 0 are one.
+
+    So there are few different ones, and percentiles can be exact: the same however the rows are dealt to tasks.
+    """
+    cut = F.greatest(F.floor(F.log2(F.greatest(time, F.lit(1)))) - (BITS - 1), F.lit(0)).cast("int")
+    step = F.call_function("shiftleft", F.lit(1).cast("bigint"), cut)
+    return F.when(time < 0, F.lit(-1)).otherwise(time - time % step + F.shiftright(step, 1)).cast("bigint")
+
+
+def quantiles(time: Column | str, count: str) -> Column:
+    """QUANTILES of a histogram."""
+    return F.percentile(time, list(QUANTILES), F.col(count)).cast("array<bigint>")
 
 
 @schema("server string, origin string, hops bigint, copies bigint, queue bigint, total bigint, total_ns array<bigint>")
@@ -245,10 +288,12 @@ def arrivals(log: DataFrame) -> DataFrame:
     """Reactions by where they were, where the message came from, and over how many links: how long the message waited
     for its agent, and from its send to the reaction (by two clocks)."""
     queue, total = F.col("done") - F.col("delivered"), F.greatest(F.col("done") - F.col("sent"), F.lit(0))
-    return log.where("kind = 'react'").groupBy("server", "origin", "hops").agg(
-        F.count("*").alias("copies"), F.sum(queue).alias("queue"),
-        F.sum(total).alias("total"), _quantiles(total, "total_ns"),
-    )  # fmt: skip
+    sums = {"copies": F.count("*"), "queue": F.sum(queue), "total": F.sum(total)}
+    rows = log.where("kind = 'react'").groupBy("server", "origin", "hops", near(total).alias("about"))
+    rows = rows.agg(*[value.alias(name) for name, value in sums.items()])
+    return rows.groupBy("server", "origin", "hops").agg(
+        *[F.sum(name).alias(name) for name in sums], quantiles("about", "copies").alias("total_ns")
+    )
 
 
 @schema(

@@ -15,10 +15,15 @@ table { border-collapse: collapse; margin: .5em 0; display: block; overflow-x: a
 th, td { padding: .15em .6em; border-bottom: 1px solid #ddd; text-align: left; white-space: nowrap }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 .side { display: flex; flex-wrap: wrap; gap: 1.5em } figure { margin: 0 } figcaption { color: #555 }
+.facts { display: flex; flex-wrap: wrap; gap: .8em 2.2em; margin: 1em 0 } .facts div { color: #555 }
+.facts b { display: block; font-size: 1.3em; font-weight: 600; color: #222; font-variant-numeric: tabular-nums }
+svg { max-width: 100%; height: auto } svg text { paint-order: stroke; stroke: #fff; stroke-width: 3px }
 .good { background: #e8f4e8 } .note { background: #f4f0e0 } .good, .note { padding: .6em 1em; border-radius: .3em }
 """
 MOST = 400  # links in a picture, the heaviest
 WIDE, HIGH = 560, 440
+BARS = 24  # in a chart, the longest
+NAME = 14  # characters of a name in a picture
 
 
 def page(figures: Figures, topology: Topology | None, advice: Figures | None = None) -> str:
@@ -26,7 +31,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     totals, log = figures["totals"], figures["log"]
     title = f"What ordering costs: {topology.name}" if topology else "What ordering costs"
     parts = [f"<h1>{escape(title)}</h1>", f"<p>{log['records']:,} records of {log['seconds']:,} s.</p>"]
-    parts += [_table([totals]), "<h2>Links</h2>", '<div class="side">']
+    parts += [_facts(totals), "<h2>Links</h2>", '<div class="side">']
     parts.append(_map(figures["links"], "control_pct", "control bytes, % of what the link carries", "%"))
     parts.append(_map(figures["links"], "hold_ms", "mean time that its messages are held, ms", " ms"))
     parts.append("</div>")
@@ -37,7 +42,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
         ("Where the time goes, seconds", "latency.parts", "part", "seconds"),
         ("Mean time of a commit, ms", "servers", "server", "commit_ms"),
     )
-    parts.append('<div class="side">')
+    parts += ["<h2>At a glance</h2>", '<div class="side">']
     for caption, where, label, value in charts:
         parts.append(_bars(caption, _at(figures, where), label, value))
     parts.append("</div>")
@@ -72,6 +77,15 @@ def _advice(advice: Figures) -> Iterable[str]:
         yield "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
+def _facts(record: Figures) -> str:
+    return '<div class="facts">' + "".join(_fact(name, value) for name, value in record.items()) + "</div>"
+
+
+def _fact(name: str, value: object) -> str:
+    shown = "–" if value is None else f"{value:,}"
+    return f"<div><b>{shown}</b>{escape(name.replace('_', ' '))}</div>"
+
+
 def _table(rows: Sequence[Figures]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
@@ -86,20 +100,30 @@ def _cell(value: object) -> str:
 
 
 def _bars(caption: str, rows: Sequence[Figures], label: str, value: str) -> str:
-    drawn = [(str(row[label]), row[value]) for row in rows if row.get(value) is not None]
+    known = [(str(row[label]), row[value]) for row in rows if row.get(value) is not None]
+    drawn = sorted(known, key=lambda bar: -bar[1])[:BARS]
     most = max((each for _, each in drawn), default=0) or 1
     lines = []
     for at, (name, each) in enumerate(drawn):
         y = 18 * at
         lines.append(
-            f'<text x="90" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="96" y="{y + 3}" width="{210 * each / most:.1f}" height="12" fill="#468"/>'
-            f'<text x="{100 + 210 * each / most:.1f}" y="{y + 13}">{each:,}</text>'
+            f'<text x="100" y="{y + 13}" text-anchor="end"><title>{escape(name)}</title>{_short(name)}</text>'
+            f'<rect x="106" y="{y + 3}" width="{200 * each / most:.1f}" height="12" fill="#468"/>'
+            f'<text x="{110 + 200 * each / most:.1f}" y="{y + 13}">{each:,}</text>'
         )
-    high = 18 * len(drawn) + 4
+    if len(known) > len(drawn):
+        caption += f"; the {len(drawn)} longest of {len(known)}"
+    return _figure(380, 18 * len(drawn) + 4, lines, caption)
+
+
+def _short(name: str) -> str:
+    return escape(name if len(name) <= NAME else f"{name[: NAME - 1]}…")
+
+
+def _figure(wide: int, high: int, lines: Sequence[str], caption: str) -> str:
     return (
-        f'<figure><svg width="370" height="{high}" font-size="12">{"".join(lines)}</svg>'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f'<figure><svg width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" font-size="12" role="img">'
+        f"{''.join(lines)}</svg><figcaption>{caption}</figcaption></figure>"
     )
 
 
@@ -132,17 +156,14 @@ def _map(links: Sequence[Figures], value: str, caption: str, unit: str) -> str:
         )
     for (name, is_domain), (x, y) in place.items():
         if is_domain:
-            drawn.append(f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" fill="#888">{escape(name)}</text>')
+            drawn.append(f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" fill="#777">{_short(name)}</text>')
         else:
             drawn.append(
                 f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4" fill="#345"/>'
-                f'<text x="{x + 6:.0f}" y="{y - 5:.0f}">{escape(name)}</text>'
+                f'<text x="{x + 6:.0f}" y="{y - 5:.0f}">{_short(name)}</text>'
             )
     scale = f"{_key(0)} 0 to {_key(1)} {most:,}{unit}"
-    return (
-        f'<figure><svg width="{WIDE}" height="{HIGH}" font-size="11">{"".join(drawn)}</svg>'
-        f"<figcaption>{escape(caption)}: {scale}; thick links carry many packets</figcaption></figure>"
-    )
+    return _figure(WIDE, HIGH, drawn, f"{caption}: {scale}; thick links carry many packets")
 
 
 def _key(share: float) -> str:

@@ -36,31 +36,34 @@ def analyse(log: DataFrame, topology: Topology | None = None) -> tuple[Figures, 
     Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links, agents
     and flows, not of records.
     """
-    machines = cost.commits(log).collect()
+    machines = _collected(cost.commits(log))
     small = sum(row.waits for row in machines) <= BROADCAST
     flowing = cost.flows(log).persist()
-    crossed = cost.hops(log, small).persist()
+    start, span = _span(machines)
+    spreads = cost.spread(cost.hops(log, small), start, span // SLOTS + 1).persist()
     try:
-        start, span = _span(machines)
         parts = {
-            "links": cost.links(log), "stamped": cost.stamped(log), "agents": cost.agents(flowing),
-            "servers": cost.servers(flowing), "ends": cost.ends(log), "delays": cost.delays(crossed),
-            "domain_delays": cost.domain_delays(crossed), "clocks": cost.clocks(crossed),
-            "holds": cost.holds(crossed, start, span // SLOTS + 1), "arrivals": cost.arrivals(log),
-            "waiting": cost.waiting(cost.waits(log)),
+            "stamped": cost.stamped(log), "agents": cost.agents(flowing), "servers": cost.servers(flowing),
+            "ends": cost.ends(log), "delays": cost.delays(spreads), "holds": cost.holds(spreads),
+            "arrivals": cost.arrivals(log), "waiting": cost.waiting(cost.waits(log)),
         }  # fmt: skip
-        rows = {name: part.collect() for name, part in parts.items()}
+        rows = {name: _collected(part) for name, part in parts.items()}
     finally:
         flowing.unpersist()
-        crossed.unpersist()
+        spreads.unpersist()
     rows["machines"] = machines
     return _figures(rows, topology, start, span), _load(rows)
 
 
+def _collected(part: DataFrame) -> list[Row]:
+    """In an order of its own: that of Spark's tasks is another one each time."""
+    return sorted(part.collect(), key=repr)
+
+
 def load(log: DataFrame) -> Load:
     """The traffic alone, with the delays that were measured."""
-    crossed = cost.hops(log, small=False)
-    return _load({"servers": cost.servers(cost.flows(log)).collect(), "delays": cost.delays(crossed).collect()})
+    delays = cost.delays(cost.spread(cost.hops(log, small=False)))
+    return _load({"servers": _collected(cost.servers(cost.flows(log))), "delays": _collected(delays)})
 
 
 def _span(machines: Sequence[Row]) -> tuple[int, int]:
@@ -74,11 +77,10 @@ def _load(rows: Mapping[str, Sequence[Row]]) -> Load:
     flows = {(row.source, tuple(row.targets)): float(row.messages) for row in rows["servers"] if row.targets}
     used = [row for row in rows["servers"] if row.targets]
     span = max((row.last for row in used), default=0) - min((row.first for row in used), default=0)
-    took = {
-        (row.peer, row.server): int((row.store + row.link) / row.messages) for row in rows["delays"] if row.messages
-    }
-    messages = sum(row.messages for row in rows["delays"])
-    mean = int(sum(row.store + row.link for row in rows["delays"]) / messages) if messages else Delays().mean
+    known = [row for row in rows["delays"] if row.server and row.link_count]
+    took = {(row.peer, row.server): (row.store + row.link) // row.link_count for row in known}
+    messages = sum(row.link_count for row in known)
+    mean = sum(row.store + row.link for row in known) // messages if messages else Delays().mean
     return Load(flows, span, Delays(max(mean, 1), took))
 
 
@@ -119,16 +121,21 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
 
 
 def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
-    delays = {(row.domain, row.peer, row.server): row for row in rows["delays"]}
+    delays = {(row.domain, row.peer, row.server): row for row in rows["delays"] if row.server}
+    stamped: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in rows["stamped"]:
+        stamped[row.domain, row.server, row.peer, row.ordering].append(row)
     found = []
-    for row in sorted(rows["links"], key=lambda row: (row.domain, row.server, row.peer)):
-        seen = delays.get((row.domain, row.server, row.peer))
-        payload = seen.payload if seen else 0
+    for (domain, server, peer, backend), mine in sorted(stamped.items()):
+        seen = delays.get((domain, server, peer))
+        payload, control = seen.payload if seen else 0, sum(row.control_bytes for row in mine)
         found.append({
-            "domain": row.domain, "ordering": row.ordering, "from": row.server, "to": row.peer, "packets": row.packets,
-            "relayed": row.relayed, "messages": seen.messages if seen else 0, "payload_bytes": payload,
-            "control_bytes": row.control_bytes, "control_ints": row.control_ints,
-            "control_pct": _percent(row.control_bytes, row.control_bytes + payload), **_parts(seen),
+            "domain": domain, "ordering": backend, "from": server, "to": peer,
+            "packets": sum(row.packets for row in mine),
+            "relayed": sum(row.packets for row in mine if row.kind == "relay"),
+            "messages": seen.messages if seen else 0, "payload_bytes": payload, "control_bytes": control,
+            "control_ints": sum(row.control_ints for row in mine),
+            "control_pct": _percent(control, control + payload), **_parts(seen),
         })  # fmt: skip
     return found
 
@@ -137,7 +144,8 @@ def _parts(row: Row | None) -> Figures:
     """Of each part of the time the mean and the percentiles, ms."""
     found: Figures = {"held": row.held if row else 0}
     for part in cost.PARTS:
-        found[f"{part}_ms"] = _ms(row[part] / row.messages) if row and row.messages else None
+        count = row[f"{part}_count"] if row else 0
+        found[f"{part}_ms"] = _ms(row[part] / count) if row and count else None
         found |= _quantiles(part, row[f"{part}_ns"] if row else None)
     return found
 
@@ -149,10 +157,10 @@ def _quantiles(what: str, ns: Sequence[int] | None) -> Figures:
 
 
 def _domains(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures], topology: Topology | None) -> list[Figures]:
-    delays = {row.domain: row for row in rows["domain_delays"]}
-    stamped: dict[str, dict[str, int]] = defaultdict(lambda: {"send": 0, "forward": 0})
+    delays = {row.domain: row for row in rows["delays"] if not row.server}
+    stamped: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows["stamped"]:
-        stamped[row.domain][row.kind] += row.messages
+        stamped[row.domain, row.kind] += row.messages
     members: dict[str, set[str]] = defaultdict(set)
     for link in links:
         members[link["domain"]] |= {link["from"], link["to"]}
@@ -166,8 +174,8 @@ def _domains(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures], topolo
         servers = known.members if known else tuple(sorted(members[name]))
         formula = _formula(backend, servers, known.options if known and known.backend == backend else {})
         found.append({
-            "domain": name, "ordering": backend, "members": len(servers), "sends": stamped[name]["send"],
-            "forwards": stamped[name]["forward"], "packets": packets, "payload_bytes": payload,
+            "domain": name, "ordering": backend, "members": len(servers), "sends": stamped[name, "send"],
+            "forwards": stamped[name, "forward"], "packets": packets, "payload_bytes": payload,
             "control_bytes": control, "control_ints": ints, "control_pct": _percent(control, control + payload),
             "bytes_per_packet": _ratio(control, packets), "ints_per_packet": _ratio(ints, packets), **formula,
             **_parts(delays.get(name)),
@@ -249,11 +257,11 @@ def _latency(rows: Mapping[str, Sequence[Row]]) -> Figures:
     for row in rows["arrivals"]:
         for at, value in enumerate((row.copies, row.total, row.queue)):
             by_hops[row.hops][at] += value
-    parts = {part: sum(row[part] for row in rows["domain_delays"]) for part in cost.PARTS}
+    parts = {part: sum(row[part] for row in rows["delays"] if row.server) for part in cost.PARTS}
     copies = sum(row.copies for row in rows["arrivals"])
     parts["queue"] = sum(row.queue for row in rows["arrivals"])
     total = sum(parts.values())
-    slow = max(rows["arrivals"], key=lambda row: row.total_ns[1], default=None)
+    slow = max(rows["arrivals"], key=lambda row: (row.total_ns[1], row.origin, row.server), default=None)
     return {
         "parts": [
             {"part": part, "seconds": round(value / 1e9, 3), "pct": _percent(value, total)}
@@ -292,7 +300,7 @@ def _hot(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     mean = sum(got.values()) / len(got) if got else 0
     return [
         {"agent": agent, "messages": count, "times_mean": round(count / mean, 1)}
-        for agent, count in sorted(got.items(), key=lambda one: -one[1])[:TOP]
+        for agent, count in sorted(got.items(), key=lambda one: (-one[1], one[0]))[:TOP]
         if count >= SKEW * mean
     ]
 
@@ -335,9 +343,10 @@ def _anomalies(
         elif lack < 0:
             text = f"{became[agent]} reactions to {wanted[agent]} messages: see `mom check`"
             yield {"kind": "duplicates", "where": agent, "text": text}
-    for row in sorted(rows["clocks"], key=lambda row: (row.server, row.peer)):
-        text = f"{row.packets} packets came before they left: the clocks differ by {row.ahead / MS:.3f} ms or more"
-        yield {"kind": "clocks", "where": f"{row.peer} to {row.server}", "text": text}
+    for row in rows["delays"]:
+        if row.server and row.early:
+            text = f"{row.early} packets came before they left: the clocks differ by {row.ahead / MS:.3f} ms or more"
+            yield {"kind": "clocks", "where": f"{row.peer} to {row.server}", "text": text}
     loads = {row["server"]: row["sent"] + row["forwarded"] + row["reactions"] for row in _servers(rows)}
     mean = sum(loads.values()) / len(loads) if loads else 0
     for server, count in sorted(loads.items()):
@@ -346,7 +355,7 @@ def _anomalies(
 
 
 def _top(rows: Sequence[Row], name: str) -> list[Row]:
-    return sorted(rows, key=lambda row: (-row[name], str(row)))[:TOP]
+    return sorted(rows, key=lambda row: (-row[name], repr(row)))[:TOP]
 
 
 def _ms(ns: float | None) -> float | None:

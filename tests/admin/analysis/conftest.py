@@ -1,7 +1,7 @@
 """One Spark session for all tests that ask for `spark`, and one played log for all that read one."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,18 +12,33 @@ from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.net import config
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def java() -> Path:
+    """Skips what needs a Java."""
+    from mombroker.admin.analysis.session import prepare_java
+
+    return _or_skip(prepare_java)
+
+
+@pytest.fixture(scope="session")
+def spark(java: Path) -> Iterator[Any]:
     from mombroker.admin.analysis.session import session
 
+    # What the better compiler and the parallel collectors cost pays off after minutes.
+    started = _or_skip(lambda: session("local[2]", spark_driver_extraJavaOptions=QUICK))
+    yield started
+    started.stop()
+
+
+def _or_skip(start: Callable[[], Any]) -> Any:
     try:
-        started = session("local[2]")
+        return start()
     except MomError as error:  # no Spark or no Java for this machine
         assert "MOM_SKIP_NOTHING" not in os.environ, error
         pytest.skip(str(error))
-    yield started
-    started.stop()
 
 
 @pytest.fixture(scope="session")
