@@ -106,7 +106,7 @@ def _delays(
 
 
 class Links(Observer):
-    """The links of a domain, which keep their order. From one server to the next a message takes as long as in the logs.
+    """The links of a domain, which keep their order. A message takes as long as in the logs.
 
     What has not gone there, or is not in the logs, such as what an ordering tells those that a message is not for,
     takes as long as the next that has: so it holds up nothing. Where none has, as long as any other anywhere.
