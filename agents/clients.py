@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 KNOWN_NS = 2 * SECOND  # until all servers must know a subscription; then its receipt names those that may not
 POLL_NS = SECOND // 5  # how often a full store is looked at while somebody waits for it
+PAGE = 256  # of held messages read at once
 WAITING = "_to:"
 NATIVES: dict[str, type[Queue]] = {cls.path: cls for cls in (Queue, Subscription)}
 OWNED = ("queue:", "sub:", "share:")
@@ -64,6 +65,7 @@ class ClientService(Native):
         self.full: set[str] = set()  # queues of other servers that take nothing
         self.receipts: list[tuple[int, list[int], Callable[[list[str]], None]]] = []  # that wait until all know entries
         self._speaking: list[Proxy] = []  # with replies in the open batch
+        self.direct = False  # the command at hand has just come, and no agent is at work
         server.engine.natives.agents[self.id] = self
 
     # -- from the server -----------------------------------------------------------------------------------------
@@ -78,12 +80,25 @@ class ClientService(Native):
                     assert state is not None, "a row that was just read"
                     native = NATIVES[path](server, id, state[1])
                     server.engine.natives.agents[id] = native
-                    native.recovered()
+        self._regain()
+        for native in list(server.engine.natives.agents.values()):
+            if isinstance(native, Queue):
+                native.recovered()
         self.topics.recover()
         for id, _ in self._stored(f"{me}/conn:"):
             row = server.reader.agent(id)
             assert row is not None, "a row that was just read"
             connection_lost(server, id, row[1])
+
+    def _regain(self) -> None:
+        """Give the queues back what somebody had when the server stopped."""
+        agents, after = self.server.engine.natives.agents, 0
+        while rows := self.server.reader.held(after, PAGE):
+            for row in rows:
+                queue = agents.get(row.agent)
+                if isinstance(queue, Queue):
+                    queue.regain(row)
+            after = rows[-1].id
 
     def _stored(self, prefix: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
@@ -102,7 +117,9 @@ class ClientService(Native):
             if connection is not None:
                 connection.commands.extend(event.commands)
                 if not connection.key:
+                    self.direct = True
                     self._obey(connection)
+                    self.direct = False
                 elif connection.room:
                     self._settle_ahead(connection)
         elif type(event) is ClientWrote:

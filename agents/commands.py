@@ -9,7 +9,12 @@ breaks. A topic in a Subscribe may have the wildcards `*` (one segment between d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -121,8 +126,7 @@ class Disconnect:
 Command = Send | Subscribe | Unsubscribe | Ack | Nack | Transact | Sync | Disconnect
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One message for one subscription.
 
     tag       unique on the connection and rising; ack modes other than auto settle it by Ack or Nack
@@ -145,7 +149,7 @@ class Delivery:
     persistent: bool = True
     kind: str = "bytes"
     ack: str = "auto"
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = NOTHING
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from mombroker.agents.traffic import Put, pack
-from mombroker.core.batch import ItemRow
+from mombroker.core.batch import HeldRow, ItemRow
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -19,7 +19,7 @@ PAGE, PAGE_LEAST, PAGE_BYTES = 256, 8, 1 << 20  # of messages read from disk at 
 MEMORY = 16 << 20  # bytes of one lane in memory
 MEMORY_ALL, MEMORY_LEAST = 256 << 20, 64 << 10  # of all lanes; and of each one even then
 OVERHEAD = 1_000  # bytes of an item beside headers and body
-HELD = "h"  # collection of what somebody has, or what is backing off
+NOWHERE, WAITING, HELD = 0, 1, 2  # where an item's row is: tables `message`, in the collection of its lane, and `held`
 _row = tuple.__new__  # half the time of ItemRow(...)
 PREFIX = Struct(">IIQQH")  # count, failures, due, x, bytes of the holder's name
 
@@ -33,20 +33,29 @@ class Item:
     due           not to be given before, ns
     x             row of its expiry, 0 = none
     holder        proxy that has it, "" = none
-    stored        it has a row, or gets one in the open batch
+    stored        it has a row, or gets one in the open batch; `place` says where
     """
 
-    __slots__ = ("id", "lane", "message", "put", "group", "size", "count", "failures", "due", "x", "holder", "stored")
+    __slots__ = (
+        "id", "lane", "message", "put", "group", "size", "count", "failures", "due", "x", "holder", "stored", "place",
+    )  # fmt: skip
 
     def __init__(self, id: int, lane: int, message: str, put: Put):
         self.id, self.lane, self.message = id, lane, message
         self.put: Put | None = put
         self.group, self.size = put.group, put.size
-        self.count = self.failures = self.due = self.x = 0
+        self.count = self.failures = self.due = self.x = self.place = 0
         self.holder = ""
         self.stored = False
 
     def row(self, queue: str, collection: str) -> ItemRow:
+        return _row(ItemRow, (self.id, queue, collection, 0, *self._packed()))
+
+    def held_row(self, queue: str) -> HeldRow:
+        return _row(HeldRow, (self.id, queue, *self._packed()))
+
+    def _packed(self) -> tuple[bytes, bytes]:
+        """Head and body of its row."""
         put = self.put
         assert put is not None, "a message in memory"
         holder = self.holder.encode()
@@ -56,17 +65,17 @@ class Item:
             put.due, put.persistent, put.kind, put.group, put.group_seq, put.producer, put.counter, put.sender,
             put.message, put.typed, put.properties,
         ))  # fmt: skip
-        return _row(ItemRow, (self.id, queue, collection, 0, b"".join((head, holder, rest)), put.body))
+        return b"".join((head, holder, rest)), put.body
 
 
-def item_of(row: ItemRow) -> Item:
+def item_of(row: ItemRow | HeldRow) -> Item:
     count, failures, due, x, named = PREFIX.unpack_from(row.head)
     start = PREFIX.size + named
     message, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
     item = Item(row.id, lane, message, Put(*values, body=row.body))
     item.count, item.failures, item.due, item.x = count, failures, due, x
     item.holder = row.head[PREFIX.size : start].decode()
-    item.stored = True
+    item.stored, item.place = True, HELD if isinstance(row, HeldRow) else WAITING
     return item
 
 

@@ -58,7 +58,7 @@ class Orders:
         self.service, self.server = service, service.server
         self.policies, self.topics = service.policies, service.topics
         self.of: dict[type, Callable[[Proxy, Any], None]] = {
-            Send: self._send, Ack: self.settle, Nack: self.settle, Transact: self._transact, Sync: self._sync,
+            Send: self._send, Ack: self._ack, Nack: self.settle, Transact: self._transact, Sync: self._sync,
             Disconnect: self._disconnect, Subscribe: self._subscribe, Unsubscribe: self._unsubscribe,
         }  # fmt: skip
 
@@ -74,7 +74,10 @@ class Orders:
             queue: Any = server.engine.natives.agents.get(where)
             if queue is None or queue.limited:
                 self._admit(where, put)
-            server.send(server.note_to(proxy.id, (where,), put, 0, BOUNCE))
+            if queue is not None and self.service.direct:
+                server.hand(proxy.id, queue, put)
+            else:
+                server.send(server.note_to(proxy.id, (where,), put, 0, BOUNCE))
         else:
             self.topics.publish(put, proxy.id)
         if command.receipt is not None:
@@ -168,6 +171,11 @@ class Orders:
                 self._go(proxy, *next(going))
             elif each.tag in proxy.tags:  # unless an earlier one has settled it too
                 proxy.settle(each.tag, _fate(each))
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+    def _ack(self, proxy: Proxy, command: Ack) -> None:
+        proxy.settle(command.tag, TAKEN)
         if command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mombroker.agents.browser import Browser
-from mombroker.agents.lane import HELD, Item
+from mombroker.agents.lane import Item
 from mombroker.agents.policy import Policy
 from mombroker.agents.producers import Producers
 from mombroker.agents.stock import Stock
@@ -49,7 +49,7 @@ class Queue(Stock):
     def admit(self, put: Put) -> bool:
         """May a client's message be let in? It counts as coming until it is here."""
         policy = self.policy
-        if not (policy.max_messages or policy.max_bytes) or policy.full == "drop-oldest":
+        if not self.limited or policy.full == "drop-oldest":
             return True
         if self._over(policy, self.coming + 1, put.size):
             return False
@@ -78,10 +78,8 @@ class Queue(Stock):
         if put.expires and put.expires <= max(now, put.due):
             self._inter(item, "expired")
             return
-        policy = self.policy
-        if (policy.max_messages or policy.max_bytes) and self._over(policy, 1, item.size):
-            if not self._squeeze(item, message.source):
-                return
+        if self.limited and self._over(self.policy, 1, item.size) and not self._squeeze(item, message.source):
+            return
         self.count += 1
         self.bytes += item.size
         if put.due > now:
@@ -105,12 +103,14 @@ class Queue(Stock):
             self.shelf.expire(item, put.expires)
             self._alarm(put.expires)
         if not self.ready and not self.paused and (taker := self.takers.choose(item, put)):
+            if not taker.pending:
+                self.touch()
             self._give(taker, item)
-        else:
-            lane = self.lane(item.lane)
-            lane.put(item)
-            self.ready += 1
-            self._write(item, lane.name)
+            return
+        lane = self.lane(item.lane)
+        lane.put(item)
+        self.ready += 1
+        self._write(item, lane)
         if self.takers.consumers:
             self.touch()
 
@@ -212,7 +212,7 @@ class Queue(Stock):
         held[item.id] = item
         consumer.credit -= 1
         consumer.pending.append(item)
-        self._write(item, HELD)
+        self._write_held(item)
         if item.group:
             self.takers.given(item, put, consumer)
 
@@ -330,6 +330,9 @@ class Queue(Stock):
     def deleted(self) -> None:
         for proxy, number in [*self.takers.consumers, *self.browsers]:
             self.post(proxy, Refuse(number, f"{self.service.shown(self.name)} was deleted"))
+        for item in [*self.later.values(), *(item for held in self.out.values() for item in held.values())]:
+            if item.stored:
+                self._erase(item)
         self.service.forget(self)
 
     handlers: ClassVar[Any] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from mombroker.agents.deadletter import dead_letter
-from mombroker.agents.lane import HELD, Item, Lane, item_of
+from mombroker.agents.lane import HELD, NOWHERE, WAITING, Item, Lane, item_of
 from mombroker.agents.native import Native
 from mombroker.agents.policy import Policy
 from mombroker.agents.shelf import Shelf
@@ -17,6 +17,7 @@ from mombroker.agents.traffic import Consume, Put, pack
 from mombroker.agents.wanted import wanted
 
 if TYPE_CHECKING:
+    from mombroker.core.batch import HeldRow
     from mombroker.core.server import AgentServer
 
 VERSION = 1  # of the state blob
@@ -30,7 +31,8 @@ def _state(*values: Any) -> bytes:
 
 
 class Stock(Native):
-    """1. A message is in exactly one place: a lane (its row in `p0` to `p9`), `out` or `later` (in HELD), or delayed.
+    """1. A message is in exactly one place: a lane (its row in `p0` to `p9`), `out` or `later` (its row in `held`), or
+    delayed.
     2. `count` and `bytes` are those of all messages, `ready` counts those in lanes.
     3. What a proxy of another server has, its row says, and its consumers are in the state: both servers may restart.
     """
@@ -53,21 +55,27 @@ class Stock(Native):
         self._next = 0  # time of the next alarm
         self._version = 0
         self._policy = Policy()
+        self._limited = False
         if state:
             self._load(state)
 
     @property
     def policy(self) -> Policy:
-        policies = self.service.policies
-        if self._version != policies.version:
-            self._version, self._policy = policies.version, policies.of(self.service.shown(self.name))
+        if self._version != self.service.policies.version:
+            self._look_up()
         return self._policy
 
     @property
     def limited(self) -> bool:
         """Is there a limit that could keep a message out?"""
-        policy = self.policy
-        return bool(policy.max_messages or policy.max_bytes)
+        if self._version != self.service.policies.version:
+            self._look_up()
+        return self._limited
+
+    def _look_up(self) -> None:
+        policies = self.service.policies
+        self._version, self._policy = policies.version, policies.of(self.service.shown(self.name))
+        self._limited = bool(self._policy.max_messages or self._policy.max_bytes)
 
     @property
     def shelf(self) -> Shelf:
@@ -84,7 +92,7 @@ class Stock(Native):
 
     def change(self) -> None:
         if not self.volatile:
-            super().change()
+            self.server.engine.natives.change(self)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -118,21 +126,17 @@ class Stock(Native):
             consumer.credit = credit
             self.takers.add(consumer)
         self.count = self.ready + len(self.shelf.delayed)
-        place = None
-        while held := self.server.reader.items(self.id, HELD, place, 256):
-            place = (held[-1].key, held[-1].id)
-            for row in held:
-                self.count += 1
-                self._regain(item_of(row))
-                self.change()
         if self.purged:
             self._alarm(0)
         if at := self.shelf.next():
             self._alarm(at)
         self.touch()
 
-    def _regain(self, item: Item) -> None:
+    def regain(self, row: HeldRow) -> None:
         """Somebody had this one, or it was backing off, when the server stopped."""
+        item = item_of(row)
+        self.count += 1
+        self.change()
         if item.holder:
             self.out.setdefault(item.holder, {})[item.id] = item
             if item.group:
@@ -168,17 +172,39 @@ class Stock(Native):
 
     def loaded(self, item: Item) -> Put:
         if item.put is None:
-            row = self.server.written_item(item.id)
+            find = self.server.written_held if item.place == HELD else self.server.written_item
+            row = find(item.id)
             assert row is not None, "a message has lost its row"
             item.put = item_of(row).put
         assert item.put is not None, "a row has a message"
         return item.put
 
-    def _write(self, item: Item, collection: str) -> None:
+    def _write(self, item: Item, lane: Lane) -> None:
+        """The row of one that waits."""
         if item.stored:
             batch = self.server.batch
-            batch.items[item.id] = item.row(self.id, collection)
+            if item.place == HELD:
+                batch.held[item.id] = None
+            item.place = WAITING
+            batch.items[item.id] = item.row(self.id, lane.name)
             batch.bytes += item.size
+
+    def _write_held(self, item: Item) -> None:
+        """The row of one that somebody has, or that is backing off."""
+        if item.stored:
+            batch = self.server.batch
+            if item.place == WAITING:
+                batch.items[item.id] = None
+            item.place = HELD
+            batch.held[item.id] = item.held_row(self.id)
+            batch.bytes += item.size
+
+    def _erase(self, item: Item) -> None:
+        batch = self.server.batch
+        if item.place == HELD:
+            batch.held[item.id] = None
+        else:
+            batch.items[item.id] = None
 
     def _postpone(self, item: Item) -> None:
         assert item.put is not None, "a new message"
@@ -204,7 +230,7 @@ class Stock(Native):
         elif put.expires and put.expires <= max(self.server.now, due):
             self._bury(item, "expired")
         elif due > self.server.now:
-            self._write(item, HELD)
+            self._write_held(item)
             self._rest(item, due)
             if item.stored:
                 item.put = None
@@ -217,14 +243,14 @@ class Stock(Native):
         lane = self.lane(item.lane)
         lane.back(item)
         self.ready += 1
-        self._write(item, lane.name)
+        self._write(item, lane)
         self.takers.undry(item.id)
         self.touch()
 
     def _end(self, item: Item, was_out: bool = False) -> None:
         """The message leaves the queue."""
         if item.stored:
-            self.server.batch.items[item.id] = None
+            self._erase(item)
         else:
             self.loose -= item.size
         if item.x:
@@ -279,7 +305,7 @@ class Stock(Native):
                 if item.id <= self.purged:
                     self._end(item)
                     continue
-                item.id, item.stored = self.server.new_id(), False
+                item.id, item.stored, item.place = self.server.new_id(), False, NOWHERE
                 self.enter(item)
                 self.loose += 0 if item.stored else item.size
             for id, number in self.shelf.expired(now):

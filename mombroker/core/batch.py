@@ -34,6 +34,19 @@ class ItemRow(NamedTuple):
     body: bytes
 
 
+class HeldRow(NamedTuple):
+    """A message of a queue that somebody has, or that is backing off.
+
+    Such a row comes and goes with nearly every message, and all of them are read at the start of a server, so that they
+    have a table of their own, without an index.
+    """
+
+    id: int
+    agent: str
+    head: bytes
+    body: bytes
+
+
 class LinkRow(NamedTuple):
     """One direction pair with a neighbour in one domain; sequences start at 1."""
 
@@ -66,6 +79,7 @@ class Batch:
     queue_in: dict[int, InRow | None] = field(default_factory=dict)
     agents: dict[str, tuple[str, bytes] | None] = field(default_factory=dict)  # id -> class path, state
     items: dict[int, ItemRow | None] = field(default_factory=dict)  # table `message`
+    held: dict[int, HeldRow | None] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)  # agents whose items go, all of them
     links: dict[int, LinkRow] = field(default_factory=dict)
     core: dict[tuple[str, int, int], bytes | None] = field(default_factory=dict)  # (domain, kind, key)
@@ -76,8 +90,8 @@ class Batch:
 
     def empty(self) -> bool:
         return not (
-            self.queue_out or self.acked or self.queue_in or self.agents or self.items or self.dropped
-            or self.links or self.core or self.tasks or self.meta or self.log
+            self.queue_out or self.acked or self.queue_in or self.agents or self.items or self.held
+            or self.dropped or self.links or self.core or self.tasks or self.meta or self.log
         )  # fmt: skip
 
 
@@ -99,4 +113,6 @@ class Reader(Protocol):
     def items(
         self, agent: str, collection: str, after: tuple[int, int] | None, limit: int
     ) -> list[ItemRow]: ...  # in order of (key, id), strictly after
+    def held(self, after: int, limit: int) -> list[HeldRow]: ...  # in order of id, strictly after
+    def held_row(self, id: int) -> HeldRow | None: ...
     def item_count(self, agent: str, collection: str) -> int: ...

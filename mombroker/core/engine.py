@@ -296,6 +296,19 @@ class Engine:
         self._finish(box, entry)
         self._log_reaction(box, entry)
 
+    def idle(self, agent: str) -> bool:
+        """Nothing waits for this agent, or must wait with what comes next, and no reaction is under way."""
+        return not (self.running or self.careful or agent in self.inboxes or self.server.batch_full())
+
+    def take(self, native: Native, message: Message) -> None:
+        """The reaction of an idle agent to a message that need not pass through its inbox."""
+        self.running = native.id
+        try:
+            native.react(message)
+        finally:
+            self.running = ""
+        self.reactions += 1
+
     def _await(self, box: Inbox, entry: Entry, name: str) -> None:
         """The reaction needs a name that is not known yet."""
         box.name = name

@@ -11,7 +11,7 @@ from typing import Any
 
 from mombroker import ordering
 from mombroker.core import admin, trace
-from mombroker.core.batch import Batch, ItemRow, Reader
+from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer
 from mombroker.core.engine import Engine
@@ -33,8 +33,9 @@ from mombroker.core.events import (
 )
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
-from mombroker.core.message import Message
+from mombroker.core.message import BOUNCE, Message
 from mombroker.core.names import Names
+from mombroker.core.natives import Native
 from mombroker.core.reaction import Note, Program
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.ordering.base import Ordering, Rows
@@ -177,6 +178,13 @@ class AgentServer:
                 return batch.items[id]
         return self.reader.item(id)
 
+    def written_held(self, id: int) -> HeldRow | None:
+        """A held message's row as of the open batch."""
+        for batch in (self.batch, self.in_flight):
+            if batch and id in batch.held:
+                return batch.held[id]
+        return self.reader.held_row(id)
+
     def message(
         self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
     ) -> Message:
@@ -202,6 +210,28 @@ class AgentServer:
         self.mark(2 if out or message.note is None else 1)  # what destinations do among themselves may linger
         if local:
             self.engine.deliver(message, local, received=self.now)
+
+    def hand(self, source: str, native: Native, note: Note) -> None:
+        """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
+
+        Not to be called while another one is at work, which might not expect that this one changes.
+        """
+        agent, now = native.id, self.now
+        message = self.note_to(source, (agent,), note, 0, BOUNCE)
+        if not self.engine.idle(agent):
+            self.send(message)
+            return
+        self.sent += 1
+        self.mark(1)
+        if self.log_on:
+            number, size = message.number, message.size
+            self.batch.log += (
+                ("send", self.name, number, source, message.dests, size, "", "", 0, now, 0, 0, now, trace.NO_OUT,
+                 trace.NO_MISSING, message.type),
+                ("react", self.name, number, agent, (), size, "", "", 0, now, now, now, now, trace.NO_OUT,
+                 trace.NO_MISSING, ""),
+            )  # fmt: skip
+        self.engine.take(native, message)
 
     def careful_step(self, left: int) -> None:
         if left == 0:

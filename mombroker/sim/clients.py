@@ -328,5 +328,6 @@ class Clients(Workload):
         for name, node in cluster.nodes.items():
             disk, alive = node.disk.store.disk, node.server.engine.natives.agents
             found += [f"{row.agent} {row.collection} of {name}" for row in disk.items.values()]
+            found += [f"{row.agent} held by {name}" for row in disk.held.values()]
             found += [agent for agent in disk.agents if "/conn:" in agent and agent not in alive]
         return found

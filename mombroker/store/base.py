@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Meta = dict[str, str | int]
 
-SCHEMA = 2  # the version of the tables: the number of migrations in schema.py
+SCHEMA = 3  # the version of the tables: the number of migrations in schema.py
 
 LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 
@@ -33,11 +33,12 @@ def written(batch: Batch) -> tuple[int, int]:
     """Rows that a commit puts or deletes, without its log row and what it prunes, and bytes of the values put."""
     rows = (
         len(batch.queue_out) + len(batch.acked) + len(batch.queue_in) + len(batch.dropped) + len(batch.items)
-        + len(batch.agents) + len(batch.links) + len(batch.core) + len(batch.tasks) + len(batch.meta)
+        + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.core) + len(batch.tasks) + len(batch.meta)
     )  # fmt: skip
     size = sum([len(data) for _, data in batch.queue_out])
     size += sum([len(row.data) for row in batch.queue_in.values() if row])
     size += sum([len(row.head) + len(row.body) for row in batch.items.values() if row])
+    size += sum([len(row.head) + len(row.body) for row in batch.held.values() if row])
     size += sum([len(row[1]) for row in batch.agents.values() if row])
     size += sum([len(blob) for blob in batch.core.values() if blob])
     size += sum([len(row.data) for row in batch.tasks.values() if row])

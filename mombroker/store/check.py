@@ -93,7 +93,7 @@ def _queue_in(store: SqliteReader) -> Iterator[str]:
             except MomError as error:
                 yield f"message {id} for {agent} cannot be read: {error}"
         after = rows[-1][0]
-    for table in ("queue_in", "message", "task"):
+    for table in ("queue_in", "message", "task", *store.tables_since(3, "held")):
         last = store.select(f"SELECT max(id) FROM {table}")[0][0] or 0
         if last > int(meta.get("next", 0)):
             yield f"id {last} in table {table} is above the mark of used ids, {meta.get('next', 0)}"
@@ -108,8 +108,9 @@ def _strangers(store: SqliteReader, table: str) -> list[tuple[str, int]]:
 
 
 def _items(store: SqliteReader) -> Iterator[str]:
-    for agent, count in _strangers(store, "message"):
-        yield f"there are {count} items of agent {agent}, but no such agent"
+    for table in ("message", *store.tables_since(3, "held")):
+        for agent, count in _strangers(store, table):
+            yield f"there are {count} items of agent {agent}, but no such agent"
 
 
 def _tasks(store: SqliteReader) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
-from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.errors import StoreFailed
 from mombroker.core.trace import Record
 from mombroker.store import columns
@@ -38,6 +38,7 @@ class Disk:
     inboxes: dict[str, list[int]] = field(default_factory=dict)
     items: dict[int, ItemRow] = field(default_factory=dict)
     places: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    held: dict[int, HeldRow] = field(default_factory=dict)
     agents: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     links: dict[int, LinkRow] = field(default_factory=dict)
     core: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Disk:
             {agent: list(ids) for agent, ids in self.inboxes.items()},
             dict(self.items),
             {name: list(places) for name, places in self.places.items()},
+            dict(self.held),
             dict(self.agents),
             dict(self.links),
             {domain: dict(rows) for domain, rows in self.core.items()},
@@ -155,6 +157,7 @@ class MemoryStore:
                     del disk.items[id]
         if batch.items:
             self._put_items(batch.items)
+        _put(disk.held, batch.held)
         _put(disk.agents, batch.agents)
         disk.links.update(batch.links)
         for (domain, kind, number), blob in batch.core.items():
@@ -250,6 +253,12 @@ class MemoryStore:
         first = bisect_right(places, after) if after else 0
         return [self.disk.items[id] for _, id in places[first : first + limit]]
 
+    def held(self, after: int, limit: int) -> list[HeldRow]:
+        return [self.disk.held[id] for id in sorted(id for id in self.disk.held if id > after)[:limit]]
+
+    def held_row(self, id: int) -> HeldRow | None:
+        return self.disk.held.get(id)
+
     def item_count(self, agent: str, collection: str) -> int:
         return len(self.disk.places.get((agent, collection), []))
 
@@ -280,6 +289,7 @@ class MemoryStore:
             sum(len(data) for queue in disk.queue_out.values() for data in queue.values())
             + sum(len(row.data) for row in disk.queue_in.values())
             + sum(len(row.head) + len(row.body) for row in disk.items.values())
+            + sum(len(row.head) + len(row.body) for row in disk.held.values())
             + sum(len(state) for _, state in disk.agents.values())
             + sum(len(blob) for rows in disk.core.values() for blob in rows.values())
             + sum(len(records) for _, records in disk.log) * RECORD_BYTES

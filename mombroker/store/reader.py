@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mombroker.core.batch import LINK_BITS, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.batch import LINK_BITS, HeldRow, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder
@@ -89,6 +89,10 @@ class SqliteReader:
         except sqlite3.Error as error:
             raise StoreFailed(f"cannot read {self.path}: {error}; {REPAIR}") from error
 
+    def tables_since(self, schema: int, *tables: str) -> tuple[str, ...]:
+        """These tables, if the store is not older than they are."""
+        return tables if self._schema >= schema else ()
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         """All reads inside are as of one commit."""
@@ -155,6 +159,14 @@ class SqliteReader:
             sql += " AND (key, id) > (?, ?)"
         rows = self.select(f"{sql} ORDER BY key, id LIMIT ?", agent, collection, *place, limit)
         return [ItemRow(*row) for row in rows]
+
+    def held(self, after: int, limit: int) -> list[HeldRow]:
+        rows = self.select("SELECT id, agent, head, body FROM held WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+        return [HeldRow(*row) for row in rows]
+
+    def held_row(self, id: int) -> HeldRow | None:
+        rows = self.select("SELECT id, agent, head, body FROM held WHERE id = ?", id)
+        return HeldRow(*rows[0]) if rows else None
 
     def item_count(self, agent: str, collection: str) -> int:
         sql = "SELECT count(*) FROM message WHERE agent = ? AND collection = ?"

@@ -41,3 +41,20 @@ def version_2(db: Database) -> None:
     """What the commits since the last log row wrote, with this one; NULL in older rows."""
     for column in ("commits", "rows", "bytes"):
         db.execute(f"ALTER TABLE log ADD COLUMN {column} INTEGER")
+
+
+@migrations()
+def version_3(db: Database) -> None:
+    """Messages that somebody has, or that back off, leave the collection "h" of their queue for a table of their own.
+
+    An author's agent may have a collection of that name, too: that one stays.
+    """
+    db.execute(
+        "CREATE TABLE held (id INTEGER PRIMARY KEY, agent TEXT NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL)"
+    )
+    queues = (
+        "collection = 'h' AND agent IN (SELECT id FROM agent WHERE class IN"
+        " ('mombroker.agents.queue:Queue', 'mombroker.agents.subscription:Subscription'))"
+    )
+    db.execute(f"INSERT INTO held SELECT id, agent, head, body FROM message WHERE {queues}")
+    db.execute(f"DELETE FROM message WHERE {queues}")

@@ -8,7 +8,7 @@ import pytest
 
 from mombroker.admin.bench import clientchaos, ledger
 from mombroker.agents.commands import Send, Transact
-from mombroker.agents.lane import HELD, Item
+from mombroker.agents.lane import HELD, WAITING, Item
 from mombroker.agents.orders import Orders
 from mombroker.agents.proxy import Proxy
 from mombroker.agents.stock import Stock
@@ -90,15 +90,13 @@ def forgotten_selectors() -> None:
 
 def lost_rows() -> None:
     """What is with a consumer has no row."""
-    write: Callable[..., None] = Stock._write
 
-    def drop(stock: Stock, item: Item, collection: str) -> None:
-        if collection == HELD:
+    def drop(stock: Stock, item: Item) -> None:
+        if item.place == WAITING:
             stock.server.batch.items[item.id] = None
-        else:
-            write(stock, item, collection)
+        item.place = HELD
 
-    Stock._write = drop  # type: ignore[method-assign]
+    Stock._write_held = drop  # type: ignore[method-assign]
 
 
 @pytest.mark.long

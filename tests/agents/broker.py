@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from mombroker.agents.commands import Ack, BrowseEnd, Delivery, Nack, Receipt, Refused, Send, Subscribe, Unsubscribe
@@ -158,9 +159,8 @@ class Broker(Bus):
         return found
 
     def stored(self, name: str, server: str = "a") -> dict[str, int]:
-        """Rows of a queue, by collection."""
-        counts: dict[str, int] = {}
-        for row in self.stores[server].disk.items.values():
-            if row.agent == f"{server}/{name}":
-                counts[row.collection] = counts.get(row.collection, 0) + 1
-        return counts
+        """Rows of a queue, by collection, and those that are held."""
+        disk, agent = self.stores[server].disk, f"{server}/{name}"
+        counts = Counter(row.collection for row in disk.items.values() if row.agent == agent)
+        counts.update("held" for row in disk.held.values() if row.agent == agent)
+        return dict(counts)

@@ -36,7 +36,7 @@ def test_what_is_sent_is_received_once_and_is_gone_when_it_is_acknowledged():
     consumer.subscribe("s", Q, ack="individual", receipt="sub")
     assert consumer.texts == ["one", "two"]
     assert consumer.receipts == ["sub"]
-    assert b.stored(Q) == {"h": 2}
+    assert b.stored(Q) == {"held": 2}
     consumer.ack("one", "two", receipt="ack")
     assert consumer.receipts == ["sub", "ack", "ack"]
     assert b.stored(Q) == {} and b.queue(Q).count == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
 
@@ -57,6 +57,7 @@ def sample() -> list[Batch]:
             5: ItemRow(5, "paris/a", "jobs", 3, b"", b"first"),
             6: ItemRow(6, "paris/_dead", "letters", T0, b"{}", b""),
         },
+        held={9: HeldRow(9, "paris/a", b"head", b"body"), 10: HeldRow(10, "paris/b", b"", b"other")},
         links={
             1: LinkRow(1, "core", "lyon", 3, 0, 9, "incarnation of lyon"),
             2: LinkRow(2, "core", "nice", 1, 0, 0, ""),
@@ -73,6 +74,7 @@ def sample() -> list[Batch]:
         acked={1: 2},
         queue_in={2: None},
         items={5: None},
+        held={9: None},
         links={1: LinkRow(1, "core", "lyon", 3, 2, 10, "incarnation of lyon")},
         meta={"now": T0 + SECOND, "clean": 1},
         log=[
@@ -94,6 +96,7 @@ in_rows = st.builds(
     InRow, ids, agents, blobs, st.integers(0, 3), st.integers(0, 3), st.tuples(st.just("core"), agents, times, times)
 )
 items = st.builds(ItemRow, ids, agents, st.sampled_from(["jobs", "seen"]), st.integers(-3, 3), blobs, blobs)
+held = st.builds(HeldRow, ids, agents, blobs, blobs)
 tasks = st.builds(TaskRow, ids, agents, st.sampled_from(["timer", "defer"]), st.integers(0, 1 << 62), blobs)
 links = st.builds(
     LinkRow, st.integers(1, 3), st.just("core"), st.sampled_from(["lyon", "nice"]),
@@ -119,6 +122,7 @@ def batches(draw: st.DrawFn) -> Batch:
         queue_in=draw(by_id(in_rows)),
         agents=draw(st.dictionaries(agents, st.none() | st.tuples(st.just("sample:A"), blobs), max_size=3)),
         items=draw(by_id(items)),
+        held=draw(by_id(held)),
         dropped=draw(st.lists(agents, max_size=1)),
         links=draw(st.lists(links, max_size=2).map(lambda rows: {row.id: row for row in rows})),
         core=draw(
@@ -141,7 +145,7 @@ class Model:
 
     def __init__(self, meta: dict[str, Any]):
         self.tables: dict[str, dict[Any, Any]] = {
-            name: {} for name in ("queue_out", "queue_in", "agents", "items", "links", "core", "tasks")
+            name: {} for name in ("queue_out", "queue_in", "agents", "items", "held", "links", "core", "tasks")
         }
         self.tables["meta"] = dict(meta)
         self.records: list[tuple[Any, ...]] = []
@@ -169,7 +173,7 @@ class Model:
         items = self.tables["items"]
         for id in [id for id, row in items.items() if row.agent in batch.dropped]:
             del items[id]
-        for name in ("queue_in", "agents", "items", "links", "core", "tasks", "meta"):
+        for name in ("queue_in", "agents", "items", "held", "links", "core", "tasks", "meta"):
             self.tables[name].update(getattr(batch, name))
             self.tables[name] = {key: row for key, row in self.tables[name].items() if row is not None}
         self.records += batch.log
@@ -202,6 +206,8 @@ class Model:
             "item": {id: tables["items"].get(id) for id in range(1, 13)},
             "items": {(a, c): self.items(a, c, None, 99) for a in AGENTS for c in ("jobs", "seen")},
             "item_count": {(a, c): len(self.items(a, c, None, 99)) for a in AGENTS for c in ("jobs", "seen")},
+            "held": self.held(0, 99),
+            "held_row": {id: tables["held"].get(id) for id in range(1, 13)},
             "log": list(enumerate(self.records, 1)),
             "log_end": len(self.records),
         }
@@ -218,6 +224,9 @@ class Model:
         rows = [row for row in self.tables["items"].values() if (row.agent, row.collection) == (agent, collection)]
         rows = [row for row in rows if after is None or (row.key, row.id) > after]
         return sorted(rows, key=lambda row: (row.key, row.id))[:limit]
+
+    def held(self, after: int, limit: int) -> list[HeldRow]:
+        return sorted(row for row in self.tables["held"].values() if row.id > after)[:limit]
 
     def log(self, after: int, limit: int) -> list[tuple[int, tuple[Any, ...]]]:
         return [(seq, record) for seq, record in enumerate(self.records, 1) if seq > after][:limit]
@@ -241,6 +250,8 @@ def reads(store: Any) -> dict[str, Any]:
         "item": {id: store.item(id) for id in range(1, 13)},
         "items": {place: store.items(*place, None, 99) for place in places},
         "item_count": {place: store.item_count(*place) for place in places},
+        "held": store.held(0, 99),
+        "held_row": {id: store.held_row(id) for id in range(1, 13)},
         "log": store.log(0, 999),
         "log_end": store.log_end(),
     }

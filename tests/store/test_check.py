@@ -83,6 +83,11 @@ PLANTED = [
         "UPDATE message SET agent = 'paris/gone' WHERE id = 4",
         "there are 1 items of agent paris/gone, but no such agent",
     ),
+    ("UPDATE held SET id = 104 WHERE id = 10", "id 104 in table held is above the mark of used ids, 100"),
+    (
+        "UPDATE held SET agent = 'paris/gone' WHERE id = 10",
+        "there are 1 items of agent paris/gone, but no such agent",
+    ),
     (
         "UPDATE task SET agent = 'paris/gone' WHERE id = 8",
         "there are 1 timers or deferred functions of agent paris/gone, but no such agent",

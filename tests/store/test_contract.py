@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker import store
-from mombroker.core.batch import Batch, InRow, ItemRow
+from mombroker.core.batch import Batch, HeldRow, InRow, ItemRow
 from mombroker.core.errors import StoreFailed
 from mombroker.store.memory import MemoryStore
 from tests.store.samples import SECOND, T0, Model, batches, reads, record, sample, topology
@@ -101,6 +101,7 @@ def test_reads_go_on_from_any_place_and_stop_where_they_are_told(on):
     batch = Batch(
         queue_in={id: InRow(id, "paris/a" if id % 3 else "paris/b", b"") for id in range(2, 12)},
         items={row.id: row for row in rows},
+        held={id: HeldRow(id, "paris/a", b"", b"") for id in (2, 3, 5, 6)},
         agents={f"paris/{n}": ("sample:A", b"") for n in "ace"},
         queue_out=[(link, b"") for link in (1, 2, 2, 2, 2, 2, 3)],
         log=[record(1), record(2)],
@@ -111,6 +112,7 @@ def test_reads_go_on_from_any_place_and_stop_where_they_are_told(on):
         model.apply(part)
     for limit, after in product(range(5), range(8)):
         assert on.store.log(after, limit) == model.log(after, limit)
+        assert on.store.held(after, limit) == model.held(after, limit)
         for upto in range(13):
             for link in (1, 2, 3, 4):
                 assert on.store.queue_out(link, after, upto, limit) == model.queue_out(link, after, upto, limit)
@@ -139,6 +141,17 @@ def test_within_a_batch_deletions_come_before_what_is_added(on):
     on.store.commit(Batch(items={1: ItemRow(1, "paris/a", "jobs", 1, b"", b"old")}))
     on.store.commit(Batch(dropped=["paris/a"], items={2: ItemRow(2, "paris/a", "jobs", 1, b"", b"new")}))
     assert [row.id for row in on.store.items("paris/a", "jobs", None, 9)] == [2]
+
+
+def test_any_number_of_held_rows_can_be_written_and_deleted_at_once(on):
+    """Statements for many rows at a time are for whole lots of them."""
+    model = Model(on.store.meta())
+    for count in (1, 63, 64, 65, 130):
+        rows = {id: HeldRow(id, "paris/a", b"%d" % id, b"body") for id in range(count, 3 * count)}
+        for batch in (Batch(held=rows), Batch(held=dict.fromkeys(range(count, 2 * count)))):
+            on.store.commit(batch)
+            model.apply(batch)
+            assert on.store.held(0, 999) == model.held(0, 999)
 
 
 def test_a_row_may_change_its_agent_and_its_place(on):

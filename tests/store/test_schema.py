@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from sqlite_utils import Database
@@ -20,7 +21,7 @@ def test_a_store_of_each_version_is_upgraded_with_all_its_rows(version, tmp_path
     opened = store.open(tmp_path, topology(), "paris")
     model = Model(opened.meta())
     for batch in sample():
-        model.apply(batch)
+        model.apply(batch if version > 2 else replace(batch, held={}))
     assert reads(opened) == model.reads()
     assert opened.meta()["schema"] == SCHEMA
     opened.commit(sample()[1])
