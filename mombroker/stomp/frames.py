@@ -261,6 +261,18 @@ class Parser:
         body = data[start:end]
         return _frame(Frame, (command, headers, block, body if type(body) is bytes else bytes(body)))
 
+    def acks(self) -> list[str]:
+        """The ids of the ACKs that come next, as far as they have no other header; such come in long rows."""
+        found: list[str] = []
+        if self._quick and self._head is None:
+            data, at = self._data, self._at
+            while (ack := _ACK.match(data, at)) and data[at] == 65:  # no NACK
+                found.append(ack[2].decode())
+                at = ack.end()
+            if found:
+                self._at, self._seen, self._lines, self.known = at, 0, 0, None
+        return found
+
     def _like(self, known: Known, data: bytes | bytearray, at: int) -> Frame | None:
         """The frame that begins there, if it is whole and only its receipt and its body are new."""
         cut = at + len(known.before)

@@ -375,6 +375,11 @@ class Session:
             self.unsettled.settle(tag)
             command.receipt = headers.get("receipt")
             self.commands.append(command)
+        if self.version == V12 and len(headers) == 1 and frame.command == "ACK":
+            for id in self.parser.acks():
+                tag = self._given(id)
+                self.unsettled.settle(tag)
+                self.commands.append(Ack(tag))
 
     def _tag(self, command: str, headers: dict[str, str]) -> int:
         """The delivery that an ACK or NACK names."""
@@ -387,6 +392,9 @@ class Session:
             sub = headers.get("subscription")
             if sub is None and self.version == V11:
                 raise FrameError(f"{command} needs a subscription")
+        return self._given(message_id, sub, command)
+
+    def _given(self, message_id: str, sub: str | None = None, command: str = "ACK") -> int:
         tag = self.unsettled.find(message_id, sub)
         if tag is None:
             raise FrameError(f"{command} of {message_id[:80]!r}, which was not delivered here or is settled already")
@@ -431,10 +439,10 @@ class Session:
         for reply in said:
             if self.state == "closed":
                 return
-            if isinstance(reply, Delivery):
+            if type(reply) is Delivery:
                 if self.state == "open":
                     self._deliver(reply)
-            elif isinstance(reply, Receipt):
+            elif type(reply) is Receipt:
                 if not reply.receipt.startswith("\0"):
                     out.append(replies.receipt(reply, version))
                 elif reply.receipt == LAST:

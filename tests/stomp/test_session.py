@@ -920,6 +920,33 @@ def test_S23_what_was_settled_outside_meanwhile_is_left_out():
     assert mine.send("COMMIT", transaction="t") == [Transact([Ack(1)])]
 
 
+ACKS = [
+    b"ACK\nid:%s\n\n\0", b"NACK\nid:%s\n\n\0", b"ACK\nid:%s\nreceipt:r\n\n\0", b"\nACK\nid:%s\n\n\0",
+    b"ACK\nreceipt:r\nid:%s\n\n\0",
+]  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([ACKS[0], *ACKS]), st.integers(1, 9)), max_size=12),
+    st.sampled_from(["client", "individual"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_row_of_acks_does_what_each_of_them_does(wanted, mode):
+    """Read at once or byte by byte, with good ids, those that are settled already, and some that were never given."""
+    outcomes = []
+    for size in (1 << 20, 1):
+        mine = client()
+        ids = [mine.give(tag, ack=mode).headers["ack"] for tag in range(1, 7)] + ["s1#107/7", "x", "8"]
+        data = b"".join(form % ids[number - 1].encode() for form, number in wanted)
+        for at in range(0, len(data), size):
+            mine.session.receive(data[at : at + size])
+        mine.session.check()
+        commands = mine.take()
+        mine.session.reply([Receipt(LAST)])
+        outcomes.append((commands, sorted(mine.session.unsettled.given), mine.session.state, mine.frames()))
+    assert outcomes[0] == outcomes[1]
+
+
 @pytest.mark.parametrize("command", ["COMMIT", "ABORT", "SEND", "ACK", "NACK"])
 def test_S24_an_unknown_transaction_is_a_fault(command):
     mine = client()
