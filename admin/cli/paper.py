@@ -181,6 +181,48 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
     click.echo(f"wrote {target}", err=True)
 
 
+@paper.command()
+@click.argument("name", metavar="PAPER")
+@click.option("--figure", "figures", default="", help="Figures, with commas between. [default: all]")
+@click.option("--runs", type=click.IntRange(1), default=None, help="In each half. [default: half of the usual]")
+@click.option(
+    "--above", type=click.FloatRange(0), default=5.0, show_default=True,
+    help="Show what differs by more: per cent from the mean of both halves.",
+)  # fmt: skip
+@sweep_options
+@output_options
+def spread(
+    name: str, figures: str, runs: int | None, above: float, quick: bool, processes: int | None, spark: str | None,
+    folder: Path, output: str, columns: str,
+) -> None:  # fmt: skip
+    """Run each point of a paper twice, from different seeds, and show where the two halves differ.
+
+    What the report has run is not run again.
+
+    \b
+    Example:
+      mom paper spread ks
+      mom paper spread daisy --figure 6 --runs 5
+    """
+    from mombroker.sim.papers import base, sweep
+
+    chosen = sweep.load(_known("paper", name, sweep.PAPERS))
+    wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
+    runs = runs or max(chosen.seeds // 2, 1)
+    points = sweep.points(chosen, wanted, not quick, 2 * runs, {})
+    table = base.Table(_run(chosen, points, sweep.Cache(folder / CACHE, name), processes, spark))
+    rows = [
+        row
+        for figure in wanted
+        for panel in chosen.figures[figure].panels
+        for column in panel.lines
+        for row in base.halves(table, figure, column, runs)
+    ]
+    apart = sorted((row for row in rows if row["off_pct"] > above), key=lambda row: -row["off_pct"])
+    show([row | {key: float(f"{row[key]:.4g}") for key in ("one", "two", "off_pct")} for row in apart], output, columns)
+    click.echo(f"{len(apart)} of {len(rows)} values are off by more than {above:g} %", err=True)
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 

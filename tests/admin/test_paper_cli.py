@@ -115,3 +115,15 @@ def test_the_report_is_one_page_and_goes_on_where_it_stopped(mom, tmp_path, monk
 def test_the_report_says_first_that_pictures_cannot_be_drawn(mom, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'mombroker[plots]'" in mom("report", code=1).stderr
+
+
+def test_the_halves_of_the_runs_are_compared(mom):
+    """Runs so short differ; and the figures of both halves are those that a run writes."""
+    rows = json.loads(mom("spread", "ks", "--figure", "5", "--processes", "1", "--above", "0", "-o", "json").stdout)
+    assert {row["column"] for row in rows} == {"ks", "ks_bitmap"} and len(rows) <= 12 * 2
+    assert [row["off_pct"] for row in rows] == sorted((row["off_pct"] for row in rows), reverse=True)
+    for row in rows:
+        off = 100 * abs(row["one"] - row["two"]) / (row["one"] + row["two"])
+        assert row["off_pct"] == pytest.approx(off, abs=0.05)  # of four digits
+    few = mom("spread", "ks", "--figure", "5", "--above", "1000")
+    assert "0 of 24 values are off by more than 1000 %" in few.stderr

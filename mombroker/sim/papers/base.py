@@ -125,6 +125,20 @@ class Table:
         return max(100 * (max(values) / min(values) - 1) for values in found.values())
 
 
+def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
+    """For each point the mean of its first `runs` runs, that of the next as many, and by how many per cent each is off
+    the mean of both."""
+    found = []
+    for setting in table.settings(figure):
+        for x, values in table.values(figure, setting, column).items():
+            one, two = fmean(values[:runs]), fmean(values[runs : 2 * runs])
+            off = 100 * abs(one - two) / abs(one + two) if one != two else 0.0
+            found.append(
+                {"figure": figure, "setting": setting, "x": x, "column": column, "one": one, "two": two, "off_pct": off}
+            )
+    return found
+
+
 # 97.5 % quantiles of Student's t, by degrees of freedom; from 10 on the normal one is at most 15 % too small
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL = 1.96
