@@ -290,6 +290,7 @@ class Queue(Stock):
 
     def cancel(self, note: Cancel, message: Message) -> None:
         self._leave((message.source, note.consumer))
+        self.left()
 
     def _leave(self, key: Key) -> None:
         self.browsers.pop(key, None)
@@ -301,10 +302,9 @@ class Queue(Stock):
                 self._return(item)
             self.change()
             self.touch()
-            self.left()
 
     def left(self) -> None:
-        """A consumer has gone."""
+        """Consumers have gone, and what was taken back from them is at its place."""
 
     def gone(self, note: Gone, message: Message) -> None:
         self.release(lambda proxy: proxy == message.source)
@@ -319,6 +319,7 @@ class Queue(Stock):
                 self._return(item)
                 returned += 1
         self.change()
+        self.left()
         return returned
 
     def recovered(self) -> None:

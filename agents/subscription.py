@@ -61,9 +61,9 @@ class Subscription(Queue):
         self.left()
 
     def alarm(self) -> None:
+        super().alarm()
         if self.server.now >= self.lonely:
             self.left()
-        super().alarm()
 
     def copy(self, put: Put, message: str) -> None:
         """A message of one of its topics."""

@@ -44,7 +44,8 @@ class Clients(Protocol):
 
 class Natives:
     """1. Touched ones are flushed when the reactions at hand are done, at the latest when the batch closes.
-    2. Changed ones get their row when the batch closes."""
+    2. Changed ones get their row when the batch closes.
+    3. One that was removed says and writes nothing more, whatever it is told in the reaction that ended it."""
 
     __slots__ = ("server", "agents", "touched", "changed", "late")
 
@@ -83,13 +84,15 @@ class Natives:
     def flush(self) -> None:
         touched, self.touched = self.touched, {}
         for native in touched:
-            native.flush()
+            if self.agents.get(native.id) is native:
+                native.flush()
 
     def close(self) -> None:
         self.flush()
         changed, self.changed = self.changed, {}
         for native in changed:
-            self.server.batch.agents[native.id] = (native.path, native.pack())
+            if self.agents.get(native.id) is native:
+                self.server.batch.agents[native.id] = (native.path, native.pack())
 
     def committed(self) -> None:
         self.touched.update(self.late)

@@ -399,6 +399,20 @@ def test_a_shared_subscription_that_is_not_durable_ends_with_its_last_consumer()
     assert again.texts == ["3"]
 
 
+@pytest.mark.parametrize("end", ["close", "unsubscribe", "unsettled"])
+def test_a_shared_subscription_that_has_ended_can_be_made_again_on_the_same_server(end):
+    b = Broker(THREE)
+    for text in "12":
+        reader = b.connect("a").subscribe("s", A, durable="d", shared=True, transient=True, ack="individual")
+        b.connect("b").send(A, text)
+        assert reader.texts == [text] and reader.refusals == []
+        if end != "unsettled":
+            reader.ack(text)
+        reader.unsubscribe("s") if end == "unsubscribe" else reader.close()
+        assert not any("share:" in row.agent for row in b.stores["a"].disk.items.values())
+        assert b.stored("share::d") == {} and "a/share::d" not in b.stores["a"].disk.agents
+
+
 def test_a_transient_shared_subscription_ends_when_its_servers_restart():
     b = Broker(THREE)
     b.connect("a").subscribe("s", A, durable="d", shared=True, transient=True)
