@@ -115,10 +115,12 @@ def servers(flowing: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-@schema("agent string, kind string, records bigint")
-def ends(log: DataFrame) -> DataFrame:
-    """What became of messages, by the agent that they were for; an empty agent: of the copies beyond a router."""
-    return log.where(F.col("kind").isin(*ENDS)).groupBy("agent", "kind").agg(F.count("*").alias("records"))
+@schema("domain string, server string, peer string, agent string, kind string, records bigint")
+def taken(log: DataFrame) -> DataFrame:
+    """What came in order, by the link that brought it (none: it is of the same server), and what became of it (`react`,
+    `expire`, `dead`, `drop`) at the agent that it was for, or that it was passed on (`forward`)."""
+    rows = log.where(F.col("kind").isin(*TOOK)).groupBy("domain", "server", "peer", "agent", "kind")
+    return rows.agg(F.count("*").alias("records"))
 
 
 # -- what it costs the disk --------------------------------------------------------------------------------------------
@@ -151,12 +153,18 @@ def commits(log: DataFrame) -> DataFrame:
 # -- where the time goes -----------------------------------------------------------------------------------------------
 
 
+@schema("hop bigint, domain string, server string, peer string")
+def links(took: DataFrame) -> DataFrame:
+    """From `taken`: the links that something came over, with their `hop`."""
+    return took.where("peer <> ''").select(_hop("server", "peer"), "domain", "server", "peer").distinct()
+
+
 @schema(
-    "origin string, number bigint, domain string, server string, peer string, payload bigint, received bigint, "
-    "store bigint, link bigint, hold bigint"
+    "hop bigint, origin bigint, number bigint, payload bigint, received bigint, store bigint, link bigint, hold bigint"
 )
 def hops(log: DataFrame, small: bool = True) -> DataFrame:
-    """One row per message and link that it has crossed, `peer` to `server`.
+    """One row per message and link that it has crossed. `hop` is a hash of the link (`links` has the names), `origin`
+    one of the name of the message's server: with names, all this would take twice as long.
 
     `small`: the commits are few enough to be told to every task, which is quicker than to bring them together. A
     negative `link` is the difference of two servers' clocks.
@@ -168,24 +176,28 @@ def hops(log: DataFrame, small: bool = True) -> DataFrame:
     out = packets(log).where(F.col("origin") != NO_ID)
     same = (out.server == durable.by) & (out.incarnation == durable.of) & (out.next == durable.at)
     out = out.join(F.broadcast(durable) if small else durable, same, "left")
-    none = F.lit(None).cast("bigint")
+    none, origin = F.lit(None).cast("bigint"), F.xxhash64("origin").alias("origin")
     left = out.select(
-        "origin", "number", "domain", F.col("peer").alias("server"), F.col("server").alias("peer"), "stamped",
-        "durable", none.alias("received"), none.alias("delivered"), none.alias("payload"),
+        _hop("peer", "server"), origin, "number", "stamped", "durable", none.alias("received"),
+        none.alias("delivered"), none.alias("payload"),
     )  # fmt: skip
     came = _took(log).select(
-        "origin", "number", "domain", "server", "peer", none.alias("stamped"), none.alias("durable"),
+        _hop("server", "peer"), origin, "number", none.alias("stamped"), none.alias("durable"),
         F.expr("nullif(received, 0)").alias("received"), "delivered", "payload",
     )  # fmt: skip
-    names = ("stamped", "durable", "received", "delivered", "payload")
-    rows = left.unionByName(came).groupBy("origin", "number", "domain", "server", "peer")
-    # A relay may send one message twice over a link; the first one counts.
-    rows = rows.agg(*[F.min(name).alias(name) for name in names]).where("delivered is not null")
+    key, values = ("hop", "origin", "number"), ("stamped", "durable", "received", "delivered", "payload")
+    # Brought together before anything is summed up: each task has a key once. A relay may send one message twice over
+    # a link; the first one counts.
+    rows = left.unionByName(came).repartition(*key).groupBy(*key)
+    rows = rows.agg(*[F.min(name).alias(name) for name in values]).where("delivered is not null")
     return rows.select(
-        "origin", "number", "domain", "server", "peer", "payload", "received",
-        (F.col("durable") - F.col("stamped")).alias("store"), (F.col("received") - F.col("durable")).alias("link"),
-        (F.col("delivered") - F.col("received")).alias("hold"),
+        *key, "payload", "received", (F.col("durable") - F.col("stamped")).alias("store"),
+        (F.col("received") - F.col("durable")).alias("link"), (F.col("delivered") - F.col("received")).alias("hold"),
     )  # fmt: skip
+
+
+def _hop(server: str, peer: str) -> Column:
+    return F.xxhash64("domain", server, peer).alias("hop")
 
 
 def _took(log: DataFrame) -> DataFrame:
@@ -201,9 +213,9 @@ DELAYS = ", ".join(f"{part} bigint, {part}_count bigint, {part}_ns array<bigint>
     "domain string, server string, peer string, part string, about bigint, messages bigint, payload bigint, "
     "held bigint, time bigint, least bigint"
 )
-def spread(crossed: DataFrame, start: int = 0, length: int = 1 << 62) -> DataFrame:
-    """From `hops`, all that is told of delays, as histograms: how many messages needed `about` so many ns for a part
-    of their way over a link, their `time` in all, and the least of them on the link.
+def spread(crossed: DataFrame, named: DataFrame, start: int = 0, length: int = 1 << 62) -> DataFrame:
+    """From `hops` and `links`, all that is told of delays, as histograms: how many messages needed `about` so many ns
+    for a part of their way over a link, their `time` in all, and the least of them on the link.
 
     The part `slot` has what was held as time went on, in slots of `length` ns from `start`. This is the one pass over
     all crossings; what it gives is small.
@@ -211,9 +223,9 @@ def spread(crossed: DataFrame, start: int = 0, length: int = 1 << 62) -> DataFra
     names = [f"about_{part}" for part in (*PARTS, "slot")]
     abouts = [*(near(F.col(part)) for part in PARTS), F.floor((F.col("received") - start) / length)]
     rows = crossed.select(
-        *LINK, "payload", *PARTS, *[about.alias(name) for about, name in zip(abouts, names, strict=True)]
+        "hop", "payload", *PARTS, *[about.alias(name) for about, name in zip(abouts, names, strict=True)]
     )
-    rows = rows.groupingSets([[*LINK, name] for name in names], *LINK, *names).agg(
+    rows = rows.groupingSets([["hop", name] for name in names], "hop", *names).agg(
         F.count("*").alias("messages"), F.sum("payload").alias("payload"),
         F.count(F.when(F.col("hold") > 0, 1)).alias("held"), F.min("link").alias("least"),
         *[F.sum(F.greatest(F.col(part), F.lit(0))).alias(part) for part in PARTS],
@@ -226,7 +238,7 @@ def spread(crossed: DataFrame, start: int = 0, length: int = 1 << 62) -> DataFra
             found = F.when(F.col(f"not_about_{part}") == 0, column(part)).otherwise(found)
         return found
 
-    return rows.select(
+    return rows.join(F.broadcast(named), "hop").select(
         *LINK, by_part(F.lit).alias("part"), by_part(lambda part: F.col(f"about_{part}")).alias("about"),
         "messages", "payload", "held", by_part(lambda part: F.col("hold" if part == "slot" else part)).alias("time"),
         "least",

@@ -38,19 +38,19 @@ def analyse(log: DataFrame, topology: Topology | None = None) -> tuple[Figures, 
     """
     machines = _collected(cost.commits(log))
     small = sum(row.waits for row in machines) <= BROADCAST
-    flowing = cost.flows(log).persist()
+    flowing, took = cost.flows(log).persist(), cost.taken(log).persist()
     start, span = _span(machines)
-    spreads = cost.spread(cost.hops(log, small), start, span // SLOTS + 1).persist()
+    spreads = cost.spread(cost.hops(log, small), cost.links(took), start, span // SLOTS + 1).persist()
     try:
         parts = {
             "stamped": cost.stamped(log), "agents": cost.agents(flowing), "servers": cost.servers(flowing),
-            "ends": cost.ends(log), "delays": cost.delays(spreads), "holds": cost.holds(spreads),
+            "taken": took, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
             "arrivals": cost.arrivals(log), "waiting": cost.waiting(cost.waits(log)),
         }  # fmt: skip
         rows = {name: _collected(part) for name, part in parts.items()}
     finally:
-        flowing.unpersist()
-        spreads.unpersist()
+        for each in (flowing, took, spreads):
+            each.unpersist()
     rows["machines"] = machines
     return _figures(rows, topology, start, span), _load(rows)
 
@@ -62,7 +62,7 @@ def _collected(part: DataFrame) -> list[Row]:
 
 def load(log: DataFrame) -> Load:
     """The traffic alone, with the delays that were measured."""
-    delays = cost.delays(cost.spread(cost.hops(log, small=False)))
+    delays = cost.delays(cost.spread(cost.hops(log, small=False), cost.links(cost.taken(log))))
     return _load({"servers": _collected(cost.servers(cost.flows(log))), "delays": _collected(delays)})
 
 
@@ -328,11 +328,14 @@ def _anomalies(
     for row in rows["agents"]:
         wanted[row.target] += row.messages
     became: dict[str, int] = defaultdict(int)
-    for row in rows["ends"]:
-        became[row.agent] += row.records
-        if row.kind != "react":
-            where = row.agent or "routers"
-            yield {"kind": row.kind, "where": where, "text": f"{row.records} messages ended so"}
+    ended: dict[tuple[str, str], int] = defaultdict(int)
+    for row in rows["taken"]:
+        if row.kind in cost.ENDS:
+            became[row.agent] += row.records
+            ended[row.agent, row.kind] += row.records
+    for (agent, kind), count in sorted(ended.items()):
+        if kind != "react":
+            yield {"kind": kind, "where": agent or "routers", "text": f"{count} messages ended so"}
     for agent in sorted(wanted):
         if (lack := wanted[agent] - became[agent]) > 0:
             yield {
