@@ -126,11 +126,13 @@ class Table:
 
 
 def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
-    """For each point the mean of its first `runs` runs, that of the next as many, and by how many per cent each is off
-    the mean of both."""
+    """For each point with so many runs: the mean of the first `runs` runs, that of the next as many, and by how many
+    per cent each is off the mean of both."""
     found = []
     for setting in table.settings(figure):
         for x, values in table.values(figure, setting, column).items():
+            if len(values) < 2 * runs:
+                continue  # its seed decides nothing
             one, two = fmean(values[:runs]), fmean(values[runs : 2 * runs])
             off = 100 * abs(one - two) / abs(one + two) if one != two else 0.0
             found.append(

@@ -1,15 +1,18 @@
 """A figure of a paper as a picture: the paper's axes, every curve, a legend."""
 
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from mombroker.core.errors import MomError
 from mombroker.sim.papers.base import Figure, Table, interval
 
-LINES = ("-o", "--s", ":^", "-.d")  # one for each column
+LINES = ("-o", "--s", ":^", "-.d")  # one for each column; where there is one column, for each curve, as some coincide
 WIDE, HIGH, DPI = 6.2, 4.6, 100
 COLUMNS = 2  # panels beside each other
+APART = 0.05  # of the axis, between the numbers below it
 
 
 def need() -> None:
@@ -31,7 +34,8 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     fig, grid = pyplot.subplots(down, across, figsize=(WIDE * across, HIGH * down), squeeze=False, dpi=DPI)
     for axes, panel in zip(grid.flat, figure.panels, strict=True):
         for number, setting in enumerate(table.settings(name)):
-            for (column, label), line in zip(panel.lines.items(), LINES, strict=False):
+            lines = LINES if len(panel.lines) > 1 else LINES[number % len(LINES) :]
+            for (column, label), line in zip(panel.lines.items(), lines, strict=False):
                 points = table.values(name, setting, column)
                 bars = [interval(values) if len(values) > 2 else 0.0 for values in points.values()]
                 axes.errorbar(
@@ -41,15 +45,14 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
         axes.set(xlabel=figure.x, ylabel=panel.y)
         if panel.log_y:
             axes.set_yscale("log")
+            _plain(axes.yaxis)
         else:
             axes.set_ylim(0, None)
         if figure.log_x:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+            _plain(axes.xaxis)
         else:
-            ticks = sorted({row["x"] for row in table.rows if row["figure"] == name})
-            if len(ticks) <= 12:
-                axes.set_xticks(ticks)
+            axes.set_xticks(_ticks({row["x"] for row in table.rows if row["figure"] == name}))
         axes.grid(alpha=0.3)
     fig.suptitle(
         "\n".join(filter(None, [f"Figure {name}. {figure.title}" if name.isdigit() else figure.title, note])),
@@ -63,3 +66,22 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path)
     pyplot.close(fig)
+
+
+def _plain(axis: Any) -> None:
+    """Numbers as they are, at 1, 2 and 5 times each power of ten: an axis may have one power, or none."""
+    from matplotlib import ticker
+
+    axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _ticks(xs: Collection[float]) -> list[float]:
+    """The points that were run, but for those too near to the one before."""
+    found: list[float] = []
+    least = APART * (max(xs) - min(xs))
+    for x in sorted(xs):
+        if not found or x - found[-1] >= least:
+            found.append(x)
+    return found
