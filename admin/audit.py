@@ -58,6 +58,7 @@ class Findings:
     uncut: int = 0  # events left out because a cause of theirs was read too early to be seen
     unjudged: int = 0  # pairs whose other half may be in a part of the log that is not kept any more
     retired: list[str] = field(default_factory=list)  # servers whose log has lost its beginning
+    restored: list[str] = field(default_factory=list)  # of each server whose store is an old copy, why and what to do
 
     @property
     def clean(self) -> bool:
@@ -100,7 +101,34 @@ def audit(
     found.agents = dict(Counter(event[1] for event in events if event[0] == "deliver"))
     arriving = [pair for pair in cast(list[Pair], verdict.lost) if pair not in logs.reacted]
     _search(logs, topology, stores, arriving, found)
+    found.restored = restored(topology, stores)
     return found
+
+
+def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
+    """A sentence for each server whose neighbours know more of it than its store does.
+
+    Both ends are read twice, so that a bus at work is not blamed: what the one knew first, the other must know last.
+    """
+    first = {name: store.links() for name, store in stores.items()}
+    last = {(name, row.domain, row.peer): row for name, store in stores.items() for row in store.links()}
+    found: dict[str, str] = {}
+    for me, rows in first.items():
+        for row in rows:
+            if row.domain not in topology.domains or (row.peer, row.domain, me) not in last:
+                continue
+            peer, where = row.peer, row.domain
+            theirs = last[peer, where, me]
+            if row.incarnation and row.incarnation != stores[peer].meta()["incarnation"]:
+                found[peer] = f"{me} knew another store of {peer}"
+            elif row.received > (had := theirs.sent):
+                found[peer] = f"{me} has received {row.received} messages of {peer} in {where}, which sent only {had}"
+            elif row.acked > (had := theirs.received):
+                found[peer] = f"{peer} has acknowledged {row.acked} messages of {me} in {where}, and has only {had}"
+    return [
+        f"{fact}: the store of {server} was wiped or restored from an old copy; run `mom domain reset` for {server}"
+        for server, fact in sorted(found.items())
+    ]
 
 
 # -- first pass ------------------------------------------------------------------------------------------------------
@@ -231,7 +259,29 @@ def _search(logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs:
         left = _arrived(stores[final], final, left, logs.upto[final])
         found.waiting += len(wanted) - len(left)
         lost |= left
+    ended = _ended(topology, stores, logs.upto, lost)
+    found.waiting += len(ended)
+    lost -= ended
     found.lost = [pair for pair in pairs if pair in lost]
+
+
+def _ended(topology: Topology, stores: Mapping[str, Store], upto: Mapping[str, int], pairs: set[Pair]) -> set[Pair]:
+    """Those that have ended otherwise than by a reaction since the logs were read, as late as just now: at a router
+    for all beyond it."""
+    ids = {id for _, id in pairs}
+    there: set[Pair] = set()
+    at: dict[MessageId, set[str]] = defaultdict(set)
+    for server, store in stores.items() if pairs else ():
+        for _, (kind, origin, number, agent, *_) in _records(store, upto.get(server, 0)):
+            if kind in ENDS and (origin, number) in ids:
+                if agent:
+                    there.add((agent, (origin, number)))
+                else:
+                    at[origin, number].add(server)
+    return {
+        (agent, id) for agent, id in pairs
+        if (agent, id) in there or at.get(id, set()) & _servers(topology, id[0], home_of(agent))
+    }  # fmt: skip
 
 
 def _servers(topology: Topology, origin: str, final: str) -> set[str]:
@@ -287,8 +337,8 @@ def _unpacked(store: Store, domain: Domain, peer: str, me: str, packets: list[by
         return _ids(core.decode(domain.index(me), data).body for data in packets)
     except ValueError as error:
         raise MomError(
-            f"{peer} cannot read a packet that waits for it on {me} ({error}): one of the two stores is not the one "
-            f"that it was; see docs/operate.md on restored stores"
+            f"{peer} cannot read a packet that waits for it on {me} ({error}): the store of one of them was wiped or "
+            "restored from an old copy; run `mom domain reset` for that one (docs/operate.md)"
         ) from None
 
 

@@ -56,9 +56,8 @@ def audit(
     if at_rest:
         found.lost = arriving
     else:
-        late = logs.ended_since({id for _, id in arriving})
-        live._search(live._Logs(upto=logs.upto), topology, stores, [p for p in arriving if p not in late], found)
-        found.waiting += len(late.intersection(arriving))
+        live._search(live._Logs(upto=logs.upto), topology, stores, arriving, found)
+        found.restored = live.restored(topology, stores)
     for findings in (found.violations, found.duplicates, found.unsent, found.lost):
         findings.sort()
     return found
@@ -178,24 +177,6 @@ class _Logs:
             passed = live._servers(self.topology, *way) - set(way)
             self._routers[way] = [each for each in passed if each in self.files and each not in self.retired]
         return any(number not in self.forwarded[router][origin] for router in self._routers[way])
-
-    def ended_since(self, ids: set[MessageId]) -> set[Pair]:
-        """What has become of these messages since the export, but for reactions: by the stores at hand."""
-        found: set[Pair] = set()
-        expired: list[tuple[str, MessageId]] = []  # at a router, for all beyond it
-        for server, store in self.stores.items() if ids else ():
-            for _, record in live._records(store, self.upto.get(server, 0)):
-                id = record[1], record[2]
-                if record[0] in ENDS and id in ids:
-                    if record[3]:
-                        found.add((record[3], id))
-                    else:
-                        expired.append((server, id))
-        dests = self.dests({id for _, id in expired})
-        for server, id in expired:
-            beyond = dests.get(id, ())
-            found.update((a, id) for a in beyond if server in live._servers(self.topology, id[0], home_of(a)))
-        return found
 
     def dests(self, ids: set[MessageId]) -> dict[MessageId, tuple[str, ...]]:
         """Where these messages were sent to."""

@@ -53,6 +53,8 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
         echo_json(report)
     else:
         _tables(report, columns)
+    for sentence in found.restored:
+        click.echo(f"mom: {sentence}", err=True)
     if not found.clean:
         raise SystemExit(1)
 
@@ -96,6 +98,7 @@ def describe(found: audit.Findings) -> dict[str, Any]:
         "outside_the_cut": found.uncut,
         "not_judged": found.unjudged,
         "logs_without_beginning": found.retired,
+        "restored": found.restored,
         "agents": found.agents,
     }
 
