@@ -163,16 +163,10 @@ class Bus:
 
     def _pass_on(self, me: str, number: int, came: str) -> None:
         """Stamp it for all that are beyond `me`, seen from the domain that it came in; one multicast a domain."""
-        send, hop = self.sends[number], self.routes[me].hop
-        leaving: dict[str, dict[str, None]] = {}
-        for dest in send.dests:
-            if dest == me:
-                self._arrived(send, me)
-            else:
-                into, peer = hop(dest)
-                if into != came:
-                    leaving.setdefault(into, {})[peer] = None
-        for into, peers in leaving.items():
+        send = self.sends[number]
+        if me in send.dests:
+            self._arrived(send, me)
+        for into, peers in onward(self.routes[me], me, send.dests, came).items():
             stage = self.stages[into]
             index = stage.domain.index
             stage.send(index(me), [index(peer) for peer in peers], number.to_bytes(NUMBER, "little"))
@@ -200,25 +194,27 @@ def flows(topology: Topology, traffic: Flows) -> dict[str, dict[tuple[str, tuple
     """What each domain has to carry of this traffic: the multicasts of its members among themselves."""
     routes = {server: RoutingTable(topology, server) for server in topology.servers}
     found: dict[str, dict[tuple[str, tuple[str, ...]], float]] = {name: defaultdict(float) for name in topology.domains}
-    memo: dict[tuple[str, tuple[str, ...], str], list[tuple[str, str, dict[str, list[str]]]]] = {}
+    memo: dict[tuple[str, tuple[str, ...], str], dict[str, dict[str, list[str]]]] = {}
     for (origin, dests), count in traffic.items():
         stack = [(origin, dests, "")]
         while stack:
             step = stack.pop()
-            for into, me, peers in memo.get(step) or memo.setdefault(step, _step(routes, *step)):
+            me = step[0]
+            if step not in memo:
+                memo[step] = onward(routes[me], *step)
+            for into, peers in memo[step].items():
                 found[into][me, tuple(peers)] += count
                 stack += [(peer, tuple(beyond), into) for peer, beyond in peers.items() if beyond != [peer]]
     return {name: dict(each) for name, each in found.items()}
 
 
-def _step(
-    routes: Mapping[str, RoutingTable], me: str, dests: tuple[str, ...], came: str
-) -> list[tuple[str, str, dict[str, list[str]]]]:
-    """(domain, from, next server -> those of `dests` that are there or beyond it)."""
+def onward(route: RoutingTable, me: str, dests: Iterable[str], came: str) -> dict[str, dict[str, list[str]]]:
+    """The step of a router: domain -> next server there -> those of `dests` that are there or beyond it. Nothing goes
+    back into the domain that it came in."""
     leaving: dict[str, dict[str, list[str]]] = {}
     for dest in dests:
         if dest != me:
-            into, peer = routes[me].hop(dest)
+            into, peer = route.hop(dest)
             if into != came:
                 leaving.setdefault(into, {}).setdefault(peer, []).append(dest)
-    return [(into, me, peers) for into, peers in leaving.items()]
+    return leaving

@@ -9,6 +9,7 @@ from mombroker import ordering
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.ordering import Packet
 from mombroker.sim.lab.domain import Cores, Domain, Network, Observer, number_of
+from mombroker.sim.replay import onward
 from mombroker.sim.world import World
 
 Arrived = Callable[[int, int, int], None]  # message, the server that sent it, and the one that it is for
@@ -75,19 +76,11 @@ class Bus:
 
     def _forward(self, number: int, me: int, came: str) -> None:
         """Hand over what is for this server, send on what is beyond it, seen from the domain in which it came."""
-        leaving: dict[str, dict[str, None]] = {}
-        here = False
-        for final in self.finals[number]:
-            if final == me:
-                here = True
-            else:
-                into, peer = self.routes(me).hop(self.names[final])
-                if into != came:
-                    leaving.setdefault(into, {})[peer] = None
-        for into, peers in leaving.items():
+        finals, name = self.finals[number], self.names[me]
+        for into, peers in onward(self.routes(me), name, (self.names[final] for final in finals), came).items():
             domain = self.topology.domains[into]
-            self.domains[into].stamp(domain.index(self.names[me]), tuple(map(domain.index, peers)), number)
-        if here:
+            self.domains[into].stamp(domain.index(name), tuple(map(domain.index, peers)), number)
+        if me in finals:
             self.delays.append((number, me, self.world.now - self.born[number]))
             if self.on_arrival:
                 self.on_arrival(number, self.origins[number], me)

@@ -12,7 +12,7 @@ from mombroker.sim.papers.base import Figure, Table, interval
 LINES = ("-o", "--s", ":^", "-.d")  # one for each column; where there is one column, for each curve, as some coincide
 WIDE, HIGH, DPI = 6.2, 4.6, 100
 COLUMNS = 2  # panels beside each other
-APART = 0.05  # of the axis, between the numbers below it
+APART = 0.07  # of the axis, between the numbers below it
 
 
 def need() -> None:
