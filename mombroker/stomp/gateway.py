@@ -33,7 +33,9 @@ Address = tuple[str, int]
 
 BACKLOG = 1_024
 MAX_LOGINS = 1_000  # connections without a CONNECT; the oldest goes
-READ_BYTES = 256 << 10  # at once: a batch is what was read, and larger ones cost less
+# A batch is what was read at once, and larger ones cost less. More is written at once, or a client that takes all it is
+# sent would fall behind one that sends, and what waits for it costs more.
+READ_BYTES, WRITE_BYTES = 256 << 10, 1 << 20
 MAX_WAITING = 16 << 20  # bytes for a client that does not read; beyond it we do not read it either
 MAX_SAID = 100  # complaints that are remembered, so that each is logged once a minute
 SAID_S = 60.0
@@ -91,7 +93,7 @@ class Client(protocol.Protocol):
 
     def connectionMade(self) -> None:
         self._socket = self.transport.transport if self.tls else self.transport
-        self._socket.bufferSize = READ_BYTES
+        self._socket.bufferSize, self._socket.SEND_LIMIT = READ_BYTES, WRITE_BYTES
         self._straight = None if self.tls else getattr(self.transport, "writeSomeData", None)
         with suppress(OSError):  # it may be gone again already
             self._socket.setTcpNoDelay(True)
