@@ -14,8 +14,8 @@ from mombroker.sim.papers.domains_claims import BROADCAST, CLAIMS, LOCAL, REMOTE
 from mombroker.sim.world import EPOCH, MS, World
 
 MICRO = MS // 1000
-HOP_S = 2e-4  # CPU seconds of a hop, and more for each server to which it carries stamps of a round's other hops:
-ENTRY_S = 2e-6
+HOP_S = 6e-5  # CPU seconds of a hop, and more for each server to which it carries stamps of a round's other hops:
+ENTRY_S = 6e-7
 
 
 class Hops:
@@ -105,7 +105,7 @@ def cost(params: Params) -> float:
     n, layout = params["n"], params["layout"]
     far = {"flat": 1.0, "bus": 2.0, "daisy": n**0.5, "tree": log2(n)}[layout]
     if params["kind"] != BROADCAST:
-        return float(params["rounds"] * 2 * far * HOP_S + n * n * 3e-7)
+        return float(params["rounds"] * 2 * far * HOP_S + n * n * 1e-7)
     return float(params["rounds"] * n * (1 + far) * (HOP_S + ENTRY_S * (n if layout == "flat" else n**0.5)))
 
 

@@ -153,7 +153,7 @@ def run(params: Params) -> Result:
 def cost(params: Params) -> float:
     if params["kind"] == CORE:
         return float(18 * params["rounds"] * 1e-5)
-    return float(params["rounds"] * params["n"] * (4e-4 if params["kind"] == FIELDS else 2e-4))
+    return float(params["rounds"] * params["n"] * (2.5e-5 if params["kind"] == FIELDS else 3e-5))
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
