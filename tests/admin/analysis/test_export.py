@@ -21,6 +21,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.trace import FIELDS
 from mombroker.store.sqlite import register_export
+from tests.admin import processes
 
 DAY = 86_400 * 10**9
 
@@ -296,6 +297,64 @@ def test_a_mark_never_goes_back(tmp_path, played):
     for seq, mark in ((7, 7), (5, 7), (9, 9)):
         register_export(tmp_path / "s03", seq)
         assert store.read(tmp_path / "s03").meta()["exported"] == mark
+
+
+HURRIED = """
+import signal, sys
+from mombroker.net import config, service
+service.PRUNE_EVERY_S = 0.05
+signal.signal(signal.SIGUSR1, lambda *_: setattr(service, "DAY_NS", 1))  # from then on all records are too old
+sys.exit(service.serve(config.load(sys.argv[1]), "a"))
+"""
+
+
+def test_a_running_server_lets_go_what_is_exported_and_nothing_else(tmp_path):
+    """By its own rule every record is too old; the mark of the export, which it is told over TCP, holds it back."""
+    (port,) = processes.free_ports(1)
+    (tmp_path / "clerks.py").write_text(processes.CLERKS)
+    bus = processes.Processes(tmp_path / "bus.toml")
+    bus.file.write_text(
+        f'[bus]\nname = "one"\nallow = ["clerks"]\n[servers.a]\nlisten = "127.0.0.1:{port}"\ndata = "a"\n'
+        '[[agents]]\nname = "ann"\nserver = "a"\nclass = "clerks:Clerk"\n'
+    )
+    target = tmp_path / "out"
+
+    def exported():
+        (only,) = bus.json("log", "export", str(bus.file), "--to", str(target))
+        return only
+
+    def send(count):
+        for number in range(count):
+            bus.mom("agent", "send", "ann", "clerks.Note", f"text=note {number}")
+
+    env = {**os.environ, "PYTHONPATH": str(processes.ROOT)}
+    server = subprocess.Popen([sys.executable, "-c", HURRIED, bus.file], cwd=tmp_path, env=env)
+    try:
+        patience(bus.all_up)
+        reader = store.read(tmp_path / "a")
+        send(3)
+        mark = exported()["mark"]
+        assert mark > 3 and reader.commit_before(1) == 0
+        send(3)
+        server.send_signal(signal.SIGUSR1)
+        patience(lambda: send(1) or reader.commit_before(1) == mark)
+        send(3)  # and after many more looks at its log
+        assert reader.commit_before(1) == mark
+        server.kill()
+        server.wait()
+        again = exported()
+        assert (again["gap"], again["lost"]) == (0, 0) and again["mark"] == reader.log_end() > mark
+    finally:
+        server.kill()
+        server.wait()
+    assert [seq for _, _, seq in keys(target)] == list(range(1, again["mark"] + 1))
+
+
+def patience(true):
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_names_of_files_come_back():
