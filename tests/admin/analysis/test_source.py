@@ -1,8 +1,15 @@
 """The data source: what Spark reads is what the stores and the export hold, once each."""
 
 import datetime
+import json
+import os
+import random
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -160,6 +167,52 @@ def test_a_stream_goes_on_where_it_stopped_and_reads_each_record_once(spark, tmp
     more = store.read(tmp_path / "bus" / "s03").log_end()
     assert run() == (first + more, first + more)
     assert run() == (first + more, first + more)
+
+
+STREAM = """
+import json, sys
+from pathlib import Path
+from mombroker.admin.analysis.session import session
+bus, folder = sys.argv[1], Path(sys.argv[2])
+spark = session("local[2]")
+source = spark.readStream.format("mombroker").options(servers="s03,s04,s09,s12", maxRecords=40)
+stream = source.schema("server string, seq long, kind string, number long, dests array<string>").load(bus)
+sink = stream.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+sink.option("path", f"{folder}/out").trigger(availableNow=True).start().awaitTermination()
+rows = [[row.server, row.seq, row.kind, row.number, row.dests] for row in spark.read.parquet(f"{folder}/out").collect()]
+(folder / "rows.json").write_text(json.dumps(rows))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("piece", range(4))
+def test_a_stream_is_killed_at_five_random_points(piece, played, tmp_path):
+    """With its JVM. It is started again until it ends, and the sink then has each record of the stores, once."""
+    chance = random.Random(piece)
+    command = [sys.executable, "-c", STREAM, str(played.file), str(tmp_path)]
+    offsets, kills = tmp_path / "checkpoint" / "offsets", 0
+
+    def planned():
+        return sum(file.name.isdigit() for file in offsets.iterdir()) if offsets.exists() else 0
+
+    for _ in range(10):
+        process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        due = planned() + chance.randrange(1, 3)  # micro-batches planned, before it dies
+        deadline = time.monotonic() + 120
+        while process.poll() is None and planned() < due and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(chance.random())
+        if kills < 5 and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        if process.wait(180) == 0:
+            break
+    found = sorted(json.loads((tmp_path / "rows.json").read_text()))
+    assert kills == 5 and found == [
+        [server, seq, kind, number, list(dests)]
+        for server in ("s03", "s04", "s09", "s12")
+        for seq, (kind, _, number, _, dests, *_) in store.read(played.topology.servers[server].data).log(0, 1 << 30)
+    ]
 
 
 def test_a_stream_that_lost_records_says_so(spark, played, tmp_path):
