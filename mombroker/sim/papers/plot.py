@@ -11,6 +11,7 @@ from mombroker.sim.papers.base import Figure, Table, interval
 
 LINES = ("-o", "--s", ":^", "-.d")  # one for each column; where there is one column, for each curve, as some coincide
 WIDE, HIGH, DPI = 6.2, 4.6, 100
+COLOURS = 128
 COLUMNS = 2  # panels beside each other
 APART = 0.07  # of the axis, between the numbers below it
 
@@ -25,6 +26,7 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     """Raises MomError where matplotlib is not installed."""
     need()
     import matplotlib
+    from PIL import Image
 
     matplotlib.use("agg")
     from matplotlib import pyplot
@@ -66,6 +68,8 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path)
     pyplot.close(fig)
+    with Image.open(path) as picture:  # a palette halves the file
+        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def _plain(axis: Any) -> None:
