@@ -38,19 +38,11 @@ def test_timestamp_takes_as_long_as_an_independent_model():
             assert sum(each[column] for each in runs) / 3 == pytest.approx(expected, rel=0.3)
 
 
-CASES = [
-    pytest.param(
-        *point, at,
-        marks=[pytest.mark.xfail(reason="the most loaded link of a random graph decides: six seeds, 330 to 533 ms")]
-        if protocol == UNICASTS and point[0] == 300 else [],
-    )
-    for point in EXPECTED for at, protocol in enumerate(overlay.PROTOCOLS)
-]  # fmt: skip
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("n", "d", "at"), CASES)
+@pytest.mark.parametrize("at", range(3), ids=overlay.PROTOCOLS)
+@pytest.mark.parametrize(("n", "d"), EXPECTED)
 def test_delays_are_those_of_an_independent_model(n, d, at):
+    """Of unicasts the most loaded link of a sender decides: six graphs of 300 nodes take 278 to 455 ms."""
     runs = [run(n, d, overlay.PROTOCOLS[at], seed) for seed in (1, 2, 3)]
     for column, expected in zip(("delay_ms", "delay_max_ms"), EXPECTED[n, d][at], strict=True):
         assert sum(each[column] for each in runs) / 3 == pytest.approx(expected, rel=0.3)

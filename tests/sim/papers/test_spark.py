@@ -1,22 +1,40 @@
 """A sweep on real Spark finds what processes find."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from mombroker.sim.papers import ks, sweep
 
 pytest.importorskip("pyspark")
 
+# A process has one master.
+ELSEWHERE = """
+import sys, json
+from pathlib import Path
+from mombroker.admin.analysis.session import session
+from tests.sim.papers.test_spark import swept
+print(json.dumps(swept(Path(sys.argv[1]), spark=session(sys.argv[2]))))
+"""
 
-@pytest.mark.spark
-@pytest.mark.long
-def test_forty_jobs_are_the_same_on_spark(tmp_path):
-    from mombroker.admin.analysis.session import session
 
+def swept(folder, **where):
+    """40 short runs, without the time that they took."""
     points = ks.points("3", False, range(1, 11), {})[:40]
     for point in points:
         point.params.update(sends=200, first=50)
-    found = []
-    for name, spark in (("alone", None), ("spark", session("local[2]"))):
-        rows = sweep.run(ks.PAPER, points, sweep.Cache(tmp_path / name, "ks"), spark=spark)
-        found.append([{column: row[column] for column in row if column != "cpu_s"} for row in rows])
-    assert found[0] == found[1] and len({str(row) for row in found[0]}) == 40
+    rows = sweep.run(ks.PAPER, points, sweep.Cache(folder, "ks"), **where)
+    return [{column: row[column] for column in row if column != "cpu_s"} for row in rows]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_forty_jobs_are_the_same_by_processes_and_on_spark(tmp_path, master):
+    here = swept(tmp_path / "here", processes=2)
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, tmp_path / "there", master], check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == here and len({str(row) for row in here}) == 40
