@@ -1,5 +1,6 @@
 """The data source: what Spark reads is what the stores and the export hold, once each."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -195,18 +196,22 @@ def test_a_stream_is_killed_at_five_random_points(piece, played, tmp_path):
     def planned():
         return sum(file.name.isdigit() for file in offsets.iterdir()) if offsets.exists() else 0
 
-    for _ in range(10):
+    for _ in range(12):
         process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
-        due = planned() + chance.randrange(1, 3)  # micro-batches planned, before it dies
-        deadline = time.monotonic() + 120
-        while process.poll() is None and planned() < due and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(chance.random())
-        if kills < 5 and process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += 1
-        if process.wait(180) == 0:
-            break
+        try:
+            due = planned() + chance.randrange(1, 3)  # micro-batches planned, before it dies
+            deadline = time.monotonic() + 120
+            while process.poll() is None and planned() < due and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if kills < 5:
+                time.sleep(chance.random())
+                kills += process.poll() is None
+            elif process.wait(180) == 0:
+                break
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     found = sorted(json.loads((tmp_path / "rows.json").read_text()))
     assert kills == 5 and found == [
         [server, seq, kind, number, list(dests)]
