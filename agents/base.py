@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from mombroker.agents import notes
 from mombroker.agents.notes import pack, unpack
+from mombroker.core import times
 from mombroker.core.collection import Collection
 from mombroker.core.errors import UnknownNotification
 from mombroker.core.names import CREATE
 from mombroker.core.reaction import DELETE, Reaction
 
 F = TypeVar("F", bound=Callable[..., None])
-SECOND = 1_000_000_000
 PLAIN = (type(None), bool, int, float, str, bytes, list, dict)
 
 
@@ -161,7 +161,7 @@ class Agent:
         wire, payload = notes.encode(note)
         if not isinstance(to, str | Iterable):
             raise TypeError(f"send takes an agent's id or name, or several, not a {type(to).__name__}")
-        self._now_reacting().send((to,) if isinstance(to, str) else tuple(to), wire, payload, int(ttl * SECOND))
+        self._now_reacting().send((to,) if isinstance(to, str) else tuple(to), wire, payload, times.of_seconds(ttl))
 
     def reply(self, note: Any) -> None:
         self.send(self.sender, note)
@@ -178,7 +178,7 @@ class Agent:
 
     def timer(self, seconds: float, note: Any) -> int:
         """Send a notification to oneself in a while, restarts or not; returns an id for `cancel`."""
-        return self._now_reacting().timer(int(seconds * SECOND), *notes.encode(note))
+        return self._now_reacting().timer(times.of_seconds(seconds), *notes.encode(note))
 
     def cancel(self, timer: int) -> None:
         self._now_reacting().cancel(timer)

@@ -15,15 +15,17 @@ from mombroker.agents.commands import Ack, Nack, Refused, Send
 from mombroker.agents.lane import Pool
 from mombroker.agents.native import Native
 from mombroker.agents.orders import TEMPORARY, Orders, Wait, name_of
-from mombroker.agents.policy import SECOND, Policies
+from mombroker.agents.policy import Policies
 from mombroker.agents.proxy import Proxy, connection_lost
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topics import Topics
 from mombroker.agents.traffic import KINDS, Consume, Dispatch, Full, Put, Refuse, Settle, note_of
+from mombroker.core import times
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.core.message import BOUNCE, Message
+from mombroker.core.times import SECOND
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -179,7 +181,8 @@ class ClientService(Native):
                 return
             if commands:
                 commands.popleft()
-            connection.until = 0
+            if not connection.key:
+                connection.until = 0
 
     def refuse(self, proxy: Proxy, reason: str, receipt: str | None, sub: str = "") -> None:
         """The connection ends with one sentence."""
@@ -199,7 +202,7 @@ class ClientService(Native):
 
     def _hold(self, connection: Connection, wait: Wait) -> None:
         if not connection.until:
-            connection.until = self.server.now + int(wait.seconds * SECOND)
+            connection.until = times.after(self.server.now, times.of_seconds(wait.seconds))
         connection.key, connection.reason, connection.room = wait.key, wait.reason, wait.room
         self.waiting[connection] = None
         self.server.engine.alarm(connection.until, self)

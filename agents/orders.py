@@ -23,6 +23,7 @@ from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.traffic import NOTHING, End, Put, Spec
 from mombroker.agents.wanted import wanted
+from mombroker.core import times
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE
 
@@ -33,6 +34,7 @@ NAME_S = 5.0  # until a name must be decided
 START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
 OVERFULL = "the store of this server has reached max_store, and no work is taken: see `mom status`"
 TEMPORARY = "_temp:"
+MAX_TEMPORARY = 1_000  # queues of one connection
 MARGIN = 64 * 1024  # bytes that the broker may add to a message
 SAFE = " !$&'()*+,;=:@~._-"  # kept in names as they are
 
@@ -66,7 +68,7 @@ class Orders:
         server, destination = self.server, command.destination
         limits, size = server.limits, len(command.headers) + len(command.body)
         where = server.names.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
-        where = where or self._where(destination)
+        where = where or self._where(proxy, destination)
         if size > limits.max_message - MARGIN or server.store_bytes >= limits.max_store:
             self._not_too_large(command)
         put = self._put(proxy, command)
@@ -94,7 +96,7 @@ class Orders:
         producer, counter = command.dedup or ("", 0)
         return Put(
             command.destination, command.shown, command.headers, command.priority, now, command.expires,
-            now + command.delay if command.delay else 0, command.persistent, command.kind, command.group,
+            times.after(now, command.delay) if command.delay else 0, command.persistent, command.kind, command.group,
             command.group_seq, producer, counter, proxy.sender, "", command.typed, NOTHING, command.body,
         )  # fmt: skip
 
@@ -105,12 +107,12 @@ class Orders:
         if self.server.full():
             raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL)
 
-    def _where(self, destination: str) -> str:
+    def _where(self, proxy: Proxy, destination: str) -> str:
         """The agent of a queue; empty for a topic. May have to wait until its name is decided."""
         if destination.startswith("queue:"):
             return self._queue(destination)
-        if destination.startswith("temp-queue:"):
-            return self._temporary(destination)
+        if destination.startswith("temp-"):
+            return self._temporary(proxy, destination)
         return ""
 
     def _queue(self, destination: str) -> str:
@@ -129,11 +131,22 @@ class Orders:
             raise Wait(name, NAME_S, f"{shown} is new, and {registry}, which decides names, does not answer: try again")
         return id
 
-    def _temporary(self, destination: str) -> str:
-        name = destination[len("temp-queue:") :]
-        home = name.partition("/")[0]
+    def _temporary(self, proxy: Proxy, destination: str) -> str:
+        """As `_where`. One of this connection is made by being used; of others only they know whether it is there."""
+        kind, _, name = destination.partition(":")
+        home, *rest = name.split("/", 2)
         self.server.distance(home)  # raises for a server that is not on this bus
-        return f"{home}/{TEMPORARY}{name_of(name)}"
+        if len(rest) < 2:
+            raise MomError(f"{destination} is nobody's: write it as the reply-to of a message has it")
+        if kind == "temp-topic":
+            return ""
+        id = f"{home}/{TEMPORARY}{name_of(name)}"
+        if name.startswith(f"{proxy.session}/") and id not in proxy.temporary:
+            if len(proxy.temporary) >= MAX_TEMPORARY:
+                raise MomError(f"{MAX_TEMPORARY} temporary queues of one connection: no more are made")
+            proxy.temporary.add(id)
+            self.server.engine.natives.agents[id] = Queue(self.server, id, volatile=True)
+        return id
 
     def _admit(self, where: str, put: Put) -> None:
         """Let a message into a queue, or wait until it has room."""
@@ -154,7 +167,7 @@ class Orders:
         for each in command.commands:
             if isinstance(each, Send):
                 self._not_too_large(each)
-                sends.append((self._where(each.destination), self._put(proxy, each)))
+                sends.append((self._where(proxy, each.destination), self._put(proxy, each)))
         try:
             for where, put in sends:
                 if where:
@@ -201,7 +214,7 @@ class Orders:
         if first.startswith("temp-"):
             self._only_owner(proxy, first)
         if not first.startswith(("topic:", "temp-topic:")):
-            proxy.consume(command, self._where(first))
+            proxy.consume(command, self._where(proxy, first))
         elif not command.durable:
             proxy.listen(command, wants)
         else:
@@ -215,12 +228,8 @@ class Orders:
                 self.service.hold(proxy, Wait(id, START_S, ""))
 
     def _only_owner(self, proxy: Proxy, destination: str) -> None:
-        kind, _, name = destination.partition(":")
-        if not name.startswith(f"{proxy.session}/"):
+        if not destination.partition(":")[2].startswith(f"{proxy.session}/"):
             raise MomError(f"{destination} belongs to another connection, which alone may consume from it")
-        if kind == "temp-queue" and (id := self._temporary(destination)) not in proxy.temporary:
-            proxy.temporary.add(id)
-            self.server.engine.natives.agents[id] = Queue(self.server, id, volatile=True)
 
     def _unsubscribe(self, proxy: Proxy, command: Unsubscribe) -> None:
         id = ""

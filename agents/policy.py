@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from mombroker.core import times
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
-SECOND = 1_000_000_000
 SET, DECIDED = "_policy", "_policies"
 META = "policy:"
 
@@ -51,14 +51,20 @@ class Policy:
                 raise MomError(f"{name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
         for field in fields(Policy):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and value < 0:
-                raise MomError(f"{field.name} must not be negative")
+            if isinstance(value, int | float):
+                most = times.LAST_S if type(field.default) is float else times.LAST_NS
+                if value < 0:
+                    raise MomError(f"{field.name} must not be negative")
+                if not value <= most:  # NaN, too
+                    raise MomError(f"{field.name} must be a number from 0 to {most}")
         if not self.max_pending:
             raise MomError("max_pending must be 1 or more: a message has to be kept until it is handed out")
 
     def backoff_ns(self, failures: int) -> int:
-        delay = self.redeliver_first * self.redeliver_factor ** min(failures - 1, 100)
-        return int(min(delay, self.redeliver_max) * SECOND)
+        delay = self.redeliver_first
+        for _ in range(min(failures - 1, 100)):
+            delay *= self.redeliver_factor
+        return times.of_seconds(min(delay, self.redeliver_max))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

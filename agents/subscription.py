@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mombroker.agents.policy import SECOND
 from mombroker.agents.queue import Queue
 from mombroker.agents.traffic import Cancel, Consume, End, Last, Put, Refuse, Settle, Spec, Started
 from mombroker.agents.wanted import wanted
 from mombroker.core.message import Message
+from mombroker.core.times import SECOND
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer

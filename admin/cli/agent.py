@@ -143,6 +143,6 @@ def values(fields: tuple[str, ...]) -> dict[str, Any]:
             raise click.UsageError(f"{word!r} is not FIELD=VALUE")
         try:
             found[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # a number can be too long, too
             found[name] = value
     return found

@@ -59,8 +59,8 @@ def message_options(command: options.F) -> options.F:
     """What can be said of a message."""
     for option in (
         click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True, help="9 is most urgent."),
-        click.option("--ttl", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Expires after."),
-        click.option("--delay", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Not before."),
+        click.option("--ttl", type=options.Seconds(0, min_open=True), metavar="SECONDS", help="Expires after."),
+        click.option("--delay", type=options.Seconds(0), default=0.0, metavar="SECONDS", help="Not before."),
         click.option("--volatile", is_flag=True, help="Its destination may lose it with a crash."),
         click.option("--group", default="", metavar="GROUP", help="One consumer gets all messages of a group."),
         click.option("-p", "--property", "properties", metavar="NAME=VALUE", multiple=True, help="JSON, else text."),
@@ -113,7 +113,7 @@ def send(
             return
         for line in sys.stdin.buffer:
             context.send(destination, _text(line.rstrip(b"\r\n")), wait=False, **more)
-        context.flush(None)
+        context.flush(float("inf"))
 
 
 def _content(body: str | None) -> str | bytes:
@@ -130,7 +130,7 @@ def _text(data: bytes) -> str | bytes:
 @click.command()
 @server_options
 @click.option("-n", "--count", type=click.IntRange(0), default=1, show_default=True, help="So many; 0: without end.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End when nothing comes for so long.")
+@click.option("--timeout", type=options.Seconds(0), metavar="SECONDS", help="End when nothing comes for so long.")
 @click.option("--where", metavar="SELECTOR", default="", help="Only messages that this selector fits.")
 @click.option("--format", "form", default=r"%b\n", show_default=True, help=FORMAT_HELP)
 @click.option(
@@ -181,9 +181,7 @@ def receive(
 @click.command()
 @server_options
 @message_options
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds to wait for it."
-)
+@click.option("--timeout", type=options.Seconds(0), default=10.0, show_default=True, help="Seconds to wait for it.")
 @click.option("--format", "form", default=r"%b\n", show_default=True, help=FORMAT_HELP)
 @click.argument("destination")
 @click.argument("body", required=False)

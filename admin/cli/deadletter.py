@@ -40,7 +40,7 @@ def list_letters(file: Path, server: str | None, limit: int, output: str, column
 @deadletter.command("show")
 @options.file_option
 @options.server_option("The server that has it.")
-@click.argument("id", type=int)
+@click.argument("id", type=options.ROW)
 @output_options
 def show_letter(file: Path, server: str | None, id: int, output: str, columns: str) -> None:
     """Show one dead letter with its content and, if a reaction raised, the traceback.
@@ -55,7 +55,7 @@ def show_letter(file: Path, server: str | None, id: int, output: str, columns: s
 @deadletter.command()
 @options.file_option
 @options.server_option("The server that has them.")
-@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
 @output_options
 def retry(file: Path, server: str | None, ids: tuple[int, ...], output: str, columns: str) -> None:
     """Send dead letters again, as new messages: they come late by nature.
@@ -70,7 +70,7 @@ def retry(file: Path, server: str | None, ids: tuple[int, ...], output: str, col
 @deadletter.command()
 @options.file_option
 @options.server_option("The server that has them.")
-@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
 @click.confirmation_option(prompt="Drop them for good?")
 @output_options
 def drop(file: Path, server: str | None, ids: tuple[int, ...], output: str, columns: str) -> None:

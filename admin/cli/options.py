@@ -9,6 +9,7 @@ import click
 
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of, is_id
+from mombroker.core.times import LAST_NS, LAST_S
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
@@ -18,6 +19,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_FILE = "mombroker.toml"
 RUN_FOLDER = Path("mombroker-data")  # of `mom run`
 SILENT = "mombroker.silent"  # in the context of a command: servers that did not answer
+
+ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
+AMOUNT = click.IntRange(0, LAST_NS)
+
+
+class Seconds(click.FloatRange):
+    """From 0 up. What is longer than a server can reckon with, as `inf`, is the longest that it can."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if seconds != seconds:
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return min(seconds, float(LAST_S))
 
 
 def file_argument(command: F) -> F:

@@ -110,7 +110,7 @@ def purge(file: Path, server: str | None, queue: str, output: str, columns: str)
 @click.argument("queue")
 @destinations.where_option
 @click.option("--held", is_flag=True, help="Those that consumers hold or that back off, instead of those that wait.")
-@click.option("--bytes", "most", type=click.IntRange(0), default=200, show_default=True, help="Of each body, at most.")
+@click.option("--bytes", "most", type=options.AMOUNT, default=200, show_default=True, help="Of each body, at most.")
 @destinations.limit_option(100, "At most so many.")
 @output_options
 def browse(
@@ -142,7 +142,7 @@ def browse(
 @options.server_option(SERVER)
 @click.argument("queue")
 @click.argument("target")
-@click.argument("ids", metavar="[ID]...", type=int, nargs=-1)
+@click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
 @destinations.where_option
 @destinations.limit_option(EVERY, "At most so many, the first ones.")
 @output_options
@@ -177,7 +177,7 @@ def move(
 @options.file_option
 @options.server_option(SERVER)
 @click.argument("queue")
-@click.argument("ids", metavar="[ID]...", type=int, nargs=-1)
+@click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
 @destinations.where_option
 @destinations.limit_option(EVERY, "At most so many, the first ones.")
 @output_options

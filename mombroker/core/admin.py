@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mombroker.core import times
 from mombroker.core.batch import ItemRow
 from mombroker.core.errors import MomError, Overloaded
 from mombroker.core.ids import check_address, is_id
 from mombroker.core.message import decode
-from mombroker.core.reaction import LAST_NS
 
 if TYPE_CHECKING:
     from mombroker.core.consumer import MessageConsumer
@@ -242,7 +242,7 @@ def _send(server: AgentServer, ticket: int, args: Args) -> Reply:
     if size > server.limits.max_message:
         raise MomError(f"{size} bytes are over max_message = {server.limits.max_message}")
     ttl = int(args.get("ttl_ns", 0))
-    expires = min(server.now + ttl, LAST_NS) if ttl else 0
+    expires = times.after(server.now, ttl) if ttl else 0
     message = server.message(f"{server.name}/_admin", dests, args["type"], payload, expires)
     server.send(message)
     return {"message": f"{message.origin}#{message.number}", "to": list(dests)}

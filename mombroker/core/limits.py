@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-SECOND = 1_000_000_000
+from mombroker.core.times import SECOND
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mombroker.core import times
 from mombroker.core.batch import TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 DELETE = "_delete"
-LAST_NS = 1 << 62  # of the wall clock: what a row can hold
 
 
 class Note(Protocol):
@@ -80,7 +80,7 @@ class Reaction:
         if len(dests) > 1:
             self._check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))
         if dests:
-            expires = min(self.now + ttl, LAST_NS) if ttl else 0
+            expires = times.after(self.now, ttl) if ttl else 0
             self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
 
     def create(self, path: str, state: bytes, home: str = "") -> str:
@@ -101,7 +101,7 @@ class Reaction:
         server = self.engine.server
         id = server.new_id()
         message = Message(server.name, id, self.agent, (self.agent,), type, payload)
-        due = min(self.now + max(delay, 0), LAST_NS)
+        due = times.after(self.now, delay)
         self.ops.append(("task", TaskRow(id, self.agent, "timer", due, message.encode())))
         return id
 

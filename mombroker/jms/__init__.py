@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mombroker.jms.connection import Connection, log_fault
+from mombroker.jms.connection import PATIENCE_S, Connection, log_fault
 from mombroker.jms.consumer import Browser, Consumer
 from mombroker.jms.context import Context
 from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -54,6 +54,8 @@ __all__ = [
     "connect",
 ]
 
+DAY_S = 86_400
+
 
 def connect(
     url: str | Iterable[str] = "stomp://localhost:61613",
@@ -71,10 +73,12 @@ def connect(
     heartbeat   seconds between signs of life; 0: none
     reconnect   seconds for which it tries to get a lost connection back
     on_error    called for what goes wrong while nobody waits for it, in any thread; default: a line in the log
-    Raises InvalidUrl, LoginRefused, ConnectionLost.
+    Raises InvalidUrl, IllegalState, LoginRefused, ConnectionLost.
     """
-    machine = Machine(Settings(client_id, round(heartbeat * 1_000)))
-    connection = Connection(machine, on_error)
+    if not heartbeat >= 0 or not reconnect >= 0:
+        raise IllegalState("heartbeat and reconnect are seconds, 0 for none")
+    machine = Machine(Settings(client_id, round(min(heartbeat, DAY_S) * 1_000)))
+    connection = Connection(machine, on_error, reconnect + PATIENCE_S)
     transport = Transport(parse(url), machine, connection.lock, connection.changed, reconnect)
     connection.carrier = transport
     context = Context(connection, ack)

@@ -12,7 +12,7 @@ from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, TimedOu
 from mombroker.jms.machine import FAIL, Call, Headers, Machine, Part, Subscription
 
 WINDOW_BYTES = 8 << 20  # asked and not answered; then whoever asks for more waits
-PATIENCE_S = 30.0  # for an answer
+PATIENCE_S = 60.0  # for an answer, beside the time in which a lost connection may come back
 
 log = logging.getLogger("mombroker.jms")
 
@@ -32,11 +32,14 @@ class Connection:
     """All under `lock`, which is notified whenever something has changed.
 
     name       of this client for ever: repeats of what it sends are known by it
+    patience   seconds for an answer, where the caller does not say how long it waits
     on_error   called for what goes wrong while nobody waits for it; it must be quick
     """
 
-    def __init__(self, machine: Machine, on_error: Callable[[JmsError], None] = log_fault):
-        self.machine, self.on_error = machine, on_error
+    def __init__(
+        self, machine: Machine, on_error: Callable[[JmsError], None] = log_fault, patience: float = PATIENCE_S
+    ):
+        self.machine, self.on_error, self.patience = machine, on_error, patience
         self.lock = threading.Condition()
         self.carrier: Carrier
         self.name = uuid.uuid4().hex
@@ -58,7 +61,7 @@ class Connection:
             self._numbers[destination] = number
             return f"{self.name}:{number}"
 
-    def ask(self, parts: list[Part], loss: str = FAIL, timeout: float | None = PATIENCE_S) -> Call:
+    def ask(self, parts: list[Part], loss: str = FAIL, timeout: float | None = None) -> Call:
         """Ask for something; waits for room if too much is unanswered."""
         with self.lock:
             machine = self.machine
@@ -86,7 +89,7 @@ class Connection:
             call = self.machine.unsubscribe(sub)
             self.flush()
             if call is not None:
-                self.until(lambda: call.done, PATIENCE_S)
+                self.until(lambda: call.done)
 
     def flush(self) -> None:
         self.carrier.flush()
@@ -102,7 +105,7 @@ class Connection:
         while faults:
             self.on_error(faults.pop(0))
 
-    def wait(self, call: Call, timeout: float | None = PATIENCE_S) -> Call:
+    def wait(self, call: Call, timeout: float | None = None) -> Call:
         """Until it is answered. Raises the answer if it is an error, or TimedOut."""
         with self.lock:
             try:
@@ -114,12 +117,17 @@ class Connection:
                 raise type(call.error)(str(call.error))
             return call
 
-    def until(self, done: Callable[[], bool], timeout: float | None) -> None:
+    def wait_for(self, done: Callable[[], object], timeout: float | None) -> object:
+        """Wait under the lock, for ever if `timeout` is None or more than a lock can wait; what `done` says then."""
+        return self.lock.wait_for(done, None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    def until(self, done: Callable[[], bool], timeout: float | None = None) -> None:
         """Wait under the lock. Raises TimedOut."""
-        if not self.lock.wait_for(done, timeout):
+        timeout = self.patience if timeout is None else timeout
+        if not self.wait_for(done, timeout):
             raise TimedOut(f"no answer within {timeout:g} s: what was asked may still happen")
 
-    def settle_all(self, timeout: float | None = PATIENCE_S) -> None:
+    def settle_all(self, timeout: float | None = None) -> None:
         """Wait until all that was asked is answered. Raises TimedOut."""
         with self.lock:
             self.until(lambda: not self.machine.calls, timeout)
@@ -142,5 +150,5 @@ class Connection:
                 if self.machine.state != "over":
                     call = self.machine.leave()
                     self.flush()
-                    self.lock.wait_for(lambda: call.done, timeout)
+                    self.wait_for(lambda: call.done, timeout)
                 self.carrier.end()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mombroker.agents.selectors import SelectorError, compile
-from mombroker.jms.connection import PATIENCE_S
 from mombroker.jms.destinations import Destination, to_consume
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, InvalidSelector, JmsError, TimedOut
 from mombroker.jms.machine import Headers, Subscription
@@ -21,6 +20,7 @@ Wanted = Destination | str | Sequence[Destination | str]
 Listener = Callable[[Message], None]
 
 INDIVIDUAL, DUPS_OK = "individual", "dups-ok"
+MOST = 10**18 - 1  # in a header
 LAZY = 20  # messages that are acknowledged at once, at most, with dups-ok
 
 
@@ -65,8 +65,10 @@ def subscription(
     for option, value in (("no-local", no_local), ("exclusive", exclusive)):
         if value:
             headers[option] = "true"
+    if prefetch < 0 or abs(priority) > MOST:
+        raise IllegalState("prefetch is a number of messages, and priority a whole number of up to 18 digits")
     if prefetch:
-        headers["prefetch-count"] = str(prefetch)
+        headers["prefetch-count"] = str(min(prefetch, MOST))
     if priority:
         headers["x-priority"] = str(priority)
     return headers, not topics or bool(durable or shared)
@@ -147,7 +149,7 @@ class Consumer:
         with self.connection.lock:
             if self.listener is not None:
                 raise IllegalState("this consumer has a listener, which gets its messages")
-            self.connection.lock.wait_for(lambda: self._ready() or self.closed or self._failed is not None, timeout)
+            self.connection.wait_for(lambda: self._ready() or self.closed or self._failed is not None, timeout)
             if self._ready():
                 return self.hand_out()
             if self._failed is not None and not self.closed:
@@ -248,8 +250,8 @@ class Browser:
         try:
             while True:
                 with connection.lock:
-                    if not connection.lock.wait_for(lambda: waiting or lost, PATIENCE_S):
-                        raise TimedOut(f"nothing of {self.queue} came for {PATIENCE_S:g} s")
+                    if not connection.wait_for(lambda: waiting or lost, connection.patience):
+                        raise TimedOut(f"nothing of {self.queue} came for {connection.patience:g} s")
                     if not waiting:
                         raise lost[0]
                     frame = waiting.popleft()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mombroker.jms.connection import PATIENCE_S, Connection
+from mombroker.jms.connection import Connection
 from mombroker.jms.consumer import Browser, Consumer, Listener, Wanted
 from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, Refused, RolledBack
@@ -17,6 +17,7 @@ from mombroker.jms.producer import Pending, Producer
 from mombroker.jms.requestor import Requestor
 
 AUTO, DUPS_OK, CLIENT, INDIVIDUAL, TRANSACTED = MODES = ("auto", "dups-ok", "client", "individual", "transacted")
+REQUEST_S = 30.0  # for the answer to a request
 CLOSE_S = 10.0  # for what is not answered yet
 AGAIN_TEXT = "the connection that brought it was lost: it comes again"
 
@@ -95,12 +96,12 @@ class Context:
         self._sends.append(part)
         return True
 
-    def flush(self, timeout: float | None = PATIENCE_S) -> None:
+    def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was sent on the connection is answered. Raises TimedOut."""
         self.connection.settle_all(timeout)
 
     def request(
-        self, to: Destination | str, body: Any = None, *, timeout: float = PATIENCE_S, **options: Any
+        self, to: Destination | str, body: Any = None, *, timeout: float = REQUEST_S, **options: Any
     ) -> Message:
         """Send a message and wait for its answer. Raises TimedOut, ConnectionLost, and what `send` does."""
         self._check()
@@ -198,7 +199,7 @@ class Context:
             self._check()
             self._return()
 
-    def commit(self, timeout: float | None = PATIENCE_S) -> None:
+    def commit(self, timeout: float | None = None) -> None:
         """Settle all that was received, and send all that was sent, since the last commit: all of it or nothing.
 
         Raises RolledBack: nothing of it, and what was received comes again. TimedOut: it may still happen.

@@ -15,7 +15,7 @@ from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
 from mombroker.stomp import properties
 from mombroker.stomp.frames import CONTROL, Frame
-from mombroker.stomp.properties import TYPES, Value, types_of, value_of
+from mombroker.stomp.properties import BIT63, TYPES, Value, types_of, value_of
 
 if TYPE_CHECKING:
     from mombroker.jms.consumer import Consumer
@@ -83,6 +83,8 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
             raise MessageFormat(f"no property can be called {name!r}")
         if not isinstance(value, str | bool | int | float):
             raise MessageFormat(f"property {name!r} must be text, a number or a boolean, not {type(value).__name__}")
+        if isinstance(value, int) and not -BIT63 <= value < BIT63:
+            raise MessageFormat(f"property {name!r} is a whole number of more than 64 bits: send it as text")
         text = value if isinstance(value, str) else ""
         if "\0" in text or text.encode(errors="replace") != text.encode(errors="ignore"):
             raise MessageFormat(f"property {name!r} has a NUL, or what has no form in UTF-8")

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from mombroker.jms.connection import PATIENCE_S, Connection
+from mombroker.core import times
+from mombroker.jms.connection import Connection
+from mombroker.jms.consumer import MOST
 from mombroker.jms.destinations import Destination, Temporary, to_send
 from mombroker.jms.errors import InvalidDestination, MessageFormat
 from mombroker.jms.machine import AGAIN, Call, Headers, Part
@@ -41,12 +43,14 @@ class Options:
     content_type: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.priority <= 9:
-            raise MessageFormat(f"priority is 0 to 9, not {self.priority}")
-        if self.delay < 0 or (self.ttl is not None and self.ttl <= 0):
+        if not isinstance(self.priority, int) or not 0 <= self.priority <= 9:
+            raise MessageFormat("priority is a whole number from 0 to 9")
+        if not self.delay >= 0 or (self.ttl is not None and not self.ttl > 0):  # NaN, too
             raise MessageFormat("ttl and delay are seconds from now on")
+        if not isinstance(self.group_seq, int) or abs(self.group_seq) > MOST:
+            raise MessageFormat("group_seq is a whole number of up to 18 digits")
         producer, _, number = self.dedup_id.rpartition(":")
-        if self.dedup_id and not (producer and number.isascii() and number.isdigit()):
+        if self.dedup_id and not (producer and number.isascii() and number.isdigit() and len(number) <= 18):
             raise MessageFormat(f"dedup_id is PRODUCER:NUMBER, with a number that rises, not {self.dedup_id[:40]!r}")
 
 
@@ -63,7 +67,7 @@ class Pending:
     def done(self) -> bool:
         return self._call.done
 
-    def wait(self, timeout: float | None = PATIENCE_S) -> None:
+    def wait(self, timeout: float | None = None) -> None:
         """Return when the message is durable. Raises Refused, TimedOut, ConnectionLost."""
         with self._connection.lock:
             self._call.watched = True
@@ -91,14 +95,15 @@ class Producer:
         to: Destination | str | None = None,
         json: Any = None,
         wait: bool = True,
-        timeout: float | None = PATIENCE_S,
+        timeout: float | None = None,
         **options: Any,
     ) -> Pending | None:
         """Send text, bytes, a map, or something as JSON; return when it is durable on the server.
 
         In a transacted context it goes with the commit. With wait=False it returns at once: `Pending.wait` or
         Context.flush tell that it is durable. After a lost connection the message is sent again, and dropped where it
-        is already. Raises Refused, TimedOut, ConnectionLost, MessageFormat, InvalidDestination.
+        is already. It waits for `timeout` seconds, by default for as long as a lost connection may take to come back
+        and a server to answer. Raises Refused, TimedOut, ConnectionLost, MessageFormat, InvalidDestination.
         """
         destination = to_send(to) if to is not None else self.destination
         if destination is None:
@@ -128,9 +133,9 @@ class Producer:
         if not options.persistent:
             headers["persistent"] = "false"
         if options.ttl is not None:
-            headers["expiration"] = str(max(1, round(options.ttl * 1_000)))
+            headers["expiration"] = str(max(1, times.in_ms(options.ttl)))
         if options.delay:
-            headers["AMQ_SCHEDULED_DELAY"] = str(round(options.delay * 1_000))
+            headers["AMQ_SCHEDULED_DELAY"] = str(times.in_ms(options.delay))
         if options.group:
             headers |= {"JMSXGroupID": options.group, "JMSXGroupSeq": str(options.group_seq)}
         for name, text in (("type", options.type), ("correlation-id", options.correlation_id)):

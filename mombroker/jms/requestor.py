@@ -45,7 +45,7 @@ class Requestor:
             self.context.send(to, body, reply_to=self.queue, correlation_id=name, timeout=timeout, **options)
             with self.connection.lock:
                 machine = self.connection.machine
-                if not self.connection.lock.wait_for(
+                if not self.connection.wait_for(
                     lambda: self.answers[name] is not None or machine.epoch != epoch or self._failed, timeout
                 ):
                     raise TimedOut(f"no answer from {to} within {timeout:g} s")

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 Value = str | bool | int | float
 
+BIT63 = 1 << 63  # a property is a whole number of 64 bits, or a float
+
 TYPES = "property-types"  # size=int,new=bool,rate=float
 _NAMES = {bool: "bool", int: "int", float: "float"}
 
@@ -33,7 +35,8 @@ def value_of(text: str, kind: str | None) -> Value:
     """The value of a property; of one that is not what its type says, the text."""
     try:
         if kind == "int":
-            return int(text)
+            number = int(text)
+            return number if -BIT63 <= number < BIT63 else text
         if kind == "float":
             return float(text)
     except ValueError:

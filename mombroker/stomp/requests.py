@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mombroker.agents.commands import Send, Subscribe
+from mombroker.core import times
 from mombroker.stomp.frames import FrameError
 
-MS = 1_000_000
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 MAX_PREFETCH = 10_000
 MAX_DIGITS = 18
@@ -31,6 +31,13 @@ def number(name: str, text: str, signed: bool = False) -> int:
     return int(text)
 
 
+def span(name: str, text: str) -> int:
+    """A number of ms, in ns. One that is too large, however long, is the largest: clients write such for never."""
+    if text.isascii() and text.isdigit() and len(text) > MAX_DIGITS:
+        return times.LAST_NS
+    return times.of_ms(number(name, text))
+
+
 def flag(headers: dict[str, str], *names: str) -> bool:
     """The first of these headers that is there; False without any."""
     for name in names:
@@ -50,13 +57,13 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
     if "persistent" in headers:
         command.persistent = flag(headers, "persistent")
     if (text := get("expires")) is not None:
-        command.expires = number("expires", text) * MS
+        command.expires = span("expires", text)
     elif (text := get("expiration")) is not None:
-        command.expires = now + number("expiration", text) * MS
+        command.expires = times.after(now, span("expiration", text))
     if (text := get("AMQ_SCHEDULED_DELAY")) is not None:
-        command.delay = number("AMQ_SCHEDULED_DELAY", text) * MS
+        command.delay = span("AMQ_SCHEDULED_DELAY", text)
     elif (text := get("AMQ_SCHEDULED_TIME")) is not None:
-        command.delay = max(0, number("AMQ_SCHEDULED_TIME", text) * MS - now)
+        command.delay = max(0, span("AMQ_SCHEDULED_TIME", text) - now)
     if text := get("JMSXGroupID"):
         command.group = text
         command.group_seq = number("JMSXGroupSeq", get("JMSXGroupSeq", "0"), signed=True)

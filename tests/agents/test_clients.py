@@ -323,6 +323,32 @@ def test_a_temporary_destination_has_one_owner():
     assert "not a server" in other.send("temp-queue:nowhere/s1/x", "1").refusals[0]
 
 
+@pytest.mark.parametrize("name", ["a", "a/", "a/x"])
+@pytest.mark.parametrize("kind", ["temp-queue", "temp-topic"])
+def test_a_temporary_destination_that_no_connection_can_have_is_refused(kind, name):
+    client = Broker(ALONE).connect().send(f"{kind}:{name}", "1", receipt="r")
+    assert "is nobody's" in client.refusals[0] and client.receipts == []
+
+
+def test_a_temporary_queue_is_there_from_the_first_message_that_its_connection_sends_to_it():
+    b = Broker(ALONE)
+    client = b.connect()
+    name = f"temp-queue:{client.session}/x"
+    client.send(name, "1", receipt="r").subscribe("s", name)
+    assert client.receipts == ["r"] and client.texts == ["1"]
+    client.do(Transact([send(name + "y", "2")])).subscribe("t", name + "y")
+    assert client.texts == ["1", "2"]
+
+
+def test_temporary_queues_of_a_connection_are_limited(monkeypatch):
+    monkeypatch.setattr("mombroker.agents.orders.MAX_TEMPORARY", 2)
+    client = Broker(ALONE).connect()
+    for name in "xyx":
+        client.send(f"temp-queue:{client.session}/{name}", "1")
+    assert client.refusals == []
+    assert "no more are made" in client.send(f"temp-queue:{client.session}/z", "1").refusals[0]
+
+
 def test_a_temporary_queue_delays_expires_and_is_bounded():
     b = Broker(ALONE)
     client = b.connect(writes=False)

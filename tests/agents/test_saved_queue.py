@@ -5,9 +5,9 @@ import shutil
 from mombroker import store
 from mombroker.agents import program
 from mombroker.agents.commands import Delivery, Subscribe
-from mombroker.agents.policy import SECOND
 from mombroker.core.events import ClientCommands, ClientOpened, Tick
 from mombroker.core.server import AgentServer
+from mombroker.core.times import SECOND
 from tests.store.samples import T0
 from tests.store.saved_queue import FILE, QUEUE, topology
 

@@ -269,6 +269,16 @@ def test_a_message_may_say_the_types_of_its_properties():
     assert [wrong(name) for name in "ibc"] == ["x", "1", None]
 
 
+@pytest.mark.parametrize("digits", [str(2**63), str(-(2**63) - 1), "9" * 400, "9" * 5_000])
+def test_a_whole_number_of_more_than_64_bits_is_text(digits):
+    """Python has such numbers, but none of the arithmetic of a selector."""
+    get = lookup(message(headers=block_of([("i", digits), ("j", str(2**63 - 1)), ("property-types", "i=int,j=int")])))
+    assert get("i") == digits and get("j") == 2**63 - 1
+    for text in ("i + 1.5 > 0", "i / 2.5 > 0", "-i < 0", "i > 1", "i BETWEEN 0 AND 1e300"):
+        assert compile(text)(get) is False
+    assert compile("j + 1.5 > 0 AND j * j = 1 AND j / 2.5 > 0")(get) is True
+
+
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "0x1", "inf", "1_0", "--1", "1e", "e1", ".", "٣", "1" * 50])
 def test_what_is_no_number(text):
     assert number_of(text) is None

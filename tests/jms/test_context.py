@@ -96,9 +96,21 @@ def test_a_message_may_be_delayed_and_may_expire(broker):
     assert texts(consumer) == ["late"]
 
 
+@pytest.mark.parametrize("seconds", [1e10, 1e300, float("inf")])
+def test_a_time_that_never_comes(broker, seconds):
+    context = broker.connect()
+    context.send("orders", "stays", ttl=seconds)
+    context.send("orders", "not yet", delay=seconds)
+    broker.later(1e6)
+    (message,) = list(context.browser("orders"))
+    assert message.body == "stays" and message.expires > 4e9
+    assert broker.queue("queue:orders").count == 2
+
+
 @pytest.mark.parametrize("wrong", [
     {"priority": 10}, {"ttl": 0}, {"delay": -1}, {"dedup_id": "x"}, {"dedup_id": ":1"}, {"colour": "red"},
-    {"properties": {"a=b": 1}},
+    {"properties": {"a=b": 1}}, {"ttl": float("nan")}, {"delay": float("nan")}, {"priority": 4.5},
+    {"priority": 10**5_000}, {"group_seq": 10**18}, {"dedup_id": "p:" + "1" * 19},
 ])  # fmt: skip
 def test_options_that_no_message_can_have(broker, wrong):
     context = broker.connect()

@@ -67,6 +67,7 @@ def test_a_kind_of_others_is_bytes():
 @pytest.mark.parametrize("values", [
     {"": 1}, {"a=b": 1}, {"a,b": 1}, {"destination": "x"}, {"type": "x"}, {"x": b"y"}, {"x": None}, {"x": "\0"},
     {"x": "\ud800"}, {"receipt": "1"}, {"transaction": "1"}, {"AMQ_SCHEDULED_CRON": "1"}, {1: "x"},
+    {"n": 2**63}, {"n": -(2**63) - 1}, {"n": 10**5_000},
 ])  # fmt: skip
 def test_what_no_property_can_be(values):
     with pytest.raises(MessageFormat):
@@ -74,7 +75,16 @@ def test_what_no_property_can_be(values):
 
 
 def test_properties_keep_their_types():
-    values = {"i": -5, "big": 1 << 70, "f": 0.1, "b": True, "no": False, "s": "5", "t": "true", "content-md5": "x:y\n"}
+    values = {
+        "i": -5,
+        "big": (1 << 63) - 1,
+        "f": 0.1,
+        "b": True,
+        "no": False,
+        "s": "5",
+        "t": "true",
+        "content-md5": "x:y\n",
+    }
     message = Message(Frame("MESSAGE", {"destination": "/queue/a", **property_headers(values)}, b"", b""), 0)
     assert message.properties == values
     assert [type(value) for value in message.properties.values()] == [type(value) for value in values.values()]

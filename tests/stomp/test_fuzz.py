@@ -1,6 +1,7 @@
 """Mutated bytes on many connections of one gateway: nobody but their sender must notice."""
 
 import random
+import re
 import resource
 
 import pytest
@@ -8,6 +9,10 @@ import pytest
 from mombroker.agents.commands import Delivery, Receipt, Send, Subscribe, Transact
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened
 from mombroker.stomp.frames import encode
+from mombroker.stomp.properties import BIT63
+from mombroker.stomp.session import Session
+from tests.agents.broker import Broker
+from tests.core.bus import topology
 from tests.stomp.test_gateway import World
 
 QUEUE = ("destination", "/queue/a")
@@ -144,3 +149,129 @@ def test_mutated_bytes_hurt_nobody_else():
 def test_a_million_mutated_inputs_hurt_nobody_else(seed):
     """A quarter of them."""
     assert attack(250_000, seed) > 125_000
+
+
+# -- with a broker behind the sessions -------------------------------------------------------------------------------
+
+FAR = [b"0", b"1", b"99", b"9" * 12, b"9" * 13, b"9" * 18, b"9" * 18, b"9" * 400]
+WRONG = [b"-1", b"+5", b"1e400", b"nan", b""]
+NAMES = [
+    b"expires:", b"expiration:", b"AMQ_SCHEDULED_DELAY:", b"AMQ_SCHEDULED_TIME:", b"priority:", b"JMSXGroupSeq:-",
+    b"dedup-id:p:", b"prefetch-count:", b"x-priority:-", b"size:", b"n:", b"size:-",
+]  # fmt: skip
+PLACES = [b"/queue/a", b"/queue/b", b"/topic/a", b"/topic/b", b"/temp-queue/t"] * 8 + [b"/remote-temp-queue/x"]
+SELECTORS = [b"", b"size + 1.5 > 0", b"size / 2.5 > n", b"-size * n < 1e300", b"n BETWEEN size AND 5 OR n IS NULL"]
+POLICIES = [
+    {"match": "queue:a", "max_messages": 5, "full": "drop-oldest", "redeliver_first": 1e9, "redeliver_factor": 1e9},
+    {"match": "queue:b", "max_bytes": 9_000, "redeliver_max": 1e9, "block_seconds": 4e9},
+    {"match": "*", "redeliver": 1, "expired": "drop"},
+]
+
+
+def asked(chance):
+    """A connection's frames: sends, subscriptions and settlements with numbers as no honest client has them."""
+    frames = [b"CONNECT\naccept-version:1.2\nclient-id:c%d\n\n\0" % chance.randrange(3)]
+    for at in range(chance.randrange(1, 12)):
+        place = b"destination:%b\n" % chance.choice(PLACES)
+        odd = b""
+        for _ in range(chance.randrange(4)):
+            odd += b"%b%b\n" % (chance.choice(NAMES), chance.choice(FAR if chance.random() < 0.95 else WRONG))
+        if chance.random() < 0.4:
+            durable = b"durable-subscription-name:d\n" if chance.random() < 0.4 and b"topic" in place else b""
+            ack = chance.choice([b"auto", b"client", b"client"])
+            selector = chance.choice(SELECTORS)
+            frames.append(
+                b"SUBSCRIBE\nid:%d\nack:%b\nselector:%b\n%b%b%b\n\0" % (at, ack, selector, durable, place, odd)
+            )
+        else:
+            group = b"JMSXGroupID:g\n" if chance.random() < 0.3 else b""
+            types = b"property-types:size=int,n=%b\n" % chance.choice([b"int", b"float"])
+            frames.append(b"SEND\n%b%b%b%b\nx\0" % (place, types, group, odd))
+    return frames
+
+
+class Ends(Broker):
+    """A broker of two servers. What it commits must fit into SQLite, whose whole numbers have 64 bits."""
+
+    def __init__(self):
+        super().__init__(topology({"x": "ab"}, policies=POLICIES))
+        self.sessions = {}
+
+    def commit(self, name):
+        ready = super().commit(name)
+        batch = ready.batch
+        for table in (batch.items, batch.held, batch.queue_in, batch.links, batch.tasks):
+            for id, row in table.items():
+                assert all(-BIT63 <= each < BIT63 for each in [id, *(row or ())] if isinstance(each, int)), row
+        return ready
+
+    def release(self, name, ready):
+        clients, ready.clients = ready.clients, []
+        super().release(name, ready)
+        for conn, replies in clients:
+            if conn in self.sessions:
+                self.sessions[conn][1].reply(replies)
+
+    def join_in(self, server):
+        conn = next(self.numbers)
+        session = Session(f"{server}/s{conn}", lambda: self.now)
+        self.sessions[conn] = (server, session)
+        return conn
+
+    def feed(self, conn, data):
+        """What the client gets for it."""
+        name, session = self.sessions[conn]
+        server = self.servers[name]
+        session.receive(data)
+        if session.login is not None:
+            server.step(ClientOpened(conn, "user", session.login.client_id, session.id), self.now)
+            session.accept()
+        while session.commands:
+            commands, session.commands = session.commands, []
+            server.step(ClientCommands(conn, commands), self.now)
+            self.pump()
+        session.check()
+        out, session.output = b"".join(session.output), []
+        return out
+
+    def leave(self, conn):
+        name, _ = self.sessions.pop(conn)
+        self.servers[name].step(ClientClosed(conn), self.now)
+        self.pump()
+
+
+def press(count, seed):
+    """`count` connections that ask for odd things; how many frames were settled, and how many connections refused."""
+    chance, broker = random.Random(seed), Ends()
+    good, settled, refused = broker.join_in("b"), 0, 0
+    broker.feed(good, b"CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/good\n\n\0")
+    for at in range(count):
+        conn = broker.join_in(chance.choice("ab"))
+        out = b""
+        for frame in asked(chance):
+            out += broker.feed(conn, frame)
+        acks = re.findall(rb"\nack:([^\n]+)\n", out)
+        for ack in chance.sample(acks, len(acks) // 2):
+            broker.feed(conn, b"%b\nid:%b\n\n\0" % (chance.choice([b"ACK", b"NACK"]), ack))
+            settled += 1
+        refused += b"ERROR\n" in out
+        broker.leave(conn)
+        if at % 50 == 0:
+            broker.later(chance.choice([0.1, 10, 1e5]))
+            assert b"\nx%d\0" % at in broker.feed(good, b"SEND\ndestination:/queue/good\n\nx%d\0" % at)
+        if at % 200 == 100:
+            broker.reboot("a")
+            broker.pump()
+    return settled, refused
+
+
+def test_odd_numbers_in_frames_hurt_no_server():
+    settled, refused = press(400, seed=1)
+    assert settled > 100 and 40 < refused < 360, (settled, refused)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 10))
+def test_many_odd_numbers_hurt_no_server(seed):
+    settled, refused = press(2_500, seed)
+    assert settled > 400 and 250 < refused < 2_250, (settled, refused)

@@ -18,6 +18,7 @@ from mombroker.agents.commands import (
     Transact,
     Unsubscribe,
 )
+from mombroker.core.times import LAST_NS
 from mombroker.stomp import session as rules
 from mombroker.stomp import transactions
 from mombroker.stomp.frames import SERVER, V10, V11, V12, Limits, Parser, encode, headers_of
@@ -443,6 +444,10 @@ def test_S16_a_message_id_of_the_client_is_ignored():
     ({"JMSXGroupID": "g", "JMSXGroupSeq": "-1"}, {"group": "g", "group_seq": -1}),
     ({"dedup-id": "p:q:7"}, {"dedup": ("p:q", 7)}),
     ({"amq-msg-type": "map"}, {"kind": "map"}),
+    *(({name: digits}, {field: LAST_NS - (NOW if name == "AMQ_SCHEDULED_TIME" else 0)})
+      for name, field in [("expires", "expires"), ("expiration", "expires"), ("AMQ_SCHEDULED_DELAY", "delay"),
+                          ("AMQ_SCHEDULED_TIME", "delay")]
+      for digits in ("9" * 13, "9" * 18, str(2**63 - 1), "9" * 5_000)),
 ])  # fmt: skip
 def test_the_options_of_send(headers, fields):
     mine = client()
@@ -455,7 +460,8 @@ def test_the_options_of_send(headers, fields):
     ("expiration", "1s"), ("AMQ_SCHEDULED_DELAY", "x"), ("AMQ_SCHEDULED_TIME", "-1"),
     ("AMQ_SCHEDULED_CRON", "* * * * *"),
     ("AMQ_SCHEDULED_PERIOD", "5"), ("AMQ_SCHEDULED_REPEAT", "5"), ("dedup-id", "7"), ("dedup-id", "p:x"),
-    ("dedup-id", "p:"), ("dedup-id", ":5"), ("expires", "9" * 19),
+    ("dedup-id", "p:"), ("dedup-id", ":5"), ("dedup-id", "p:" + "9" * 19), ("priority", "9" * 19),
+    ("expires", "9" * 18 + "x"),
 ])  # fmt: skip
 def test_an_option_of_send_that_makes_no_sense_is_a_fault(name, value):
     client().fails("SEND", name, destination="a", receipt="r", **{name: value})

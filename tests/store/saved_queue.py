@@ -10,10 +10,10 @@ import tempfile
 from mombroker import store
 from mombroker.agents import program
 from mombroker.agents.commands import Ack, Delivery, Nack, Send, Subscribe
-from mombroker.agents.policy import SECOND
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.server import AgentServer
+from mombroker.core.times import SECOND
 from mombroker.core.topology import Server, Topology
 from tests.store.samples import T0
 from tests.store.saved import DATA

@@ -1,0 +1,25 @@
+"""Times of the wall clock in ns. What comes from outside is bounded here, once: a row and a number on the wire have 63
+bits, so there is a last time, and whatever is later, as a client writes that means never, is then."""
+
+SECOND, MS = 1_000_000_000, 1_000_000
+LAST_NS = 1 << 62  # in the year 2116; any time and any span within it have a sum of less than 63 bits
+LAST_S = LAST_NS // SECOND
+
+
+def after(now: int, wait: int) -> int:
+    """The time in `wait` ns."""
+    return min(now + max(wait, 0), LAST_NS)
+
+
+def of_ms(ms: int) -> int:
+    return min(ms * MS, LAST_NS)
+
+
+def in_ms(seconds: float) -> int:
+    """What a client writes for a number of seconds. Raises ValueError for one that is no number."""
+    return round(min(seconds, LAST_S) * 1_000)
+
+
+def of_seconds(seconds: float) -> int:
+    """The ns of a number of seconds that is not negative. Raises ValueError for one that is no number."""
+    return int(min(seconds, LAST_S) * SECOND)

@@ -1,0 +1,38 @@
+"""Policies: what a setting can be, and how long a message waits after a failure."""
+
+import math
+
+import pytest
+
+from mombroker.agents.policy import Policy, policy
+from mombroker.core.errors import MomError
+from mombroker.core.times import LAST_NS, LAST_S, SECOND
+
+TIMES = ["block_seconds", "redeliver_first", "redeliver_factor", "redeliver_max"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e200, 1e10, 10**400])
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_is_a_number_that_a_server_can_reckon_with(name, value):
+    with pytest.raises(MomError, match=name):
+        policy({"match": "*", name: value})
+
+
+@pytest.mark.parametrize("name", ["max_messages", "max_bytes", "redeliver", "max_pending"])
+def test_an_amount_is_one_that_a_row_can_hold(name):
+    for value in (-1, 2**63, 10**400):
+        with pytest.raises(MomError, match=name):
+            policy({"match": "*", name: value})
+    assert getattr(policy({"match": "*", name: LAST_NS}), name) == LAST_NS
+
+
+def test_the_delay_after_a_failure_grows_up_to_its_most():
+    made = Policy(redeliver_first=0.5, redeliver_factor=3.0, redeliver_max=10.0)
+    assert [made.backoff_ns(failures) / SECOND for failures in (1, 2, 3, 4, 1_000)] == [0.5, 1.5, 4.5, 10.0, 10.0]
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-300, 1.0, float(LAST_S)])
+@pytest.mark.parametrize("factor", [0.0, 0.5, float(LAST_S)])
+def test_the_delay_is_never_more_than_a_row_can_hold(first, factor):
+    made = Policy(redeliver_first=first, redeliver_factor=factor, redeliver_max=float(LAST_S))
+    assert all(0 <= made.backoff_ns(failures) <= LAST_NS for failures in (1, 2, 100, 10**6))
