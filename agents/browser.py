@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mombroker.agents.takers import Consumer
@@ -14,14 +15,22 @@ SHOW_BYTES = 1 << 20  # at once
 
 
 class Browser:
-    """It has seen everything up to `id` in lane `lane`; what came after `upto` is not for it."""
+    """It has seen everything up to `id` in lane `lane`; what came after `upto` is not for it.
 
-    __slots__ = ("key", "wants", "credit", "lane", "id", "upto")
+    credit, room  as of a Consumer; `sizes` of what it was shown and has not settled
+    """
+
+    __slots__ = ("key", "wants", "credit", "room", "sizes", "lane", "id", "upto")
 
     def __init__(self, consumer: Consumer, upto: int):
         self.key, self.wants, self.credit = consumer.key, consumer.wants, consumer.credit
+        self.room, self.sizes = consumer.room, deque[int]()
         self.lane = self.id = 0
         self.upto = upto
+
+    def settled(self, count: int) -> None:
+        self.credit += count
+        self.room += sum(self.sizes.popleft() for _ in range(count))
 
     def show(self, queue: Queue) -> bool:
         """Go on. True when it has seen all."""
@@ -36,7 +45,7 @@ class Browser:
             for item in lane.after(self.id):
                 if item.id > self.upto:
                     break
-                if self.credit <= 0 or size >= SHOW_BYTES:
+                if self.credit <= 0 or self.room <= 0 or size >= SHOW_BYTES:
                     ended = False
                     break
                 self.id = item.id
@@ -44,6 +53,8 @@ class Browser:
                 if self.wants is None or self.wants(put):
                     items.append((0, item.message, max(1, item.count), put))
                     self.credit -= 1
+                    self.room -= item.size
+                    self.sizes.append(item.size)
                     size += item.size
             if not ended:
                 break
@@ -55,6 +66,6 @@ class Browser:
             queue.post(self.key[0], Dispatch(self.key[1], items))
         if ended:
             queue.post(self.key[0], Browsed(self.key[1]))
-        elif self.credit > 0:
+        elif self.credit > 0 and self.room > 0:
             queue.server.engine.natives.touch_late(queue)
         return ended

@@ -14,6 +14,7 @@ import msgpack
 
 from mombroker.agents.commands import BrowseEnd, Delivery, Receipt, Subscribe
 from mombroker.agents.native import Native
+from mombroker.agents.takers import PREFETCH_BYTES
 from mombroker.agents.traffic import (
     Browsed,
     Cancel,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _delivery = tuple.__new__  # a third of the time of Delivery(...)
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
 PREFETCH_MAX = 10_000
+PENDING_BYTES = 64 << 20  # of plain topics' messages that a connection does not take; then the oldest go
 TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
 
 
@@ -46,13 +48,13 @@ class Source:
     """One subscription of a connection, and where its messages come from.
 
     home       queue or subscription agent; empty: plain topics, straight from the table
-    credit     of plain topics: how many more may be handed out
+    credit     of plain topics: how many more may be handed out, while `room`, in bytes of bodies, is above 0
     unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
     open       the client has not unsubscribed
     """
 
     __slots__ = (
-        "number", "sub", "ack", "home", "credit", "unsettled", "open", "receipt", "fates", "proxy", "epochs", "wants",
+        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs", "wants",
         "no_local", "browser",
     )  # fmt: skip
 
@@ -60,7 +62,7 @@ class Source:
         self.proxy, self.number, self.sub, self.ack, self.home = proxy, number, command.sub, command.ack, home
         self.receipt = command.receipt
         self.browser = command.browser
-        self.credit = min(command.prefetch or PREFETCH, PREFETCH_MAX)
+        self.credit, self.room = min(command.prefetch or PREFETCH, PREFETCH_MAX), PREFETCH_BYTES
         self.unsettled: dict[int, Any] = {}
         self.open = True
         self.fates: dict[str, list[int]] = {}
@@ -93,6 +95,7 @@ class Proxy(Native):
         self.homes: dict[str, None] = {}  # what it has consumed from
         self.pending: deque[tuple[Source, Put, str, int]] = deque()  # of plain topics, not handed out yet
         self.later: list[tuple[int, int, Source, Put, str]] = []  # of plain topics, delayed
+        self.waiting_bytes = 0  # bodies of both
         self.dropped = 0  # messages of plain topics, for want of credit
         self.remote = False
         self.settling: list[Source] = []  # with fates that are not told yet
@@ -160,6 +163,9 @@ class Proxy(Native):
             return
         self.service.topics.release(source, source.epochs)
         self.pending = deque(entry for entry in self.pending if entry[0] is not source)
+        self.later = sorted(entry for entry in self.later if entry[2] is not source)
+        self.waiting_bytes = sum(len(put.body) for _, put, _, _ in self.pending)
+        self.waiting_bytes += sum(len(put.body) for _, _, _, put, _ in self.later)
         self.hand_out()
 
     # -- what comes from queues and subscriptions ----------------------------------------------------------------
@@ -221,14 +227,39 @@ class Proxy(Native):
         if put.due > self.server.now:
             self.tag += 1
             heappush(self.later, (put.due, self.tag, source, put, message))
+            self.waiting_bytes += len(put.body)
             self.server.engine.alarm(put.due, self)
-            return
-        self.pending.append((source, put, message, 1))
-        limit = self.service.policies.of(put.destination).max_pending
-        self.hand_out()
-        while len(self.pending) > limit:
-            self.pending.popleft()
+        elif not self.pending and source.credit > 0 and source.room > 0 and not put.expires:  # as most often
+            self._hand(source, put, message, 1)
+        else:
+            self._wait((source, put, message, 1), False)
+            self.hand_out()
+        if self.pending or self.later:
+            self._shorten(put.destination)
+
+    def _wait(self, entry: tuple[Source, Put, str, int], first: bool) -> None:
+        self.pending.appendleft(entry) if first else self.pending.append(entry)
+        self.waiting_bytes += len(entry[1].body)
+
+    def _next(self) -> tuple[Source, Put, str, int]:
+        entry = self.pending.popleft()
+        self.waiting_bytes -= len(entry[1].body)
+        return entry
+
+    def _shorten(self, topic: str) -> None:
+        """Of what waits too long the oldest goes; of what is delayed, what would have come first."""
+        limit = self.service.policies.of(topic).max_pending
+        while len(self.pending) + len(self.later) > limit or self.waiting_bytes > PENDING_BYTES:
+            if self.pending:
+                self._next()
+            else:
+                self._due()
             self.dropped += 1
+
+    def _due(self) -> tuple[Source, Put, str]:
+        _, _, source, put, message = heappop(self.later)
+        self.waiting_bytes -= len(put.body)
+        return source, put, message
 
     def hand_out(self) -> None:
         """The first waits until its subscription has credit, and all others behind it."""
@@ -236,19 +267,21 @@ class Proxy(Native):
         while self.pending:
             source, put, message, count = self.pending[0]
             if put.expires and put.expires <= now:
-                self.pending.popleft()
+                self._next()
                 continue
-            if source.credit <= 0:
+            if source.credit <= 0 or source.room <= 0:
                 return
-            self.pending.popleft()
-            source.credit -= 1
-            self._deliver(source, put, message, count, (put, message, count))
+            self._next()
+            self._hand(source, put, message, count)
+
+    def _hand(self, source: Source, put: Put, message: str, count: int) -> None:
+        source.credit -= 1
+        source.room -= len(put.body)
+        self._deliver(source, put, message, count, (put, message, count))
 
     def alarm(self) -> None:
         while self.later and self.later[0][0] <= self.server.now:
-            _, _, source, put, message = heappop(self.later)
-            if source.open:
-                self.topic_message(source, put, message)
+            self.topic_message(*self._due())
 
     # -- settlements ---------------------------------------------------------------------------------------------
 
@@ -286,16 +319,17 @@ class Proxy(Native):
                 fates[fate] = [row]
         else:
             source.credit += 1
+            source.room += len(row[0].body)
             if fate in (FAILED, AGAIN):
                 self._again(source, *row)
             elif fate == BACK and source.open:
-                self.pending.appendleft((source, *row))
+                self._wait((source, *row), True)
             self.hand_out()
 
     def _again(self, source: Source, put: Put, message: str, count: int) -> None:
         """The client gave back a message of a plain topic: it comes next, with its count; not for ever."""
         if count <= self.service.policies.of(put.destination).redeliver and source.open:
-            self.pending.appendleft((source, put, message, count + 1))
+            self._wait((source, put, message, count + 1), True)
         else:
             self.dropped += 1
 
@@ -307,6 +341,11 @@ class Proxy(Native):
             source = self.tags.get(tag)
             if source is not None:
                 self._settle(source, tag, TAKEN)
+
+    def check(self) -> None:
+        waiting = [put for _, put, _, _ in self.pending] + [put for _, _, _, put, _ in self.later]
+        assert self.waiting_bytes == sum(len(put.body) for put in waiting), "bytes that wait miscounted"
+        assert set(self.tags) == {tag for source in self.sources.values() for tag in source.unsettled}, "tags"
 
     def flush(self) -> None:
         settling, self.settling = self.settling, []
@@ -329,6 +368,7 @@ class Proxy(Native):
         self.ended = True
         self.flush()
         self.pending.clear()
+        self.later.clear()
         for source in self.subs.values():
             if not source.home:
                 self._leave(source)

@@ -13,7 +13,7 @@ from mombroker.agents.lane import Item
 from mombroker.agents.policy import Policy
 from mombroker.agents.producers import Producers
 from mombroker.agents.stock import Stock
-from mombroker.agents.takers import Consumer, Key
+from mombroker.agents.takers import PREFETCH_BYTES, Consumer, Key
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started
 from mombroker.agents.wanted import wanted
 from mombroker.core.message import BOUNCE, Message
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is larger
 SEARCH = 10_000  # messages looked at by one search
+TAKE_BACK = 1_000  # messages of lost connections that return to their places at once
 FREE = 0.9  # of its limit: a queue that was full takes work again below that
 
 
 class Queue(Stock):
-    """Whatever was given is dispatched before the batch closes."""
+    """1. Whatever was given is dispatched before the batch closes.
+    2. While something of `leaving` proxies is not back at its place, nothing is given.
+    """
 
     path = "mombroker.agents.queue:Queue"
 
@@ -35,8 +38,10 @@ class Queue(Stock):
         self.browsers: dict[Key, Browser] = {}
         self.coming = 0  # messages that were let in and are on their way
         self.paused = False  # nothing is given at present
+        self._took = 0  # batch in which something was last taken back
         self._producers: Producers | None = None
         super().__init__(server, id, state, volatile)
+        self.pause()
 
     @property
     def producers(self) -> Producers:
@@ -150,6 +155,8 @@ class Queue(Stock):
     # -- out -----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
+        if self.leaving and self._took != self.server.batch.number:
+            self._take_back()
         self._pump()
         for consumer in self.takers:
             if consumer.pending:
@@ -162,6 +169,9 @@ class Queue(Stock):
         """Give what waits to whoever wants it."""
         takers, now = self.takers, self.server.now
         while self.ready and not self.paused and takers.hungry():
+            if self._enough():
+                self._go_on_later()
+                return
             item = self._first()
             if item is None or item.id <= self.purged:
                 self.server.engine.natives.touch_late(self)
@@ -178,11 +188,22 @@ class Queue(Stock):
                     self._search(consumer)
                 return
 
+    def _enough(self) -> bool:
+        """So much was moved in this batch that the rest had better wait, lest proxies have no room in it to react."""
+        return 2 * self.server.batch.bytes >= self.server.limits.batch_bytes
+
+    def _go_on_later(self) -> None:
+        self.server.engine.natives.touch_late(self)
+        self.server.mark(2)
+
     def _search(self, consumer: Consumer) -> None:
         """The first message is for nobody that wants one now: look further, for one of them."""
         looked = 0
         for number, lane in self.lanes.items():
-            while consumer.credit > 0 and len(lane):
+            while consumer.credit > 0 and consumer.room > 0 and len(lane):
+                if self._enough():
+                    self._go_on_later()
+                    return
                 found = None
                 for item in lane.after(max(self.purged, consumer.dry.get(number, 0))):
                     looked += 1
@@ -211,6 +232,8 @@ class Queue(Stock):
             held = self.out[proxy] = {}
         held[item.id] = item
         consumer.credit -= 1
+        consumer.room -= item.size
+        self.out_bytes += item.size
         consumer.pending.append(item)
         self._write_held(item)
         if item.group:
@@ -235,28 +258,37 @@ class Queue(Stock):
     # -- back ----------------------------------------------------------------------------------------------------
 
     def settle(self, note: Settle, message: Message) -> None:
-        held = self.out.get(message.source, {})
+        held, freed = self.out.get(message.source, {}), 0
         for id in note.taken:
             if item := held.pop(id, None):
+                freed += item.size
                 self._end(item, True)
         for id in note.back:
             if item := held.pop(id, None):
+                freed += item.size
                 item.count -= 1
                 self._return(item)
         for id in note.failed:
             if item := held.pop(id, None):
+                freed += item.size
                 self._fail(item, self.policy.nack == "dead-letter")
         for id in note.again:
             if item := held.pop(id, None):
+                freed += item.size
                 self._fail(item, False)
         for id in note.refused:
             if item := held.pop(id, None):
+                freed += item.size
                 self._refuse(item)
-        if note.credit:
-            key = (message.source, note.consumer)
-            if taker := self.takers.consumers.get(key) or self.browsers.get(key):
-                taker.credit += note.credit
-                self.touch()
+        self.out_bytes -= freed
+        key = (message.source, note.consumer)
+        if taker := self.takers.consumers.get(key):
+            taker.credit += note.credit
+            taker.room = min(taker.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing
+            self.touch()
+        elif browser := self.browsers.get(key):
+            browser.settled(note.credit)
+            self.touch()
         self.change()
 
     def _fail(self, item: Item, at_once: bool) -> None:
@@ -298,6 +330,7 @@ class Queue(Stock):
         if consumer:
             for item in consumer.pending:
                 del self.out[key[0]][item.id]
+                self.out_bytes -= item.size
                 item.count -= 1
                 self._return(item)
             self.change()
@@ -313,14 +346,36 @@ class Queue(Stock):
         """Take back what these proxies hold, and let their consumers go. Returns how many messages that were."""
         for key in [key for key in [*self.takers.consumers, *self.browsers] if whose(key[0])]:
             self._leave(key)
-        returned = 0
-        for proxy in [proxy for proxy in self.out if whose(proxy)]:
-            for item in self.out.pop(proxy).values():
+        leaving = [proxy for proxy in self.out if whose(proxy)]
+        returning = sum(len(self.out[proxy]) for proxy in leaving)
+        self.leaving.update(dict.fromkeys(leaving))
+        self._take_back()
+        return returning
+
+    def _take_back(self) -> None:
+        """What lost connections had returns to its place, some of it at a time."""
+        left, self._took = TAKE_BACK, self.server.batch.number
+        for proxy in list(self.leaving):
+            held = self.out.get(proxy, {})
+            for id in list(held):
+                if not left or self._enough():
+                    self.pause()
+                    self._go_on_later()
+                    self.change()
+                    return
+                item = held.pop(id)
+                self.out_bytes -= item.size
                 self._return(item)
-                returned += 1
+                left -= 1
+            self.out.pop(proxy, None)
+            del self.leaving[proxy]
+        self.pause()
         self.change()
         self.left()
-        return returned
+
+    def pause(self) -> None:
+        """Is anything given at present?"""
+        self.paused = bool(self.leaving)
 
     def recovered(self) -> None:
         """It is in memory again. What connections of this server had comes back, unless it is settled in the inbox."""

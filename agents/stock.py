@@ -44,6 +44,8 @@ class Stock(Native):
         self.service: Any = server.clients  # ClientService
         self.lanes: dict[int, Lane] = {}  # in order of urgency
         self.out: dict[str, dict[int, Item]] = {}  # proxy -> what it has
+        self.out_bytes = 0  # of all that
+        self.leaving: dict[str, None] = {}  # proxies that have gone, and some of what they had is still in `out`
         self.later: dict[int, Item] = {}  # backing off, or volatile and not due
         self.times: list[tuple[int, int]] = []  # heap of (due, id) of those, and of some that have left
         self.takers = Takers()
@@ -99,7 +101,8 @@ class Stock(Native):
     def pack(self) -> bytes:
         rows = {number: len(lane) - lane.loose for number, lane in self.lanes.items()}
         remote = [[c.key[0], c.credit, c.note.values()] for c in self.takers if self._remote(c.key[0])]
-        return _state(self.bytes - self.loose, rows, remote, sorted(self.told), self.purged, self.more_state())
+        leaving = [proxy for proxy in self.leaving if self._remote(proxy)]
+        return _state(self.bytes - self.loose, rows, remote, sorted(self.told), self.purged, self.more_state(), leaving)
 
     @staticmethod
     def blank(more: Any) -> bytes:
@@ -113,8 +116,10 @@ class Stock(Native):
         """What `more_state` has kept."""
 
     def _load(self, state: bytes) -> None:
-        _, self.bytes, rows, remote, told, self.purged, more = msgpack.unpackb(state, strict_map_key=False)
+        values = msgpack.unpackb(state, strict_map_key=False)
+        _, self.bytes, rows, remote, told, self.purged, more = values[:7]
         self.take_up(more)
+        self.leaving = dict.fromkeys(values[7] if len(values) > 7 else ())
         self.told = set(told)
         for number, rest in rows.items():
             if rest:
@@ -139,6 +144,7 @@ class Stock(Native):
         self.change()
         if item.holder:
             self.out.setdefault(item.holder, {})[item.id] = item
+            self.out_bytes += item.size
             if item.group:
                 owner = next((c for c in self.takers if c.key[0] == item.holder), None)
                 self.takers.given(item, self.loaded(item), owner)
@@ -399,6 +405,8 @@ class Stock(Native):
         assert self.count == self.ready + held + len(self.later) + delayed, "messages miscounted"
         assert all(item.holder == proxy for proxy, items in self.out.items() for item in items.values()), "wrong holder"
         assert self.bytes >= self.loose >= 0, "bytes miscounted"
+        sizes = sum(item.size for items in self.out.values() for item in items.values())
+        assert self.out_bytes == sizes, "bytes that somebody has miscounted"
 
     # -- what queue.py does with it ------------------------------------------------------------------------------
 

@@ -33,7 +33,6 @@ class Subscription(Queue):
         self.draining: list[tuple[str, int]] = []  # former consumers
         self.lonely = server.now + LONELY_NS
         super().__init__(server, id, state)
-        self.paused = bool(self.draining)
         self.wants = wanted(self.spec.selector, self.spec.no_local)
 
     def more_state(self) -> Any:
@@ -109,7 +108,7 @@ class Subscription(Queue):
     def cancel(self, note: Cancel, message: Message) -> None:
         if not self.spec.shared and self.out.get(message.source):
             self.draining.append((message.source, note.consumer))
-            self.paused = True
+            self.pause()
             self.post(message.source, Last(note.consumer))
         super().cancel(note, message)
 
@@ -124,8 +123,11 @@ class Subscription(Queue):
 
     def _drained(self, whose: Callable[[tuple[str, int]], bool]) -> None:
         self.draining = [key for key in self.draining if not whose(key)]
-        self.paused = bool(self.draining)
+        self.pause()
         self.touch()
+
+    def pause(self) -> None:
+        self.paused = bool(self.draining or self.leaving)
 
     def _change(self, spec: Spec) -> None:
         """Other topics or another selector: as if it was deleted and made anew."""

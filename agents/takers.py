@@ -9,18 +9,21 @@ from mombroker.agents.lane import Item
 from mombroker.agents.traffic import Consume, Put
 
 MAX_GROUPS = 10_000  # that are remembered though nothing of them is with their consumer
+PREFETCH_BYTES = 4 << 20  # of unsettled messages: who has so many gets no more; a larger one comes alone
 
 Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 
 
 class Consumer:
-    """`dry`: up to which id, per lane, nothing waits for it, as things stand."""
+    """credit   how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
+    dry      up to which id, per lane, nothing waits for it, as things stand
+    """
 
-    __slots__ = ("key", "note", "credit", "wants", "pending", "dry")
+    __slots__ = ("key", "note", "credit", "room", "wants", "pending", "dry")
 
     def __init__(self, proxy: str, note: Consume, wants: Callable[[Put], bool] | None):
         self.key = (proxy, note.consumer)
-        self.note, self.wants, self.credit = note, wants, note.credit
+        self.note, self.wants, self.credit, self.room = note, wants, note.credit, PREFETCH_BYTES
         self.pending: list[Item] = []  # given, to be dispatched in one message
         self.dry: dict[int, int] = {}
 
@@ -75,23 +78,25 @@ class Takers:
             self.turns[-1].append(consumer)
 
     def hungry(self) -> bool:
-        return any(consumer.credit > 0 for turn in self.turns for consumer in turn)
+        return any(consumer.credit > 0 and consumer.room > 0 for turn in self.turns for consumer in turn)
 
     def waiting(self) -> list[Consumer]:
         """Those that would take another message."""
-        return [consumer for turn in self.turns for consumer in turn if consumer.credit > 0]
+        return [each for turn in self.turns for each in turn if each.credit > 0 and each.room > 0]
 
     def choose(self, item: Item, put: Put) -> Consumer | None:
         """Whose turn it is to take this message; nobody's, if None."""
         if item.group:
             owner = self._owner(item, put)
             if owner is not None:
-                return owner if owner.credit > 0 and self.may(owner, item, put) else None
+                return owner if owner.credit > 0 and owner.room > 0 and self.may(owner, item, put) else None
         for turn in self.turns:
             for _ in range(len(turn)):
                 consumer = turn[0]
                 turn.rotate(-1)
-                if consumer.credit > 0 and (consumer.wants is None or consumer.wants(put)):
+                if consumer.credit <= 0 or consumer.room <= 0:
+                    continue
+                if consumer.wants is None or consumer.wants(put):
                     return consumer if not item.group or self.may(consumer, item, put) else None
         return None
 

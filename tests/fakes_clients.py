@@ -57,8 +57,8 @@ def credit_per_subscription(_: Callable[[Proxy], None]) -> Callable[[Proxy], Non
         pending, proxy.pending = proxy.pending, left
         for source, put, message, count in pending:
             if source.credit > 0:
-                source.credit -= 1
-                proxy._deliver(source, put, message, count, (put, message, count))
+                proxy.waiting_bytes -= len(put.body)
+                proxy._hand(source, put, message, count)
             else:
                 left.append((source, put, message, count))
 

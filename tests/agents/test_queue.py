@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.agents import lane
+from mombroker.agents import lane, queue
 from mombroker.agents.commands import Unsubscribe
 from mombroker.agents.producers import MAX_RANGES
+from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
 from tests.agents.broker import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -350,6 +351,85 @@ def test_dead_letters_wait_for_the_name_of_their_queue():
     b.join("a", "b")
     b.pump()
     assert b.connect("b").subscribe("s", "queue:DLQ.far").texts == ["bad", "worse"]
+
+
+# -- large messages ------------------------------------------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def large(number: int, size: int = MIB) -> str:
+    return str(number).ljust(size)
+
+
+def numbers(client: Client) -> list[int]:
+    return [int(each.body[:4]) for each in client.got]
+
+
+def biggest_batches(b: Broker, server: str = "a") -> list[int]:
+    """Bytes of each batch from now on."""
+    sizes: list[int] = []
+    commit = b.stores[server].commit
+    b.stores[server].commit = lambda batch: (sizes.append(batch.bytes), commit(batch))[1]  # type: ignore[method-assign]
+    return sizes
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_a_consumer_holds_some_mebibytes_at_most_and_always_one_message(where):
+    b = Broker(THREE)
+    filled(b, *(large(n) for n in range(8)), large(8, 6 * MIB), *(large(n, 6 * MIB) for n in (9, 10)))
+    consumer = b.connect(where[1]).subscribe("s", Q, ack="individual")
+    assert numbers(consumer) == [0, 1, 2, 3]
+    consumer.ack(large(0), large(1))
+    assert numbers(consumer) == [0, 1, 2, 3, 4, 5]
+    consumer.ack(*(large(n) for n in range(2, 6)))
+    assert numbers(consumer)[6:] == [6, 7, 8]
+    consumer.ack(large(6), large(7), large(8, 6 * MIB))
+    assert numbers(consumer)[9:] == [9]
+    consumer.close()
+    rest = b.connect().subscribe("s", Q)
+    assert numbers(rest) == [9, 10] and b.queue(Q).out_bytes == 0
+
+
+def test_a_batch_gives_and_takes_back_some_mebibytes_only():
+    b = Broker(limits=Limits(batch_bytes=2 * MIB))
+    producer = b.connect()
+    for number in range(12):
+        producer.send(Q, large(number))
+    sizes = biggest_batches(b)
+    readers = [b.connect().subscribe("s", Q, ack="individual", pump=False) for _ in range(3)]
+    b.pump()
+    assert sum(len(numbers(reader)) for reader in readers) == 12
+    for reader in readers:
+        reader.close()
+    last = b.connect().subscribe("s", Q)
+    assert numbers(last) == list(range(12)) and {each.count for each in last.got} == {2}
+    assert max(sizes) <= 2 * (MIB + 1_000)
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_nothing_overtakes_what_returns_piece_by_piece_whatever_crashes_meanwhile(where, monkeypatch):
+    monkeypatch.setattr(queue, "TAKE_BACK", 2)
+    b = Broker(THREE)
+    filled(b, *map(str, range(7)))
+    consumer = b.connect(where[1]).subscribe("s", Q, ack="individual", prefetch=5)
+    other = b.connect().subscribe("s", Q, ack="individual", prefetch=1, priority=-1)
+    assert consumer.texts == list("01234") and other.texts == ["5"]
+    b.death = ("a", 2, True)  # of seven that return in four batches
+    consumer.close()
+    b.join("a", "b")
+    b.pump()
+    last = b.connect().subscribe("s", Q)
+    assert last.texts == list("0123456") and b.queue(Q).count == 0 and b.stored(Q) == {}
+
+
+def test_a_browser_that_is_not_read_is_shown_some_mebibytes():
+    b = Broker()
+    filled(b, *(large(n) for n in range(7)))
+    browser = b.connect(writes=False).subscribe("b", Q, browser=True)
+    assert numbers(browser) == [0, 1, 2, 3]
+    browser.wrote()
+    assert numbers(browser) == list(range(7))
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
