@@ -50,8 +50,9 @@ class Browser:
                     break
                 self.id = item.id
                 put = queue.loaded(item)
-                if self.wants is None or self.wants(put):
-                    items.append((0, item.message, max(1, item.count), put))
+                count = max(1, item.count)
+                if self.wants is None or self.wants(put, item.message, count):
+                    items.append((0, item.message, count, put))
                     self.credit -= 1
                     self.room -= item.size
                     self.sizes.append(item.size)

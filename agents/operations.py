@@ -156,8 +156,8 @@ class Operations:
         found: list[Item] = []
         for looked, (number, item) in enumerate(self._waiting(queue, args), 1):
             put = queue.loaded(item)
-            fits = (not ids or item.id in ids) and (test is None or test(selectors.lookup(put, item.count + 1)))
-            if fits and item.id <= upto:
+            fits = test is None or test(selectors.lookup(put, item.count + 1, item.message))
+            if fits and item.id <= upto and (not ids or item.id in ids):
                 found.append(item)
                 size += item.size
             if looked >= LOOK or len(found) >= limit or size >= PAGE_BYTES:

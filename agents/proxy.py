@@ -6,7 +6,6 @@ Causal order runs through the client since all that it sends and gets passes her
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,6 +29,7 @@ from mombroker.agents.traffic import (
     pack,
     put_of,
 )
+from mombroker.agents.wanted import Wants
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE, Message
 
@@ -54,8 +54,8 @@ class Source:
     """
 
     __slots__ = (
-        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs", "wants",
-        "no_local", "browser",
+        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs",
+        "wants", "browser",
     )  # fmt: skip
 
     def __init__(self, proxy: Proxy, number: int, command: Subscribe, home: str = ""):
@@ -67,11 +67,11 @@ class Source:
         self.open = True
         self.fates: dict[str, list[int]] = {}
         self.epochs: list[int] = []
-        self.wants: Callable[[Put], bool] | None = None
+        self.wants: Wants | None = None
 
     def copy(self, put: Put, message: str) -> None:
         """A message of a plain topic."""
-        if self.wants is None or self.wants(put):
+        if self.wants is None or self.wants(put, message, 1):
             self.proxy.topic_message(self, put, message)
 
 
@@ -128,7 +128,7 @@ class Proxy(Native):
         ))  # fmt: skip
         return source
 
-    def listen(self, command: Subscribe, wants: Callable[[Put], bool] | None) -> None:
+    def listen(self, command: Subscribe, wants: Wants | None) -> None:
         """Take from topics, without anything that outlives the connection."""
         source = self._new_source(command)
         source.wants = wants

@@ -476,7 +476,7 @@ def _converted(value: Value, other: Value) -> Value:
 class Fields(Protocol):
     """What a selector looks at of a client's message; `headers` in the form of agents/commands.py, times in ns.
 
-    message  its id; typed: headers that look like numbers or booleans are such
+    typed    headers that look like numbers or booleans are such
     """
 
     headers: bytes
@@ -485,12 +485,11 @@ class Fields(Protocol):
     persistent: bool
     group: str
     group_seq: int
-    message: str
     typed: bool
     properties: dict[str, str]
 
 
-def lookup(message: Fields, count: int = 1) -> Lookup:
+def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
     """The values of a message's names; `count` deliveries, the one that is about to be made included."""
     read: dict[str, str] | None = None
 
@@ -501,6 +500,8 @@ def lookup(message: Fields, count: int = 1) -> Lookup:
             return special(message)
         if name == "JMSXDeliveryCount":
             return count
+        if name == "JMSMessageID":
+            return id or None
         if read is None:
             read = {**headers_of(message.headers), **message.properties}
         text = read.get(ALIASES.get(name, name))
@@ -521,7 +522,6 @@ def lookup(message: Fields, count: int = 1) -> Lookup:
 SPECIAL: dict[str, Callable[[Fields], Value]] = {
     "JMSPriority": lambda message: message.priority,
     "JMSTimestamp": lambda message: message.timestamp // 1_000_000,
-    "JMSMessageID": lambda message: message.message or None,
     "JMSDeliveryMode": lambda message: "PERSISTENT" if message.persistent else "NON_PERSISTENT",
     "JMSXGroupID": lambda message: message.group or None,
     "JMSXGroupSeq": lambda message: message.group_seq if message.group else None,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mombroker.agents.lane import Item
 from mombroker.agents.traffic import Consume, Put
+from mombroker.agents.wanted import Wants
 
 MAX_GROUPS = 10_000  # that are remembered though nothing of them is with their consumer
 PREFETCH_BYTES = 4 << 20  # of unsettled messages: who has so many gets no more; a larger one comes alone
@@ -21,7 +22,7 @@ class Consumer:
 
     __slots__ = ("key", "note", "credit", "room", "wants", "pending", "dry")
 
-    def __init__(self, proxy: str, note: Consume, wants: Callable[[Put], bool] | None):
+    def __init__(self, proxy: str, note: Consume, wants: Wants | None):
         self.key = (proxy, note.consumer)
         self.note, self.wants, self.credit, self.room = note, wants, note.credit, PREFETCH_BYTES
         self.pending: list[Item] = []  # given, to be dispatched in one message
@@ -96,7 +97,7 @@ class Takers:
                 turn.rotate(-1)
                 if consumer.credit <= 0 or consumer.room <= 0:
                     continue
-                if consumer.wants is None or consumer.wants(put):
+                if consumer.wants is None or consumer.wants(put, item.message, item.count + 1):
                     return consumer if not item.group or self.may(consumer, item, put) else None
         return None
 
@@ -104,12 +105,13 @@ class Takers:
         group = self.groups.get(item.group)
         if group is None or group.owner is None:
             return None
-        if not group.out and group.owner.wants is not None and not group.owner.wants(put):
+        wants = group.owner.wants
+        if not group.out and wants is not None and not wants(put, item.message, item.count + 1):
             return None  # somebody else's from now on
         return group.owner
 
     def may(self, consumer: Consumer, item: Item, put: Put) -> bool:
-        if consumer.wants is not None and not consumer.wants(put):
+        if consumer.wants is not None and not consumer.wants(put, item.message, item.count + 1):
             return False
         if item.group and (group := self.groups.get(item.group)) is not None:
             if group.late and min(group.late) < item.id:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mombroker.agents.selectors import compile, lookup
 from mombroker.agents.traffic import Put
 
-Wants = Callable[[Put], bool]
+Wants = Callable[[Put, str, int], bool]  # a message, its id, and its deliveries, the one to be made included
 
 
 def wanted(selector: str, no_local: str) -> Wants | None:
@@ -17,7 +17,7 @@ def wanted(selector: str, no_local: str) -> Wants | None:
     if test is None and not no_local:
         return None
 
-    def wants(put: Put) -> bool:
-        return (not no_local or put.sender != no_local) and (test is None or test(lookup(put)))
+    def wants(put: Put, id: str, count: int) -> bool:
+        return (not no_local or put.sender != no_local) and (test is None or test(lookup(put, count, id)))
 
     return wants

@@ -353,6 +353,22 @@ def test_dead_letters_wait_for_the_name_of_their_queue():
     assert b.connect("b").subscribe("s", "queue:DLQ.far").texts == ["bad", "worse"]
 
 
+def test_selectors_see_the_id_and_the_count_that_clients_see():
+    b = Broker(THREE)
+    filled(b, "1", "2", "3")
+    first = b.connect("b").subscribe("s", Q, ack="individual", prefetch=2)
+    id = first.got[0].id
+    first.close()
+    browsed = b.connect().subscribe("b", Q, selector=f"JMSMessageID = '{id}' AND JMSXDeliveryCount = 1", browser=True)
+    assert browsed.texts == ["1"] and browsed.got[0].count == 1
+    again = b.connect().subscribe("s", Q, selector="JMSXDeliveryCount > 1", ack="individual")
+    fresh = b.connect().subscribe("s", Q, selector="JMSXDeliveryCount = 1", ack="individual")
+    assert (again.texts, fresh.texts) == (["1", "2"], ["3"]) and {each.count for each in again.got} == {2}
+    again.close()
+    one = b.connect("c").subscribe("s", Q, selector=f"JMSMessageID = '{id}'")
+    assert one.texts == ["1"] and one.got[0].id == id
+
+
 # -- large messages ------------------------------------------------------------------------------------------------
 
 MIB = 1 << 20
