@@ -102,6 +102,15 @@ class Nack:
 
 
 @dataclass(slots=True)
+class Credit:
+    """A transaction that is open settles the delivery `tag`, and earlier ones as Ack does: more may be delivered in their
+    stead, though they are not settled yet."""
+
+    tag: int
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
 class Transact:
     """Sends and settlements that take effect together, in one reaction, or not at all."""
 
@@ -123,7 +132,7 @@ class Disconnect:
     receipt: str | None = None
 
 
-Command = Send | Subscribe | Unsubscribe | Ack | Nack | Transact | Sync | Disconnect
+Command = Send | Subscribe | Unsubscribe | Ack | Nack | Credit | Transact | Sync | Disconnect
 
 
 class Delivery(NamedTuple):

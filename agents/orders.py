@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from mombroker.agents.commands import (
     Ack,
+    Credit,
     Disconnect,
     Nack,
     Receipt,
@@ -61,7 +62,8 @@ class Orders:
         self.policies, self.topics = service.policies, service.topics
         self.of: dict[type, Callable[[Proxy, Any], None]] = {
             Send: self._send, Ack: self._ack, Nack: self.settle, Transact: self._transact, Sync: self._sync,
-            Disconnect: self._disconnect, Subscribe: self._subscribe, Unsubscribe: self._unsubscribe,
+            Disconnect: self._disconnect, Credit: self._credit, Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
         }  # fmt: skip
 
     def _send(self, proxy: Proxy, command: Send) -> None:
@@ -196,6 +198,9 @@ class Orders:
         proxy.settle(command.tag, _fate(command))
         if command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
+
+    def _credit(self, proxy: Proxy, command: Credit) -> None:
+        proxy.lend(command.tag)
 
     def _sync(self, proxy: Proxy, command: Sync) -> None:
         if command.receipt is not None:

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 _delivery = tuple.__new__  # a third of the time of Delivery(...)
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
 PREFETCH_MAX = 10_000
+LENT, LENT_BYTES = 10_000, 32 << 20  # deliveries that open transactions settle; bodies of those that only we keep
 PENDING_BYTES = 64 << 20  # of plain topics' messages that a connection does not take; then the oldest go
 TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
+LENDING = "lent"
 
 
 class Source:
@@ -50,12 +52,14 @@ class Source:
     home       queue or subscription agent; empty: plain topics, straight from the table
     credit     of plain topics: how many more may be handed out, while `room`, in bytes of bodies, is above 0
     unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
+    lent       tags that are unsettled, and whose credit was given back; in the cumulative mode all up to `lent_to`
+    repaid     how many of those were settled since the home was last told
     open       the client has not unsubscribed
     """
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs",
-        "wants", "browser",
+        "wants", "browser", "lent", "lent_to", "repaid",
     )  # fmt: skip
 
     def __init__(self, proxy: Proxy, number: int, command: Subscribe, home: str = ""):
@@ -68,6 +72,8 @@ class Source:
         self.fates: dict[str, list[int]] = {}
         self.epochs: list[int] = []
         self.wants: Wants | None = None
+        self.lent: set[int] = set()
+        self.lent_to = self.repaid = 0
 
     def copy(self, put: Put, message: str) -> None:
         """A message of a plain topic."""
@@ -97,6 +103,7 @@ class Proxy(Native):
         self.later: list[tuple[int, int, Source, Put, str]] = []  # of plain topics, delayed
         self.waiting_bytes = 0  # bodies of both
         self.dropped = 0  # messages of plain topics, for want of credit
+        self.lent = self.lent_bytes = 0  # of all sources; bytes of plain topics
         self.remote = False
         self.settling: list[Source] = []  # with fates that are not told yet
         self.temporary: set[str] = set()  # queues
@@ -308,6 +315,8 @@ class Proxy(Native):
         row = source.unsettled.pop(tag)
         if not source.open and not source.unsettled:
             del self.sources[source.number]
+        if source.lent:
+            self._repay(source, tag, row)
         if source.home:
             fates = source.fates
             if fate in fates:
@@ -325,6 +334,50 @@ class Proxy(Native):
             elif fate == BACK and source.open:
                 self._wait((source, *row), True)
             self.hand_out()
+
+    def lend(self, tag: int) -> None:
+        """A transaction that is open settles it. Raises MomError when that has become too much."""
+        source = self.tags.get(tag)
+        if source is None or not source.open:
+            return
+        tags = range(source.lent_to + 1, tag + 1) if source.ack == "client" else (tag,)
+        source.lent_to = max(source.lent_to, tag)
+        for each in tags:
+            if each in source.unsettled and each not in source.lent:
+                self._lend(source, each)
+        if self.lent > LENT or self.lent_bytes > LENT_BYTES:
+            raise MomError(
+                f"transactions that are open, or were aborted, settle more than {LENT} deliveries or {LENT_BYTES} bytes of "
+                f"topics: COMMIT sooner, or settle what was aborted"
+            )
+
+    def _lend(self, source: Source, tag: int) -> None:
+        source.lent.add(tag)
+        self.lent += 1
+        row = source.unsettled[tag]
+        if source.home:
+            if not source.fates:
+                self.settling.append(source)
+                self.touch()
+            source.fates.setdefault(LENDING, []).append(row)
+        else:
+            source.credit += 1
+            source.room += len(row[0].body)
+            self.lent_bytes += len(row[0].body)
+            self.hand_out()
+
+    def _repay(self, source: Source, tag: int, row: Any) -> None:
+        """If its credit was given back, settling it does not do so again."""
+        if tag not in source.lent:
+            return
+        source.lent.remove(tag)
+        self.lent -= 1
+        if source.home:
+            source.repaid += 1
+        else:
+            source.credit -= 1
+            source.room -= len(row[0].body)
+            self.lent_bytes -= len(row[0].body)
 
     def _again(self, source: Source, put: Put, message: str, count: int) -> None:
         """The client gave back a message of a plain topic: it comes next, with its count; not for ever."""
@@ -345,6 +398,7 @@ class Proxy(Native):
     def check(self) -> None:
         waiting = [put for _, put, _, _ in self.pending] + [put for _, _, _, put, _ in self.later]
         assert self.waiting_bytes == sum(len(put.body) for put in waiting), "bytes that wait miscounted"
+        assert self.lent == sum(len(source.lent) for source in self.sources.values()), "lent ones miscounted"
         assert set(self.tags) == {tag for source in self.sources.values() for tag in source.unsettled}, "tags"
 
     def flush(self) -> None:
@@ -356,7 +410,8 @@ class Proxy(Native):
         fates: dict[str, Any] = source.fates
         source.fates = {}
         if fates:
-            credit = sum(map(len, fates.values())) if source.open else 0
+            credit = sum(map(len, fates.values())) - source.repaid if source.open else 0
+            source.repaid = 0
             self.post(source.home, Settle(source.number, **({} if source.browser else fates), credit=credit))
 
     # -- the end -------------------------------------------------------------------------------------------------

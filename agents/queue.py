@@ -13,7 +13,7 @@ from mombroker.agents.lane import Item
 from mombroker.agents.policy import Policy
 from mombroker.agents.producers import Producers
 from mombroker.agents.stock import Stock
-from mombroker.agents.takers import PREFETCH_BYTES, Consumer, Key
+from mombroker.agents.takers import Consumer, Key
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started
 from mombroker.agents.wanted import wanted
 from mombroker.core.message import BOUNCE, Message
@@ -283,8 +283,7 @@ class Queue(Stock):
         self.out_bytes -= freed
         key = (message.source, note.consumer)
         if taker := self.takers.consumers.get(key):
-            taker.credit += note.credit
-            taker.room = min(taker.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing
+            taker.settled(note, freed, held)
             self.touch()
         elif browser := self.browsers.get(key):
             browser.settled(note.credit)

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 
 from mombroker.agents.lane import Item
-from mombroker.agents.traffic import Consume, Put
+from mombroker.agents.traffic import Consume, Put, Settle
 from mombroker.agents.wanted import Wants
 
 MAX_GROUPS = 10_000  # that are remembered though nothing of them is with their consumer
@@ -17,16 +17,30 @@ Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 
 class Consumer:
     """credit   how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
+    lent     sizes, by id, of what it has without that taking room; see Settle
     dry      up to which id, per lane, nothing waits for it, as things stand
     """
 
-    __slots__ = ("key", "note", "credit", "room", "wants", "pending", "dry")
+    __slots__ = ("key", "note", "credit", "room", "lent", "wants", "pending", "dry")
 
     def __init__(self, proxy: str, note: Consume, wants: Wants | None):
         self.key = (proxy, note.consumer)
         self.note, self.wants, self.credit, self.room = note, wants, note.credit, PREFETCH_BYTES
+        self.lent: dict[int, int] = {}
         self.pending: list[Item] = []  # given, to be dispatched in one message
         self.dry: dict[int, int] = {}
+
+    def settled(self, note: Settle, freed: int, held: dict[int, Item]) -> None:
+        """It has settled so many bytes, and still has what is `held`."""
+        if self.lent:
+            for ids in (note.taken, note.back, note.failed, note.again, note.refused):
+                freed -= sum(self.lent.pop(id, 0) for id in ids)
+        for id in note.lent:
+            if id in held and id not in self.lent:
+                self.lent[id] = held[id].size
+                freed += held[id].size
+        self.credit += note.credit
+        self.room = min(self.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing
 
 
 class Group:

@@ -139,6 +139,7 @@ class Settle(Traffic):
     failed    given back by the client: counted, and backed off or not, as the destination says
     again     given back, and to be offered again whatever the destination says
     refused   not to be offered to anybody again
+    lent      their consumer has them still, but may have others in their stead: a transaction is to settle them
     """
 
     wire = "q.settle"
@@ -150,6 +151,7 @@ class Settle(Traffic):
     refused: list[int] = field(default_factory=list)
     credit: int = 0
     last: bool = False  # the answer to Last
+    lent: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)

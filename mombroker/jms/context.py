@@ -41,6 +41,7 @@ class Context:
         self.consumers: list[Consumer] = []
         self._unsettled: list[Message] = []  # received, to be settled by the program
         self._sends: list[Part] = []  # of the transaction
+        self._begun = ("", 0)  # its name, and of which connection, once something was received in it
         self._listeners: Listeners | None = None
         self._requestor: Requestor | None = None
         connection.contexts += 1
@@ -210,15 +211,17 @@ class Context:
             messages, self._unsettled = self._unsettled, []
             sends, self._sends = self._sends, []
             if any(map(self._lost, messages)):
+                self._abort()
                 self.give_back(messages, [])
                 raise RolledBack("a connection was lost that had brought messages of this transaction: they come again")
-            acks = [Part("ACK", {"id": message.ack}) for message in messages if message.ack]
-            if not acks and not sends:
+            settles = any(message.ack for message in messages)
+            if not settles and not sends:
                 return
-            name = {"transaction": f"t{self.connection.number()}"}
-            inner = [Part(part.command, {**part.headers, **name}, part.body) for part in sends + acks]
-            parts = [Part("BEGIN", name), *inner, Part("COMMIT", name)]
-            call = self.connection.ask(parts, FAIL if acks else AGAIN, timeout)
+            name = {"transaction": self._begun[0] if settles else f"t{self.connection.number()}"}
+            inner = [Part(part.command, {**part.headers, **name}, part.body) for part in sends]
+            parts = [*([] if settles else [Part("BEGIN", name)]), *inner, Part("COMMIT", name)]
+            call = self.connection.ask(parts, FAIL if settles else AGAIN, timeout)
+            self._begun = ("", 0)
         try:
             self.connection.wait(call, timeout)
         except (Refused, ConnectionLost) as error:
@@ -246,7 +249,14 @@ class Context:
     def _return(self) -> None:
         """What was received has failed; what waits behind it has not been seen."""
         received, self._unsettled = self._unsettled, []
+        self._abort()
         self.give_back(received, [each for consumer in self.consumers for each in consumer.clear()] if received else [])
+
+    def _abort(self) -> None:
+        name, epoch = self._begun
+        if name:
+            self.connection.tell("ABORT", {"transaction": name}, epoch)
+        self._begun = ("", 0)
 
     def give_back(self, failed: list[Message], unseen: list[Message]) -> None:
         for message in failed:
@@ -258,8 +268,19 @@ class Context:
         """It was handed out."""
         if self.ack in (AUTO, DUPS_OK):
             consumer.settle(message)
-        else:
-            self._unsettled.append(message)
+            return
+        self._unsettled.append(message)
+        if self.ack == TRANSACTED and message.ack:
+            self._settle(message)
+
+    def _settle(self, message: Message) -> None:
+        """Settle it in the transaction: that lets more come, however many those are."""
+        name, epoch = self._begun
+        if not name or epoch != message.epoch:
+            name = f"t{self.connection.number()}"
+            self._begun = (name, message.epoch)
+            self.connection.tell("BEGIN", {"transaction": name}, message.epoch)
+        self.tell("ACK", message, transaction=name)
 
     def failed(self, message: Message, consumer: Consumer) -> None:
         """A listener has raised."""

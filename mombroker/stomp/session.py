@@ -15,6 +15,7 @@ from mombroker.agents.commands import (
     Ack,
     BrowseEnd,
     Command,
+    Credit,
     Delivery,
     Disconnect,
     Nack,
@@ -371,6 +372,7 @@ class Session:
             )
         if "transaction" in headers:
             self._into(headers, command)
+            self.commands.append(Credit(tag))
         else:
             self.unsettled.settle(tag)
             command.receipt = headers.get("receipt")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.agents import lane, queue
-from mombroker.agents.commands import Unsubscribe
+from mombroker.agents import lane, proxy, queue, takers
+from mombroker.agents.commands import Ack, Credit, Transact, Unsubscribe
 from mombroker.agents.producers import MAX_RANGES
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
@@ -367,6 +367,41 @@ def test_selectors_see_the_id_and_the_count_that_clients_see():
     again.close()
     one = b.connect("c").subscribe("s", Q, selector=f"JMSMessageID = '{id}'")
     assert one.texts == ["1"] and one.got[0].id == id
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+@pytest.mark.parametrize("ack", ["individual", "client"])
+@pytest.mark.parametrize("size", [1, 2 * takers.PREFETCH_BYTES // 3])
+def test_what_an_open_transaction_settles_makes_room_for_more_and_once_only(where, ack, size):
+    b = Broker(THREE)
+    texts = [str(number).ljust(size) for number in range(7)]
+    filled(b, *texts)
+    consumer = b.connect(where[1]).subscribe("s", Q, ack=ack, prefetch=2)
+    assert consumer.texts == texts[:2]
+    consumer.do(Credit(consumer.got[0].tag)).do(Credit(consumer.got[0].tag))
+    assert consumer.texts == texts[:3] and b.queue(Q).count == 7
+    consumer.do(Credit(consumer.got[1].tag), Credit(consumer.got[2].tag))
+    assert consumer.texts == texts[:5]
+    consumer.do(Transact([Ack(consumer.got[n].tag) for n in (0, 1, 2)]))
+    assert consumer.texts == texts[:5] and b.queue(Q).count == 4
+    consumer.ack(texts[3])
+    assert consumer.texts == texts[:6]
+    consumer.do(Credit(consumer.got[4].tag)).nack(texts[4])
+    assert consumer.texts == texts
+    consumer.close()
+    b.later(2)
+    assert b.connect().subscribe("s", Q).texts == texts[4:]
+
+
+def test_transactions_settle_only_so_many(monkeypatch):
+    monkeypatch.setattr(proxy, "LENT", 3)
+    b = Broker()
+    filled(b, *"12345")
+    consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    for number in range(4):
+        consumer.do(Credit(consumer.got[number].tag))
+    assert consumer.texts == list("1234") and "COMMIT sooner" in consumer.refusals[0]
+    assert b.queue(Q).count == 5 and not b.queue(Q).out
 
 
 # -- large messages ------------------------------------------------------------------------------------------------

@@ -237,6 +237,19 @@ def test_a_transaction_sends_and_settles_at_its_commit(broker):
     context.commit()
 
 
+def test_a_transaction_receives_any_number(broker):
+    filled(broker, *map(str, range(250)))
+    context = broker.connect(ack="transacted")
+    consumer = context.consumer("orders", prefetch=7)
+    assert texts(consumer, 250) == [str(number) for number in range(250)]
+    context.rollback()
+    broker.later(2)
+    assert texts(consumer, 250) == [str(number) for number in range(250)]
+    consumer.close()
+    context.commit()
+    assert left(broker) == 0
+
+
 def test_a_rollback_forgets_and_gives_back(broker):
     filled(broker, "1", "2")
     context = broker.connect(ack="transacted")
