@@ -142,13 +142,13 @@ class ClientService(Native):
         server.engine.natives.agents[id] = proxy
         self.connections[event.conn] = self.by_proxy[id] = Connection(proxy)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: Connection, lost: bool = True) -> None:
         proxy = connection.proxy
         self.connections.pop(proxy.conn, None)
         self.by_proxy.pop(proxy.id, None)
         self.waiting.pop(connection, None)
         connection.commands.clear()
-        proxy.end()
+        proxy.end(lost)
 
     def replies(self) -> list[tuple[int, list[Any]]]:
         """Of the batch that closes, per connection."""
@@ -192,7 +192,8 @@ class ClientService(Native):
             self._close(connection)
 
     def close(self, proxy: Proxy) -> None:
-        self._close(self.by_proxy[proxy.id])
+        """It ends in good order."""
+        self._close(self.by_proxy[proxy.id], lost=False)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

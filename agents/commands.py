@@ -103,8 +103,8 @@ class Nack:
 
 @dataclass(slots=True)
 class Credit:
-    """A transaction that is open settles the delivery `tag`, and earlier ones as Ack does: more may be delivered in their
-    stead, though they are not settled yet."""
+    """An open transaction settles the delivery `tag`, and earlier ones as Ack does: more may come in their stead, though
+    they are not settled yet."""
 
     tag: int
     receipt: str | None = None

@@ -347,7 +347,7 @@ class Proxy(Native):
                 self._lend(source, each)
         if self.lent > LENT or self.lent_bytes > LENT_BYTES:
             raise MomError(
-                f"transactions that are open, or were aborted, settle more than {LENT} deliveries or {LENT_BYTES} bytes of "
+                f"transactions that are open, or were aborted, settle over {LENT} deliveries or {LENT_BYTES} bytes of "
                 f"topics: COMMIT sooner, or settle what was aborted"
             )
 
@@ -416,23 +416,37 @@ class Proxy(Native):
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def end(self) -> None:
-        """The connection is gone: what was not settled goes back to where it was."""
+    def end(self, lost: bool) -> None:
+        """The connection is gone: what was not settled goes back to where it was. `lost`: it has not ended in order."""
         if self.ended:
             return
         self.ended = True
         self.flush()
+        failed = self._in_hand() if lost else {}
         self.pending.clear()
         self.later.clear()
         for source in self.subs.values():
             if not source.home:
                 self._leave(source)
         for home in self.homes:
-            self.post(home, Gone())
+            self.post(home, Gone(failed.get(home, [])))
         natives = self.server.engine.natives
         for id in self.temporary:
             natives.remove(natives.agents[id], written=False)
         natives.remove(self, written=self.remote)
+
+    def _in_hand(self) -> dict[str, list[int]]:
+        """By home: of each consumer the message that it most likely was at work on. One that takes the client down with
+        it must not be delivered for ever, and what was only waiting behind it has done nothing.
+
+        It is the oldest that the client has not settled, not even in a transaction that was open.
+        """
+        found: dict[str, list[int]] = {}
+        for source in self.sources.values():
+            if source.home and source.ack != "auto" and source.unsettled:
+                tag = next((tag for tag in source.unsettled if tag not in source.lent), min(source.unsettled))
+                found.setdefault(source.home, []).append(source.unsettled[tag])
+        return found
 
     handlers: ClassVar[Any] = {
         Dispatch.wire: dispatch, Started.wire: started, Browsed.wire: browsed, Refuse.wire: refuse,

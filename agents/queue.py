@@ -290,14 +290,15 @@ class Queue(Stock):
             self.touch()
         self.change()
 
-    def _fail(self, item: Item, at_once: bool) -> None:
-        """Its consumer gave it back."""
+    def _fail(self, item: Item, at_once: bool, lost: bool = False) -> None:
+        """Its consumer gave it back, or was lost with it: then it is offered again at once."""
         policy, dead = self.policy, "dead-letter-reason" in self.loaded(item).properties
         item.failures += 1
         if not dead and (at_once or item.failures > policy.redeliver):
-            self._bury(item, f"given back {item.failures} times", True)
+            last = ", at last by the loss of its consumer's connection" if lost else ""
+            self._bury(item, f"given back {item.failures} times{last}", True)
         else:
-            self._return(item, self.server.now + policy.backoff_ns(item.failures))
+            self._return(item, 0 if lost else self.server.now + policy.backoff_ns(item.failures))
 
     def _refuse(self, item: Item) -> None:
         self._bury(item, "refused by its consumer", True)
@@ -339,6 +340,11 @@ class Queue(Stock):
         """Consumers have gone, and what was taken back from them is at its place."""
 
     def gone(self, note: Gone, message: Message) -> None:
+        held = self.out.get(message.source, {})
+        for id in note.failed:
+            if item := held.pop(id, None):
+                self.out_bytes -= item.size
+                self._fail(item, False, lost=True)
         self.release(lambda proxy: proxy == message.source)
 
     def release(self, whose: Callable[[str], bool]) -> int:

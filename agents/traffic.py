@@ -156,9 +156,11 @@ class Settle(Traffic):
 
 @dataclass(slots=True)
 class Gone(Traffic):
-    """The proxy's connection has ended: whatever it holds goes back to its original place."""
+    """The proxy's connection has ended: whatever it holds goes back to its original place. `failed`: what was in hand
+    when the connection was lost, which counts as a failure."""
 
     wire = "q.gone"
+    failed: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.agents import lane, proxy, queue, takers
-from mombroker.agents.commands import Ack, Credit, Transact, Unsubscribe
+from mombroker.agents.commands import Ack, Credit, Disconnect, Transact, Unsubscribe
 from mombroker.agents.producers import MAX_RANGES
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
@@ -315,6 +315,39 @@ def test_a_nack_may_say_what_is_to_become_of_the_message():
     assert b.queue("queue:DLQ.orders").count == 2
     b.later(2)
     assert consumer.texts == ["1", "2", "3", "2"]
+
+
+@pytest.mark.parametrize("ack", ["individual", "client"])
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_a_message_that_its_consumers_do_not_survive_becomes_a_dead_letter_and_others_do_not(where, ack):
+    b = Broker(with_policy(THREE, redeliver=2))
+    filled(b, "bad", "1", "2")
+    for count in (1, 2, 3):
+        consumer = b.connect(where[1]).subscribe("s", Q, ack=ack)
+        assert consumer.texts == ["bad", "1", "2"] and {each.count for each in consumer.got} == {count}
+        consumer.close()
+        b.reboot("a")
+    undertaker = b.connect().subscribe("d", "queue:DLQ.orders")
+    assert undertaker.texts == ["bad"]
+    reason = undertaker.got[0].properties["dead-letter-reason"]
+    assert reason == "given back 3 times, at last by the loss of its consumer's connection"
+    consumer = b.connect(where[1]).subscribe("s", Q, ack=ack)
+    assert consumer.texts == ["1", "2"]
+
+
+def test_only_a_lost_consumer_fails_and_only_with_what_it_had_in_hand():
+    b = Broker(with_policy(redeliver=0))
+    filled(b, *"12345")
+    b.connect(writes=False).subscribe("s", Q).close()  # it has seen nothing
+    b.connect().subscribe("s", Q, ack="individual").do(Disconnect())
+    b.connect().subscribe("s", Q, ack="individual")
+    b.reboot("a")  # not its fault
+    assert b.queue(Q).count == 5
+    consumer = b.connect().subscribe("s", Q, ack="individual")
+    consumer.ack("1").do(Credit(consumer.tag("2")), Credit(consumer.tag("4")))
+    consumer.close()
+    assert b.connect().subscribe("d", "queue:DLQ.orders").texts == ["3"]
+    assert b.connect().subscribe("s", Q).texts == ["2", "4", "5"]
 
 
 def test_what_nobody_has_seen_comes_back_as_if_it_had_not_been_sent():
