@@ -103,7 +103,7 @@ class Nack:
 
 @dataclass(slots=True)
 class Credit:
-    """An open transaction settles the delivery `tag`, and earlier ones as Ack does: more may come in their stead, though
+    """An open transaction settles the delivery `tag`, and earlier ones as Ack does: more may come in their place, but
     they are not settled yet."""
 
     tag: int

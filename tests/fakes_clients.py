@@ -116,8 +116,8 @@ def parked_alone() -> Iterator[None]:
         hold(service, parked, Wait(wait.key, FOR_EVER, wait.reason))
         service._obey(connection)
 
-    def close_all(service: ClientService, connection: Connection) -> None:
-        close(service, connection)
+    def close_all(service: ClientService, connection: Connection, lost: bool = True) -> None:
+        close(service, connection, lost)
         for parked in [each for each in service.waiting if each.proxy is connection.proxy]:
             del service.waiting[parked]
 
