@@ -20,7 +20,7 @@ from mombroker.agents.proxy import Proxy, connection_lost
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topics import Topics
-from mombroker.agents.traffic import KINDS, Consume, Dispatch, Full, Put, Refuse, Settle, note_of
+from mombroker.agents.traffic import KINDS, Consume, Dispatch, End, Ended, Full, Put, Refuse, Settle, note_of
 from mombroker.core import times
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
@@ -342,6 +342,9 @@ class ClientService(Native):
             if message.type == Consume.wire:
                 refusal = Refuse(note_of(message).consumer, f"{self.shown(kind)} has just ended: subscribe again")
                 server.send(server.note_to(agent, (message.source,), refusal, 0, BOUNCE))
+            elif message.type == End.wire:
+                ended = Ended(note_of(message).number)
+                server.send(server.note_to(agent, (message.source,), ended, 0, BOUNCE))
             return message.type in KINDS and (message.type != Put.wire or not kind.startswith("queue:"))
         return False
 

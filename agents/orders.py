@@ -22,7 +22,7 @@ from mombroker.agents.commands import (
 from mombroker.agents.proxy import AGAIN, BACK, FAILED, REFUSED, TAKEN, Proxy
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
-from mombroker.agents.traffic import NOTHING, End, Put, Spec
+from mombroker.agents.traffic import NOTHING, Put, Spec
 from mombroker.agents.wanted import wanted
 from mombroker.core import times
 from mombroker.core.errors import MomError
@@ -245,8 +245,9 @@ class Orders:
         if command.sub:
             proxy.unsubscribe(command.sub)
         if id:
-            proxy.post(id, End())
-        if command.receipt is not None:
+            proxy.end_subscription(id, command.receipt)
+            self.service.hold(proxy, Wait(id, START_S, ""))
+        elif command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
 
 

@@ -19,6 +19,8 @@ from mombroker.agents.traffic import (
     Cancel,
     Consume,
     Dispatch,
+    End,
+    Ended,
     Gone,
     Last,
     Put,
@@ -106,6 +108,7 @@ class Proxy(Native):
         self.lent = self.lent_bytes = 0  # of all sources; bytes of plain topics
         self.remote = False
         self.settling: list[Source] = []  # with fates that are not told yet
+        self.endings: dict[int, tuple[str, str | None]] = {}  # subscriptions that are to end: home, and the receipt
         self.temporary: set[str] = set()  # queues
         self.replies: list[Any] = []
         self.ended = False
@@ -162,6 +165,12 @@ class Proxy(Native):
         if source.home:
             self.post(source.home, Cancel(source.number))
 
+    def end_subscription(self, home: str, receipt: str | None) -> None:
+        """Have a durable subscription deleted; it may refuse."""
+        self.tag += 1
+        self.endings[self.tag] = (home, receipt)
+        self.post(home, End(self.tag))
+
     def _leave(self, source: Source) -> None:
         source.open = False
         if not source.unsettled:
@@ -209,8 +218,16 @@ class Proxy(Native):
         self._confirmed(source.receipt, unconfirmed)
         source.receipt = None
 
+    def subscription_ended(self, note: Ended, message: Message) -> None:
+        self._confirmed(self.endings.pop(note.number, ("", None))[1], [])
+        self.service.resume(self, message.source)
+
     def unanswered(self, home: str) -> None:
         """The commands behind a subscription go on though its server has not answered."""
+        for number, (where, receipt) in list(self.endings.items()):
+            if where == home:
+                self._confirmed(receipt, [home.partition("/")[0]])
+                self.endings[number] = (home, None)
         for source in self.sources.values():
             if source.home == home:
                 self._started(source, [home.partition("/")[0]])
@@ -226,7 +243,8 @@ class Proxy(Native):
     def refuse(self, note: Refuse, message: Message) -> None:
         source = self.sources.get(note.consumer)
         if source is None or source.open:
-            self.service.refuse(self, note.reason, source.receipt if source else None, source.sub if source else "")
+            receipt = source.receipt if source else self.endings.get(note.consumer, ("", None))[1]
+            self.service.refuse(self, note.reason, receipt, source.sub if source else "")
 
     # -- what comes from plain topics ----------------------------------------------------------------------------
 
@@ -450,7 +468,7 @@ class Proxy(Native):
 
     handlers: ClassVar[Any] = {
         Dispatch.wire: dispatch, Started.wire: started, Browsed.wire: browsed, Refuse.wire: refuse,
-        Last.wire: last,
+        Last.wire: last, Ended.wire: subscription_ended,
     }  # fmt: skip
 
 

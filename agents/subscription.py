@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mombroker.agents.queue import Queue
-from mombroker.agents.traffic import Cancel, Consume, End, Last, Put, Refuse, Settle, Spec, Started
+from mombroker.agents.traffic import Cancel, Consume, End, Ended, Last, Put, Refuse, Settle, Spec, Started
 from mombroker.agents.wanted import wanted
 from mombroker.core.message import Message
 from mombroker.core.times import SECOND
@@ -151,8 +151,9 @@ class Subscription(Queue):
     def end(self, note: End, message: Message) -> None:
         if self.takers.consumers:
             shown = self.service.shown(self.name)
-            self.post(message.source, Refuse(0, f"{shown} has a consumer: let it leave before it is deleted"))
+            self.post(message.source, Refuse(note.number, f"{shown} has a consumer: let it leave before it is deleted"))
         else:
+            self.post(message.source, Ended(note.number))
             self._end_it()
 
     def _end_it(self) -> None:

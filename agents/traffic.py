@@ -165,9 +165,10 @@ class Gone(Traffic):
 
 @dataclass(slots=True)
 class End(Traffic):
-    """The client wants the subscription no more."""
+    """The client wants the subscription no more. Refuse or Ended tells the proxy, by its number for this."""
 
     wire = "q.end"
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -215,6 +216,14 @@ class Last(Traffic):
 
     wire = "c.last"
     consumer: int
+
+
+@dataclass(slots=True)
+class Ended(Traffic):
+    """The subscription is no more."""
+
+    wire = "c.ended"
+    number: int
 
 
 @dataclass(slots=True)

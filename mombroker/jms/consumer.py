@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mombroker.agents.selectors import SelectorError, compile
 from mombroker.jms.destinations import Destination, to_consume
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, InvalidSelector, JmsError, TimedOut
-from mombroker.jms.machine import Headers, Subscription
+from mombroker.jms.machine import Headers, Machine, Subscription
 from mombroker.jms.messages import Message
 from mombroker.stomp.frames import Frame
 
@@ -37,10 +37,11 @@ def subscription(
     exclusive: bool = False,
     priority: int = 0,
     client_id: str = "",
+    connection: Machine | None = None,
 ) -> tuple[Headers, bool]:
     """The headers of SUBSCRIBE, and whether the server keeps what it has sent for the next one who comes. Raises
     InvalidDestination, InvalidSelector, IllegalState."""
-    shown, topics = to_consume(wanted)
+    shown, topics = to_consume(wanted, connection)
     headers = {"id": name, "destination": shown, "ack": ack}
     if selector:
         try:
@@ -71,7 +72,7 @@ def subscription(
         headers["prefetch-count"] = str(min(prefetch, MOST))
     if priority:
         headers["x-priority"] = str(priority)
-    return headers, not topics or bool(durable or shared)
+    return headers, not shown.startswith("/temp-") and (not topics or bool(durable or shared))
 
 
 class Consumer:
@@ -90,6 +91,7 @@ class Consumer:
             self.name,
             ack=wire.get(context.ack, "client-individual"),
             client_id=self.connection.machine.settings.client_id,
+            connection=self.connection.machine,
             **options,  # type: ignore[arg-type]
         )
         self.waiting: deque[tuple[int, Message]] = deque()
@@ -238,7 +240,7 @@ class Browser:
         """Raises ConnectionLost, TimedOut, InvalidSelector."""
         connection = self.context.connection
         name = f"b{connection.number()}"
-        headers, _ = subscription(self.queue, name, ack="auto", selector=self.selector)
+        headers, _ = subscription(self.queue, name, ack="auto", selector=self.selector, connection=connection.machine)
         waiting: deque[Frame] = deque()
         lost: list[JmsError] = []
 

@@ -66,13 +66,15 @@ class Context:
         return Topic(name)
 
     def temporary_queue(self) -> TemporaryQueue:
-        """A queue of this connection, gone with it; made again, empty, when the connection is."""
+        """A queue of this connection, gone with it; made again, empty, when the connection is. Any connection of this
+        program can send to it. Raises TimedOut, ConnectionLost."""
         self._check()
         with self.connection.lock:
             made = TemporaryQueue(f"t{self.connection.number()}", self.connection.machine)
-            self.connection.machine.make_temporary(made)
+            call = self.connection.machine.make_temporary(made)
             self.connection.flush()
-            return made
+        self.connection.wait(call)
+        return made
 
     def temporary_topic(self) -> TemporaryTopic:
         self._check()

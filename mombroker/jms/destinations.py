@@ -32,6 +32,10 @@ class Destination:
     def public(self) -> str:
         return self.wire
 
+    def seen_by(self, connection: object) -> str | Destination:
+        """What a connection writes: `wire`, or itself if the name that others must write may still change."""
+        return self.wire
+
     def __str__(self) -> str:
         return self.wire
 
@@ -63,6 +67,9 @@ class Temporary(Destination):
     @property
     def public(self) -> str:
         return f"/remote-{self.kind}/{self.owner.session}/{self.name}" if self.owner else self.wire
+
+    def seen_by(self, connection: object) -> str | Destination:
+        return self.wire if self.owner in (None, connection) else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +113,14 @@ def to_send(destination: Destination | str) -> Destination:
     return destination
 
 
-def to_consume(wanted: Destination | str | Sequence[Destination | str]) -> tuple[str, bool]:
-    """What SUBSCRIBE calls a destination or several topics, and whether they are topics. Raises InvalidDestination."""
+def to_consume(
+    wanted: Destination | str | Sequence[Destination | str], connection: Owner | None = None
+) -> tuple[str, bool]:
+    """What SUBSCRIBE calls a destination or several topics on a connection, and whether they are topics. Raises
+    InvalidDestination."""
     each = [wanted] if isinstance(wanted, str | Destination) else list(wanted)
     if len(each) == 1 and isinstance(only := each[0], Temporary):
-        if only.owner is None:
+        if only.owner is None or connection not in (None, only.owner):
             raise InvalidDestination(f"{only} belongs to another connection, which alone may consume from it")
         return only.wire, isinstance(only, TemporaryTopic)
     shown = ",".join(one if isinstance(one, str) else one.wire for one in each)

@@ -83,7 +83,7 @@ class Machine:
     calls: dict[str, Call] = field(default_factory=dict)
     size: int = 0
     subs: dict[str, Subscription] = field(default_factory=dict)
-    temporary: list[Destination] = field(default_factory=list)  # queues, made anew on each connection
+    temporary: list[tuple[Destination, Call]] = field(default_factory=list)  # queues, made anew on each connection
     output: list[bytes] = field(default_factory=list)
     faults: list[JmsError] = field(default_factory=list)
     final: JmsError | None = None
@@ -191,16 +191,11 @@ class Machine:
             self.give_up(ConnectionLost("closed"), wanted=True)
         return call
 
-    def make_temporary(self, queue: Destination) -> None:
-        """Have a queue of this connection; messages may come before there is a consumer."""
-        self.temporary.append(queue)
-        if self.state == "up":
-            self._make(queue)
-
-    def _make(self, queue: Destination) -> None:
-        name = f"make {queue.name}"
-        self.output.append(encode("SUBSCRIBE", [("id", name), ("destination", queue.wire)]))
-        self.output.append(encode("UNSUBSCRIBE", [("id", name)]))
+    def make_temporary(self, queue: Destination) -> Call:
+        """Have a queue of this connection; from the answer on messages may come before there is a consumer."""
+        call = self.ask(_making(queue), AGAIN)
+        self.temporary.append((queue, call))
+        return call
 
     def _post(self, call: Call) -> None:
         call.sent = True
@@ -222,10 +217,14 @@ class Machine:
         mine = self.settings.beat
         self.beats = (max(mine, expects) if mine and expects else 0, max(mine, sends) if mine and sends else 0)
         self._parser.version = V12
-        for queue in self.temporary:
-            self._make(queue)
         others = self.calls
         self.calls = {}
+        for queue, call in self.temporary:
+            if call.done:
+                self.output += map(self._encode, _making(queue))
+            else:
+                self.calls[call.receipt] = others.pop(call.receipt)
+                self._post(call)
         for sub in self.subs.values():
             if sub.call is None or sub.call.done:
                 sub.call = self.ask([Part("SUBSCRIBE", sub.headers)], AGAIN)
@@ -288,6 +287,11 @@ class Machine:
         """Assert the invariants."""
         assert self.size == sum(call.size for call in self.calls.values()), "sizes do not add up"
         assert not any(call.done for call in self.calls.values()), "a call that is done is kept"
+
+
+def _making(queue: Destination) -> list[Part]:
+    name = f"make {queue.name}"
+    return [Part("SUBSCRIBE", {"id": name, "destination": queue.wire}), Part("UNSUBSCRIBE", {"id": name})]
 
 
 def _beats(text: str) -> tuple[int, int]:

@@ -123,7 +123,8 @@ class Producer:
         return Pending(context.connection, call)
 
     def _headers(self, destination: Destination, options: Options, kind: str, size: int) -> Headers:
-        headers: dict[str, str | Destination] = {"destination": destination.wire, "content-length": str(size)}
+        shown = destination.seen_by(self.context.connection.machine)
+        headers: dict[str, str | Destination] = {"destination": shown, "content-length": str(size)}
         if kind != "bytes":
             headers["amq-msg-type"] = kind
         if content := options.content_type or CONTENT.get(kind):

@@ -71,8 +71,8 @@ class Settings:
     server: str = f"mombroker/{__version__}"
     limits: Limits = field(default_factory=Limits)
     transactions: transactions.Limits = field(default_factory=transactions.Limits)
-    beat_send: int = 10_000  # we can send a beat so often
-    beat_expect: int = 10_000  # and like to get one so often
+    beat_send: int = 1_000  # we can send a beat so often, and
+    beat_expect: int = 1_000  # take one so often: what is agreed on is the client's, unless that is shorter
     subscriptions: int = 1_000
     persistent: bool = True
     type_headers: bool = False

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.agents.commands import Receipt, Subscribe, Unsubscribe
+from mombroker.agents.commands import Receipt, Subscribe, Sync, Unsubscribe
 from mombroker.agents.topics import wildcard
 from tests.agents.broker import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -300,10 +300,48 @@ def test_only_unsubscribe_with_its_name_ends_it_and_it_can_be_made_anew_elsewher
 def test_one_in_use_is_not_deleted_by_another_connection():
     b = Broker(THREE)
     reader = durable(b)
-    other = b.connect("b", "me").unsubscribe("", durable="d", delete=True)
-    assert "has a consumer" in other.refusals[0]
+    for server in "ab":
+        other = b.connect(server, "me").unsubscribe("", durable="d", delete=True, receipt="r")
+        (refused,) = other.told
+        assert "has a consumer" in refused.message and refused.receipt == "r"
     b.connect("c").send(A, "1")
     assert reader.texts == ["1"]
+
+
+@pytest.mark.parametrize("server", "abc")
+def test_the_receipt_of_its_end_comes_when_it_has_ended_and_before_later_ones(server):
+    b = Broker(THREE)
+    durable(b).close()
+    client = b.connect(server, "me").do(Unsubscribe("", "d", True, "r"), Sync("s"))
+    assert client.receipts == ["r", "s"]
+    assert "sub:me:d" not in b.servers[server].names.known
+    again = b.connect(server, "me").unsubscribe("", durable="d", delete=True, receipt="r")
+    assert "no durable subscription" in again.refusals[0] and again.receipts == []
+
+
+def test_the_receipt_of_its_end_names_its_server_if_that_does_not_answer():
+    b = Broker(THREE)
+    durable(b).close()
+    b.cut("a", "b")
+    client = b.connect("b", "me").do(Unsubscribe("", "d", True, "r"), Sync("s"))
+    assert client.receipts == []
+    b.later(1)
+    assert client.receipts == []
+    b.later(1.1)
+    assert [(each.receipt, each.unconfirmed) for each in client.told] == [("r", "a"), ("s", "")]
+    b.join("a", "b")
+    b.pump()
+    assert client.receipts == ["r", "s"] and "sub:me:d" not in b.servers["b"].names.known
+
+
+def test_two_who_end_it_at_once_both_hear_that_it_has_ended():
+    b = Broker(THREE)
+    durable(b).close()
+    clients = [b.connect(server, "me") for server in "bc"]
+    for client in clients:
+        client.do(Unsubscribe("", "d", True, "r"), pump=False)
+    b.pump()
+    assert [client.receipts for client in clients] == [["r"], ["r"]]
 
 
 def test_what_a_client_does_after_it_has_subscribed_elsewhere_waits_until_that_has_begun():

@@ -570,6 +570,30 @@ def test_a_temporary_queue_keeps_what_comes_before_its_consumer(broker):
         asker.reply(answer, "?")
 
 
+@pytest.mark.parametrize("kind", ["temporary_queue", "temporary_topic"])
+def test_a_temporary_destination_is_the_same_for_all_connections_of_a_program(kind):
+    broker = Memory()
+    owner, other = broker.connect(), broker.connect()
+    where = getattr(owner, kind)()
+    with pytest.raises(InvalidDestination, match="belongs to another connection"):
+        other.consumer(where)
+    consumer = owner.context().consumer(where)
+    other.send(where, "1")
+    cord(owner).lose()
+    other.send(where, "2")
+    owner.send(where, "3")
+    with other.context(ack="transacted").transaction() as context:
+        context.send(where, "4", reply_to=where)
+    assert texts(consumer) == ["1", "2", "3", "4"]
+
+
+def test_a_temporary_queue_is_there_when_it_is_returned(broker):
+    owner, other = broker.connect(), broker.connect()
+    queue = owner.temporary_queue()
+    other.send(queue, "1")
+    assert texts(owner.consumer(queue)) == ["1"]
+
+
 def test_a_temporary_topic(broker):
     context = broker.connect()
     topic = context.temporary_topic()
@@ -654,6 +678,22 @@ def test_it_does_not_close_quietly_over_what_is_not_answered(broker, monkeypatch
         context.close()
     with pytest.raises(ConnectionLost):
         pending.wait()
+
+
+def test_it_waits_for_an_answer_as_long_as_its_connection_has_patience(broker):
+    context = broker.connect()
+    cord(context).hang_up()
+    context.connection.patience = SOON
+    for ask in (lambda: context.send("orders", "x"), lambda: context.consumer("orders"), context.flush):
+        with pytest.raises(TimedOut, match="within 0.02 s"):
+            ask()
+    context.connection.patience = 1e300
+    with pytest.raises(TimedOut, match="within 0.02 s"):
+        context.send("orders", "x", timeout=SOON)
+    cord(context).dial()
+    context.send("orders", "x", timeout=float("inf"))
+    context.send("orders", "x")
+    assert context.consumer("orders").receive(float("inf")).body == "x"
 
 
 def test_a_stopped_context_hands_out_nothing(broker):

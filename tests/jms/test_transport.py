@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mombroker.jms import ConnectionLost, LoginRefused, Refused, connect
+from mombroker.jms import ConnectionLost, IllegalState, LoginRefused, Refused, connect
 from mombroker.jms.transport import Beats
 from mombroker.stomp.frames import CLIENT, V12, Limits, Parser, encode
 from tests.stomp.test_sockets import pem  # noqa: F401
@@ -139,6 +139,15 @@ def test_what_was_not_answered_is_sent_again_to_the_next():
 
     used(f"{Scripted(dying).url},{Scripted(living).url}")
     assert found[0] == found[1] and found[0].command == "SEND"
+
+
+def test_calls_wait_for_as_long_as_a_lost_connection_may_take_to_come_back():
+    """And for what a server itself may wait for, as room in a queue, which is 30 s by default."""
+    with connect(Scripted(normal).url, reconnect=100) as context:
+        assert context.connection.patience == 100 + 60
+    for wrong in ({"reconnect": float("nan")}, {"heartbeat": float("nan")}, {"heartbeat": -1}):
+        with pytest.raises(IllegalState, match="seconds"):
+            connect(Scripted(normal).url, **wrong)
 
 
 def test_a_server_that_falls_silent_is_left():

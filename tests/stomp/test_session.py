@@ -197,7 +197,7 @@ def test_S1_without_a_common_version_there_is_an_error_that_lists_ours(asked):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_S2_connected_tells_version_session_server_and_heart_beat(version):
     headers = Client(server="mombroker/9").connect(version).connected.headers
-    beats = "0,0" if version == V10 else "10000,10000"
+    beats = "0,0" if version == V10 else "1000,1000"
     assert headers == {"version": version, "session": ID, "server": "mombroker/9", "heart-beat": beats}
     assert "server" not in Client(server="").connect(version).connected.headers
 
@@ -257,6 +257,12 @@ def test_S4_heart_beats_are_agreed_on(asked, ours, expect, send):
 @pytest.mark.parametrize("asked", ["", "5", "5,", "a,b", "-1,5", "5,-1", "1.5,2", "1,2,3", "1e3,1", "9" * 30 + ",1"])
 def test_S4_a_malformed_heart_beat_is_a_fault(asked):
     Client().connect(accept=False, heart_beat=asked).ended("heart-beat")
+
+
+@pytest.mark.parametrize("asked, agreed", [("1000,1000", 1_000), ("10000,10000", 10_000), ("5,5", 1_000)])
+def test_S4_by_default_a_client_has_the_heart_beats_that_it_asks_for(asked, agreed):
+    mine = Client().connect(V12, **{"heart-beat": asked})
+    assert (mine.session.expect_every, mine.session.send_every) == (agreed, agreed)
 
 
 def test_S8_there_are_no_heart_beats_in_1_0():
