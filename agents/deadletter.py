@@ -7,14 +7,14 @@ from mombroker.agents.traffic import Put
 
 
 def dead_letter(item: Item, put: Put, reason: str, queue: str, now: int) -> Put:
-    """The same message, with reason, time, count and origin; it neither expires nor waits."""
+    """The same message, with reason, time, count and origin; it neither expires nor waits, and stays in its group."""
     dead = Put(*put.values())
     dead.properties = {
         **put.properties, "dead-letter-reason": reason, "dead-letter-time": str(now // 1_000_000),
         "dead-letter-count": str(item.count), "dead-letter-from": queue, "original-destination": put.shown,
         "original-message-id": item.message,
     }  # fmt: skip
-    dead.expires = dead.due = dead.counter = dead.group_seq = 0
-    dead.producer = dead.group = dead.message = ""
+    dead.expires = dead.due = dead.counter = 0
+    dead.producer = dead.message = ""
     dead.persistent = True
     return dead

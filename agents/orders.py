@@ -152,10 +152,15 @@ class Orders:
 
     def _admit(self, where: str, put: Put) -> None:
         """Let a message into a queue, or wait until it has room."""
+        policy, reason = self.policies.of(put.destination), f"{put.destination} is full"
+        if policy.max_bytes and put.size > policy.max_bytes:
+            raise MomError(
+                f"a message of {put.size} bytes never has room in {put.destination}: send less, or raise max_bytes of "
+                f"its policy, now {policy.max_bytes}"
+            )
         queue: Any = self.server.engine.natives.agents.get(where)
         if queue.admit(put) if queue is not None else where not in self.service.full:
             return
-        policy, reason = self.policies.of(put.destination), f"{put.destination} is full"
         if policy.full == "reject":
             raise MomError(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
         raise Wait(where, policy.block_seconds, f"{reason}, and was so for {policy.block_seconds:g} s", room=True)
@@ -170,6 +175,7 @@ class Orders:
             if isinstance(each, Send):
                 self._not_too_large(each)
                 sends.append((self._where(proxy, each.destination), self._put(proxy, each)))
+        self._not_too_many(sends)
         try:
             for where, put in sends:
                 if where:
@@ -188,6 +194,22 @@ class Orders:
                 proxy.settle(each.tag, _fate(each))
         if command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
+
+    def _not_too_many(self, sends: list[tuple[str, Put]]) -> None:
+        """What never fits into a queue need not wait until there is room."""
+        puts: dict[str, list[Put]] = {}
+        for where, put in sends:
+            if where:
+                puts.setdefault(where, []).append(put)
+        for those in puts.values():
+            shown, size = those[0].destination, sum(put.size for put in those)
+            policy = self.policies.of(shown)
+            if policy.full != "drop-oldest" and (0 < policy.max_messages < len(those) or 0 < policy.max_bytes < size):
+                raise MomError(
+                    f"{len(those)} messages of {size} bytes in one transaction never have room in {shown}: commit "
+                    f"sooner, or raise max_messages and max_bytes of its policy, now {policy.max_messages} and "
+                    f"{policy.max_bytes}"
+                )
 
     def _ack(self, proxy: Proxy, command: Ack) -> None:
         proxy.settle(command.tag, TAKEN)

@@ -123,10 +123,10 @@ class Queue(Stock):
         """A message came though the queue is full. False: it is refused."""
         policy = self.policy
         if policy.full == "drop-oldest":
-            while self._over(policy, 1, item.size) and (oldest := self._oldest()):
-                self._take(oldest)
-                self._end(oldest)
+            if policy.max_bytes and item.size > policy.max_bytes:
                 self.dropped += 1
+                return False
+            self._thin(1, item.size)
             return True
         home = source[: source.index("/")]
         if home == self.server.name:
@@ -139,6 +139,15 @@ class Queue(Stock):
             return True  # what is under way is taken
         self._inter(item, f"{self.service.shown(self.name)} is full")
         return False
+
+    def _thin(self, more: int = 0, size: int = 0) -> None:
+        """Drop the oldest until so much more has room. What somebody has does not count before it comes back."""
+        policy, out = self.policy, sum(map(len, self.out.values()))
+        while self._over(policy, more - out, size - self.out_bytes):
+            if not self._drop_oldest():
+                if self.ready:  # it is not durable yet, and cannot be read
+                    self.server.engine.natives.touch_late(self)
+                return
 
     def free(self) -> None:
         """Does a queue that was full take work again?"""
@@ -157,6 +166,8 @@ class Queue(Stock):
     def flush(self) -> None:
         if self.leaving and self._took != self.server.batch.number:
             self._take_back()
+        if self.limited and self._policy.full == "drop-oldest":
+            self._thin()
         self._pump()
         for consumer in self.takers:
             if consumer.pending:

@@ -40,6 +40,10 @@ class Shelf:
         """Take down delayed messages that came up to this id. At most a page."""
         return self._take([row for row in self.delayed.scan(None, PAGE) if row.id <= upto])
 
+    def pop(self) -> Item | None:
+        """Take down the delayed message that is due first."""
+        return next(iter(self._take(self.delayed.scan(None, 1))), None)
+
     def _take(self, rows: list[ItemRow]) -> list[Item]:
         for row in rows:
             self.delayed.remove(row.id)

@@ -166,11 +166,26 @@ class Stock(Native):
                 return lane.first()
         return None
 
-    def _oldest(self) -> Item | None:
+    def _drop_oldest(self) -> bool:
+        """Of the least urgent that wait; else one that backs off; else the delayed one that is due first."""
+        item = None
         for lane in reversed(self.lanes.values()):
             if len(lane):
-                return lane.first()
-        return None
+                item = lane.first()
+                if item is None:
+                    return False
+                self._take(item)
+                break
+        else:
+            if self.later:
+                item = self.later.pop(min(self.later))
+            elif not self.volatile:
+                item = self.shelf.pop()
+        if item is None:
+            return False
+        self._end(item)
+        self.dropped += 1
+        return True
 
     def _take(self, item: Item) -> None:
         self.lanes[item.lane].take(item)

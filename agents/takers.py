@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from heapq import heappop, heappush
 
 from mombroker.agents.lane import Item
 from mombroker.agents.traffic import Consume, Put, Settle
@@ -44,14 +45,35 @@ class Consumer:
 
 
 class Group:
-    """The messages of one JMSXGroupID: `out` are with `owner`, `late` wait to be given again."""
+    """The messages of one JMSXGroupID: `out` are with `owner`, `late` wait to be given again, in the order of `heap`,
+    which may still have some that do not."""
 
-    __slots__ = ("owner", "out", "late")
+    __slots__ = ("owner", "out", "late", "heap")
 
     def __init__(self) -> None:
         self.owner: Consumer | None = None
         self.out = 0
         self.late: set[int] = set()
+        self.heap: list[int] = []
+
+    def returned(self, id: int) -> None:
+        self.out = max(0, self.out - 1)
+        if id not in self.late:
+            self.late.add(id)
+            heappush(self.heap, id)
+
+    def on_time(self, id: int) -> None:
+        """It waits no more to be given again."""
+        self.late.discard(id)
+        if not self.late:
+            self.heap.clear()
+
+    def waits(self, id: int) -> bool:
+        """Does an earlier one wait to be given again?"""
+        heap, late = self.heap, self.late
+        while heap and heap[0] not in late:
+            heappop(heap)
+        return bool(heap) and heap[0] < id
 
 
 class Takers:
@@ -128,7 +150,7 @@ class Takers:
         if consumer.wants is not None and not consumer.wants(put, item.message, item.count + 1):
             return False
         if item.group and (group := self.groups.get(item.group)) is not None:
-            if group.late and min(group.late) < item.id:
+            if group.late and group.waits(item.id):
                 return False
             if group.owner is not None and group.owner is not consumer:
                 return self._owner(item, put) is None
@@ -146,15 +168,16 @@ class Takers:
         group.owner = None if put.group_seq < 0 else consumer
         group.out += 1
         if item.id in group.late:
-            group.late.discard(item.id)
+            group.on_time(item.id)
             self.undry(item.id)
         elif put.group_seq < 0:
             self.undry(item.id)
 
     def returned(self, item: Item) -> None:
-        group = self.groups.setdefault(item.group, Group())
-        group.out = max(0, group.out - 1)
-        group.late.add(item.id)
+        group = self.groups.get(item.group)
+        if group is None:
+            group = self.groups[item.group] = Group()
+        group.returned(item.id)
 
     def ended(self, item: Item, was_out: bool) -> None:
         """It is not in the queue any more, or waits like one that was never given."""
@@ -165,7 +188,7 @@ class Takers:
                 if not group.out and group.owner is not None and group.owner.wants is not None:
                     self.undry(0)
             elif item.id in group.late:
-                group.late.discard(item.id)
+                group.on_time(item.id)
                 self.undry(item.id)
             if not (group.owner or group.out or group.late):
                 del self.groups[item.group]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from mombroker.agents import lane, proxy, queue, takers
-from mombroker.agents.commands import Ack, Credit, Disconnect, Transact, Unsubscribe
+from mombroker.agents.commands import Ack, Credit, Disconnect, Send, Transact, Unsubscribe
 from mombroker.agents.producers import MAX_RANGES
+from mombroker.agents.traffic import Consume, Put
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
 from tests.agents.broker import ALONE, THREE, Broker, Client
@@ -639,6 +640,45 @@ def test_the_order_of_a_group_survives_lost_connections_and_restarts():
     assert other.texts == ["x1", "x2", "x3"]
 
 
+def test_a_dead_letter_stays_in_its_group():
+    b = Broker()
+    group(b, "g", "1", "2", group_seq=7)
+    worker = b.connect().subscribe("s", Q, ack="individual")
+    worker.nack("1", "2", requeue=False).close()
+    found = b.connect().subscribe(
+        "s", "queue:DLQ.orders", selector="JMSXGroupID = 'g' AND JMSXGroupSeq = 7", browser=True
+    )
+    assert found.texts == ["1", "2"]
+    b.ask("a", "move", destination="queue:DLQ.orders", back=True)
+    one, two = (b.connect().subscribe("s", Q, ack="individual", prefetch=1) for _ in range(2))
+    assert (one.texts, two.texts) == (["1"], [])
+    one.ack("1")
+    assert (one.texts, two.texts) == (["1", "2"], [])
+
+
+def test_a_large_group_that_comes_back_is_not_searched_for_each_of_its_messages():
+    class Id(int):
+        compared = 0
+
+        def __lt__(self, other):
+            Id.compared += 1
+            return int(self) < int(other)
+
+        __hash__ = int.__hash__
+
+    taking, size = takers.Takers(), 2_000
+    held = [lane.Item(Id(id), 5, "m", Put(Q, Q, b"", group="g")) for id in range(size)]
+    consumer = takers.Consumer("a/conn:1", Consume(1, size), None)
+    for item in held:
+        taking.given(item, item.put, consumer)
+    for item in held:
+        taking.returned(item)
+    for item in held:
+        assert taking.may(consumer, item, item.put)
+        taking.given(item, item.put, consumer)
+    assert Id.compared < 50 * size
+
+
 # -- limits --------------------------------------------------------------------------------------------------------
 
 
@@ -675,6 +715,49 @@ def test_a_full_queue_rejects_or_drops_its_oldest_as_its_policy_says():
     producer = filled(b, "1", "2", "3", receipt="r")
     assert producer.receipts == ["r"] * 3
     assert b.connect().subscribe("s", Q).texts == ["2", "3"] and b.queue(Q).dropped == 1
+
+
+def test_a_queue_that_drops_its_oldest_drops_delayed_ones_and_those_that_back_off_too():
+    b = Broker(with_policy(max_messages=3, full="drop-oldest", redeliver_first=5.0))
+    producer = b.connect()
+    for number in range(10):
+        producer.send(Q, str(number), delay=(20 - number) * SECOND)
+    assert (b.queue(Q).count, b.queue(Q).dropped) == (3, 7)
+    producer.send(Q, "now")
+    consumer = b.connect().subscribe("s", Q, ack="individual").nack("now")
+    producer.send(Q, "delayed", delay=SECOND)
+    assert consumer.texts == ["now"] and (b.queue(Q).count, b.queue(Q).dropped) == (3, 9)
+    consumer.close()
+    b.later(30)
+    assert len(b.connect().subscribe("s", Q).texts) == 3 and b.stored(Q) == {}
+
+
+@pytest.mark.parametrize("where", [SELF, OTHER])
+def test_what_comes_back_to_a_queue_that_drops_its_oldest_may_be_too_much(where):
+    b = Broker(with_policy(THREE, max_messages=3, max_bytes=100, full="drop-oldest"))
+    filled(b, "0")
+    consumer = b.connect(where[1]).subscribe("s", Q, ack="individual")
+    b.connect().send(Q, *"123456789")
+    assert consumer.texts == list("0123456789") and b.queue(Q).dropped == 0
+    consumer.close()
+    assert (b.queue(Q).count, b.queue(Q).dropped) == (3, 7) and b.stored(Q) == {"p5": 3}
+    b.connect().send(Q, "x" * 98)
+    assert (b.queue(Q).count, b.queue(Q).dropped) == (3, 8)
+    assert b.connect().subscribe("s", Q).texts == ["8", "9", "x" * 98]
+
+
+def test_what_never_has_room_is_refused_at_once():
+    for full in ("block", "reject", "drop-oldest"):
+        b = Broker(with_policy(THREE, max_messages=2, max_bytes=10, full=full))
+        for home in "ab":
+            client = b.connect(home).send(Q, "x" * 11, receipt="r")
+            assert client.receipts == [] and "11 bytes never has room" in client.refusals[0]
+        many = b.connect().do(Transact([Send(Q, b"1"), Send(Q, b"2"), Send(Q, b"3")], "t"))
+        large = b.connect("b").do(Transact([Send(Q, b"x" * 6), Send(Q, b"y" * 6)], "t"))
+        if full == "drop-oldest":
+            assert many.receipts == large.receipts == ["t"] and b.queue(Q).count == 1
+        else:
+            assert "3 messages of 3 bytes" in many.refusals[0] and "12 bytes in one transaction" in large.refusals[0]
 
 
 def test_who_takes_and_sends_on_one_connection_is_not_blocked_by_itself():
