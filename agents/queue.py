@@ -140,10 +140,10 @@ class Queue(Stock):
         self._inter(item, f"{self.service.shown(self.name)} is full")
         return False
 
-    def _thin(self, more: int = 0, size: int = 0) -> None:
-        """Drop the oldest until so much more has room. What somebody has does not count before it comes back."""
-        policy, out = self.policy, sum(map(len, self.out.values()))
-        while self._over(policy, more - out, size - self.out_bytes):
+    def _thin(self, more: int, size: int) -> None:
+        """Drop the oldest, as far as nobody has them, until so much more has room."""
+        policy = self.policy
+        while self._over(policy, more, size):
             if not self._drop_oldest():
                 if self.ready:  # it is not durable yet, and cannot be read
                     self.server.engine.natives.touch_late(self)
@@ -167,7 +167,7 @@ class Queue(Stock):
         if self.leaving and self._took != self.server.batch.number:
             self._take_back()
         if self.limited and self._policy.full == "drop-oldest":
-            self._thin()
+            self._thin(-sum(map(len, self.out.values())), -self.out_bytes)  # has too much come back?
         self._pump()
         for consumer in self.takers:
             if consumer.pending:
