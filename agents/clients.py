@@ -315,6 +315,18 @@ class ClientService(Native):
         if not queue.volatile:
             self.server.names.forget(queue.name, queue.id)
 
+    @property
+    def dropped(self) -> int:
+        return self.topics.dropped
+
+    def describe(self, conn: int) -> dict[str, int]:
+        """What waits here for a connection to take it, and what it has not taken in time."""
+        connection = self.connections.get(conn)
+        proxy = connection.proxy if connection is not None else None
+        return {
+            "pending": len(proxy.pending) + len(proxy.later) if proxy else 0, "dropped": proxy.dropped if proxy else 0,
+        }  # fmt: skip
+
     def queue_full(self, note: Full, message: Message) -> None:
         if note.full:
             self.full.add(note.queue)

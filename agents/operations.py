@@ -80,9 +80,13 @@ class Operations:
             rows.append({
                 "topic": name, "servers": sorted(servers[name]), "takers_here": len(entry.takers) if entry else 0,
                 "unknown_to": sorted(entry.unknown) if entry else [],
+                "dropped_here": sum(taker.dropped for taker in entry.takers) if entry else 0,
             })  # fmt: skip
         more = names[limit - 1] if len(names) > limit else ""
-        counts = {"published": topics.published, "copies": topics.copies, "unheard": topics.unheard}
+        counts = {
+            "published": topics.published, "copies": topics.copies, "unheard": topics.unheard,
+            "dropped": topics.dropped,
+        }  # fmt: skip
         return {"topics": rows, "after": more, **counts}
 
     # -- one -----------------------------------------------------------------------------------------------------

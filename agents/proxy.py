@@ -57,11 +57,12 @@ class Source:
     lent       tags that are unsettled, and whose credit was given back; in the cumulative mode all up to `lent_to`
     repaid     how many of those were settled since the home was last told
     open       the client has not unsubscribed
+    dropped    messages of plain topics that it did not take in time
     """
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs",
-        "wants", "browser", "lent", "lent_to", "repaid",
+        "wants", "browser", "lent", "lent_to", "repaid", "dropped",
     )  # fmt: skip
 
     def __init__(self, proxy: Proxy, number: int, command: Subscribe, home: str = ""):
@@ -75,7 +76,7 @@ class Source:
         self.epochs: list[int] = []
         self.wants: Wants | None = None
         self.lent: set[int] = set()
-        self.lent_to = self.repaid = 0
+        self.lent_to = self.repaid = self.dropped = 0
 
     def copy(self, put: Put, message: str) -> None:
         """A message of a plain topic."""
@@ -105,6 +106,7 @@ class Proxy(Native):
         self.later: list[tuple[int, int, Source, Put, str]] = []  # of plain topics, delayed
         self.waiting_bytes = 0  # bodies of both
         self.dropped = 0  # messages of plain topics, for want of credit
+        self._complain_at = 1  # so many
         self.lent = self.lent_bytes = 0  # of all sources; bytes of plain topics
         self.remote = False
         self.settling: list[Source] = []  # with fates that are not told yet
@@ -275,11 +277,19 @@ class Proxy(Native):
         """Of what waits too long the oldest goes; of what is delayed, what would have come first."""
         limit = self.service.policies.of(topic).max_pending
         while len(self.pending) + len(self.later) > limit or self.waiting_bytes > PENDING_BYTES:
-            if self.pending:
-                self._next()
-            else:
-                self._due()
-            self.dropped += 1
+            self._drop(self._next()[0] if self.pending else self._due()[0])
+
+    def _drop(self, source: Source) -> None:
+        """The client does not get a message; the log says so now and then."""
+        source.dropped += 1
+        self.dropped += 1
+        self.service.topics.dropped += 1
+        if self.dropped >= self._complain_at:
+            self._complain_at *= 10
+            self.server.note(
+                f"client {self.conn} does not take the messages of its topics in time, here of its subscription "
+                f"{ascii(source.sub)[:80]}: {self.dropped} dropped so far; see max_pending of the topic's policy"
+            )
 
     def _due(self) -> tuple[Source, Put, str]:
         _, _, source, put, message = heappop(self.later)
@@ -402,7 +412,7 @@ class Proxy(Native):
         if count <= self.service.policies.of(put.destination).redeliver and source.open:
             self._wait((source, put, message, count + 1), True)
         else:
-            self.dropped += 1
+            self._drop(source)
 
     def wrote(self, upto: int) -> None:
         """Deliveries up to this tag were handed to a live socket."""

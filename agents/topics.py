@@ -25,6 +25,8 @@ Epoch = int
 class Subscriber(Protocol):
     """A plain subscription of a connection, or a durable or shared one."""
 
+    dropped: int
+
     def copy(self, put: Put, message: str) -> None: ...
 
 
@@ -59,6 +61,7 @@ class Topics:
         self.own: dict[str, Entry] = {}  # by pattern
         self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
         self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
+        self.dropped = 0  # messages that connections did not take in time
         server.handlers.update({Publish.wire: self._publish, Table.wire: self._table, Seen.wire: self._seen})
         for key, value in server.reader.meta().items():
             if key.startswith(META):

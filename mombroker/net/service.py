@@ -259,10 +259,12 @@ class Node:
     def _complete(self, status: dict[str, Any]) -> None:
         status["faults"] = self.links.faults
         status["peers"] = self.links.peers()
-        status["stomp"] = self.gateway.status()
+        status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
 
     def _connections(self, args: dict[str, Any]) -> dict[str, Any]:
-        return {"server": self.name, "connections": self.gateway.connections()}
+        describe = self.server.clients.describe
+        rows = [{**row, **describe(row["number"])} for row in self.gateway.connections()]
+        return {"server": self.name, "connections": rows}
 
     def _user_set(self, reply: dict[str, Any]) -> None:
         """The change is durable; from now on it counts."""

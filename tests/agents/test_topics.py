@@ -2,6 +2,7 @@
 
 import pytest
 
+from mombroker.agents import proxy
 from mombroker.agents.commands import Receipt, Subscribe, Sync, Unsubscribe
 from mombroker.agents.topics import wildcard
 from tests.agents.broker import THREE, Broker, Client
@@ -133,6 +134,48 @@ def test_a_slow_reader_loses_the_oldest_and_that_is_counted():
     assert reader.texts == ["0", "4", "5", "6"]
     proxy = next(c.proxy for c in b.servers["b"].clients.connections.values())
     assert proxy.dropped == 3
+
+
+def test_what_a_slow_connection_has_not_taken_is_told():
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "topic:*", "max_pending": 3}]))
+    slow = b.connect("b").subscribe("s", A, ack="individual", prefetch=1).subscribe("t", B, "topic:x", prefetch=1)
+    b.connect("a").send(A, *map(str, range(15)))
+    server = b.servers["b"]
+    (note,) = [line for line in server.notes if "dropped so far" in line][1:]
+    assert note.startswith(f"client {slow.conn} does not take") and "'s': 10 dropped" in note
+    assert server.clients.describe(slow.conn) == {"pending": 3, "dropped": 11} and server.clients.dropped == 11
+    found = b.ask("b", "topics")
+    assert {row["topic"]: row["dropped_here"] for row in found["topics"]} == {A: 11, B: 0, "topic:x": 0}
+    assert found["dropped"] == 11
+    assert server.clients.describe(0) == {"pending": 0, "dropped": 0}
+    slow.close()
+    assert server.clients.dropped == 11
+
+
+def test_delayed_messages_of_a_plain_subscription_are_kept_within_its_limit():
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "topic:*", "max_pending": 3}]))
+    reader = b.connect("b").subscribe("s", A)
+    publisher = b.connect("a")
+    for number in range(6):
+        publisher.send(A, str(number), delay=(number + 1) * SECOND)
+    reader.subscribe("t", B)
+    publisher.send(B, "other", delay=99 * SECOND)
+    assert b.servers["b"].clients.describe(reader.conn) == {"pending": 3, "dropped": 4}
+    reader.unsubscribe("t")
+    b.later(10)
+    assert reader.texts == ["4", "5"]
+
+
+def test_large_messages_of_topics_wait_within_bytes(monkeypatch):
+    monkeypatch.setattr(proxy, "PENDING_BYTES", 10)
+    monkeypatch.setattr(proxy, "PREFETCH_BYTES", 5)
+    b = Broker(THREE)
+    reader = b.connect("b").subscribe("s", A, ack="individual")
+    b.connect("a").send(A, "aaa", "bbb", "ccc", "ddd", "eee", "fff")
+    assert reader.texts == ["aaa", "bbb"] and b.servers["b"].clients.describe(reader.conn)["dropped"] == 1
+    assert reader.ack("aaa").texts == ["aaa", "bbb", "ddd"]
+    assert reader.nack("ddd").texts == ["aaa", "bbb", "ddd", "ddd"]
+    assert reader.ack("bbb", "ddd").texts[4:] == ["eee", "fff"]
 
 
 def test_what_is_given_back_comes_next_and_not_for_ever():

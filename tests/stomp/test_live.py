@@ -221,9 +221,11 @@ def test_the_operator_sees_the_connections(town):
     t = town()
     t.up()
     t.wire(client_id="c")
-    assert t.ask("a", "status")["stomp"]["clients"] == 1
+    stomp = t.ask("a", "status")["stomp"]
+    assert (stomp["clients"], stomp["dropped"]) == (1, 0)
     (shown,) = t.ask("a", "connections")["connections"]
     assert (shown["client_id"], shown["host"], shown["tls"]) == ("c", "127.0.0.1", False)
+    assert (shown["pending"], shown["dropped"]) == (0, 0)
 
 
 def test_what_a_listener_may_be_set_to(town):
