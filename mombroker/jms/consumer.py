@@ -146,13 +146,14 @@ class Consumer:
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when there was none for `timeout` seconds, or the consumer has been closed.
 
-        Raises ConnectionLost or Refused when nothing more can come.
+        Raises ConnectionLost or Refused when nothing more can come, IllegalState when the transaction is too long.
         """
         with self.connection.lock:
             if self.listener is not None:
                 raise IllegalState("this consumer has a listener, which gets its messages")
             self.connection.wait_for(lambda: self._ready() or self.closed or self._failed is not None, timeout)
             if self._ready():
+                self.context.check_room()
                 return self.hand_out()
             if self._failed is not None and not self.closed:
                 raise type(self._failed)(str(self._failed))

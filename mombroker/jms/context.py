@@ -18,6 +18,7 @@ from mombroker.jms.requestor import Requestor
 
 AUTO, DUPS_OK, CLIENT, INDIVIDUAL, TRANSACTED = MODES = ("auto", "dups-ok", "client", "individual", "transacted")
 REQUEST_S = 30.0  # for the answer to a request
+TRANSACTION = 10_000  # messages that one receives and sends; servers refuse longer ones
 CLOSE_S = 10.0  # for what is not answered yet
 AGAIN_TEXT = "the connection that brought it was lost: it comes again"
 
@@ -265,6 +266,11 @@ class Context:
             self.tell("NACK", message)
         for message in unseen:
             self.tell("NACK", message, unseen="true")
+
+    def check_room(self) -> None:
+        """Raises IllegalState for a transaction that a server would refuse."""
+        if self.ack == TRANSACTED and len(self._unsettled) + len(self._sends) >= TRANSACTION:
+            raise IllegalState(f"a transaction has at most {TRANSACTION} messages: commit, or roll back")
 
     def received(self, message: Message, consumer: Consumer) -> None:
         """It was handed out."""

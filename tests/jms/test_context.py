@@ -14,6 +14,7 @@ from mombroker.jms import (
     TimedOut,
     Topic,
 )
+from mombroker.jms import context as contexts
 from tests.core.bus import topology
 from tests.jms.memory import Memory, cord
 
@@ -248,6 +249,19 @@ def test_a_transaction_receives_any_number(broker):
     consumer.close()
     context.commit()
     assert left(broker) == 0
+
+
+def test_a_transaction_that_becomes_too_long_says_so_and_is_not_lost(broker, monkeypatch):
+    monkeypatch.setattr(contexts, "TRANSACTION", 4)
+    filled(broker, "1", "2", "3", "4", "5")
+    context = broker.connect(ack="transacted")
+    consumer = context.consumer("orders")
+    context.send("results", "out")
+    assert texts(consumer, 3) == ["1", "2", "3"]
+    with pytest.raises(IllegalState, match="at most 4 messages: commit, or roll back"):
+        consumer.receive(0)
+    context.commit()
+    assert texts(consumer) == ["4", "5"] and left(broker) == 2
 
 
 def test_a_rollback_forgets_and_gives_back(broker):
