@@ -49,6 +49,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     tables = (
         ("Domains", "domains"), ("Back ends", "orderings"), ("Servers", "servers"),
         ("Delay by hops", "latency.by_hops"), ("Who waits for whom", "waits"), ("Anomalies", "anomalies"),
+        ("What the audit found", "findings"),
         ("Hot destinations", "hot"),
         ("Traffic, server to server", "traffic"), ("Traffic, agent to agent", "agents"), ("Every link", "links"),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mombroker import ordering
-from mombroker.admin.analysis import cost
+from mombroker.admin.analysis import cost, findings
 from mombroker.admin.topology.costs import Load
 from mombroker.core.topology import Topology
 from mombroker.ordering.base import INTEGER
@@ -18,6 +18,8 @@ from mombroker.sim.replay import Delays, Send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
+
+    from mombroker.admin.audit import Findings
 
 Figures = dict[str, Any]
 
@@ -30,8 +32,9 @@ TOP = 20  # rows of lists that may be long
 BROADCAST = 1_000_000  # commits, at most, that are told to every task
 
 
-def analyse(log: DataFrame, topology: Topology | None = None) -> tuple[Figures, Load]:
-    """All figures, and the traffic as the advice wants it. `topology` names members and servers that the log does not.
+def analyse(log: DataFrame, topology: Topology | None = None, found: Findings | None = None) -> tuple[Figures, Load]:
+    """All figures, and the traffic as the advice wants it. `topology` names members and servers that the log does not;
+    what an audit `found` is told by the link that it came over, if there is one.
 
     Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links, agents
     and flows, not of records.
@@ -47,6 +50,8 @@ def analyse(log: DataFrame, topology: Topology | None = None) -> tuple[Figures, 
             "taken": took, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
             "arrivals": cost.arrivals(log), "waiting": cost.waiting(cost.waits(log)),
         }  # fmt: skip
+        if found and topology and not found.clean:
+            parts["findings"] = findings.by_link(findings.located(log, found, topology))
         rows = {name: _collected(part) for name, part in parts.items()}
     finally:
         for each in (flowing, took, spreads):
@@ -117,6 +122,13 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
         "waits": _waits(rows, topology),
         "hot": _hot(rows),
         "anomalies": list(_anomalies(rows, topology, start, span)),
+        "findings": [
+            {
+                "finding": row.finding, "domain": row.domain, "ordering": row.ordering, "from": row.peer,
+                "to": row.server, "count": row["count"], "agent": row.agent, "message": f"{row.origin}#{row.number}",
+            }
+            for row in _top(rows.get("findings", ()), "count")
+        ],
     }  # fmt: skip
 
 

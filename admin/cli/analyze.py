@@ -11,6 +11,7 @@ import click
 from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
+from mombroker.admin.cli.check import at_hand
 from mombroker.admin.cli.output import echo_json, show, show_one
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from mombroker.core.topology import Topology
 
-TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "hot")  # shown without -o json
+TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "findings", "hot")  # shown without -o json
 SOURCE = click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
 MASTER = click.option(
     "--master", default="", help="Where Spark runs, as it takes it. [default: this machine, or as spark-submit says]"
@@ -37,11 +38,12 @@ TOPOLOGY = click.option(
 @TOPOLOGY
 @click.option("--html", type=click.Path(path_type=Path), help="Write the report as one page, with pictures.")
 @click.option("--advise", is_flag=True, help="With advice, as `mom topology advise` gives it; needs a topology file.")
+@click.option("--check", is_flag=True, help="With what `mom check` finds, by link; needs a topology file.")
 @MASTER
 @MEMORY
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
 def analyze(
-    source: Path, file: Path | None, html: Path | None, advise: bool, master: str, memory: str, output: str
+    source: Path, file: Path | None, html: Path | None, advise: bool, check: bool, master: str, memory: str, output: str
 ) -> None:
     """Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.
 
@@ -58,8 +60,15 @@ def analyze(
     topology = topology_of(source, file)
     if advise and topology is None:
         raise click.UsageError("advice needs the topology: name its file by --file")
-    with records(source, master, memory) as log:
-        figures, load = report.analyse(log, topology)
+    if check and topology is None:
+        raise click.UsageError("a check needs the topology: name its file by --file")
+    with exported(source) as folder:
+        log = extra("source").read(extra("session").session(master, memory), folder)
+        found = None
+        if check and topology is not None:
+            with Bar("log records") as bar:
+                found = extra("audit").audit(topology, folder, at_hand(topology), progress=bar.at)
+        figures, load = report.analyse(log, topology, found)
     if advise and topology is not None:
         from mombroker.admin.topology import advise as advising
 
@@ -93,9 +102,16 @@ def topology_of(source: Path, file: Path | None) -> "Topology | None":
 
 @contextmanager
 def records(source: Path, master: str, memory: str) -> "Iterator[DataFrame]":
-    """The log as a DataFrame. What is not exported yet is exported to a folder that goes away: one pass over the
-    stores is cheaper than one for each table."""
-    files, spark = extra("files"), extra("session").session
+    """The log as a DataFrame."""
+    with exported(source) as folder:
+        yield extra("source").read(extra("session").session(master, memory), folder)
+
+
+@contextmanager
+def exported(source: Path) -> Iterator[Path]:
+    """An export of the log. What is none yet is exported to a folder that goes away: one pass over the stores is
+    cheaper than one for each table."""
+    files = extra("files")
     with tempfile.TemporaryDirectory(prefix="mombroker-log-") as folder:
         source = options.found(source)
         if not (source.is_dir() and files.is_export(source)):
@@ -109,7 +125,7 @@ def records(source: Path, master: str, memory: str) -> "Iterator[DataFrame]":
             if not files.is_export(Path(folder)):
                 raise MomError(f"the logs of {source} are empty")
             source = Path(folder)
-        yield extra("source").read(spark(master, memory), source)
+        yield source
 
 
 def write(path: Path, text: str) -> None:

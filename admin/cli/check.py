@@ -15,6 +15,7 @@ from mombroker.store.folder import STORE
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
+    from mombroker.store.reader import SqliteReader
 
 SHOWN = 20  # findings of each kind in the table
 
@@ -67,10 +68,15 @@ def _live(topology: "Topology", bar: Bar) -> audit.Findings:
 def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> audit.Findings:
     from mombroker.admin.analysis import extra
 
-    there = [server for server in topology.servers.values() if (Path(server.data) / STORE).exists()]
-    stores = {} if at_rest else {server.name: store.read(server.data) for server in there}
+    stores = {} if at_rest else at_hand(topology)
     found: audit.Findings = extra("audit").audit(topology, exported, stores, at_rest, bar.at)
     return found
+
+
+def at_hand(topology: "Topology") -> "dict[str, SqliteReader]":
+    """The stores that are on this machine."""
+    there = [server for server in topology.servers.values() if (Path(server.data) / STORE).exists()]
+    return {server.name: store.read(server.data) for server in there}
 
 
 def describe(found: audit.Findings) -> dict[str, Any]:
