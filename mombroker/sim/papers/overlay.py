@@ -14,8 +14,8 @@ from mombroker.sim.world import EPOCH, MS, World
 
 SENDERS = 10
 INTEGER = 4  # bytes
-HOP_S = 12e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
-RECEIVE_S = 35e-6
+HOP_S = 8e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
+RECEIVE_S = 24e-6
 
 
 def run(params: Params) -> Result:
@@ -46,7 +46,7 @@ def run(params: Params) -> Result:
 
 
 def cost(params: Params) -> float:
-    """CPU seconds, about: fitted to runs at n = 100 to 300 on the machine of docs/papers.md."""
+    """CPU seconds, about: fitted to runs at n = 100 to 600 on the machine of docs/papers.md."""
     n, protocol = params["n"], params["protocol"]
     sends = SENDERS * round(params["per_ms"] * params["burst_ms"])
     copies = n * max(n - 1, 1).bit_length() if protocol == OVERLAY else n
