@@ -16,9 +16,18 @@ import pytest
 from mombroker.net import config
 from mombroker.sim.communities import communities
 from mombroker.sim.recording import mixed, paced, record
+from tests.admin.analysis.conftest import QUICK
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.usefixtures("quick")]
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def quick(java):
+    """Every JVM, those of master, worker and executors among them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", QUICK)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +37,7 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     traffic = communities(1, 12)
     topology = mixed(traffic, ("matrix", "ks", "daisy", "rst"))
-    record(topology, paced(traffic.sends(2000), 4000), folder / "bus")
+    record(topology, paced(traffic.sends(1000), 4000), folder / "bus")
     (folder / "bus.toml").write_text(config.dumps(topology))
     list(export.export(stores.read(folder / "bus"), folder / "exported"))
     return folder
@@ -45,7 +54,7 @@ def mom(*args):
 
 
 @pytest.fixture(scope="module")
-def here(recorded):
+def here(quick, recorded):
     return analyzed(recorded, "local[2]")
 
 
@@ -54,7 +63,7 @@ def analyzed(folder, master):
 
 
 @pytest.fixture(scope="module")
-def standalone(tmp_path_factory):
+def standalone(quick, tmp_path_factory):
     """The URL of a master with one worker, on this machine."""
     import pyspark
 
