@@ -12,13 +12,14 @@ from urllib.parse import unquote
 from mombroker.agents import selectors
 from mombroker.agents.clients import ClientService
 from mombroker.agents.lane import Item
-from mombroker.agents.orders import TEMPORARY, name_of
+from mombroker.agents.orders import TEMPORARY, name_of, subscription_name
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
-from mombroker.agents.traffic import Put
+from mombroker.agents.traffic import Put, Spec
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE
 from mombroker.core.reaction import DELETE
+from mombroker.stomp.destinations import MAX_NAME
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -40,7 +41,8 @@ class Operations:
     def __init__(self, service: ClientService):
         self.service, self.server = service, service.server
         for verb in (
-            self.queues, self.subscriptions, self.topics, self.destination, self.create_queue, self.delete_destination,
+            self.queues, self.subscriptions, self.topics, self.destination, self.create_queue,
+            self.create_subscription, self.delete_destination,
             self.purge, self.browse, self.move, self.release, self.policies, self.set_policy,
         ):  # fmt: skip
             service.server.verbs[verb.__name__] = _plain(verb)
@@ -97,7 +99,8 @@ class Operations:
         if shown.startswith("temp-queue:"):
             id = f"{self.server.name}/{TEMPORARY}{name_of(shown.partition(':')[2])}"
         else:
-            id = self.server.names.known.get(name_of(shown)) or f"{self.server.name}/{name_of(shown)}"
+            name = shown if shown in self.server.names.known else name_of(shown)
+            id = self.server.names.known.get(name) or f"{self.server.name}/{name}"
         found = self.server.engine.natives.agents.get(id)
         if isinstance(found, Queue):
             return found
@@ -123,6 +126,21 @@ class Operations:
         """A queue on this server; the reply follows the decision about its name."""
         shown = _text(args, "destination")
         self.server.names.ask_for(ticket, name_of(shown), Queue.path, b"", self.server.name)
+
+    def create_subscription(self, ticket: int, args: Args) -> None:
+        """A durable subscription on this server; the reply follows the decision about its name."""
+        client_id, topics = args.get("client_id", ""), [f"topic:{topic}" for topic in args["topics"]]
+        selector, shared = args.get("selector", ""), bool(args.get("shared"))
+        if not topics:
+            raise MomError("a subscription needs a topic: name one or several")
+        if not shared and not client_id:
+            raise MomError("a durable subscription needs the client id of its consumer, or has to be shared")
+        selectors.compile(selector)
+        if max(len(client_id), len(_text(args, "name"))) > MAX_NAME:
+            raise MomError(f"the name of a client or subscription has at most {MAX_NAME} characters")
+        name = subscription_name(client_id, _text(args, "name"))
+        state = Subscription.new(Spec(topics, selector, "", shared))
+        self.server.names.ask_for(ticket, name, Subscription.path, state, self.server.name)
 
     def delete_destination(self, ticket: int, args: Args) -> Reply:
         queue = self._find(args)
@@ -156,11 +174,12 @@ class Operations:
         """A page of the messages that wait, are wanted, and were there at first; and where the next page begins."""
         test = selectors.compile(args["where"]) if args.get("where") else None
         ids, upto = set(args.get("ids") or ()), args.get("upto") or self.server.next_id
-        limit, size = min(args.get("limit", MAX_PAGE), MAX_PAGE), 0
+        limit, size, origin = min(args.get("limit", MAX_PAGE), MAX_PAGE), 0, args.get("from")
         found: list[Item] = []
         for looked, (number, item) in enumerate(self._waiting(queue, args), 1):
             put = queue.loaded(item)
             fits = test is None or test(selectors.lookup(put, item.count + 1, item.message))
+            fits = fits and (not origin or put.properties.get("dead-letter-from") == origin)
             if fits and item.id <= upto and (not ids or item.id in ids):
                 found.append(item)
                 size += item.size
@@ -211,7 +230,10 @@ class Operations:
         put.due = put.counter = 0
         put.producer = put.message = ""
         put.properties = {name: value for name, value in put.properties.items() if not name.startswith(DEAD)}
-        id = self.server.names.known.get(name_of(where))
+        known = self.server.names.known
+        id = known.get(name_of(where))
+        if id is None and not where.startswith("queue:"):  # a client id is written in other escapes than a name
+            id = next((known[name] for name in known if self.service.shown(name) == where), None)
         if id is None and not where.startswith("queue:"):
             raise MomError(f"{where} is gone: move its dead letters to a queue by `mom queue move`")
         queue.withdraw(item)

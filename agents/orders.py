@@ -246,7 +246,7 @@ class Orders:
             proxy.listen(command, wants)
         else:
             spec = Spec(list(command.destinations), command.selector, no_local, command.shared, not command.transient)
-            name = _subscription(proxy, command.durable, command.transient)
+            name = subscription_name(proxy.client_id, command.durable, command.transient)
             id = self.server.names.known.get(name)
             if id is None:
                 id = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
@@ -261,7 +261,7 @@ class Orders:
     def _unsubscribe(self, proxy: Proxy, command: Unsubscribe) -> None:
         id = ""
         if command.delete:
-            id = self.server.names.known.get(_subscription(proxy, command.durable), "")
+            id = self.server.names.known.get(subscription_name(proxy.client_id, command.durable), "")
             if not id:
                 raise MomError(f"there is no durable subscription {command.durable!r}")
         if command.sub:
@@ -281,6 +281,6 @@ def _fate(command: Ack | Nack) -> str:
     return FAILED if command.requeue is None else AGAIN if command.requeue else REFUSED
 
 
-def _subscription(proxy: Proxy, name: str, transient: bool = False) -> str:
+def subscription_name(client_id: str, name: str, transient: bool = False) -> str:
     """The name of a durable or shared subscription on the bus."""
-    return f"{'share' if transient else 'sub'}:{quote(proxy.client_id, safe='')}:{name_of(name)}"
+    return f"{'share' if transient else 'sub'}:{quote(client_id, safe='')}:{name_of(name)}"

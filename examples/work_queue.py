@@ -10,7 +10,7 @@ import threading
 
 from mombroker.jms import Message, connect
 
-JOBS, DEAD = "jobs", "DLQ.jobs"
+JOBS, DEAD, FILE = "jobs", "DLQ.jobs", "examples/clients.toml"
 
 
 class Workshop:
@@ -34,7 +34,8 @@ class Workshop:
 
     def wait(self) -> None:
         for _ in range(self.count):
-            assert self.left.acquire(timeout=30), "a job is missing"
+            if not self.left.acquire(timeout=30):
+                raise SystemExit(f"a job is missing: does somebody else take from {JOBS}?")
 
 
 def main(url: str) -> dict[str, int]:
@@ -48,7 +49,8 @@ def main(url: str) -> dict[str, int]:
         boss.send(JOBS, "a job that nobody can do", properties={"fails": 100})
         shop.wait()
         letter = boss.consumer(DEAD).receive(timeout=30)
-        assert letter is not None, "the dead letter is missing"
+        if letter is None:  # by the policy that all queues have, it is tried for a minute
+            raise SystemExit(f"there is no dead letter yet: run a server with the policy of {JOBS}, that of {FILE}")
         print(f"{letter.body} is a dead letter: {letter.properties['dead-letter-reason']}")
         return shop.done
 

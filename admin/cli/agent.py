@@ -121,9 +121,9 @@ def deploy(
 @options.file_option
 @options.server_option("Ask this server; without it the agent's home.")
 @click.argument("agent")
-@click.confirmation_option(prompt="Delete the agent with all that it stores?")
+@options.yes_option
 @output_options
-def delete(file: Path, server: str | None, agent: str, output: str, columns: str) -> None:
+def delete(file: Path, server: str | None, agent: str, yes: bool, output: str, columns: str) -> None:
     """Delete an agent. What was sent to it before is still reacted to, in order; what comes later is a dead letter.
 
     \b
@@ -131,7 +131,10 @@ def delete(file: Path, server: str | None, agent: str, output: str, columns: str
       mom agent delete greeter --yes
     """
     topology = options.load(file)
-    show_one(options.ask(topology, options.home(topology, agent, server), "delete", agent=agent), output, columns)
+    at = options.home(topology, agent, server)
+    options.ask(topology, at, "agent", agent=agent)  # there is one
+    options.confirm(yes, f"Delete {agent} with all that it stores?")
+    show_one(options.ask(topology, at, "delete", agent=agent), output, columns)
 
 
 def values(fields: tuple[str, ...]) -> dict[str, Any]:

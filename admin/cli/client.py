@@ -2,7 +2,6 @@
 
 import re
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -163,6 +162,10 @@ def receive(
       mom receive -n 0 /topic/news /topic/weather
     """
     write = formatter(form)
+    if durable and not (client_id or shared):
+        raise click.UsageError("--durable NAME needs --client-id ID, or --shared if several may have it")
+    if shared and not durable:
+        raise click.UsageError("--shared goes with --durable NAME")
     wanted: Any = destinations[0] if len(destinations) == 1 else list(destinations)
     asked = {"selector": where, "durable": durable, "shared": shared}
     prefetch = min(count, 100) or 100
@@ -214,11 +217,6 @@ def _out(data: bytes) -> None:
 # -- format ----------------------------------------------------------------------------------------------------------
 
 
-def _utc(seconds: float) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{round(seconds % 1 * 1000):03d}Z"
-
-
 FIELDS: dict[str, Callable[["Message"], object]] = {
     "b": lambda message: message.raw,
     "i": lambda message: message.id,
@@ -226,7 +224,7 @@ FIELDS: dict[str, Callable[["Message"], object]] = {
     "k": lambda message: message.kind,
     "p": lambda message: message.priority,
     "c": lambda message: message.delivery_count,
-    "t": lambda message: _utc(message.timestamp),
+    "t": lambda message: options.utc(round(message.timestamp * 1_000)),
     "r": lambda message: message.reply_to or "",
     "o": lambda message: message.correlation_id,
     "P": lambda message: " ".join(f"{name}={value}" for name, value in message.properties.items()),

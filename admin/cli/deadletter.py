@@ -71,15 +71,18 @@ def retry(file: Path, server: str | None, ids: tuple[int, ...], output: str, col
 @options.file_option
 @options.server_option("The server that has them.")
 @click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
-@click.confirmation_option(prompt="Drop them for good?")
+@options.yes_option
 @output_options
-def drop(file: Path, server: str | None, ids: tuple[int, ...], output: str, columns: str) -> None:
+def drop(file: Path, server: str | None, ids: tuple[int, ...], yes: bool, output: str, columns: str) -> None:
     """Drop dead letters for good.
 
     \b
     Example:
       mom deadletter drop --server lyon 4711 --yes
     """
+    for id in ids:
+        _ask(file, server, "deadletter", id)  # it is there
+    options.confirm(yes, f"Drop {'it' if len(ids) == 1 else f'all {len(ids)}'} for good?")
     show([_ask(file, server, "drop", id) for id in ids], output, columns)
 
 

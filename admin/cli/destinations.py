@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from mombroker.net.adminclient import AdminClient
 
 PAGE = 500
+EVERY = 1_000_000_000
 BRIEF = "id,message,state,deliveries,priority,destination,bytes,body"
 MS = 1_000_000
+LOSING = {"delete_destination": "Delete", "purge": "Drop all messages that wait in"}
 
 
 def where_option(command: options.F) -> options.F:
@@ -42,10 +44,29 @@ def queue_of(text: str) -> str:
     return found
 
 
-def subscription_of(name: str, client_id: str, shared: bool) -> str:
-    from urllib.parse import quote
+def topics_of(texts: tuple[str, ...]) -> list[str]:
+    """The names of topics or patterns that are written `news` or `/topic/news`."""
+    from mombroker.stomp import destinations
 
-    return f"{'share' if shared else 'sub'}:{quote(client_id, safe='')}:{name}"
+    found: list[str] = []
+    for text in texts:
+        plain = text if text.startswith("topic://") else text.removeprefix("topic:")
+        shown = plain if plain.startswith(("/", "jms.topic.", "topic://")) else f"/topic/{plain}"
+        try:
+            kinds = [each.partition(":") for each in destinations.several(shown)]
+        except MomError as error:
+            raise click.UsageError(str(error)) from None
+        if any(kind != "topic" for kind, _, _ in kinds):
+            raise click.UsageError(f"{text} is no topic: write NAME or /topic/NAME")
+        found += [name for _, _, name in kinds]
+    return found
+
+
+def subscription_of(name: str, client_id: str, shared: bool) -> str:
+    """The name of a subscription on the bus."""
+    from mombroker.agents.orders import subscription_name
+
+    return subscription_name(client_id, name, shared)
 
 
 def home(topology: "Topology", shown: str, server: str | None) -> "Server":
@@ -54,7 +75,7 @@ def home(topology: "Topology", shown: str, server: str | None) -> "Server":
 
     if server is None and shown.startswith("temp-queue:"):
         server = shown.partition(":")[2].partition("/")[0]
-    return options.home(topology, name_of(shown), server)
+    return options.home(topology, shown if shown.startswith(("sub:", "share:")) else name_of(shown), server)
 
 
 def ask(file: Path, server: str | None, shown: str, verb: str, /, **args: Any) -> dict[str, Any]:
@@ -62,6 +83,14 @@ def ask(file: Path, server: str | None, shown: str, verb: str, /, **args: Any) -
     topology = options.load(file)
     at = home(topology, shown, server)
     return {"server": at.name, **options.ask(topology, at, verb, destination=shown, **args)}
+
+
+def confirmed(file: Path, server: str | None, shown: str, verb: str, yes: bool) -> dict[str, Any]:
+    """The same for what loses messages, once the operator has heard how many there are and agrees."""
+    if not yes:
+        messages = ask(file, server, shown, "destination")["messages"]
+        options.confirm(yes, f"{LOSING[verb]} {shown}? {messages} messages are in it.")
+    return ask(file, server, shown, verb)
 
 
 def connect(file: Path, server: str | None, shown: str) -> "AdminClient":

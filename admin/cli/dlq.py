@@ -10,7 +10,6 @@ from mombroker.admin.cli import destinations, options
 from mombroker.admin.cli.output import output_options, show
 
 BRIEF = "server,queue,id,from,reason,count,time,body"
-EVERY = 1_000_000_000
 
 
 @click.group()
@@ -51,7 +50,7 @@ def list_letters(
 @options.server_option("Only those on this server.")
 @click.argument("queues", metavar="[QUEUE]...", nargs=-1)
 @destinations.where_option
-@destinations.limit_option(EVERY, "At most so many of each queue, the oldest.")
+@destinations.limit_option(destinations.EVERY, "At most so many of each queue, the oldest.")
 @output_options
 def retry(
     file: Path, server: str | None, queues: tuple[str, ...], where: str, limit: int, output: str, columns: str
@@ -78,7 +77,7 @@ def _queues(file: Path, server: str | None, named: tuple[str, ...]) -> Iterator[
         for shown in map(destinations.queue_of, named):
             yield destinations.home(topology, shown, server).name, shown
         return
-    rows = list(destinations.listed(file, server, "queues", EVERY))
+    rows = list(destinations.listed(file, server, "queues", destinations.EVERY))
     letters: set[str] = set()
     if rows:
         policies = options.ask(topology, topology.servers[rows[0]["server"]], "policies")["policies"]
@@ -91,4 +90,6 @@ def _queues(file: Path, server: str | None, named: tuple[str, ...]) -> Iterator[
 def _letter(server: str, queue: str, row: dict[str, Any]) -> dict[str, Any]:
     told = {name.removeprefix("dead-letter-"): value for name, value in row["properties"].items()}
     brief = {name: told.get(name, "") for name in ("from", "reason", "count", "time")}
+    if str(brief["time"]).isdigit():
+        brief["time"] = options.utc(int(brief["time"]))
     return {"server": server, "queue": queue, **brief, **row}

@@ -1,5 +1,8 @@
 """The root of the command line. A command's module is imported when the command is run, not before."""
 
+import errno
+import os
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 
@@ -45,7 +48,7 @@ COMMANDS = {
     "subscription": (
         "subscription",
         "subscription",
-        "Durable and shared subscriptions: list, show, delete, purge, browse.",
+        "Durable and shared subscriptions: list, show, create, delete, purge, browse, move, retry, release.",
     ),
     "topic": ("topic", "topic", "Topics: list."),
     "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import, adopt, advise."),
@@ -53,6 +56,8 @@ COMMANDS = {
     "user": ("user", "user", "Users of clients: list, add, passwd, delete."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),
 }
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Unwritable(click.ClickException):
@@ -91,6 +96,11 @@ class LazyGroup(click.Group):
             raise click.ClickException(str(error)) from None
         except StoreFailed as error:
             raise Unwritable(str(error)) from None
+        except OSError as error:
+            if error.errno not in FULL or error.filename is not None:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
+            raise click.ClickException(f"what this prints cannot be written: {error.strerror}") from None
         except RecursionError:  # an agent may keep lists in lists a thousand deep
             raise click.ClickException("this is nested too deeply to be shown") from None
 

@@ -1,6 +1,7 @@
 """What most commands share: which topology file, which server, and a connection to it."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,6 +51,17 @@ def file_option(command: F) -> F:
 def server_option(text: str) -> Callable[[F], F]:
     """`--server NAME`, with what it means to the command."""
     return click.option("-s", "--server", metavar="NAME", envvar="MOM_SERVER", help=f"{text} [env: MOM_SERVER]")
+
+
+def yes_option(command: F) -> F:
+    """`--yes`; see `confirm`."""
+    return click.option("--yes", is_flag=True, help="Do it without asking.")(command)
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Ask, once it is known that there is something to be done."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
 
 
 def found(file: Path) -> Path:
@@ -121,6 +133,11 @@ def answers(
     if not answered:
         raise MomError("no server of this bus answers; see `mom status`")
     incomplete(silent)
+
+
+def utc(ms: int) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1_000))
+    return f"{whole}.{ms % 1_000:03d}Z"
 
 
 def incomplete(silent: list[str]) -> None:

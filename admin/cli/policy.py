@@ -9,8 +9,6 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.agent import values
 from mombroker.admin.cli.output import output_options, show, show_one
 
-BRIEF = "match,from,max_messages,max_bytes,full,redeliver,redeliver_first,nack,dead_letter,expired,create"
-
 
 @click.group()
 def policy() -> None:
@@ -30,7 +28,7 @@ def list_policies(file: Path, server: str | None, output: str, columns: str) -> 
     """
     topology = options.load(file)
     at = options.pick(topology, server or topology.registry)
-    show(options.ask(topology, at, "policies")["policies"], output, columns, BRIEF)
+    show(options.ask(topology, at, "policies")["policies"], output, columns)
 
 
 @policy.command("set")

@@ -9,7 +9,6 @@ from mombroker.admin.cli.output import output_options, show, show_one
 
 COLUMNS = "server,destination,messages,bytes,waiting,held,backing_off,consumers,dropped"
 SERVER = "Ask this server; without it the queue's home."
-EVERY = 1_000_000_000
 
 
 @click.group()
@@ -73,16 +72,16 @@ def create(file: Path, server: str | None, queue: str, output: str, columns: str
 @options.file_option
 @options.server_option(SERVER)
 @click.argument("queue")
-@click.confirmation_option(prompt="Delete the queue with all messages in it?")
+@options.yes_option
 @output_options
-def delete(file: Path, server: str | None, queue: str, output: str, columns: str) -> None:
+def delete(file: Path, server: str | None, queue: str, yes: bool, output: str, columns: str) -> None:
     """Delete a queue with what is in it. Its consumers get an error.
 
     \b
     Example:
       mom queue delete orders --yes
     """
-    found = destinations.ask(file, server, destinations.queue_of(queue), "delete_destination")
+    found = destinations.confirmed(file, server, destinations.queue_of(queue), "delete_destination", yes)
     show_one(found, output, columns)
 
 
@@ -90,9 +89,9 @@ def delete(file: Path, server: str | None, queue: str, output: str, columns: str
 @options.file_option
 @options.server_option(SERVER)
 @click.argument("queue")
-@click.confirmation_option(prompt="Drop all messages that wait in it?")
+@options.yes_option
 @output_options
-def purge(file: Path, server: str | None, queue: str, output: str, columns: str) -> None:
+def purge(file: Path, server: str | None, queue: str, yes: bool, output: str, columns: str) -> None:
     """Drop all messages of a queue that nobody holds.
 
     From the answer on nobody gets them; a large queue needs a while until they are gone from the disk.
@@ -101,7 +100,11 @@ def purge(file: Path, server: str | None, queue: str, output: str, columns: str)
     Example:
       mom queue purge orders --yes
     """
-    show_one(destinations.ask(file, server, destinations.queue_of(queue), "purge"), output, columns)
+    show_one(
+        destinations.confirmed(file, server, destinations.queue_of(queue), "purge", yes),
+        output,
+        columns,
+    )
 
 
 @queue.command()
@@ -144,7 +147,7 @@ def browse(
 @click.argument("target")
 @click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
 @destinations.where_option
-@destinations.limit_option(EVERY, "At most so many, the first ones.")
+@destinations.limit_option(destinations.EVERY, "At most so many, the first ones.")
 @output_options
 def move(
     file: Path,
@@ -179,7 +182,7 @@ def move(
 @click.argument("queue")
 @click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
 @destinations.where_option
-@destinations.limit_option(EVERY, "At most so many, the first ones.")
+@destinations.limit_option(destinations.EVERY, "At most so many, the first ones.")
 @output_options
 def retry(
     file: Path,

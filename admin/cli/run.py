@@ -41,8 +41,12 @@ def run(stomp: str, listen: str, data: Path) -> None:
     server = Server("main", host, port, stomp, str(home), anonymous=is_loopback(outside))
     topology = Topology("run", {"main": server})
     text = config.dumps(topology, home, ["Written by `mom run` at each start."])
-    try:
-        (home / options.DEFAULT_FILE).write_text(text)
-    except OSError as error:
-        raise MomError(f"cannot write {home / options.DEFAULT_FILE}: {error.strerror}; give another --data") from None
-    raise SystemExit(service.serve(topology, "main"))
+
+    def tell() -> None:
+        """Not before the folder is ours: somebody else may run in it."""
+        try:
+            (home / options.DEFAULT_FILE).write_text(text)
+        except OSError as error:
+            raise MomError(f"cannot write {error.filename}: {error.strerror}; give another --data") from None
+
+    raise SystemExit(service.serve(topology, "main", opened=tell))

@@ -1,5 +1,6 @@
 """`mom user`: who may connect as a client. The passcode is hashed here: a server never sees it."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +96,25 @@ def _hashed(source: Any) -> str:
     elif "MOM_PASSCODE" in environ:
         passcode = environ["MOM_PASSCODE"]
     else:
-        passcode = click.prompt("Passcode", hide_input=True, confirmation_prompt=True, err=True)
+        passcode = _asked()
     if not passcode:
         raise MomError("the passcode is empty: give one in a file, in MOM_PASSCODE, or at the prompt")
     return hashed(passcode)
+
+
+def _asked() -> str:
+    """From whoever sits there, or from a pipe."""
+    import warnings
+    from getpass import GetPassWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GetPassWarning)  # that a pipe has no echo to be turned off
+        try:
+            return str(click.prompt("Passcode", hide_input=True, confirmation_prompt=True, err=True))
+        except click.Abort:
+            if sys.stdin.isatty():
+                raise
+            raise MomError("nobody is there to be asked for a passcode: give --passcode-file FILE") from None
 
 
 def _change(file: Path, server: str | None, output: str, columns: str, verb: str, **args: Any) -> None:

@@ -77,9 +77,13 @@ def connect(
     """
     if not heartbeat >= 0 or not reconnect >= 0:
         raise IllegalState("heartbeat and reconnect are seconds, 0 for none")
+    urls = parse(url)
+    for each in urls:
+        if each.tls:
+            each.trust()
     machine = Machine(Settings(client_id, round(min(heartbeat, DAY_S) * 1_000)))
     connection = Connection(machine, on_error, reconnect + PATIENCE_S)
-    transport = Transport(parse(url), machine, connection.lock, connection.changed, reconnect)
+    transport = Transport(urls, machine, connection.lock, connection.changed, reconnect)
     connection.carrier = transport
     context = Context(connection, ack)
     transport.start()

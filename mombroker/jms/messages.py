@@ -6,11 +6,13 @@ There are no serialized objects: whoever opens one runs what the sender wrote.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]
 
+from mombroker.agents import selectors
 from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
 from mombroker.stomp import properties
@@ -20,6 +22,9 @@ from mombroker.stomp.properties import BIT63, TYPES, Value, types_of, value_of
 if TYPE_CHECKING:
     from mombroker.jms.consumer import Consumer
 
+# What a selector can name; with hyphens, by its prefix for them.
+NAME = re.compile(r"(?:[^\W\d]|\$)[\w$-]*")
+KEYWORDS = {word.upper() for word in selectors.KEYWORDS.values()}
 TEXT, BYTES, MAP, JSON, NONE = "text", "bytes", "map", "json", "none"
 CONTENT = {MAP: "application/msgpack", JSON: "application/json"}
 MAP_VALUES = (str, bytes, bool, int, float, type(None))
@@ -79,8 +84,12 @@ def decode(kind: str, body: bytes) -> Any:
 def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
     """Raises MessageFormat."""
     for name, value in values.items():
-        if not isinstance(name, str) or not name or name in REFUSED or any(sign in name for sign in "=,\0"):
-            raise MessageFormat(f"no property can be called {name!r}")
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in REFUSED or name.upper() in KEYWORDS:
+            raise MessageFormat(
+                f"no property can be called {str(name)[:80]!r}: letters, digits, _, $ and - make a name"
+            )
+        if name.startswith("JMS"):
+            raise MessageFormat(f"no property can be called {name[:80]!r}: what begins with JMS is the broker's own")
         if not isinstance(value, str | bool | int | float):
             raise MessageFormat(f"property {name!r} must be text, a number or a boolean, not {type(value).__name__}")
         if isinstance(value, int) and not -BIT63 <= value < BIT63:

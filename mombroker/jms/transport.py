@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from mombroker.jms.errors import ConnectionLost
+from mombroker.jms.errors import ConnectionLost, InvalidUrl
 from mombroker.jms.machine import Machine
 from mombroker.jms.url import Url
 from mombroker.stomp.frames import FrameError
@@ -219,7 +219,7 @@ def _dial(url: Url) -> socket.socket:
         if url.tls:
             sock = url.trust().wrap_socket(sock, server_hostname=url.host)
         sock.setblocking(False)
-    except OSError:
+    except (OSError, InvalidUrl) as error:
         sock.close()
-        raise
+        raise OSError(str(error)) from error
     return sock

@@ -28,8 +28,14 @@ class Url:
         return f"{'stomps' if self.tls else 'stomp'}://{host}:{self.port}"
 
     def trust(self) -> ssl.SSLContext:
-        """Whom to believe that they are this host."""
-        return ssl.create_default_context(cafile=self.ca or None)
+        """Whom to believe that they are this host. Raises InvalidUrl."""
+        try:
+            return ssl.create_default_context(cafile=self.ca or None)
+        except OSError as error:
+            why = "no certificates in PEM form are in it" if isinstance(error, ssl.SSLError) else error.strerror
+            raise InvalidUrl(
+                f"ca={self.ca} cannot be used: {why}; give a file with the certificates to trust"
+            ) from None
 
 
 def parse(urls: str | Iterable[str]) -> list[Url]:

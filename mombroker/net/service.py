@@ -287,6 +287,7 @@ class Host:
 
     code   for the process to exit with
     log    from a server's name to where its lines go
+    opened   called when stores and ports are this process's own, before they are used; may raise MomError
     """
 
     def __init__(
@@ -297,8 +298,9 @@ class Host:
         log: Callable[[str], Log] = stderr,
         committer: Callable[[], Committer] | None = None,
         times: Times | None = None,
+        opened: Callable[[], None] = lambda: None,
     ):
-        self.reactor = reactor
+        self.reactor, self._opened = reactor, opened
         self.shared = Shared(reactor, topology, committer)
         self.code = DONE
         self.nodes: dict[str, Node] = {}
@@ -326,6 +328,7 @@ class Host:
                     result.raiseException()
             for node in opened:
                 node.listen()
+            self._opened()
         except BaseException:
             self.nodes.clear()
             for node in opened:
@@ -395,13 +398,16 @@ def _end_of(other: "defer.Deferred[None]") -> "defer.Deferred[None]":
     return end
 
 
-def serve(topology: Topology, *names: str) -> int:
-    """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start."""
+def serve(topology: Topology, *names: str, opened: Callable[[], None] = lambda: None) -> int:
+    """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start.
+
+    `opened` is called when nobody else can have their stores and ports.
+    """
     from twisted.internet import reactor
 
     steady(reactor)
     globalLogBeginner.beginLoggingTo([partial(_twisted, stderr(names[0]))], redirectStandardIO=False)
-    return Host(reactor, topology, names).run()
+    return Host(reactor, topology, names, opened=opened).run()
 
 
 def steady(reactor: Any) -> None:

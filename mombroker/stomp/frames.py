@@ -333,12 +333,12 @@ class Parser:
             if name not in commands if ended else not any(command.startswith(name) for command in commands):
                 raise self._unknown(line)
         if size - at > limits.head + 2:
-            raise FrameError(f"the headers of a frame are over {limits.head} bytes")
+            raise FrameError(f"the headers of a frame are over {limits.head} bytes: put it into the body")
         if size - max(at, data.rfind(b"\n", at) + 1) > limits.line + 1:
-            raise FrameError(f"a header line is over {limits.line} bytes")
+            raise FrameError(f"a header line is over {limits.line} bytes: put it into the body")
         self._lines += data.count(b"\n", seen)
         if self._lines > limits.headers + 1:
-            raise FrameError(f"a frame has more than {limits.headers} headers")
+            raise FrameError(f"a frame has more than {limits.headers} headers: put them into the body")
         if data.find(0, seen) >= 0:
             raise FrameError("a NUL among the headers: a blank line must follow them")
         self._seen = size
@@ -354,7 +354,7 @@ class Parser:
         """Command, headers, block and content-length."""
         limits, version = self.limits, self.version
         if len(head) > limits.head:
-            raise FrameError(f"the headers of a frame are over {limits.head} bytes")
+            raise FrameError(f"the headers of a frame are over {limits.head} bytes: put it into the body")
         try:
             text = head.decode()
         except UnicodeDecodeError:
@@ -368,9 +368,9 @@ class Parser:
         if "\0" in text:
             raise FrameError("a NUL among the headers: a blank line must follow them")
         if len(lines) > limits.headers:
-            raise FrameError(f"a frame has more than {limits.headers} headers")
+            raise FrameError(f"a frame has more than {limits.headers} headers: put them into the body")
         if len(head) > limits.line and any(len(line.encode()) > limits.line for line in lines):
-            raise FrameError(f"a header line is over {limits.line} bytes")
+            raise FrameError(f"a header line is over {limits.line} bytes: put it into the body")
         headers: dict[str, str] = {}
         odd = "\\" in text or "\r" in text or (version == V10 and " " in text)
         if not odd and text.count(":") == len(lines):
@@ -396,7 +396,10 @@ class Parser:
 
     def _check_body(self, command: str, headers: dict[str, str], size: int) -> None:
         if size > self.limits.body:
-            raise FrameError(f"a body is over {self.limits.body} bytes", headers.get("receipt"))
+            raise FrameError(
+                f"a body is over {self.limits.body} bytes: send less, or raise max_message in [limits]",
+                headers.get("receipt"),
+            )
         if size and command not in BODIES and self.version != V10:
             raise FrameError(f"a {command} frame has no body", headers.get("receipt"))
 

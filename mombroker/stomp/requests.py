@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mombroker.agents.commands import Send, Subscribe
 from mombroker.core import times
+from mombroker.stomp.destinations import MAX_NAME
 from mombroker.stomp.frames import FrameError
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
@@ -131,3 +132,11 @@ def _durability(command: Subscribe, headers: dict[str, str]) -> None:
         command.durable, command.shared = f"{command.sub}@{headers['destination']}", True
     elif shared:
         raise FrameError(f"a shared subscription needs {SHARED}, or {DURABLE[0]} to be durable, too")
+    if command.durable:
+        check_name("the name of a subscription", name or command.sub)
+
+
+def check_name(what: str, name: str) -> None:
+    """Of a client or subscription: it becomes the name of an agent, as that of a destination does."""
+    if len(name) > MAX_NAME or not name.isprintable():
+        raise FrameError(f"{what} has at most {MAX_NAME} printable characters")

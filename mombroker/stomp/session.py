@@ -231,6 +231,7 @@ class Session:
         sx, sy = self._beats()
         self.expect_every = max(cx, sy) if cx and sy else 0
         self.send_every = max(sx, cy) if sx and cy else 0
+        requests.check_name("a client-id", headers.get("client-id", ""))
         self.login = Login(headers.get("login", ""), headers.get("passcode", ""), headers.get("client-id", ""))
         self.state = "login"
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from mombroker import jms
-from mombroker.admin.cli import client
+from mombroker.admin.cli import options
 from tests.admin.processes import Processes, free_ports, write_topology
 
 POLICIES = """
@@ -66,7 +66,7 @@ def test_a_wrong_format_or_destination_is_told(bus):
 
 
 def test_times_are_written_in_utc():
-    assert client._utc(0.5) == "1970-01-01T00:00:00.500Z"
+    assert options.utc(500) == "1970-01-01T00:00:00.500Z"
 
 
 def test_a_request_gets_its_answer(bus):
@@ -203,3 +203,87 @@ def test_lists_of_many_queues_come_in_pages(bus):
     assert len([name for name in names if name.startswith("queue:many.")]) == 520
     assert json.loads(bus.mom("queue", "list", "-s", "a", "-o", "json", "--limit", "3").stdout)[2]
     assert "a has more; see --limit" in bus.mom("queue", "list", "-s", "a", "--limit", "3").stderr
+
+
+def test_a_subscription_is_made_moved_and_released_by_an_operator(bus):
+    words = ["early", "--client-id", "an:odd/id"]
+    made = bus.json("subscription", "create", *words, "--topic", "rates.*", "--selector", "n > 1", "-s", "b")
+    assert made["server"] == "b"
+    (row,) = [row for row in bus.json("subscription", "list") if row["name"] == "early"]
+    assert (row["client_id"], row["topics"], row["selector"], row["shared"]) == (
+        "an:odd/id", ["topic:rates.*"], "n > 1", False,
+    )  # fmt: skip
+    for number in range(4):
+        bus.mom("send", "-s", "b", "/topic/rates.usd", str(number), "-p", f"n={number}")
+    assert bodies(bus.json("subscription", "browse", *words)) == ["2", "3"]
+    assert bus.json("subscription", "move", "early", "rates.old", "--where", "n = 2", *words[1:])["moved"] == 1
+    assert bodies(bus.json("queue", "browse", "rates.old")) == ["2"]
+    assert bus.json("subscription", "release", *words, "-s", "a")["released"] == 0
+    with jms.connect(bus.urls["b"], client_id="an:odd/id", ack="individual") as context:
+        context.consumer("/topic/rates.*", durable="early", selector="n > 1").receive(30).reject()
+        rows = []
+        while not rows:
+            rows = [row for row in bus.json("dlq", "list") if row["queue"] == "queue:DLQ.an:odd/id:early"]
+    assert bodies(rows) == ["3"] and rows[0]["time"].endswith("Z")
+    assert bus.json("subscription", "retry", *words)["moved"] == 1
+    while bodies(bus.json("subscription", "browse", *words)) != ["3"]:
+        pass
+    bus.mom("subscription", "delete", *words, "--yes")
+
+
+def test_a_subscription_that_nobody_could_have_is_not_made(bus):
+    make = ["subscription", "create", "never", "-s", "a", "--topic"]
+    assert "give --client-id" in bus.mom(*make, "x", code=2).stderr
+    assert "/queue/x is no topic" in bus.mom(*make, "/queue/x", "--shared", code=2).stderr
+    assert "at character" in bus.mom(*make, "x", "--shared", "--selector", "a >", code=1).stderr
+    bus.mom(*make, "x", "--shared")
+    assert "is taken" in bus.mom(*make, "x", "--shared", code=1).stderr
+    bus.mom("subscription", "delete", "never", "--yes")
+
+
+@pytest.mark.parametrize("words", [
+    ("queue", "delete", "nope"), ("queue", "purge", "nope"), ("subscription", "delete", "nope"),
+    ("subscription", "purge", "nope"),
+])  # fmt: skip
+def test_nobody_is_asked_about_what_is_not_there(bus, words):
+    result = bus.mom(*words, code=1, stdin="y\n")
+    assert "nope" in result.stderr and "[y/N]" not in result.output
+
+
+def test_who_loses_messages_is_asked_first(bus):
+    bus.mom("send", "-s", "a", "/queue/dear", "x")
+    refused = bus.mom("queue", "delete", "dear", code=1, stdin="n\n")
+    assert "Delete queue:dear? 1 messages are in it. [y/N]" in refused.output
+    assert bodies(bus.json("queue", "browse", "dear")) == ["x"]
+    bus.mom("queue", "delete", "dear", stdin="y\n")
+    assert "queue:dear" not in bus.mom("queue", "list").stdout
+
+
+def test_a_policy_is_listed_with_all_that_it_says(bus):
+    (row, *_) = [row for row in bus.json("policy", "list") if row["match"] == "queue:fragile*"]
+    head = bus.mom("policy", "list").stdout.splitlines()[0].split()
+    assert sorted(head) == sorted(row) and "block_seconds" in head and "redeliver_factor" in head
+
+
+def test_times_that_never_come_and_numbers_that_nothing_can_hold(bus):
+    bus.mom("send", "-s", "b", "/queue/late", "stays", "--ttl", "1e10")
+    bus.mom("send", "-s", "b", "/queue/late", "stays, too", "--ttl", "inf", "-p", "n=" + "9" * 5_000)
+    bus.mom("send", "-s", "b", "/queue/late", "not yet", "--delay", "1e300")
+    assert bodies(bus.json("queue", "browse", "late")) == ["stays", "stays, too"]
+    assert bus.mom("receive", "-s", "a", "/queue/late", "--timeout", "inf").stdout == "stays\n"
+    for wrong in (["--ttl", "nan"], ["--ttl", "-1"], ["--delay", "nan"]):
+        bus.mom("send", "-s", "a", "/queue/late", "x", *wrong, code=2)
+    assert "64 bits" in bus.mom("send", "-s", "a", "/queue/late", "x", "-p", "n=" + "9" * 400, code=1).stderr
+    bus.mom("queue", "move", "late", "later", "9" * 30, code=2)
+    for wrong in (
+        "block_seconds=Infinity",
+        "redeliver_first=NaN",
+        "redeliver_factor=1e200",
+        "max_messages=" + "9" * 25,
+    ):
+        assert bus.mom("policy", "set", "queue:late", wrong, code=1).stderr.count("\n") == 1
+
+
+def test_what_is_missing_is_told_in_the_words_of_the_command(bus):
+    assert "--client-id" in bus.mom("receive", "/topic/x", "--durable", "d", code=2).stderr
+    assert "--durable" in bus.mom("receive", "/topic/x", "--shared", code=2).stderr

@@ -1,9 +1,11 @@
 """The command line as a whole: every command is described, errors are one line, and little is loaded for help."""
 
 import inspect
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -81,6 +83,16 @@ def test_a_missing_file_is_refused_with_its_name(tmp_path):
 def test_completion_of_the_root_names_the_commands():
     found = main.cli.shell_complete(click.Context(main.cli), "st")
     assert [item.value for item in found] == ["status", "store"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_an_output_that_cannot_be_written_is_one_line():
+    command = [sys.executable, "-m", "mombroker.admin.cli.main", "topology", "generate", "flat", "3"]
+    env = {**os.environ, "PYTHONPATH": str(reference.ROOT)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=env, check=False)
+    text = "Error: what this prints cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, text)
 
 
 @pytest.mark.parametrize("path", reference.files(), ids=lambda path: path.name)

@@ -50,6 +50,19 @@ def test_one_server_runs_without_a_file_and_keeps_its_messages(tmp_path, monkeyp
     assert os.stat(tmp_path / "mombroker-data").st_mode & 0o77 == 0
 
 
+def test_a_second_one_in_the_same_folder_is_refused_and_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOM_FILE", raising=False)
+    first = start(tmp_path, *free_ports(2))
+    stomp, listen = free_ports(2)
+    words = ("run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}")
+    second = Processes(tmp_path / "none").popen(*words)
+    assert "is in use by process" in second.communicate(timeout=60)[1] and second.returncode == 1
+    assert mom("status").exit_code == 0
+    first.terminate()
+    assert first.wait(30) == 0
+
+
 def test_the_quick_start_of_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MOM_FILE", raising=False)

@@ -49,6 +49,11 @@ def test_users_are_added_with_a_passcode_from_a_prompt_a_file_or_the_environment
     assert login(bus, "ann", "of a file")[0] == "ERROR"
 
 
+def test_a_passcode_that_nobody_can_be_asked_for_is_wanted_in_a_file(bus):
+    result = bus.mom("user", "add", "gus", code=1, stdin="")
+    assert "--passcode-file" in result.stderr and "Aborted" not in result.stderr
+
+
 def test_what_cannot_be_done_is_told_for_each_server(bus, monkeypatch):
     monkeypatch.setenv("MOM_PASSCODE", "x")
     bus.mom("user", "add", "dan", "-s", "a")

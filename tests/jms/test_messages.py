@@ -67,6 +67,7 @@ def test_a_kind_of_others_is_bytes():
 @pytest.mark.parametrize("values", [
     {"": 1}, {"a=b": 1}, {"a,b": 1}, {"destination": "x"}, {"type": "x"}, {"x": b"y"}, {"x": None}, {"x": "\0"},
     {"x": "\ud800"}, {"receipt": "1"}, {"transaction": "1"}, {"AMQ_SCHEDULED_CRON": "1"}, {1: "x"},
+    {"a b": 1}, {"1a": 1}, {"a.b": 1}, {"JMSFoo": 1}, {"JMSX": 1}, {"JMS_x": 1}, {"Null": 1}, {"not": 1}, {"a:": 1},
     {"n": 2**63}, {"n": -(2**63) - 1}, {"n": 10**5_000},
 ])  # fmt: skip
 def test_what_no_property_can_be(values):

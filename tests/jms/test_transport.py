@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mombroker.jms import ConnectionLost, IllegalState, LoginRefused, Refused, connect
+from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, connect
 from mombroker.jms.transport import Beats
 from mombroker.stomp.frames import CLIENT, V12, Limits, Parser, encode
 from tests.stomp.test_sockets import pem  # noqa: F401
@@ -148,6 +148,15 @@ def test_calls_wait_for_as_long_as_a_lost_connection_may_take_to_come_back():
     for wrong in ({"reconnect": float("nan")}, {"heartbeat": float("nan")}, {"heartbeat": -1}):
         with pytest.raises(IllegalState, match="seconds"):
             connect(Scripted(normal).url, **wrong)
+
+
+@pytest.mark.parametrize("content, words", [(None, "No such file"), (b"no certificate", "no certificates in PEM form")])
+def test_certificates_that_cannot_be_read_are_told_by_their_file(tmp_path, content, words):
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InvalidUrl, match=f"{file}.*{words}"):
+        connect(f"stomps://localhost:1?ca={file}")
 
 
 def test_a_server_that_falls_silent_is_left():

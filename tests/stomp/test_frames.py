@@ -186,7 +186,10 @@ def test_F8_content_length_says_how_many_octets_are_the_body(version):
 def test_F9_a_bad_content_length_is_a_fault_before_the_body_comes(length):
     head = f"SEND\ndestination:/queue/a\ncontent-length:{length}\n\n".encode()
     text = fault(head, V12, limits=Limits(body=4999))
-    assert "content-length must be" in text or text == "a body is over 4999 bytes"
+    assert (
+        "content-length must be" in text
+        or text == "a body is over 4999 bytes: send less, or raise max_message in [limits]"
+    )
 
 
 def test_F10_without_content_length_the_body_ends_at_the_first_nul():
@@ -220,11 +223,14 @@ def test_F13_the_limits_hold_while_a_frame_is_read(end):
     def last(lines, **limits):
         return fault(b"SEND\n" + lines + end, limits=Limits(**limits))
 
-    assert last(b"a:1\nb:2\nc:3" if end else b"a:1\nb:2\nc:3\n", headers=2) == "a frame has more than 2 headers"
-    assert last(b"a:" + b"x" * 10, line=10) == "a header line is over 10 bytes"
-    assert last(b"a:123\n" * 6 + b"a:123", head=40) == "the headers of a frame are over 40 bytes"
+    assert (
+        last(b"a:1\nb:2\nc:3" if end else b"a:1\nb:2\nc:3\n", headers=2)
+        == "a frame has more than 2 headers: put them into the body"
+    )
+    assert last(b"a:" + b"x" * 10, line=10) == "a header line is over 10 bytes: put it into the body"
+    assert last(b"a:123\n" * 6 + b"a:123", head=40) == "the headers of a frame are over 40 bytes: put it into the body"
     if end:
-        assert fault(b"SEND\n\n" + b"x" * 11, limits=Limits(body=10)) == "a body is over 10 bytes"
+        assert fault(b"SEND\n\n" + b"x" * 11, limits=Limits(body=10)).startswith("a body is over 10 bytes: send less")
 
 
 @pytest.mark.parametrize("eol", [b"\n", b"\r\n"])
@@ -238,7 +244,7 @@ def test_F13_what_is_just_within_the_limits_is_read(eol):
 def test_F13_a_limit_on_lines_counts_bytes_not_characters():
     data = "SEND\na:𝄞𝄞\n\n\0".encode()
     assert one(data, limits=Limits(line=10)).headers == {"a": "𝄞𝄞"}
-    assert fault(data, limits=Limits(line=9)) == "a header line is over 9 bytes"
+    assert fault(data, limits=Limits(line=9)) == "a header line is over 9 bytes: put it into the body"
 
 
 def test_F14_before_a_login_limits_are_small():

@@ -671,6 +671,24 @@ def test_a_durable_subscription_by_flags_is_named_by_id_and_destination_and_shar
         assert client().send("SUBSCRIBE", destination="/topic/a", id="1", **flags)[0].durable == ""
 
 
+@pytest.mark.parametrize("header", [*(next(iter(each)) for each in DIALECTS), "shared-subscription-name"])
+def test_the_name_of_a_subscription_is_as_long_as_that_of_a_destination(header):
+    for name, fits in (("n" * 200, True), ("n" * 201, False), ("n\n", False)):
+        mine = Client().connect(client_id="c")
+        headers = {"id": "1", "destination": "/topic/a", header: name}
+        if fits:
+            mine.raw(encode("SUBSCRIBE", headers.items(), b"", V12))
+            assert mine.take()[0].durable == name
+        else:
+            mine.raw(encode("SUBSCRIBE", headers.items(), b"", V12))
+            assert "at most 200" in mine.session.fault
+
+
+def test_a_client_id_is_no_longer_than_a_name():
+    mine = Client().connect(accept=False, client_id="c" * 201)
+    mine.ended("a client-id has at most 200")
+
+
 def test_a_shared_subscription_may_end_with_its_last_consumer():
     (command,) = client().send("SUBSCRIBE", destination="/topic/a", id="1", shared_subscription_name="s")
     assert (command.durable, command.shared, command.transient) == ("s", True, True)
