@@ -6,10 +6,10 @@ place, in delivery order. Everything that decides who gets a message of a topic 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from mombroker.agents.patterns import Patterns, segments_of
 from mombroker.agents.traffic import Publish, Put, Seen, Table, Traffic, note_of, put_of
 from mombroker.core.message import BOUNCE, Message
 
@@ -55,8 +55,7 @@ class Topics:
         self.agent = f"{server.name}/_topics"
         self.table: dict[str, dict[Epoch, str]] = {}  # server -> its entries
         self.latest: dict[str, Epoch] = {}  # server -> the last epoch that we know of it
-        self.exact: dict[str, set[tuple[str, Epoch]]] = {}
-        self.wild: dict[tuple[str, Epoch], re.Pattern[str]] = {}
+        self.patterns: Patterns[tuple[str, Epoch]] = Patterns()
         self.routes: dict[str, tuple[list[str], list[Epoch]]] = {}  # topic -> servers, own entries; remembered
         self.own: dict[str, Entry] = {}  # by pattern
         self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
@@ -152,19 +151,20 @@ class Topics:
     def _put(self, home: str, epoch: Epoch, pattern: str) -> None:
         self.table.setdefault(home, {})[epoch] = pattern
         self.latest[home] = max(epoch, self.latest.get(home, 0))
-        if expression := wildcard(pattern):
-            self.wild[home, epoch] = expression
-        else:
-            self.exact.setdefault(pattern, set()).add((home, epoch))
-        self.routes.clear()
+        self.patterns.add(pattern, (home, epoch))
+        self._forget_routes(pattern)
 
     def _drop(self, home: str, epoch: Epoch) -> None:
         pattern = self.table.get(home, {}).pop(epoch, None)
-        if pattern is not None and self.wild.pop((home, epoch), None) is None:
-            self.exact[pattern].discard((home, epoch))
-            if not self.exact[pattern]:
-                del self.exact[pattern]
-        self.routes.clear()
+        if pattern is not None:
+            self.patterns.remove(pattern, (home, epoch))
+            self._forget_routes(pattern)
+
+    def _forget_routes(self, pattern: str) -> None:
+        if segments_of(pattern):
+            self.routes.clear()
+        else:
+            self.routes.pop(pattern, None)
 
     def _seen(self, message: Message) -> None:
         note: Seen = note_of(message)
@@ -196,9 +196,7 @@ class Topics:
         """The servers that have entries for a topic, and those of our own."""
         route = self.routes.get(topic)
         if route is None:
-            found = [*self.exact.get(topic, ())]
-            found += [key for key, expression in self.wild.items() if expression.fullmatch(topic)]
-            found.sort()
+            found = sorted(self.patterns.fit(topic))
             servers = list(dict.fromkeys(home for home, _ in found))
             route = servers, [epoch for home, epoch in found if home == self.server.name]
             if len(self.routes) >= MAX_ROUTES:
@@ -228,20 +226,3 @@ class Topics:
 
 def _packed(entry: Entry) -> str:
     return entry.pattern + "\n" + ",".join(sorted(entry.unknown)) if entry.unknown else entry.pattern
-
-
-def wildcard(pattern: str) -> re.Pattern[str] | None:
-    """In `topic:NAME` a segment `*` between dots stands for one, `>` and `#` at the end for any number of segments.
-    None: there is none of them."""
-    kind, _, name = pattern.partition(":")
-    segments = name.split(".")
-    if kind != "topic" or not {"*", ">", "#"} & set(segments):
-        return None
-    rest = segments[-1] in (">", "#")
-    if rest:
-        segments.pop()
-    parts = [r"[^.]+" if segment == "*" else re.escape(segment) for segment in segments]
-    expression = r"\.".join(parts)
-    if rest:
-        expression = f"{expression}(?:\\..*)?" if segments else ".*"
-    return re.compile("topic:" + expression, re.DOTALL)

@@ -4,7 +4,6 @@ import pytest
 
 from mombroker.agents import proxy
 from mombroker.agents.commands import Receipt, Subscribe, Sync, Unsubscribe
-from mombroker.agents.topics import wildcard
 from tests.agents.broker import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -62,25 +61,6 @@ def test_plain_subscriptions_end_with_their_server():
     b.pump()
     assert [entries(b, name) for name in "abc"] == [[]] * 3
     assert not any(key.startswith("topic:") for key in b.stores["a"].meta())
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matches", "differs"),
-    [
-        ("topic:a.*", ["a.b"], ["a", "a.b.c", "b.a"]),
-        ("topic:*.b", ["a.b"], ["b", "a.b.c"]),
-        ("topic:a.>", ["a", "a.b", "a.b.c"], ["b", "ab"]),
-        ("topic:a.#", ["a", "a.b", "a.b.c"], ["b", "ab"]),
-        ("topic:>", ["a", "a.b"], []),
-        ("topic:*.*.#", ["a.b", "a.b.c"], ["a"]),
-    ],
-)
-def test_wildcards(pattern, matches, differs):
-    expression = wildcard(pattern)
-    assert expression is not None
-    assert all(expression.fullmatch(f"topic:{name}") for name in matches)
-    assert not any(expression.fullmatch(f"topic:{name}") for name in differs)
-    assert wildcard("topic:a.b>c") is wildcard("temp-topic:a/*") is None
 
 
 def test_several_topics_of_one_subscription_are_one_message_each():
