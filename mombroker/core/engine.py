@@ -509,9 +509,13 @@ class Engine:
 
     def alarm(self, at: int, native: Native) -> None:
         """Let a native agent know that a time has come; in memory only."""
+        self.ring(at, native.id)
+
+    def ring(self, at: int, native: str = "") -> None:
+        """Let there be a turn when a time has come."""
         if not self.timers or at < self.timers[0][0]:
             self.server.mark(1)  # so that the driver learns of it
-        heappush(self.timers, (at, ALARM, native.id))
+        heappush(self.timers, (at, ALARM, native))
 
     def tick(self, now: int) -> None:
         while self.timers and self.timers[0][0] <= now:

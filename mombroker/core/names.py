@@ -114,7 +114,7 @@ class Names:
             server.engine.name_known(name)
         ticket = self.tickets.pop(name, 0) if asker == server.name else 0
         if ticket:
-            server.replies.append((ticket, {"name": name, "agent": self.known[name]}))
+            server.answer(ticket, {"name": name, "agent": self.known[name]})
         self.wanted.discard(name)
         server.clients.named(name)
 
@@ -123,7 +123,7 @@ class Names:
         name = name_.decode()
         ticket = self.tickets.pop(name, 0)
         if ticket:
-            self.server.replies.append((ticket, f"the name {name} is taken: choose another"))
+            self.server.answer(ticket, f"the name {name} is taken: choose another")
         elif name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
             self._ask(name, path.decode(), state, home.decode())
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker import ordering
-from mombroker.core import admin, trace
+from mombroker.core import admin, times, trace
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer
@@ -40,6 +40,7 @@ from mombroker.core.reaction import Note, Program
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.ordering.base import Ordering, Rows
 
+DECIDE_NS = 5 * times.SECOND  # for the registry to decide what an operator asks for
 ID_CHUNK = 100_000
 
 
@@ -85,6 +86,7 @@ class AgentServer:
         self.notes: list[str] = []  # lines for the operator's log
         self.tasks: list[tuple[int, str, bytes]] = []
         self.replies: list[tuple[int, dict[str, Any] | str]] = []
+        self.undecided: dict[int, int] = {}  # requests without an answer: ticket -> until when the registry has time
         self.trouble: dict[str, str] = {}  # peer -> why its link is refused, set by the driver
         self.touched: dict[Link, None] = {}
         self.numbers: list[tuple[Link, int, int]] = []  # of the batch under way
@@ -300,6 +302,7 @@ class AgentServer:
                     self.conns.pop(conn).down()
             case Tick():
                 self.engine.tick(self.now)
+                self._hurry()
             case TaskDone(id, payload, reason):
                 self.engine.done(id, payload, reason)
             case StoreSize(size):
@@ -313,19 +316,39 @@ class AgentServer:
                 raise AssertionError(f"no such event: {event!r}")
 
     def _admin(self, ticket: int, verb: str, args: dict[str, Any]) -> None:
+        self.undecided[ticket] = times.after(self.now, DECIDE_NS)
         try:
             reply = admin.answer(self, ticket, verb, args)
         except MomError as error:
-            self.replies.append((ticket, str(error)))
+            self.answer(ticket, str(error))
         else:
             if reply is not None:
-                self.replies.append((ticket, reply))
+                self.answer(ticket, reply)
+        if ticket in self.undecided:
+            self.engine.ring(self.undecided[ticket])
         self.mark(2)
+
+    def answer(self, ticket: int, reply: dict[str, Any] | str) -> None:
+        """The answer to an operator, unless one was given already."""
+        if self.undecided.pop(ticket, None) is not None:
+            self.replies.append((ticket, reply))
+
+    def _hurry(self) -> None:
+        """An operator does not wait for a registry that is down."""
+        registry = self.topology.registry or self.name
+        while self.undecided and next(iter(self.undecided.values())) <= self.now:
+            self.answer(
+                next(iter(self.undecided)),
+                f"{registry}, which decides names and policies, does not answer {self.name}: what was asked for is "
+                "done as soon as it does; see `mom status`",
+            )
+            self.mark(2)
 
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.now = max(self.now, now)
         self.engine.tick(self.now)
+        self._hurry()
         self.more = not self.engine.turn(self.limits.turn_reactions)
         if self.more and self.batch_full():
             self.mark(2)

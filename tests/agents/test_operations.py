@@ -42,6 +42,29 @@ def test_queues_and_subscriptions_are_listed_in_pages():
     assert (sub["durable"], sub["shared"], sub["consumers"]) == (True, False, 1)
 
 
+@pytest.mark.parametrize("verb, args", [
+    ("create_queue", {"destination": Q}), ("set_policy", {"match": "queue:*", "values": {"max_messages": 1}}),
+    ("create_subscription", {"name": "s", "topics": ["t"], "shared": True}),
+])  # fmt: skip
+def test_who_asks_for_what_a_registry_decides_that_is_down_is_told_so_and_it_is_done_later(verb, args):
+    b = Broker(THREE)
+    b.crash("a")
+    assert b.ask("c", verb, **args) is None
+    b.later(4.9)
+    assert not any(isinstance(each, str) for each in b.replies.values())
+    b.later(0.2)
+    assert len(b.replies) == 1 and "a, which decides names and policies, does not answer c" in str(b.replies)
+    b.boot("a")
+    b.join("a", "b")
+    b.join("a", "c")
+    b.pump()
+    assert len(b.replies) == 1 and b.servers["c"].undecided == {}
+    if verb == "set_policy":
+        assert b.servers["b"].clients.policies.of(Q).max_messages == 1
+    else:
+        assert {Q, "sub::s"} & set(b.servers["b"].names.known)
+
+
 def test_topics_are_listed_with_the_servers_that_listen():
     b = Broker(THREE)
     b.connect("b").subscribe("s", "topic:x", "topic:y.*")
