@@ -14,8 +14,8 @@ from mombroker.sim.world import EPOCH, MS, World
 
 SENDERS = 10
 INTEGER = 4  # bytes
-HOP_S = 8e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
-RECEIVE_S = 24e-6
+HOP_S = 10e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
+RECEIVE_S = 30e-6
 
 
 def run(params: Params) -> Result:
