@@ -19,6 +19,7 @@ from mombroker.agents.policy import Policies
 from mombroker.agents.proxy import Proxy, connection_lost
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
+from mombroker.agents.topic import Topic
 from mombroker.agents.topics import Topics
 from mombroker.agents.traffic import KINDS, Consume, Dispatch, End, Ended, Full, Put, Refuse, Settle, note_of
 from mombroker.core import times
@@ -34,8 +35,8 @@ KNOWN_NS = 2 * SECOND  # until all servers must know a subscription; then its re
 POLL_NS = SECOND // 5  # how often a full store is looked at while somebody waits for it
 PAGE = 256  # of held messages read at once
 WAITING = "_to:"
-NATIVES: dict[str, type[Queue]] = {cls.path: cls for cls in (Queue, Subscription)}
-OWNED = ("queue:", "sub:", "share:")
+NATIVES: dict[str, type[Native]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
+OWNED = ("queue:", "sub:", "share:", "topic:")
 
 
 class Connection:

@@ -13,8 +13,10 @@ from mombroker.agents import selectors
 from mombroker.agents.clients import ClientService
 from mombroker.agents.lane import Item
 from mombroker.agents.orders import TEMPORARY, name_of, subscription_name
+from mombroker.agents.patterns import segments_of
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
+from mombroker.agents.topic import Topic
 from mombroker.agents.traffic import Put, Spec
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE
@@ -42,7 +44,7 @@ class Operations:
         self.service, self.server = service, service.server
         for verb in (
             self.queues, self.subscriptions, self.topics, self.destination, self.create_queue,
-            self.create_subscription, self.delete_destination,
+            self.create_subscription, self.create_topic, self.topic, self.delete_topic, self.delete_destination,
             self.purge, self.browse, self.move, self.release, self.policies, self.set_policy,
         ):  # fmt: skip
             service.server.verbs[verb.__name__] = _plain(verb)
@@ -75,12 +77,14 @@ class Operations:
             for pattern in entries.values():
                 servers.setdefault(pattern, []).append(home)
         after, limit = args.get("after", ""), min(args.get("limit", MAX_PAGE), MAX_PAGE)
-        names = sorted(name for name in servers if name > after)
+        created = {unquote(name): id for name, id in self.server.names.known.items() if name.startswith("topic:")}
+        names = sorted(name for name in {*servers, *created} if name > after)
         rows = []
         for name in names[:limit]:
             entry = topics.own.get(name)
             rows.append({
-                "topic": name, "servers": sorted(servers[name]), "takers_here": len(entry.takers) if entry else 0,
+                "topic": name, "servers": sorted(servers.get(name, ())), "created": name in created,
+                "takers_here": len(entry.takers) if entry else 0,
                 "unknown_to": sorted(entry.unknown) if entry else [],
                 "dropped_here": sum(taker.dropped for taker in entry.takers) if entry else 0,
             })  # fmt: skip
@@ -141,6 +145,32 @@ class Operations:
         name = subscription_name(client_id, _text(args, "name"))
         state = Subscription.new(Spec(topics, selector, "", shared))
         self.server.names.ask_for(ticket, name, Subscription.path, state, self.server.name)
+
+    def create_topic(self, ticket: int, args: Args) -> None:
+        """A topic that is there though nobody uses it; the reply follows the decision about its name."""
+        self.server.names.ask_for(ticket, name_of(_topic(args)), Topic.path, b"", self.server.name)
+
+    def topic(self, ticket: int, args: Args) -> Reply:
+        """Who listens to a topic, as this server knows them."""
+        name, topics = _topic(args), self.service.topics
+        found = sorted(topics.patterns.fit(name))
+        takers = {taker for _, epoch in found if (entry := topics.entries.get(epoch)) for taker in entry.takers}
+        kept = sorted(self.service.shown(taker.name) for taker in takers if isinstance(taker, Subscription))
+        return {
+            "topic": name, "created": self.server.names.known.get(name_of(name), "").partition("/")[0],
+            "patterns": sorted({topics.table[home][epoch] for home, epoch in found}),
+            "servers": sorted({home for home, _ in found}), "takers_here": len(takers), "subscriptions_here": kept,
+            "policy": self.service.policies.of(name).as_dict(),
+        }  # fmt: skip
+
+    def delete_topic(self, ticket: int, args: Args) -> Reply:
+        """One that was created; who listens goes on, unless its policy has create = false."""
+        name = _topic(args)
+        id = self.server.names.known.get(name_of(name))
+        if id is None:
+            raise MomError(f"nobody has created {name}: it is there as long as somebody listens")
+        self.server.send(self.server.message(f"{self.server.name}/_admin", (id,), DELETE, b"", flags=BOUNCE))
+        return {"deleted": name}
 
     def delete_destination(self, ticket: int, args: Args) -> Reply:
         queue = self._find(args)
@@ -262,6 +292,13 @@ def _text(args: Args, key: str) -> str:
     if not isinstance(args[key], str) or not args[key]:
         raise MomError(f"{key} must be a text, not {args[key]!r}")
     return str(args[key])
+
+
+def _topic(args: Args) -> str:
+    name = _text(args, "destination")
+    if not name.startswith("topic:") or segments_of(name):
+        raise MomError(f"{name} is no topic: a topic has no wildcards")
+    return name
 
 
 def _subscription(each: Subscription) -> Reply:

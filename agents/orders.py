@@ -19,6 +19,7 @@ from mombroker.agents.commands import (
     Transact,
     Unsubscribe,
 )
+from mombroker.agents.patterns import segments_of
 from mombroker.agents.proxy import AGAIN, BACK, FAILED, REFUSED, TAKEN, Proxy
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
@@ -115,7 +116,12 @@ class Orders:
             return self._queue(destination)
         if destination.startswith("temp-"):
             return self._temporary(proxy, destination)
+        self._allowed(destination)
         return ""
+
+    def _allowed(self, topic: str) -> None:
+        if not self.policies.of(topic).create and name_of(topic) not in self.server.names.known:
+            raise MomError(f"{topic} does not exist, and its policy has create = false: see `mom topic create`")
 
     def _queue(self, destination: str) -> str:
         name = name_of(destination)
@@ -238,6 +244,9 @@ class Orders:
         first = command.destinations[0]
         no_local = proxy.sender if command.no_local else ""
         wants = wanted(command.selector, no_local)
+        for destination in command.destinations:
+            if destination.startswith("topic:") and not segments_of(destination):
+                self._allowed(destination)
         if first.startswith("temp-"):
             self._only_owner(proxy, first)
         if not first.startswith(("topic:", "temp-topic:")):

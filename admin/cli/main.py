@@ -50,7 +50,7 @@ COMMANDS = {
         "subscription",
         "Durable and shared subscriptions: list, show, create, delete, purge, browse, move, retry, release.",
     ),
-    "topic": ("topic", "topic", "Topics: list."),
+    "topic": ("topic", "topic", "Topics: list, show, create, delete."),
     "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import, adopt, advise."),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
     "user": ("user", "user", "Users of clients: list, add, passwd, delete."),

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import destinations, options
-from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.output import output_options, show, show_one
 
 
 @click.group()
 def topic() -> None:
-    """Topics: list."""
+    """Topics: list, show, create, delete."""
 
 
 @topic.command("list")
@@ -19,7 +19,7 @@ def topic() -> None:
 @destinations.limit_option(1_000, "At most so many of each server.")
 @output_options
 def list_topics(file: Path, server: str | None, limit: int, output: str, columns: str) -> None:
-    """List the topics and patterns that somebody listens to. A topic exists as long as it is used.
+    """List the topics and patterns that somebody listens to, and the topics that were created.
 
     servers have subscriptions of it; takers_here are those of the server that answers, and unknown_to are servers that
     have not said yet that they know of them.
@@ -30,3 +30,70 @@ def list_topics(file: Path, server: str | None, limit: int, output: str, columns
       mom topic list --server paris -c topic,servers
     """
     show(list(destinations.listed(file, server, "topics", limit)), output, columns)
+
+
+@topic.command("show")
+@options.file_option
+@options.server_option("Only the takers of this server; without it those of all.")
+@click.argument("topic")
+@output_options
+def show_topic(file: Path, server: str | None, topic: str, output: str, columns: str) -> None:
+    """Show who listens to a topic, by which patterns, and its policy.
+
+    takers are consumers and subscriptions, by server; subscriptions are the durable and shared ones.
+
+    \b
+    Example:
+      mom topic show news.sports
+      mom topic show /topic/news.sports -o json
+    """
+    (name,) = destinations.topics_of((topic,))
+    answers = list(options.answers(options.load(file), server, "topic", destination=f"topic:{name}"))
+    found = dict(answers[0][1])
+    del found["takers_here"], found["subscriptions_here"]
+    takers = {each.name: answer["takers_here"] for each, answer in answers}
+    kept = sorted(name for _, answer in answers for name in answer["subscriptions_here"])
+    policy = found.pop("policy")
+    show_one({**found, "takers": takers, "subscriptions": kept, "policy": policy}, output, columns)
+
+
+@topic.command()
+@options.file_option
+@options.server_option("Where its entry is to live; not needed if there is only one server.")
+@click.argument("topic")
+@output_options
+def create(file: Path, server: str | None, topic: str, output: str, columns: str) -> None:
+    """Create a topic. Only needed where a policy has create = false: there, no client can use one that was not.
+
+    \b
+    Example:
+      mom topic create news.sports --server lyon
+    """
+    (name,) = destinations.topics_of((topic,))
+    topology = options.load(file)
+    at = options.pick(topology, server)
+    show_one(
+        {"server": at.name, **options.ask(topology, at, "create_topic", destination=f"topic:{name}")}, output, columns
+    )
+
+
+@topic.command()
+@options.file_option
+@options.server_option("Ask this server; any one will do.")
+@options.yes_option
+@click.argument("topic")
+@output_options
+def delete(file: Path, server: str | None, yes: bool, topic: str, output: str, columns: str) -> None:
+    """Delete a topic that was created. Who listens goes on; where a policy has create = false, nobody else can use it.
+
+    \b
+    Example:
+      mom topic delete news.sports --yes
+    """
+    (name,) = destinations.topics_of((topic,))
+    topology = options.load(file)
+    at = options.pick(topology, server or topology.registry)
+    asked = {"destination": f"topic:{name}"}
+    if options.ask(topology, at, "topic", **asked)["created"]:
+        options.confirm(yes, f"Delete topic:{name}?")
+    show_one(options.ask(topology, at, "delete_topic", **asked), output, columns)

@@ -287,3 +287,18 @@ def test_times_that_never_come_and_numbers_that_nothing_can_hold(bus):
 def test_what_is_missing_is_told_in_the_words_of_the_command(bus):
     assert "--client-id" in bus.mom("receive", "/topic/x", "--durable", "d", code=2).stderr
     assert "--durable" in bus.mom("receive", "/topic/x", "--shared", code=2).stderr
+
+
+def test_a_topic_is_created_shown_and_deleted(bus):
+    assert bus.json("topic", "create", "/topic/fixed", "-s", "b")["agent"] == "b/topic:fixed"
+    with jms.connect(bus.urls["a"]) as context:
+        context.consumer("/topic/fix*,/topic/fixed")
+        found = bus.json("topic", "show", "fixed")
+    assert (found["topic"], found["created"], found["servers"]) == ("topic:fixed", "b", ["a"])
+    assert found["takers"] == {"a": 1, "b": 0} and found["subscriptions"] == []
+    assert "topic:fixed" in bus.mom("topic", "list").stdout
+    refused = bus.mom("topic", "delete", "fixed", code=1, stdin="n\n")
+    assert "Delete topic:fixed? [y/N]" in refused.output
+    bus.mom("topic", "delete", "fixed", "--yes")
+    assert "nobody has created topic:fixed" in bus.mom("topic", "delete", "fixed", code=1, stdin="y\n").stderr
+    assert "is no topic" in bus.mom("topic", "create", "fix.*", "-s", "a", code=1).stderr

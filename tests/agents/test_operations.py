@@ -245,3 +245,36 @@ def test_a_raised_limit_lets_those_go_on_who_wait():
     assert c.receipts == ["r"]
     b.ask("b", "set_policy", match=Q, values={"max_messages": 5})
     assert c.receipts == ["r", "r"]
+
+
+def test_a_topic_may_have_to_be_created_before_it_is_used():
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "topic:news*", "create": False}]))
+    refused = "does not exist, and its policy has create = false"
+    for client in (b.connect("b").send("topic:news", "1"), b.connect("c").subscribe("s", "topic:news")):
+        assert refused in client.refusals[0]
+    assert refused in b.connect("c", "me").subscribe("s", "topic:x", "topic:news", durable="d").refusals[0]
+    assert b.ask("b", "create_topic", destination="topic:news")["agent"] == "b/topic:news"
+    assert "is taken" in b.ask("a", "create_topic", destination="topic:news")
+    rows = b.ask("c", "topics")["topics"]
+    assert [(row["topic"], row["created"], row["servers"]) for row in rows] == [("topic:news", True, [])]
+    b.reboot("b")
+    reader = b.connect("c", "me").subscribe("s", "topic:news", durable="d").subscribe("t", "topic:*")
+    b.connect("a").send("topic:news", "1").send("topic:other", "2")
+    assert sorted(reader.texts) == ["1", "1", "2"]
+    assert b.ask("a", "delete_topic", destination="topic:news") == {"deleted": "topic:news"}
+    assert refused in b.connect("a").send("topic:news", "3").refusals[0]
+    assert "b/topic:news" not in b.stores["b"].disk.agents
+    assert "nobody has created topic:news" in b.ask("a", "delete_topic", destination="topic:news")
+    assert "no topic" in b.ask("a", "create_topic", destination="topic:a.*")
+
+
+def test_a_topic_is_shown_with_who_listens():
+    b = Broker(THREE)
+    b.connect("b").subscribe("s", "topic:x.y", "topic:z")
+    b.connect("c", "me").subscribe("s", "topic:x.*", durable="d").close()
+    b.connect("c").subscribe("s", "topic:x.>")
+    found = b.ask("c", "topic", destination="topic:x.y")
+    assert found["patterns"] == ["topic:x.*", "topic:x.>", "topic:x.y"] and found["servers"] == ["b", "c"]
+    assert (found["takers_here"], found["subscriptions_here"], found["created"]) == (2, ["sub:me:d"], "")
+    assert b.ask("a", "topic", destination="topic:x.y")["takers_here"] == 0
+    assert found["policy"]["max_pending"] == 1_000
