@@ -8,11 +8,14 @@ from unittest.mock import patch
 
 from mombroker.agents.clients import ClientService, Connection
 from mombroker.agents.commands import Ack, Nack, Receipt, Subscribe
+from mombroker.agents.lane import Item
 from mombroker.agents.native import Native
 from mombroker.agents.orders import Wait
 from mombroker.agents.proxy import TAKEN, Proxy, Source
+from mombroker.agents.queue import Queue
+from mombroker.agents.takers import Consumer
 from mombroker.agents.topics import Entry, Topics
-from mombroker.agents.traffic import Publish, Put, Table, Traffic, note_of
+from mombroker.agents.traffic import Consume, Publish, Put, Table, Traffic, note_of
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE, Message
 
@@ -101,6 +104,20 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
         return epochs
 
     return take
+
+
+def takes_all(init: Callable[..., None]) -> Callable[..., None]:
+    """Selectors do not count."""
+
+    def forgetful(consumer: Consumer, proxy: str, note: Consume, wants: object) -> None:
+        init(consumer, proxy, note, None)
+
+    return forgetful
+
+
+def at_once(_: Callable[[Queue, Item], None]) -> Callable[[Queue, Item], None]:
+    """Delays do not count."""
+    return lambda queue, item: queue.enter(item)
 
 
 @contextmanager

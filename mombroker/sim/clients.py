@@ -152,11 +152,12 @@ class Connection:
 class Client:
     """A user of the broker, which comes back when it has lost its connection. What it does there, others say."""
 
+    faithful = 0.7  # the chance that it comes back to the same server
+
     def __init__(self, work: "Clients", client_id: str = "", home: str = ""):
         self.work, self.client_id = work, client_id
         self.rng = Random(work.rng.getrandbits(32))
         self.home = home or self.rng.choice(work.servers)
-        self.faithful = 0.7  # the chance that it comes back to the same server
         self.connection: Connection | None = None
 
     def pause(self) -> int:
@@ -307,11 +308,15 @@ class Clients(Workload):
         drains: dict[Stream, Drain] = {}
         for _ in range(4):
             self.world.run(self.world.now + REST)
-            there = [client.connection for client in self.clients if client.connection is not None]
-            taken = {stream for connection in there for stream in connection.subs.values()}
+            taken = self.taken()
             for stream in [each for each in self.lasting if each not in taken and each not in drains]:
                 drains[stream] = Drain(self, stream)
                 drains[stream].connect()
+
+    def taken(self) -> set[Stream]:
+        """What somebody takes all of, as things stand."""
+        there = [client.connection for client in self.clients if client.connection is not None]
+        return {stream for connection in there for stream in connection.subs.values()}
 
     def counts(self) -> dict[str, int]:
         seen = sum(len(stream.seen) for stream in self.model.streams)

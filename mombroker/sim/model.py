@@ -16,6 +16,8 @@ class Sent:
     at        when it was sent
     exists    its sender has a receipt, or somebody has seen it
     together  those of its transaction, which `settles` these deliveries
+    mortal    it may expire, and then be a dead letter
+    due       nobody is to see it before
     """
 
     id: int
@@ -25,6 +27,9 @@ class Sent:
     exists: bool = False
     together: "list[Sent]" = field(default_factory=list)
     settles: "list[Given]" = field(default_factory=list)
+    mortal: bool = False
+    due: int = 0
+    color: str = ""
 
     @property
     def bit(self) -> int:
@@ -157,7 +162,7 @@ class Model:
 
     def _required(self, stream: Stream, sent: Sent, seen: int) -> bool:
         """Must a stream that has seen so much, and is there, see this message?"""
-        if not sent.exists or not stream.wants(sent.destination):
+        if not sent.exists or sent.mortal or not stream.wants(sent.destination):
             return False
         if stream.kind == "queue" or sent.past & (stream.begun | seen):
             return True
@@ -184,7 +189,8 @@ class Model:
         """What was passed on before it was settled must be somewhere: else settling it was too early."""
         somewhere = {id for stream, id in self.last if stream.kind == "queue"}
         for (stream, id), given in self.last.items():
-            for sent in given.passed_on if stream.kind != "plain" else ():
+            lasts = stream.kind != "plain" and stream.complete and not given.sent.mortal
+            for sent in given.passed_on if lasts else ():
                 if sent.id not in somewhere:
                     yield f"{stream} did not give {id} again, though {sent.id}, as which it was passed on, is lost"
 

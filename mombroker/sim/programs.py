@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from mombroker.agents.commands import Ack, Nack, Send, Transact
-from mombroker.sim.clients import Client, Clients, Connection
+from mombroker.agents.commands import Ack, Credit, Delivery, Nack, Send, Transact
+from mombroker.sim.clients import REST, Client, Clients, Connection
+from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.world import MS
 
@@ -16,6 +17,8 @@ QUEUES = [f"queue:q{n}" for n in range(3)]
 TOPICS = [f"topic:t{n}" for n in range(3)]
 A, B = TOPICS[:2]
 SLOWEST = 200 * MS
+PROOFS = 3
+COLORS = ("red", "blue")
 MODES = ("auto", "client", "individual", "individual")
 
 
@@ -347,7 +350,125 @@ class Openings(Clients):
         return [Opener(self) for _ in range(self.rng.randint(2, 4))]
 
 
+# -- what is chosen, urgent, late or mortal ------------------------------------------------------------------------
+
+
+class Chooser(Worker):
+    """Sends to queues what has a color, a priority, a delay, an end, and takes some of it by selectors."""
+
+    work: "Choices"
+
+    def send(self, connection: Connection) -> None:
+        if self.rng.random() < 0.2:
+            connection.send(self.rng.choice((A, B)))
+            return
+        color, priority, now = self.rng.choice(COLORS), self.rng.randrange(10), self.work.world.now
+        delay, life = self.rng.choice((0, 0, 5, 300)) * MS, self.rng.choice((0, 0, 20, 400)) * MS
+        sent = connection.send(
+            self.rng.choice(QUEUES), self.rng.random() < 0.7, headers=b"color:%s\n" % color.encode(), priority=priority,
+            delay=delay, expires=now + life if life else 0, group=self.rng.choice(("", "", "g")),
+        )  # fmt: skip
+        sent.color, sent.mortal, sent.due = color, life > 0, now + delay if delay else 0
+
+    def take(self, connection: Connection) -> None:
+        queue, color, again = self.rng.choice(self.work.queues), self.rng.choice((*COLORS, "")), self.rng.random() < 0.2
+        if queue in connection.subs.values():
+            return
+        wanted = [f"color = '{color}'"] * bool(color) + ["JMSXDeliveryCount > 1"] * again
+        name = connection.subscribe(
+            queue, selector=" AND ".join(wanted), prefetch=self.rng.choice((1, 3, 0)), ack=self.rng.choice(MODES),
+            priority=self.rng.choice((0, 0, 1)),
+        )  # fmt: skip
+        self.work.wanted[connection.conn, name] = color, again
+
+    def share(self, connection: Connection) -> None:
+        """A shared subscription that ends with its last consumer."""
+        if self.work.passing not in connection.subs.values():
+            connection.subscribe(
+                self.work.passing, "t", transient=True, prefetch=self.rng.choice((1, 3)), ack="individual"
+            )
+
+    def transact(self, connection: Connection) -> None:
+        """Perhaps the transaction is aborted after more was received on its account."""
+        for tag in [tag for tag in connection.unsettled if self.rng.random() < 0.5]:
+            connection.do(Credit(tag))
+        if self.rng.random() < 0.8:
+            super().transact(connection)
+
+    def told(self, connection: Connection, reply: Any) -> None:
+        if isinstance(reply, Delivery):
+            self.work.judge(connection, reply)
+        super().told(connection, reply)
+
+
+class Prover(Client):
+    """Subscribes as others did before, publishes what must then be seen, and does so again."""
+
+    work: "Choices"
+    faithful = 1.0
+
+    def begin(self, connection: Connection) -> None:
+        if len(self.work.proofs) < PROOFS:
+            connection.subscribe(self.work.passing, "t", transient=True, ack="individual")
+
+    def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
+        self.work.proofs.append(connection.send(A))
+
+    def acknowledge(self, connection: Connection, tag: int) -> None:
+        super().acknowledge(connection, tag)
+        if not connection.unsettled:
+            connection.leave()
+
+
+class Choices(Everything):
+    """Selectors, priorities, delays, expiries, and a shared subscription that comes and goes: who has a selector gets
+    nothing else, nothing comes before it is due, and what expires is among the dead letters."""
+
+    deeds = {
+        Chooser.send: 60, Chooser.take: 16, Chooser.share: 6, Chooser.stop: 8, Chooser.transact: 8, Chooser.leave: 3,
+    }  # fmt: skip
+
+    def cast(self) -> Sequence[Client]:
+        self.queues = [self.queue(name) for name in QUEUES]
+        self.graves = [self.queue(name.replace("queue:", "queue:DLQ.")) for name in QUEUES]
+        self.passing = Stream((A, B), "shared", complete=False)
+        self.wanted: dict[tuple[int, str], tuple[str, bool]] = {}
+        self.proofs: list[Sent] = []
+        return [Chooser(self) for _ in range(self.rng.randint(3, 6))]
+
+    def judge(self, connection: Connection, reply: Delivery) -> None:
+        sent = self.model.messages[int(reply.body)]
+        color, again = self.wanted.get((connection.conn, reply.sub), ("", False))
+        if (color and sent.color != color) or (again and reply.count < 2):
+            self.model.wrong.append(f"{sent.id}, {sent.color}, count {reply.count}, came to who wants {color}, {again}")
+        if self.world.now < sent.due - self.cluster.faults.skew:
+            self.model.wrong.append(f"{sent.id} came before it was due")
+
+    def taken(self) -> set[Stream]:
+        """Most have selectors."""
+        return set()
+
+    def settle(self, cluster: Cluster) -> None:
+        super().settle(cluster)
+        for client in self.clients:  # so that the subscription ends with each proof
+            if client.connection is not None:
+                client.connection.leave()
+        Prover(self).connect()
+        self.world.run(self.world.now + REST)
+
+    def faults(self, cluster: Cluster) -> list[str]:
+        found = super().faults(cluster)
+        if len(self.proofs) < PROOFS or any(proof.id not in self.passing.seen for proof in self.proofs):
+            found.append(f"{self.passing} is no more")
+        living, dead = ({id for stream in streams for id in stream.seen} for streams in (self.queues, self.graves))
+        for sent in self.model.messages.values():
+            if sent.mortal and sent.exists and sent.id not in living | dead:
+                found.append(f"{sent.id}, which may expire, is nowhere")
+        consumed = {id for stream in self.queues for id in stream.settled}
+        return found + [f"{id} is a dead letter though it was consumed" for id in consumed & dead]
+
+
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
-    "openings": Openings,
+    "openings": Openings, "choices": Choices,
 }  # fmt: skip
