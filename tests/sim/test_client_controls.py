@@ -52,7 +52,7 @@ CONTROLS = {
     "receipt of a subscription at once": Control(
         "word", partial(replaced, Proxy, "listen", fakes.receipt_at_once), (0, 1, 3)
     ),
-    "selectors do not count": Control("choices", partial(replaced, Consumer, "__init__", fakes.takes_all), (0, 1, 2)),
+    "selectors do not count": Control("choices", partial(replaced, Consumer, "__init__", fakes.takes_all), (3, 4, 5)),
     "delays do not count": Control("choices", partial(replaced, Queue, "_postpone", fakes.at_once), (5, 7, 9)),
     "settlements ahead of what is passed on": Control(
         "queues", partial(replaced, ClientService, "_freeing", fakes.settlements_first), (19, 44, 53)
