@@ -39,6 +39,7 @@ class Queue(Stock):
         self.coming = 0  # messages that were let in and are on their way
         self.paused = False  # nothing is given at present
         self._took = 0  # batch in which something was last taken back
+        self._counted = self._moved = 0  # a batch, and bytes that were given and taken back in it
         self._producers: Producers | None = None
         super().__init__(server, id, state, volatile)
         self.pause()
@@ -164,6 +165,7 @@ class Queue(Stock):
     # -- out -----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
+        self._begin()
         if self.leaving and self._took != self.server.batch.number:
             self._take_back()
         if self.limited and self._policy.full == "drop-oldest":
@@ -175,6 +177,11 @@ class Queue(Stock):
         for browser in list(self.browsers.values()):
             if browser.show(self):
                 del self.browsers[browser.key]
+
+    def _begin(self) -> None:
+        """Count anew for a new batch."""
+        if self._counted != self.server.batch.number:
+            self._counted, self._moved = self.server.batch.number, 0
 
     def _pump(self) -> None:
         """Give what waits to whoever wants it."""
@@ -194,14 +201,16 @@ class Queue(Stock):
             elif taker := takers.choose(item, put):
                 self._take(item)
                 self._give(taker, item)
+                self._moved += item.size
             else:
                 for consumer in takers.waiting():
                     self._search(consumer)
                 return
 
     def _enough(self) -> bool:
-        """So much was moved in this batch that the rest had better wait, lest proxies have no room in it to react."""
-        return 2 * self.server.batch.bytes >= self.server.limits.batch_bytes
+        """So much was moved in this batch that the rest had better wait, lest proxies have no room in it to react. When
+        others have filled it this queue still moves something, or it would stand still as long as they do so."""
+        return self._moved >= self.server.limits.batch_bytes // (8 if self.server.batch_full() else 2)
 
     def _go_on_later(self) -> None:
         self.server.engine.natives.touch_late(self)
@@ -231,6 +240,7 @@ class Queue(Stock):
                     break
                 self._take(found)
                 self._give(consumer, found)
+                self._moved += found.size
 
     def _give(self, consumer: Consumer, item: Item) -> None:
         """The row says so before the message leaves: the count survives."""
@@ -370,6 +380,7 @@ class Queue(Stock):
 
     def _take_back(self) -> None:
         """What lost connections had returns to its place, some of it at a time."""
+        self._begin()
         left, self._took = TAKE_BACK, self.server.batch.number
         for proxy in list(self.leaving):
             held = self.out.get(proxy, {})
@@ -382,6 +393,7 @@ class Queue(Stock):
                 item = held.pop(id)
                 self.out_bytes -= item.size
                 self._return(item)
+                self._moved += item.size
                 left -= 1
             self.out.pop(proxy, None)
             del self.leaving[proxy]

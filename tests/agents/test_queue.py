@@ -492,6 +492,23 @@ def test_a_batch_gives_and_takes_back_some_mebibytes_only():
     assert max(sizes) <= 2 * (MIB + 1_000)
 
 
+def test_a_queue_does_not_stand_still_when_others_fill_every_batch():
+    b = Broker(limits=Limits(batch_bytes=10_000))
+    reader, other = b.connect().subscribe("s", Q, ack="individual"), b.connect()
+    waiting = b.queue(Q)
+    waiting.paused = True
+    filled(b, *(large(n, 1_000) for n in range(5)))
+    waiting.pause()
+    waiting.touch()
+    for left in (3, 1, 0):
+        other.send("queue:other", large(0, 20_000), pump=False)
+        assert b.servers["a"].batch_full()
+        b.release("a", b.commit("a"))
+        assert waiting.ready == left
+    b.pump()
+    assert numbers(reader) == list(range(5))
+
+
 @pytest.mark.parametrize("where", [SELF, OTHER])
 def test_nothing_overtakes_what_returns_piece_by_piece_whatever_crashes_meanwhile(where, monkeypatch):
     monkeypatch.setattr(queue, "TAKE_BACK", 2)

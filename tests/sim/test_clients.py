@@ -7,7 +7,7 @@ import pytest
 from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.seeds import run
 
-SEEDS = {"everything": 12, "queues": 5, "openings": 6, "choices": 6}  # of the others, which are each about one promise, 8
+SEEDS = {"everything": 12, "queues": 5, "openings": 6, "choices": 6}  # of the others, each about one promise, 8
 
 
 def all_clean(program: str, seeds: range) -> Counter[str]:
