@@ -63,6 +63,7 @@ def test_the_guide_names_everything():
         "tell",
         "listen",
         "await_listener",
+        "check_room",
     }
     options = jms.Options.__dataclass_fields__
     wanted = {*errors, *methods, *options} - internal - {"queue", "topic"}
