@@ -87,7 +87,7 @@ def test_other_code_makes_old_results_worthless(points, kept, monkeypatch):
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def rows(figure, values):
+def rows(figure, values, runs=10):
     """Of all settings alike: x -> (KS, KS')."""
     return [
         {
@@ -102,7 +102,7 @@ def rows(figure, values):
         }
         for setting in ("S1", "S2", "S3", "S4")
         for x, (a, b) in values.items()
-        for seed in (1, 2)
+        for seed in range(runs)
     ]
 
 
@@ -134,7 +134,7 @@ def test_claims_fail_where_others_are():
     measured = {10: (30, 40), 15: (36, 40), 100: (50, 40)}
     found = verdicts("3", rows("3", measured))
     held = {claim for claim, verdict in found.items() if verdict == HOLDS}
-    assert all("runs differ" in claim or "S1, S3, S4" in claim for claim in held), held
+    assert all("by more than a percent" in claim or "S1, S3, S4" in claim for claim in held), held
 
 
 def test_a_claim_about_a_point_that_was_not_run_cannot_be_judged():
@@ -154,11 +154,20 @@ def test_a_claim_that_no_implementation_can_meet_says_so():
     ]
 
 
-def test_seeds_that_differ_are_told():
-    differing = rows("5", {50: (20, 10), 400: (20, 10), 1200: (20, 10)})
-    assert verdicts("5", differing)[(runs := "runs differ little (judged: two seeds, 5 %)")] == HOLDS
-    differing[0]["ks"] *= 1.1
-    assert verdicts("5", differing)[runs] == PARTLY
+@pytest.mark.parametrize(
+    ("runs", "factor", "verdict"),
+    [(10, 1.0099, HOLDS), (2, 1.0099, UNKNOWN), (2, 1.012, PARTLY), (10, 1.012, PARTLY), (2, 0, UNKNOWN)],
+)
+def test_runs_that_differ_by_more_than_the_printed_percent_are_told(runs, factor, verdict):
+    found = rows("5", {50: (20, 10), 400: (20, 10), 1200: (20, 10)}, runs if factor else 1)
+    found[0]["ks"] *= factor or 1
+    (claim,) = [name for name in verdicts("5", found) if "by more than a percent" in name]
+    assert verdicts("5", found)[claim] == verdict
+    for row in found[:: max(runs, 2)]:
+        row["ks_bitmap"] *= 1.012
+    assert (
+        verdicts("5", found)[claim] == {PARTLY: FAILS, HOLDS: PARTLY, UNKNOWN: PARTLY if factor else UNKNOWN}[verdict]
+    )
 
 
 def test_the_mean_over_seeds_and_what_is_missing():
