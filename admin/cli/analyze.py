@@ -12,7 +12,7 @@ from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.check import at_hand
-from mombroker.admin.cli.output import echo_json, show, show_one
+from mombroker.admin.cli.output import Target, echo_json, show, show_one, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 
@@ -36,7 +36,7 @@ TOPOLOGY = click.option(
 @click.command()
 @SOURCE
 @TOPOLOGY
-@click.option("--html", type=click.Path(path_type=Path), help="Write the report as one page, with pictures.")
+@click.option("--html", type=Target(), help="Write the report as one page, with pictures.")
 @click.option("--advise", is_flag=True, help="With advice, as `mom topology advise` gives it; needs a topology file.")
 @click.option("--check", is_flag=True, help="With what `mom check` finds, by link; needs a topology file.")
 @MASTER
@@ -126,11 +126,3 @@ def exported(source: Path) -> Iterator[Path]:
                 raise MomError(f"the logs of {source} are empty")
             source = Path(folder)
         yield source
-
-
-def write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MomError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
-    click.echo(f"wrote {path}", err=True)

@@ -12,7 +12,7 @@ import click
 from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import echo_json, output_options, show, text
+from mombroker.admin.cli.output import Target, echo_json, output_options, show, text, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError, StoreError
 from mombroker.core.trace import FIELDS, as_dict
@@ -68,7 +68,7 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
 @log.command()
 @click.argument("message", metavar="MSGID")
 @options.file_option
-@click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The SVG file.")
+@click.option("--to", "target", type=Target(), required=True, help="The SVG file.")
 def diagram(message: str, file: Path, target: Path) -> None:
     """Draw what happened around a message: its ways, what it waited for, what waited for it, and what was near.
 
@@ -85,8 +85,7 @@ def diagram(message: str, file: Path, target: Path) -> None:
     story = drawing.logged({name: every(reader) for name, reader in readers.items()})
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
-    target.write_text(drawing.svg(story.around(message), f"around {message}"))
-    click.echo(f"wrote {target}", err=True)
+    write(target, drawing.svg(story.around(message), f"around {message}"))
 
 
 def every(reader: SqliteReader) -> "Iterator[Record]":
@@ -99,7 +98,7 @@ def every(reader: SqliteReader) -> "Iterator[Record]":
 
 @log.command()
 @click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
-@click.option("--to", "target", type=click.Path(path_type=Path), required=True, help="The folder of the export.")
+@click.option("--to", "target", type=Target(folder=True), required=True, help="The folder of the export.")
 @options.server_option("Only the log of this server; without it those of all whose stores are here.")
 @click.option("--copy", is_flag=True, help="Do not tell the servers: what is exported is not kept for this folder.")
 @output_options

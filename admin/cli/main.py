@@ -97,7 +97,9 @@ class LazyGroup(click.Group):
         except StoreFailed as error:
             raise Unwritable(str(error)) from None
         except OSError as error:
-            if error.errno not in FULL or error.filename is not None:
+            if error.filename is not None:
+                raise click.ClickException(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
+            if error.errno not in FULL:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
             raise click.ClickException(f"what this prints cannot be written: {error.strerror}") from None

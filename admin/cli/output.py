@@ -3,9 +3,13 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 import click
+
+from mombroker.core.errors import MomError
 
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,6 +27,39 @@ def output_options(command: F) -> F:
         help="Form of output.",
     )
     return output(columns(command))
+
+
+class Target(click.Path):
+    """A file that the command writes, or with `folder` a folder that it writes to and may make. Refused before any work
+    begins if it cannot be written: work may take hours."""
+
+    def __init__(self, folder: bool = False):
+        super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder, writable=True, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(super().convert(value, param, ctx))  # it refuses what is there and not to be written
+        if not path.exists():
+            place = path.parent
+            while self.dir_okay and not place.exists():
+                place = place.parent  # it is to be made, too
+            try:
+                TemporaryFile(dir=place).close()
+            except OSError as error:
+                raise MomError(f"{path} cannot be written: {place}: {(error.strerror or str(error)).lower()}") from None
+        return path
+
+
+def write(path: Path, text: str) -> None:
+    """A file that the user asked for. Raises MomError if it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MomError(unwritten(path, error)) from None
+    click.echo(f"wrote {path}", err=True)
+
+
+def unwritten(path: Path, error: OSError) -> str:
+    return f"{error.filename or path} cannot be written: {(error.strerror or str(error)).lower()}"
 
 
 def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import mombroker
-from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.output import Target, output_options, show, unwritten, write
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
 
@@ -41,7 +41,7 @@ def sweep_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
             "--folder",
-            type=click.Path(path_type=Path, file_okay=False),
+            type=Target(folder=True),
             default="mom-papers",
             show_default=True,
             help="Where results go: CSV, PNG (with matplotlib), and every point that was run, so that none is run "
@@ -140,7 +140,7 @@ def run(
 @paper.command()
 @sweep_options
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path, dir_okay=False), default=None,
+    "--to", "target", type=Target(), default=None,
     help="The page. [default: report-quick.html or report-full.html among the results]",
 )  # fmt: skip
 def report(quick: bool, processes: int | None, spark: str | None, folder: Path, target: Path | None) -> None:
@@ -177,8 +177,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
         chapters.append(Chapter(chosen, claims, {name: path.read_bytes() for name, path in pictures.items()}, note))
     target = target or folder / f"report-{kind}.html"
     said = f"{kind.capitalize()} runs of mombroker {mombroker.__version__}, with the ordering cores of the bus."
-    target.write_text(page(chapters, "The papers, measured again", said))
-    click.echo(f"wrote {target}", err=True)
+    write(target, page(chapters, "The papers, measured again", said))
 
 
 @paper.command()
@@ -236,6 +235,8 @@ def _known(what: str, word: str, known: Sequence[str]) -> str:
 def _run(
     chosen: "Paper", points: "Sequence[Point]", kept: "Cache", processes: int | None, spark: str | None
 ) -> "list[Row]":
+    from concurrent.futures import BrokenExecutor
+
     from mombroker.sim.papers import sweep
 
     left = sweep.missing(chosen, points, kept)
@@ -250,12 +251,11 @@ def _run(
     with Bar("runs") as bar:
         try:
             return sweep.run(chosen, points, kept, processes or os.cpu_count() or 1, bar.at, found)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, BrokenExecutor) as error:
             bar.close()
             done = len(left) - len(sweep.missing(chosen, points, kept))
-            raise MomError(
-                f"stopped; {done} of {len(left)} runs are kept: the same command goes on from here"
-            ) from None
+            why = "stopped" if isinstance(error, KeyboardInterrupt) else "a process was killed that did the runs"
+            raise MomError(f"{why}; {done} of {len(left)} runs are kept: the same command goes on from here") from None
 
 
 def _write(
@@ -269,10 +269,13 @@ def _write(
     for figure in figures:
         rows = [row for row in table.rows if row["figure"] == figure]
         path = folder / f"{stem}-figure-{figure}.csv"
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-            writer.writeheader()
-            writer.writerows(rows)
+        try:
+            with path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+                writer.writeheader()
+                writer.writerows(rows)
+        except OSError as error:
+            raise MomError(unwritten(path, error)) from None
         written = [path]
         if drawn:
             try:
@@ -280,6 +283,8 @@ def _write(
                 plot.draw(picture, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
                 pictures[figure] = picture
                 written.append(picture)
+            except OSError as error:
+                raise MomError(unwritten(picture, error)) from None
             except MomError as error:
                 drawn = False
                 click.echo(f"mom: {error}", err=True)

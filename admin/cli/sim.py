@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.output import Target, output_options, show, write
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _network(world: "World", kind: str, transit: float, size: int, seed: int) ->
 @click.option("--multicasts", type=click.FloatRange(0, 1), default=0.3, show_default=True, help="Share of all sends.")
 @click.option("--around", default="", metavar="mN", help="A message. [default: the first that waits, or the first]")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
-@click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The SVG file.")
+@click.option("--to", "target", type=Target(), required=True, help="The SVG file.")
 def diagram(
     ordering: str, servers: int, sends: int, multicasts: float, around: str, seed: int, target: Path
 ) -> None:  # fmt: skip
@@ -181,8 +181,7 @@ def _draw(target: Path, story: Any, around: str, title: str) -> None:
     message = around or (held or [story.arrows[0].message])[0]
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"there is no message {message}; the last is {story.arrows[-1].message}")
-    target.write_text(drawing.svg(story.around(message), f"{title}: around {message}"))
-    click.echo(f"wrote {target}", err=True)
+    write(target, drawing.svg(story.around(message), f"{title}: around {message}"))
 
 
 @sim.command()

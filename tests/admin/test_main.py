@@ -58,6 +58,7 @@ def test_help_loads_neither_the_reactor_nor_the_store_nor_the_tables():
     [
         (MomError("no such thing; try another"), 1, "Error: no such thing; try another\n"),
         (StoreFailed("x"), 3, "Error: x\n"),
+        (PermissionError(13, "Permission denied", "a/b"), 1, "Error: a/b: permission denied\n"),
     ],
 )
 def test_a_refusal_is_one_line_and_an_exit_code(monkeypatch, error, code, line):

@@ -8,7 +8,10 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from mombroker.admin.cli import output
+from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.output import show, show_one
 
 ROWS = [{"server": "a", "held": 3, "full": True}, {"server": "long name", "held": 10, "peers": ["x", "y"]}]
@@ -77,3 +80,33 @@ def test_a_terminal_gets_a_table_with_borders():
     os.close(its)
     text = os.read(ours, 10_000).decode()
     assert "┃" in text and "a[b]" in text
+
+
+@pytest.mark.parametrize("words", [
+    ["sim", "diagram", "ks", "--to"], ["log", "diagram", "s1#1", "--to"], ["paper", "report", "--to"],
+    ["analyze", "--html"],
+])  # fmt: skip
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(words, tmp_path, monkeypatch):
+    """No topology file is here, and no matplotlib: any work would fail in another way."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = CliRunner().invoke(cli, [*words, "nowhere/x.svg"])
+    line = "Error: nowhere/x.svg cannot be written: nowhere: no such file or directory\n"
+    assert (result.exit_code, result.stderr) == (1, line)
+
+
+@pytest.mark.parametrize("words", [["paper", "run", "ks", "--folder"], ["log", "export", "--to"]])
+def test_a_folder_that_cannot_be_made_is_refused_before_the_work(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(cli, [*words, "file/x/y"])
+    assert (result.exit_code, result.stderr) == (1, "Error: file/x/y cannot be written: file: not a directory\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_there_may_be_written_again_and_what_is_not_is_left_alone(tmp_path):
+    target, folder = output.Target(), output.Target(folder=True)
+    assert target.convert(tmp_path / "new", None, None) == tmp_path / "new" and not [*tmp_path.iterdir()]
+    assert folder.convert(tmp_path / "a" / "b", None, None) == tmp_path / "a" / "b" and not [*tmp_path.iterdir()]
+    (tmp_path / "old").write_text("old")
+    assert target.convert(str(tmp_path / "old"), None, None).read_text() == "old"

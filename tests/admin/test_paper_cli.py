@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from click.testing import CliRunner
@@ -74,6 +75,16 @@ def test_ctrl_c_says_what_is_kept(mom, monkeypatch):
     assert "stopped; 3 of 26 runs are kept" in result.stderr
     monkeypatch.setattr(sweep, "work", work)
     assert "23 runs, about" in mom("run", "ks", "--figure", "5", "--processes", "1").stderr
+
+
+def test_a_worker_that_is_killed_is_one_line(mom, monkeypatch):
+    def broken(*args):
+        raise BrokenProcessPool("a process was terminated abruptly")
+        yield
+
+    monkeypatch.setattr(sweep, "_results", broken)
+    said = mom("run", "ks", "--figure", "5", "--processes", "2", code=1).stderr
+    assert said.splitlines()[-1].startswith("Error: a process was killed that did the runs; 0 of 26 runs are kept")
 
 
 def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):

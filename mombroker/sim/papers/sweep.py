@@ -11,15 +11,17 @@ import os
 import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from time import monotonic, process_time
 from typing import TYPE_CHECKING
 
 import mombroker
+from mombroker.core.errors import MomError
 from mombroker.sim.papers.base import Paper, Params, Point, Result, Row
 
 if TYPE_CHECKING:
@@ -94,11 +96,18 @@ class Cache:
         return result
 
     def put(self, params: Params, result: Result) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Raises MomError if it cannot be written."""
         path = self.path(params)
         part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps({"params": params, "result": result}))
-        part.replace(path)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part.write_text(json.dumps({"params": params, "result": result}))
+            part.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            why = (error.strerror or str(error)).lower()
+            raise MomError(f"{self.folder} cannot be written: {why}; the runs before are kept") from None
 
 
 def missing(paper: Paper, points: Sequence[Point], cached: Cache) -> list[Params]:
@@ -175,5 +184,13 @@ def _task(name: str, job: tuple[int, Params]) -> tuple[int, Result]:
 
 
 def _obey() -> None:
-    """Ctrl-C ends a worker without a word: its parent speaks."""
+    """Ctrl-C ends a worker without a word: its parent speaks. It does not outlive its parent, however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=_follow, daemon=True).start()
+
+
+def _follow() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only workers follow"
+    parent.join()
+    os._exit(1)

@@ -1,7 +1,10 @@
 """Points are run once, kept, and not run again; and claims are judged by what was run."""
 
+import errno
 import multiprocessing
+import os
 import pickle
+import signal
 
 import pytest
 
@@ -69,6 +72,45 @@ def test_processes_find_the_same_and_leave_nothing_when_cut_off(points, tmp_path
     assert 0 < len(sweep.missing(PAPER, points, together)) < 6
     rows = sweep.run(PAPER, points, together, processes=2)
     assert without_time(rows) == without_time(sweep.run(PAPER, points, alone))
+
+
+def test_a_result_that_cannot_be_kept_is_one_line_and_leaves_no_part_of_itself(points, kept, monkeypatch):
+    def full(self, text):
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sweep.Path, "write_text", full)
+    with pytest.raises(MomError, match="ks cannot be written: no space left on device"):
+        kept.put(points[0].params, {"ks": 1.0})
+    assert [*kept.folder.iterdir()] == []
+
+
+def test_a_worker_does_not_outlive_its_parent():
+    """Its own way to see the end of its parent, as that may have no chance to say anything."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    parent = context.Process(target=killed, args=(theirs,))
+    parent.start()
+    theirs.close()
+    worker = ours.recv()
+    parent.join(30)
+    assert parent.exitcode == -signal.SIGKILL
+    assert ours.poll(30) and worker  # the worker had the other end, too, and has gone
+    with pytest.raises(EOFError):
+        ours.recv()
+
+
+def killed(end):
+    """A parent with a worker that waits for work, as in a pool."""
+    worker = multiprocessing.get_context("spawn").Process(target=idle, args=(end,))
+    worker.start()
+    end.send(worker.pid)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def idle(end):
+    sweep._obey()
+    signal.pause()
 
 
 def test_a_spoilt_result_is_run_anew(points, kept):
