@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST = 17  # the Java that Spark 4 needs at least
+MASTERS = re.compile(r"local|spark://|k8s://|yarn$|$")  # Spark itself would tell of others by a Java stack
 JVM = "spark.driver.extraJavaOptions"
 VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module, and a JVM without it dies of that
 
@@ -150,9 +151,13 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
 
     `master` is as Spark takes it; without it that of `spark-submit`, or this machine with all its cores. `memory` is
     that of the driver, which on local[*] does all the work. `settings` are more of Spark's, with _ for the dots.
-    Raises SparkMissing, JavaNotFound.
+    Raises SparkMissing, JavaNotFound, MomError where Spark does not start.
     """
+    if not MASTERS.match(master):
+        raise MomError(f"{master!r} is no master of Spark: name local[4], spark://HOST:7077, yarn or k8s://HOST:PORT")
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         from mombroker.admin.analysis import source
@@ -168,7 +173,12 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
         conf[name] = f"{conf[name]} {value}" if name == JVM and name in conf else str(value)
     for name, text in conf.items():
         builder = builder.config(name, text)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise MomError(
+            f"Spark does not start{f' on {master}' if master else ''}: {str(error).splitlines()[0]}"
+        ) from None
     source.register(spark)
     return spark
 

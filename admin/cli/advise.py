@@ -21,7 +21,7 @@ from mombroker.core.errors import MomError
     "--back-ends", default=",".join(DIRECT), show_default=True, help="Back ends that a domain may have, with commas."
 )
 @click.option(
-    "--packet", type=click.FloatRange(0), default=PACKET, show_default=True,
+    "--packet", type=options.Number(0), default=PACKET, show_default=True,
     help="What one more packet weighs, in control bytes: the more, the fewer hops.",
 )  # fmt: skip
 @click.option("--replay", is_flag=True, help="Play messages of the log on each topology, side by side on Spark.")

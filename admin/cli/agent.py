@@ -55,7 +55,7 @@ def show_agent(file: Path, server: str | None, agent: str, output: str, columns:
 @agent.command()
 @options.file_option
 @options.server_option("Send from this server; without it from the home of the first agent.")
-@click.option("--ttl", type=click.FloatRange(0, 9e9), default=0.0, metavar="SECONDS", help="Expires after so long.")
+@click.option("--ttl", type=options.Number(0, 9e9), default=0.0, metavar="SECONDS", help="Expires after so long.")
 @click.argument("agents", metavar="AGENT[,AGENT...]")
 @click.argument("type", metavar="TYPE")
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,18 @@ SILENT = "mombroker.silent"  # in the context of a command: servers that did not
 
 ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
 AMOUNT = click.IntRange(0, LAST_NS)
+
+
+class Number(click.FloatRange):
+    """A finite one, in this range."""
+
+    name = "float range"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
 
 
 class Seconds(click.FloatRange):

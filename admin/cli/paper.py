@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import mombroker
+from mombroker.admin.cli import options
 from mombroker.admin.cli.output import Target, output_options, show, unwritten, write
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
@@ -185,7 +186,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
 @click.option("--figure", "figures", default="", help="Figures, with commas between. [default: all]")
 @click.option("--runs", type=click.IntRange(1), default=None, help="In each half. [default: half of the usual]")
 @click.option(
-    "--above", type=click.FloatRange(0), default=5.0, show_default=True,
+    "--above", type=options.Number(0), default=5.0, show_default=True,
     help="Show what differs by more: per cent from the mean of both halves.",
 )  # fmt: skip
 @sweep_options

@@ -40,19 +40,17 @@ def sim() -> None:
     help="poisson, constant, bursts, or a CSV file of ms, server, and destinations with spaces between.",
 )  # fmt: skip
 @click.option("--sends", type=click.IntRange(1), default=1000, show_default=True, help="Messages in all.")
+@click.option("--gap", type=options.Number(0.001), default=100.0, show_default=True, help="ms between two of a server.")
+@click.option("--multicasts", type=options.Number(0, 1), default=0.1, show_default=True, help="Share of all sends.")
 @click.option(
-    "--gap", type=click.FloatRange(0.001), default=100.0, show_default=True, help="ms between two of a server."
-)
-@click.option("--multicasts", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Share of all sends.")
-@click.option(
-    "--local", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+    "--local", type=options.Number(0, 1), default=0.0, show_default=True,
     help="Share of all sends that stay in the sender's own domains.",
 )  # fmt: skip
 @click.option(
     "--network", type=click.Choice(NETWORKS), default="exponential", show_default=True,
     help="Delays that are exponential, or uniform; or wires of 10 Mbit/s with queues, on a random graph.",
 )  # fmt: skip
-@click.option("--transit", type=click.FloatRange(0), default=20.0, show_default=True, help="Mean delay of a link, ms.")
+@click.option("--transit", type=options.Number(0), default=20.0, show_default=True, help="Mean delay of a link, ms.")
 @click.option("--ordering", default="", help="This back end in all domains, instead of those of the file.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
 @output_options
@@ -110,11 +108,11 @@ def _rounded(found: dict[str, float]) -> dict[str, float]:
 
 
 def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
-    packets = max(sum(row["packets"] for row in rows), 1)
+    packets = sum(row["packets"] for row in rows)
     delays = sorted(ns for _, _, ns in bus.delays) or [0]
     hops = [bus.routes(bus.origins[number]).distance(bus.names[me]) for number, me, _ in bus.delays]
     means = {
-        name: round(sum(row[name] * row["packets"] for row in rows) / packets, 2)
+        name: round(sum(row[name] * row["packets"] for row in rows) / max(packets, 1), 2)
         for name in ("control_bytes", "integers", "held_pct")
     }
     return {
@@ -128,12 +126,14 @@ def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _bus(
     topology: "Topology", seed: int, network: str, transit: float, ordering: str, watchers: dict[str, Any]
 ) -> "Bus":
+    from mombroker.sim import whatif
     from mombroker.sim.lab.bus import Bus
     from mombroker.sim.world import World
 
     world = World(seed)
     links = _network(world, network, transit, len(topology.servers), seed)
     backends = dict.fromkeys(topology.domains, ordering) if ordering else {}
+    whatif.fit(topology, backends)
     return Bus(world, topology, lambda domain: links, watchers.__getitem__, backends)
 
 
@@ -153,7 +153,7 @@ def _network(world: "World", kind: str, transit: float, size: int, seed: int) ->
 @click.argument("ordering", type=click.Choice(DIAGRAMS))
 @click.option("--servers", type=click.IntRange(2, 12), default=4, show_default=True, help="In one domain.")
 @click.option("--sends", type=click.IntRange(1), default=6, show_default=True, help="Messages in all.")
-@click.option("--multicasts", type=click.FloatRange(0, 1), default=0.3, show_default=True, help="Share of all sends.")
+@click.option("--multicasts", type=options.Number(0, 1), default=0.3, show_default=True, help="Share of all sends.")
 @click.option("--around", default="", metavar="mN", help="A message. [default: the first that waits, or the first]")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
 @click.option("--to", "target", type=Target(), required=True, help="The SVG file.")
@@ -221,10 +221,10 @@ def compare(
 
     topology = options.load(file)
     found = stores.find(logs)
-    strangers = found.keys() - topology.servers.keys()
-    if strangers:
-        raise MomError(f"{', '.join(sorted(strangers))}: no server of {file}; name the topology that the bus has run")
     traffic = whatif.read({name: every(store.read(data)) for name, data in found.items()})
+    named = found.keys() | {dest for send in traffic.sends for dest in send.dests}
+    if strangers := named - topology.servers.keys():
+        raise MomError(f"{', '.join(sorted(strangers))}: no server of {file}; name the topology that the bus has run")
     if not traffic.sends:
         raise MomError(f"the logs in {logs} have no message: let the bus run, or take another folder")
     rows = [{"plan": "the logs", **whatif.recorded(traffic)}]

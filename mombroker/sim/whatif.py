@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mombroker import ordering
+from mombroker.core.errors import TopologyError
 from mombroker.core.layouts import generate
 from mombroker.core.topology import Domain, Topology
 from mombroker.core.trace import Record
@@ -204,6 +206,17 @@ def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | N
     }  # fmt: skip
 
 
+def fit(topology: Topology, backends: Mapping[str, str]) -> None:
+    """Whether these domains can have these back ends, without options. Raises TopologyError that says why not."""
+    faults = [
+        f"domain {name}: {fault}"
+        for name, backend in backends.items()
+        for fault in ordering.backend(backend).validate(topology.domains[name].members, {})
+    ]
+    if faults:
+        raise TopologyError(faults)
+
+
 Row = dict[str, object]
 
 
@@ -229,11 +242,13 @@ Plan = tuple[Topology, dict[str, str]]  # and other back ends for some of its do
 
 
 def plans(topology: Topology, orderings: Sequence[str], layouts: Sequence[str]) -> dict[str, Plan]:
-    """By name: the topology as it is, other back ends in its domains of three or more, other domains of its servers."""
+    """By name: the topology as it is, other back ends in its domains of three or more, other domains of its servers.
+    Raises MomError for what cannot be."""
     found: dict[str, Plan] = {"as it is": (topology, {})}
-    for ordering in orderings:
-        large = {name: ordering for name, domain in topology.domains.items() if len(domain.members) >= FEW}
-        found[f"under {ordering}"] = topology, large
+    for backend in orderings:
+        large = {name: backend for name, domain in topology.domains.items() if len(domain.members) >= FEW}
+        fit(topology, large)
+        found[f"under {backend}"] = topology, large
     for layout in layouts:
         names = list(topology.servers)
         made = generate(layout, len(names))

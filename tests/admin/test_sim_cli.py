@@ -38,6 +38,22 @@ def test_a_trace_file_is_a_workload_and_an_unknown_name_is_wrong_usage(mom, tmp_
     assert "poisson, constant, bursts" in mom("sim", "run", "bus.toml", "--workload", "x", code=2).stderr
 
 
+def test_numbers_that_are_none_are_wrong_usage(mom):
+    for option in ("--transit", "--gap", "--multicasts"):
+        for value in ("nan", "inf"):
+            assert value in mom("sim", "run", "bus.toml", option, value, code=2).stderr
+
+
+def test_a_back_end_that_a_domain_cannot_have_is_refused(mom):
+    assert "between two servers" in mom("sim", "run", "bus.toml", "--ordering", "fifo", code=1).stderr
+
+
+def test_a_workload_of_no_messages_has_no_packets(mom, tmp_path):
+    (tmp_path / "t.csv").write_text("ms,server,dests\n")
+    whole = json.loads(mom("sim", "run", "bus.toml", "--workload", "t.csv", "-o", "json").stdout)[-1]
+    assert (whole["messages"], whole["packets"], whole["control_bytes"]) == (0, 0, 0)
+
+
 def test_a_diagram_is_drawn_around_what_waits_or_what_is_asked_for(mom, tmp_path):
     mom("sim", "diagram", "ks", "--seed", "3", "--sends", "12", "--to", "a.svg")
     mom("sim", "diagram", "ks", "--seed", "3", "--sends", "12", "--around", "m2", "--to", "b.svg")
@@ -53,10 +69,18 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
 
     topology = config.load(tmp_path / "bus.toml")
     record(topology, paced(communities(1, 9).sends(100), 500), tmp_path / "var")
+    (tmp_path / "four").mkdir()
+    for name in ("s1", "s2", "s3", "s4"):
+        (tmp_path / "four" / name).symlink_to(tmp_path / "var" / name)
     words = ["sim", "compare", "bus.toml", "--log", "var", "--ordering", "ks", "--layout", "flat"]
     rows = json.loads(mom(*words, "-o", "json").stdout)
     assert [row["plan"] for row in rows] == ["the logs", "as it is", "under ks", "domains as flat"]
     assert rows[0]["packets"] == rows[1]["packets"] and rows[3]["hops"] == 1
+    words[-3:] = ["fifo", "--layout", "flat"]
+    assert "between two servers" in mom(*words, code=1).stderr
+    (tmp_path / "four.toml").write_text(mom("topology", "generate", "flat", "4").stdout)
+    four = mom("sim", "compare", "four.toml", "--log", "four", code=1).stderr
+    assert "s7, s8, s9: no server of four.toml" in four and four.count("\n") == 1
     lines = mom("log", "tail", "-f", "bus.toml", "-o", "json").stdout.splitlines()
     far = next(each for each in map(json.loads, lines) if each["kind"] == "react" and each["hops"])
     mom("log", "diagram", f"{far['origin']}#{far['number']}", "-f", "bus.toml", "--to", "why.svg")

@@ -66,18 +66,23 @@ WORKLOADS = {"poisson": poisson, "constant": constant, "bursts": bursts}
 def trace(file: Path, topology: Topology) -> list[Send]:
     """Rows of a CSV file: ms, server, its destinations with spaces between. Raises MomError for what is none."""
     found = []
-    with file.open(newline="") as rows:
-        for number, row in enumerate(csv.reader(rows), 1):
-            if not row or number == 1 and row[0] == "ms":
-                continue
-            try:
-                at, me, dests = float(row[0]), row[1], tuple(row[2].split())
-            except (ValueError, IndexError):
-                raise MomError(f"{file}:{number}: a row is ms, server, and destinations with spaces between") from None
-            for name in (me, *dests):
-                if name not in topology.servers:
-                    raise MomError(f"{file}:{number}: {name!r} is no server of {topology.name}")
-            found.append(Send(EPOCH + int(at * MS), me, tuple(dest for dest in dict.fromkeys(dests) if dest != me)))
+    try:
+        rows = list(csv.reader(file.read_text(encoding="utf-8").splitlines()))
+    except (UnicodeDecodeError, csv.Error):
+        raise MomError(f"{file} is no CSV file") from None
+    for number, row in enumerate(rows, 1):
+        if not row or number == 1 and row[0] == "ms":
+            continue
+        try:
+            at, me, dests = int(float(row[0]) * MS), row[1], tuple(row[2].split())
+            if at < 0:
+                raise ValueError("before the start")
+        except (ValueError, OverflowError, IndexError):
+            raise MomError(f"{file}:{number}: a row is ms, server, and destinations with spaces between") from None
+        for name in (me, *dests):
+            if name not in topology.servers:
+                raise MomError(f"{file}:{number}: {name!r} is no server of {topology.name}")
+        found.append(Send(EPOCH + at, me, tuple(dest for dest in dict.fromkeys(dests) if dest != me)))
     return sorted(found)
 
 

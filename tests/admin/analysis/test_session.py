@@ -9,6 +9,7 @@ import pytest
 
 from mombroker.admin.analysis import session
 from mombroker.admin.analysis.session import JavaNotFound, prepare_java
+from mombroker.core.errors import MomError
 
 MODULES = 'MODULES="java.base jdk.incubator.vector"'
 JRE = 'MODULES="java.base"'
@@ -93,3 +94,9 @@ def test_nothing_but_this_package_needs_the_extra(tmp_path):
         1,
         "Error: this needs the extra `spark`; install it with: pip install 'mombroker[spark]'\n",
     )
+
+
+def test_what_is_no_master_is_refused_before_java_is_looked_for():
+    with pytest.raises(MomError, match="'nonsense://x' is no master of Spark: name local"):
+        session.session("nonsense://x")
+    assert all(map(session.MASTERS.match, ("", "local[2]", "local-cluster[2,1,1024]", "spark://head:7077", "yarn")))
