@@ -34,14 +34,14 @@ def run(params: Params) -> Result:
 
     members = lab.cores("overlay" if protocol == OVERLAY else "vector", n)
     domain = lab.Domain(world, members, network, [delay, held], wire=False, measure=measure)
-    gap = round(MS / params["per_ms"])
-    Constant(seed, senders, gap, everybody, round(params["per_ms"] * params["burst_ms"])).start(domain)
+    gap, each = round(MS / params["per_ms"]), round(params["per_ms"] * params["burst_ms"])
+    Constant(seed, senders, gap, everybody, each).start(domain)
     domain.finish()
     ns = world.now - EPOCH
     return {
         **delay.result(), **held.result(), **held.queues(ns), **Backlog.result(network.backlogs(), ns),
-        "messages": network.messages, "bytes": network.bytes, "hops": network.hops, "ms": ns / MS,
-        "degree_mean": sum(map(len, near)) / n,
+        "sends": SENDERS * each, "messages": network.messages, "bytes": network.bytes, "hops": network.hops,
+        "ms": ns / MS, "degree_mean": sum(map(len, near)) / n,
     }  # fmt: skip
 
 
@@ -98,7 +98,9 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
     ]
     if first == 12:
         found += [
-            Point(SUSTAINED, MULTICAST, n, {"n": n, "d": 0, "protocol": MULTICAST, "seed": seed} | RATE | SLOW)
+            Point(
+                SUSTAINED, MULTICAST, n, {"n": n, "d": 0, "protocol": MULTICAST, "seed": seed} | RATE | reading | SLOW
+            )
             for n in (FULL if full else QUICK)
             for seed in seeds
         ]

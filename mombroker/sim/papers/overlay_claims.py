@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mombroker.ordering.hypercube import flood, hypercube
-from mombroker.sim.papers.base import Claim, Judge, Judgement, Table, listed, verdict
+from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, listed, verdict
 
 OVERLAY, UNICASTS, MULTICAST = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
 SUSTAINED = "sustained"  # the points at a rate that the links can carry
@@ -15,6 +15,14 @@ def ratios(table: Table, figure: str, column: str, reading: str) -> dict[float, 
     """By n: Timestamp over Overlay."""
     overlay, other = table.curve(figure, OVERLAY, column), table.curve(figure, TIMESTAMP[reading], column)
     return {n: other[n] / overlay[n] for n in overlay if overlay[n]}
+
+
+def load(table: Table, figure: str) -> tuple[float, float]:
+    """Messages a ms of each sender, and for how many ms."""
+    for row in table.rows:
+        if row["figure"] == figure:
+            return row["per_ms"], row["burst_ms"]
+    raise Missing(f"it needs figure {figure}")
 
 
 def span(values: Mapping[float, float], form: str = ".2f") -> str:
@@ -64,9 +72,10 @@ def counts(figure: str) -> Judge:
     def judge(table: Table) -> Judgement:
         """Exact: a flood is the sum of the degrees less n - 1; Timestamp sends n - 1, each in so many fragments."""
         found = table.curve(figure, OVERLAY, "messages")
-        floods = {n: 100 * flood(hypercube(int(n))) for n in found}
-        per_log = {n: found[n] / 100 / (n * (int(n) - 1).bit_length()) for n in found}
-        fragments = {n: value / 100 / (n - 1) for n, value in table.curve(figure, UNICASTS, "messages").items()}
+        sends = table.curve(figure, OVERLAY, "sends")
+        floods = {n: sends[n] * flood(hypercube(int(n))) for n in found}
+        per_log = {n: found[n] / sends[n] / (n * (int(n) - 1).bit_length()) for n in found}
+        fragments = {n: value / sends[n] / (n - 1) for n, value in table.curve(figure, UNICASTS, "messages").items()}
         held = [found == floods, all(share <= 1 for share in per_log.values())]
         shown = f"Overlay: {span(per_log)} of n log n; Timestamp: {span(fragments, '.3g')} fragments to each"
         same = "exactly" if found == floods else "not exactly"
@@ -136,9 +145,13 @@ def queues_grow(table: Table) -> Judgement:
     slow = table.curve(SUSTAINED, MULTICAST, "held")
     values = [*slow.values()]
     held = all(a < b for a, b in zip(values, values[1:], strict=False))
+    shown = (
+        f"{rate:g} messages a ms for {ms:g} ms: {span(means, '.2g')}"
+        for (rate, ms), means in ((load(table, SUSTAINED), slow), (load(table, "12"), burst))
+    )
     return Judgement(
         verdict([held, max(burst.values()) > EMPTY]),
-        f"mean at a node, 0.1 messages a ms for 300 ms: {span(slow, '.2g')}; in the burst: {span(burst, '.2g')}",
+        f"mean at a node, {'; '.join(shown)}",
         "judged where the links can carry what is sent, too: at the printed 10 messages a ms they cannot",
     )
 

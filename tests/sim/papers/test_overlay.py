@@ -3,7 +3,7 @@
 import pytest
 
 from mombroker.ordering.hypercube import flood, hypercube
-from mombroker.sim.papers import overlay
+from mombroker.sim.papers import overlay, overlay_claims
 from mombroker.sim.papers.base import FAILS, HOLDS, PARTLY, Table, judge
 from mombroker.sim.papers.overlay_claims import MULTICAST, OVERLAY, UNICASTS
 
@@ -90,3 +90,21 @@ def test_claims_are_judged_by_what_was_run():
         row["messages"] += 1
     spoilt = judge(overlay.CLAIMS, "6", Table(rows))
     assert [row["verdict"] for row in spoilt if "n log n" in row["claim"]] == [PARTLY]
+
+
+@pytest.mark.parametrize("reading", [{}, *overlay.PAPER.readings.values()])
+def test_floods_are_counted_exactly_under_every_reading(reading):
+    point = next(point for point in overlay.points("6", False, (1,), reading) if point.setting == OVERLAY)
+    rows = [
+        {"figure": "6", "setting": setting, "x": 12} | overlay.run(point.params | {"n": 12, "protocol": setting})
+        for setting in (OVERLAY, UNICASTS)
+    ]
+    found = overlay_claims.counts("6")(Table(rows))
+    assert found.verdict == HOLDS and "exactly" in found.why and "Timestamp: 1 at n = 12" in found.measured
+
+
+def test_the_sustained_points_are_of_the_same_graphs_as_the_others():
+    points = overlay.points("12", False, (1,), {"degree": 2, "per_ms": 5})
+    assert {point.params["degree"] for point in points} == {2}
+    slow = [point.params for point in points if point.figure == overlay_claims.SUSTAINED]
+    assert slow and all(overlay.SLOW.items() <= params.items() for params in slow)
