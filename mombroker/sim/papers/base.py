@@ -141,17 +141,27 @@ def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
     return found
 
 
-# 97.5 % quantiles of Student's t, by degrees of freedom; from 10 on the normal one is at most 15 % too small
+# 97.5 % quantiles of Student's t, by degrees of freedom from 1 on, and the normal one
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-NORMAL = 1.96
+NORMAL = 1.959964
+
+
+def student(free: int) -> float:
+    """The 97.5 % quantile of Student's t; beyond the table by the expansion of Cornish and Fisher, which is off by less
+    than 0.001 there."""
+    if free <= len(STUDENT):
+        return STUDENT[free - 1]
+    z = NORMAL
+    second, third = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    fourth = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + second / free + third / free**2 + fourth / free**3
 
 
 def interval(values: Sequence[float]) -> float:
     """Half of the 95 % confidence interval of the mean of independent runs, by Student's t; 0 for a single run."""
     if len(values) < 2:
         return 0.0
-    quantile = STUDENT[len(values) - 2] if len(values) < len(STUDENT) + 2 else NORMAL
-    return float(quantile * stdev(values) / len(values) ** 0.5)
+    return student(len(values) - 1) * stdev(values) / len(values) ** 0.5
 
 
 def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, str]]:
