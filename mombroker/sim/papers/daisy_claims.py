@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, interval, verdict
+from mombroker.sim.papers.base import HOLDS, PARTLY, UNKNOWN, Claim, Judge, Judgement, Missing, Table, interval, verdict
 
 DAISY, FLAT = "daisy", "flat"
-CONSTANT = 2  # per cent between the least and the greatest, of runs whose means vary by about 1 %
+CONSTANT = 1  # per cent between the least and the greatest
 NARROW = 4  # per cent of the mean: the half of each confidence interval
 
 
@@ -20,14 +20,29 @@ def both(found: dict[float, tuple[float, float]], form: str = ".1f") -> str:
 
 
 def lower(figure: str, column: str, who: str, unit: str, form: str) -> Judge:
+    """`who` has less at every load, by more than the confidence intervals of both."""
+
     def judge(table: Table) -> Judgement:
         found = pairs(table, figure, column)
-        held = [(a < b) == (who == FLAT) for a, b in found.values()]
-        off = [f"{load:g}" for (load, _), good in zip(found.items(), held, strict=True) if not good]
-        why = f"not at {', '.join(off)} messages a second, where hardly anything has to wait" if off else ""
-        return Judgement(verdict(held), f"flat / daisy, {unit}, by load: {both(found, form)}", why)
+        widths = {
+            load: sum(interval(table.values(figure, setting, column)[load]) for setting in (FLAT, DAISY))
+            for load in found
+        }
+        open_ = [load for load, (a, b) in found.items() if abs(a - b) <= widths[load]]
+        held = {load: (a < b) == (who == FLAT) for load, (a, b) in found.items() if load not in open_}
+        off = [load for load, good in held.items() if not good]
+        whys = [f"the 95 % intervals overlap at {listing(open_)}"] if open_ else []
+        whys += [f"the other way round at {listing(off)}"] if off else []
+        said = verdict([*held.values()]) if held else UNKNOWN
+        if said == HOLDS and open_:
+            said = PARTLY
+        return Judgement(said, f"flat / daisy, {unit}, by load: {both(found, form)}", "; ".join(whys))
 
     return judge
+
+
+def listing(loads: Sequence[float]) -> str:
+    return f"a load of {', '.join(f'{load:g}' for load in loads)}"
 
 
 def mainly_control(table: Table) -> Judgement:

@@ -24,6 +24,11 @@ def test_daisy_and_flat_beside_each_other():
     assert flat["buffered"] > 5 * tree["buffered"] > 0 and flat["unstable_kb"] > 5 * tree["unstable_kb"] > 0
     assert flat["integers"] == 60 and 4 < tree["integers"] < 5
     assert run(DAISY, 10) == tree
+    for found, control in ((flat, 247.5), (tree, 20)):
+        assert found["buffered_kb"] == pytest.approx(found["buffered"] * (300 + control) / 1000)
+    # Where nobody passes on, who keeps a message is its sender, until it is stable: 10 a second
+    assert flat["unstable_senders_kb"] == pytest.approx(flat["stable_ms"] / 1000 * 10 * 0.5475)
+    assert tree["stable_ms"] / 1000 * 10 * 0.32 < tree["unstable_senders_kb"] < tree["unstable_kb"]
 
 
 def test_members_that_pass_on_wait_for_those_beyond():

@@ -3,6 +3,8 @@
 Sizes are per cent of n²; entries, members named and empty entries are means per copy. Tolerance 3 % of the value.
 """
 
+from statistics import fmean
+
 import pytest
 
 from mombroker.ordering.ks import KS
@@ -84,17 +86,32 @@ def test_the_sizes_are_those_that_the_core_itself_counts():
     """KS' is n²/32 + D + N here; a core, whose integers are whole, rounds the bits up."""
     n, sends, found = 7, 500, {}
     for encoding in ("list", "bitmap"):
-        world, control, own = World(1), Control(first=100), ks.Sizes(100)
+        world, control, own, each = World(1), Control(first=100), ks.Sizes(100), Each(100)
         members = [KS(me, n, encoding) for me in range(n)]
-        domain = lab.Domain(world, members, Exponential(world, 50 * MS), [control, own])
+        domain = lab.Domain(world, members, Exponential(world, 50 * MS), [control, own, each])
         Poisson(1, 100 * MS, multicasts(0.3), sends).start(domain)
         domain.finish()
-        found[encoding] = control.result()["integers"], own.result(n), control.packets
-    integers, own, packets = found["list"]
+        found[encoding] = control.result()["integers"], own.result(n), control.packets, fmean(each.means)
+    integers, own, packets, of_sends = found["list"]
+    assert own["ks_sends"] == pytest.approx(100 * of_sends / n**2) and of_sends > integers
     assert own["ks"] == pytest.approx(100 * integers / n**2) and own["copies"] == packets
-    integers, own, _ = found["bitmap"]
+    integers, own, _, of_sends = found["bitmap"]
+    assert own["ks_bitmap_sends"] == pytest.approx(100 * (of_sends - (n * n + 31) // 32 + n * n / 32) / n**2)
     assert own["ks_bitmap"] == pytest.approx(100 * (integers - (n * n + 31) // 32 + n * n / 32) / n**2)
     assert found["list"][1] == found["bitmap"][1]
+
+
+class Each(lab.Observer):
+    """The integers of each send, in the mean of its copies, by what the cores themselves count."""
+
+    def __init__(self, first):
+        super().__init__(first)
+        self.means = []
+
+    def sent(self, me, number, packets):
+        if number > self.first and packets:
+            core = self.domain.members[me]
+            self.means.append(sum(core.control_ints(packet) for packet in packets) / len(packets))
 
 
 @pytest.mark.parametrize(
