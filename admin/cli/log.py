@@ -73,7 +73,8 @@ def diagram(message: str, file: Path, target: Path) -> None:
     """Draw what happened around a message: its ways, what it waited for, what waited for it, and what was near.
 
     MSGID is as in the column `message` of `mom log tail`: the server of the send, #, and a number. Times are those of
-    the servers' clocks; at most 50 events are drawn.
+    the servers' clocks; at most 50 events are drawn. Servers whose stores are not on this machine are named, and what
+    only they know is left out.
 
     \b
     Example:
@@ -81,8 +82,9 @@ def diagram(message: str, file: Path, target: Path) -> None:
     """
     from mombroker.sim import diagram as drawing
 
-    readers = {server.name: store.read(server.data) for server in options.chosen(options.load(file), None)}
-    story = drawing.logged({name: every(reader) for name, reader in readers.items()})
+    topology = options.load(file)
+    places = _places(options.found(file), topology)
+    story = drawing.logged({name: every(store.read(data)) for name, data in places.items()}, topology)
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
     write(target, drawing.svg(story.around(message), f"around {message}"))
@@ -119,10 +121,7 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
     source, topology = options.found(source), None
     if not source.is_dir():
         topology = options.load(source)
-    places = extra("stores").find(source, topology)
-    if topology:
-        for name in topology.servers.keys() - places.keys():
-            click.echo(f"mom: the store of {name} is not on this machine", err=True)
+    places = _places(source, topology)
     if server and server not in places:
         raise click.UsageError(f"there is no store of {server!r} here; there are {', '.join(places)}")
     readers = {name: store.read(data) for name, data in places.items() if name == (server or name)}
@@ -133,6 +132,17 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
                 _register(topology, result.server, places[result.server], result.mark)
             rows.append(result._asdict())
     show(rows, output, columns)
+
+
+def _places(source: Path, topology: "Topology | None") -> dict[str, Path]:
+    """The stores on this machine. Of servers of the file that have none here, a line says so."""
+    from mombroker.admin.analysis import stores
+
+    places = stores.find(source, topology)
+    for name in topology.servers if topology else ():
+        if name not in places:
+            click.echo(f"mom: the store of {name} is not on this machine", err=True)
+    return places
 
 
 def _register(topology: "Topology | None", server: str, data: Path, mark: int) -> None:

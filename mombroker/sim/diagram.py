@@ -1,9 +1,11 @@
 """Space-time diagrams as SVG: processes as lines, messages as arrows, what waits as bars, deliveries as dots."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from mombroker import ordering
+from mombroker.core.topology import Topology
 from mombroker.core.trace import Record
 from mombroker.ordering import Packet, Step
 from mombroker.sim.lab.domain import Domain, Observer, cores, number_of
@@ -12,15 +14,18 @@ from mombroker.sim.lab.workloads import Poisson, multicasts
 from mombroker.sim.world import MS, World
 
 MOST = 50  # events: more is not readable
-LEFT, TOP, RIGHT, LINE = 92, 44, 40, 62  # pixels; the last between two processes
+LEFT, TOP, RIGHT, APART = 92, 34, 40, 24  # pixels; the last above and below the line of a process
+NAME, BAR, CHAR, GAP = 13, 10, 7, 4  # pixels of a lane of names, of one of bars, of a letter, between two in a lane
 STEP, STRETCH = 24, 46  # pixels between two moments at least, and at most as many more
 COLOURS = ("#1558a6", "#b3261e", "#1b7f3b", "#8a4baf", "#b26a00", "#00788a", "#a3195b", "#5b6b00", "#44515f", "#6d4c41")
 
 
 @dataclass(slots=True)
 class Arrow:
-    """A packet of a message from one process to another. `delivered` is 0 for what only passes, or is a duplicate;
-    `waited_for` is the message whose coming set it free."""
+    """A packet of a message from one process to another. `delivered`: when it was in order there, 0 for what is not put
+    in order there (a member passes it on) or is a duplicate; `waited_for` is the message that set it free; `passed`: it
+    was for others than this process.
+    """
 
     message: str
     frm: str
@@ -29,10 +34,15 @@ class Arrow:
     came: int
     delivered: int = 0
     waited_for: str = ""
+    passed: bool = False
 
     @property
     def held(self) -> bool:
         return self.delivered > self.came
+
+    @property
+    def events(self) -> int:
+        return 3 if self.held else 2
 
 
 @dataclass(slots=True)
@@ -43,28 +53,36 @@ class Story:
     arrows: list[Arrow]
 
     def around(self, message: str, most: int = MOST) -> "Story":
-        """A message, what it waited for, what waited for it, then what is near in time; only processes that take part.
+        """A message, where it waited for others and these, its other ways, what waited for it, then what is near in
+        time; only processes that take part. What waited comes first, so that its cause is there however far it went.
 
         An arrow is two events, or three where it is held.
         """
-        own = [arrow for arrow in self.arrows if arrow.message == message]
+        own = sorted((a for a in self.arrows if a.message == message), key=lambda a: (not a.held, a.left))
         assert own, f"there is no message {message}"
         begin, end = min(a.left for a in own), max(max(a.came, a.delivered) for a in own)
-        linked = {a.waited_for for a in own} | {a.message for a in self.arrows if a.waited_for == message} | {message}
+        ways = {(a.message, a.to): a for a in reversed(self.arrows)}
 
-        def distance(arrow: Arrow) -> tuple[bool, int]:
-            return arrow.message not in linked, max(begin - arrow.left, arrow.came - end, 0)
+        def distance(arrow: Arrow) -> int:
+            return max(begin - arrow.left, arrow.came - end, 0)
 
-        chosen: list[Arrow] = []
+        order: list[Arrow] = []
+        for arrow in own:
+            order += [arrow, *filter(None, [ways.get((arrow.waited_for, arrow.to))])]
+        order += sorted((a for a in self.arrows if a.waited_for == message), key=distance)
+        order += sorted((a for a in self.arrows if any(a.message == own_.waited_for for own_ in own)), key=distance)
+        order += sorted(self.arrows, key=distance)
+        chosen: dict[int, Arrow] = {}
         events = 0
-        for arrow in sorted(own, key=lambda a: a.left) + sorted((a for a in self.arrows if a not in own), key=distance):
-            events += 3 if arrow.held else 2
-            if events > most and chosen:
-                break
-            chosen.append(arrow)
-        names = {name for arrow in chosen for name in (arrow.frm, arrow.to)}
-        chosen.sort(key=lambda arrow: (arrow.left, arrow.came))
-        return Story([name for name in self.processes if name in names], chosen)
+        for arrow in order:
+            if id(arrow) not in chosen:
+                events += arrow.events
+                if events > most and chosen:
+                    break
+                chosen[id(arrow)] = arrow
+        arrows = sorted(chosen.values(), key=lambda arrow: (arrow.left, arrow.came))
+        names = {name for arrow in arrows for name in (arrow.frm, arrow.to)}
+        return Story([name for name in self.processes if name in names], arrows)
 
 
 class Watch(Observer):
@@ -94,6 +112,7 @@ class Watch(Observer):
             arrow = self._flying[packet.frm, me, number].pop(0)
             arrow.came = now
             self.story.arrows.append(arrow)
+            arrow.passed = me not in packet.dests
             if packet in step.deliver:
                 arrow.delivered = now
             elif self.domain.members[me].missing(packet) is not None:
@@ -106,68 +125,125 @@ class Watch(Observer):
         self._leave(me, step.send)
 
 
-def logged(logs: Mapping[str, Iterable[Record]]) -> Story:
-    """What the logs of a bus say; a message is `server#number`. What came last before a delivery has set it free."""
-    left: dict[tuple[str, str], int] = {}  # (message, server): when it left
-    here: dict[str, list[Arrow]] = {}
-    held: set[tuple[str, str]] = set()
+def logged(logs: Mapping[str, Iterable[Record]], topology: Topology) -> Story:
+    """What the logs of a bus say, those that are there; a message is `server#number`.
+
+    Of the messages that one was missing when it came, that which was last in order is what it has waited for.
+    """
+    left: dict[tuple[str, str, str], int] = {}  # (message, from, to): when it left
+    came: dict[tuple[str, str], Arrow] = {}  # (message, server): of one that is for agents here, and others, one packet
+    into: dict[tuple[str, str], str] = {}  # the same, in the order of coming: in which domain
+    missing: dict[tuple[str, str], set[str]] = {}  # the same: whose messages it waited for when it came
     for server, records in logs.items():
         for record in records:
-            kind, message = record[0], f"{record[1]}#{record[2]}"
-            if kind == "send":
-                left[message, server] = record[9]
-            elif kind == "hold":
-                held.add((message, server))
-            elif record[6] and kind in ("react", "forward", "dead", "drop", "expire"):
-                if kind == "forward":
-                    left[message, server] = record[12]
-                arrows = here.setdefault(server, [])
-                arrows.append(Arrow(message, record[7], server, 0, record[10], record[11] or record[12]))
+            kind, message, domain, peer = record[0], f"{record[1]}#{record[2]}", record[6], record[7]
+            if kind in ("send", "forward", "relay"):
+                for _, to, _, _ in record[13]:
+                    left.setdefault((message, server, to), record[9] if kind == "send" else record[12])
+            if kind == "hold":
+                into[message, server] = domain
+                members = topology.domains[domain].members
+                missing[message, server] = {members[member] for member, _ in record[14] if member < len(members)}
+            elif domain and record[1] and kind in ("react", "forward", "relay", "dead", "drop", "expire"):
+                passed = kind in ("forward", "relay")
+                if peer == record[1] and record[9]:
+                    left.setdefault((message, peer, server), record[9])
+                known = came.setdefault((message, server), Arrow(message, peer, server, 0, record[10], passed=passed))
+                known.passed = known.passed and passed
+                if kind != "relay":
+                    known.delivered = known.delivered or record[11] or record[12]
+                into.setdefault((message, server), domain)
     arrows = []
-    for server, each in here.items():
-        first = {arrow.message: arrow for arrow in reversed(each)}  # forwarded, and for agents here: one packet
-        order = sorted(first.values(), key=lambda arrow: arrow.came)
-        for arrow in order:
-            if (arrow.message, arrow.frm) not in left:
-                continue  # its beginning is not in the logs
-            arrow.left = min(left[arrow.message, arrow.frm], arrow.came)
-            if (arrow.message, server) not in held:
-                arrow.delivered = arrow.came
-            elif before := [other for other in order if arrow.came < other.came <= arrow.delivered]:
-                arrow.waited_for = before[-1].message
-            arrows.append(arrow)
-    return Story(list(logs), sorted(arrows, key=lambda arrow: (arrow.left, arrow.came)))
+    for (message, server), arrow in came.items():
+        if (message, arrow.frm, server) not in left:
+            continue  # its beginning is not in the logs
+        arrow.left = min(left[message, arrow.frm, server], arrow.came)
+        if (message, server) not in missing and arrow.delivered:
+            arrow.delivered = arrow.came
+        arrows.append(arrow)
+    arrows.sort(key=lambda arrow: (arrow.left, arrow.came))
+    here: dict[tuple[str, str], list[Arrow]] = {}  # by server and domain
+    for key, domain_name in into.items():
+        if key in came:
+            here.setdefault((key[1], domain_name), []).append(came[key])
+    for arrow in arrows:
+        if arrow.held:
+            key = arrow.message, arrow.to
+            domain = topology.domains[into[key]]
+            arrow.waited_for = _cause(arrow, here[arrow.to, domain.name], missing[key], domain.backend)
+    return Story(list(logs), arrows)
+
+
+def _cause(arrow: Arrow, here: Sequence[Arrow], whose: Collection[str], backend: str) -> str:
+    """Of what was put in order while `arrow` waited, the last from whom it missed something, but nothing that came
+    later over the same link. Where members pass messages on, these may have come from anybody."""
+    relays, found, later = ordering.backend(backend).relays, arrow, False
+    for other in sorted(here, key=lambda each: each.came):
+        later = later or other is arrow
+        if later and other.frm == arrow.frm or not (relays or other.frm in whose):
+            continue
+        if arrow.came < other.delivered <= arrow.delivered and (found is arrow or found.delivered <= other.delivered):
+            found = other
+    return found.message if found is not arrow else ""
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
 def svg(story: Story, title: str) -> str:
-    """A picture of its own; hovering tells times, and what waited links to what it waited for."""
+    """A picture of its own; hovering tells times, and what waited links to what it waited for, if that is drawn."""
     moments = sorted({at for a in story.arrows for at in (a.left, a.came, a.delivered) if at})
     xs = places(moments)
-    ys = {name: TOP + LINE // 2 + LINE * at for at, name in enumerate(story.processes)}
+    first = {arrow.message: arrow for arrow in reversed(story.arrows)}  # it has the name
+    held = [arrow for arrow in story.arrows if arrow.held]
+    names = lanes([(a.frm, xs[a.left], xs[a.left] + CHAR * len(a.message)) for a in first.values()])
+    bars = lanes([(a.to, xs[a.came], xs[a.delivered]) for a in held])
+    ys, y = {}, TOP
+    for process in story.processes:  # names above its line, bars below
+        above = max((lane + 1 for a, lane in zip(first.values(), names, strict=True) if a.frm == process), default=0)
+        below = max((lane + 1 for a, lane in zip(held, bars, strict=True) if a.to == process), default=0)
+        ys[process] = y + NAME * above + APART
+        y = ys[process] + BAR * below + APART
     width = max((*xs.values(), LEFT + 320)) + RIGHT
-    height = TOP + LINE * len(ys) + 34
-    messages = list(dict.fromkeys(arrow.message for arrow in story.arrows))
-    colours = {message: COLOURS[at % len(COLOURS)] for at, message in enumerate(messages)}
+    height = y + 34
+    colours = {message: COLOURS[at % len(COLOURS)] for at, message in enumerate(first)}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="system-ui, sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         f'<text x="12" y="22" font-size="14" font-weight="600">{escape(title)}</text>',
     ]
-    for name, y in ys.items():
-        parts.append(f'<text x="12" y="{y + 4}" fill="#1d2733">{escape(name)}</text>')
+    for process, y in ys.items():
+        parts.append(f'<text x="12" y="{y + 4}" fill="#1d2733">{escape(process)}</text>')
         parts.append(f'<line x1="{LEFT}" y1="{y}" x2="{width - RIGHT // 2}" y2="{y}" stroke="#b9c2cc"/>')
     begin = moments[0] if moments else 0
-    named: set[str] = set()
-    for arrow in story.arrows:
-        parts += _arrow(arrow, xs, ys, colours, begin, arrow.message not in named)
-        named.add(arrow.message)
+    lane_of = {id(a): lane for a, lane in zip(held, bars, strict=True)}
+    for a in story.arrows:
+        parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], begin, a.waited_for in first)
+    for a, lane in zip(first.values(), names, strict=True):  # above all lines
+        at = f'x="{xs[a.left] - 4}" y="{ys[a.frm] - 9 - NAME * lane}"'
+        name = escape(a.message)
+        parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
+        parts.append(f'<text id="{name}" {at} fill="{colours[a.message]}">{name}</text>')
     legend = "arrow: a packet   dot: delivery   ring: passed on, or a duplicate   bar: waits for an earlier message"
     parts.append(f'<text x="12" y="{height - 12}" fill="#5b6875" xml:space="preserve">{legend}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+Span = tuple[str, int, int]  # of a process, from x to x
+
+
+def lanes(spans: Sequence[Span]) -> list[int]:
+    """For each the lowest lane of its process in which it covers no other."""
+    ends: dict[str, list[int]] = {}
+    found = [0] * len(spans)
+    for number in sorted(range(len(spans)), key=lambda number: spans[number][1:]):
+        process, begin, end = spans[number]
+        taken = ends.setdefault(process, [])
+        lane = next((at for at, last in enumerate(taken) if last + GAP <= begin), len(taken))
+        taken[lane : lane + 1] = [end]
+        found[number] = lane
+    return found
 
 
 def places(moments: Sequence[int]) -> dict[int, int]:
@@ -184,9 +260,9 @@ def places(moments: Sequence[int]) -> dict[int, int]:
 
 
 def _arrow(
-    arrow: Arrow, xs: dict[int, int], ys: dict[str, int], colours: dict[str, str], begin: int, first: bool
+    arrow: Arrow, xs: dict[int, int], ys: dict[str, int], lane: int | None, colour: str, begin: int, linked: bool
 ) -> list[str]:
-    colour, x1, y1, x2, y2 = colours[arrow.message], xs[arrow.left], ys[arrow.frm], xs[arrow.came], ys[arrow.to]
+    x1, y1, x2, y2 = xs[arrow.left], ys[arrow.frm], xs[arrow.came], ys[arrow.to]
     said = f"{arrow.message}: {arrow.frm} to {arrow.to}, sent at {(arrow.left - begin) / 1e6:.2f} ms, "
     said += f"came after {(arrow.came - arrow.left) / 1e6:.2f} ms"
     if arrow.held:
@@ -200,19 +276,15 @@ def _arrow(
     parts.append(f'<line x1="{x1}" y1="{y1}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke-width="1.4"/>')
     head = " ".join(f"{x:.1f},{y:.1f}" for x, y in (tip, *wings))
     parts.append(f'<polygon points="{head}" stroke="none"/>')
-    if arrow.held:
-        x3 = xs[arrow.delivered]
-        bar = f'<rect x="{x2}" y="{y2 - 5}" width="{x3 - x2}" height="10" rx="4" stroke="none" fill-opacity="0.3"/>'
-        parts.append(f'<a href="#{arrow.waited_for}">{bar}</a>' if arrow.waited_for else bar)
-        parts.append(f'<circle cx="{x3}" cy="{y2}" r="4.5"/>')
+    fill = "" if arrow.delivered and not arrow.passed else ' fill="#fff"'
+    if lane is not None:
+        x3, below = xs[arrow.delivered], y2 + BAR * (lane + 1)
+        bar = f'<rect x="{x2}" y="{below - 3}" width="{x3 - x2}" height="6" rx="3" stroke="none" fill-opacity="0.35"/>'
+        parts.append(f'<line x1="{x2}" y1="{y2}" x2="{x2}" y2="{below}" stroke-opacity="0.35"/>')
+        parts.append(f'<a href="#{escape(arrow.waited_for)}">{bar}</a>' if linked else bar)
+        parts.append(f'<circle cx="{x3}" cy="{below}" r="4"{fill}/>')
     else:
-        fill = "" if arrow.delivered else ' fill="#fff"'
         parts.append(f'<circle cx="{x2}" cy="{y2}" r="4.5"{fill}/>')
-    if first:
-        at = f'x="{x1 - 4}" y="{y1 - 9}"'
-        name = escape(arrow.message)
-        parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
-        parts.append(f'<text id="{name}" {at} stroke="none">{name}</text>')
     parts.append("</g>")
     return parts
 

@@ -85,4 +85,8 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
     far = next(each for each in map(json.loads, lines) if each["kind"] == "react" and each["hops"])
     mom("log", "diagram", f"{far['origin']}#{far['number']}", "-f", "bus.toml", "--to", "why.svg")
     assert far["origin"] in (tmp_path / "why.svg").read_text()
+    (tmp_path / "var" / "s3").rename(tmp_path / "elsewhere")
+    message = f"{far['origin']}#{far['number']}" if far["origin"] != "s3" else "s1#1"
+    said = mom("log", "diagram", message, "-f", "bus.toml", "--to", "why.svg").stderr
+    assert said == "mom: the store of s3 is not on this machine\nwrote why.svg\n"
     assert "is in the logs" in mom("log", "diagram", "s1#999999", "-f", "bus.toml", "--to", "x.svg", code=1).stderr

@@ -3,7 +3,11 @@
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
+from mombroker.admin.cli.main import cli
+from mombroker.admin.cli.reference import ROOT
+from mombroker.core import layouts
 from mombroker.sim import diagram
 from mombroker.sim.diagram import Arrow, Story
 
@@ -19,10 +23,13 @@ RELAY = Story(
 )
 
 
+def links(root):
+    return [each.get("href") for each in root.iter(f"{SVG}a")]
+
+
 def test_what_waits_is_a_bar_and_links_to_its_cause():
     root = ElementTree.fromstring(diagram.svg(RELAY, "a < b"))
-    links = [each.get("href") for each in root.iter(f"{SVG}a")]
-    assert links == ["#m1"] and {each.get("id") for each in root.iter(f"{SVG}text")} >= {"m1", "m2", "m3", "m4"}
+    assert links(root) == ["#m1"] and {each.get("id") for each in root.iter(f"{SVG}text")} >= {"m1", "m2", "m3", "m4"}
     assert len(list(root.iter(f"{SVG}circle"))) == 4 and "a < b" in {each.text for each in root.iter(f"{SVG}text")}
 
 
@@ -51,3 +58,114 @@ def test_a_domain_tells_its_story(backend, servers):
     assert all(arrow.waited_for for arrow in waited) and (waited or backend in ("overlay", "fifo"))
     events = sum(3 if arrow.held else 2 for arrow in story.around("m5").arrows)
     assert events <= diagram.MOST
+
+
+def test_the_cause_is_there_however_far_it_went_and_no_link_leads_nowhere():
+    """m1 is old; what has waited for m2 is nearer in time, and would take all the room."""
+    near = [Arrow(f"n{at}", "a", "b", 1015 + at, 1016 + at, 1150, "m2") for at in range(90)]
+    cause, asked = Arrow("m1", "a", "c", 1, 5, 1150), Arrow("m2", "b", "c", 1010, 1020, 1150, "m1")
+    other = Arrow("m3", "a", "c", 1011, 1021, 1160, "far")
+    story = Story(["a", "b", "c"], [cause, asked, other, *near]).around("m2")
+    assert cause in story.arrows and sum(arrow.events for arrow in story.arrows) <= diagram.MOST
+    root = ElementTree.fromstring(diagram.svg(Story(story.processes, [cause, asked, other]), "title"))
+    assert links(root) == ["#m1"] and len(list(root.iter(f"{SVG}rect"))) == 1 + 3
+    assert any("for far" in (each.text or "") for each in root.iter(f"{SVG}title"))
+
+
+def test_bars_and_names_of_a_process_cover_each_other_nowhere():
+    spans = [("a", 0, 50), ("a", 10, 20), ("a", 15, 60), ("b", 15, 60), ("a", 24, 30), ("a", 0, 50)]
+    found = diagram.lanes(spans)
+    assert found == [0, 2, 3, 0, 2, 1]
+    held = [Arrow(f"m{at}", "a", "b", 10 + at, 30 + at, 99 + 3 * (at % 4), "m0") for at in range(16)]
+    story = Story(["a", "b"], [Arrow("m0", "a", "b", 1, 98, 98), *held])
+    root = ElementTree.fromstring(diagram.svg(story, "title"))
+    bars = [[float(each.get(key)) for key in ("x", "y", "width", "height")] for each in [*root.iter(f"{SVG}rect")][1:]]
+    assert len(bars) > 4
+    for at, (x, y, width, height) in enumerate(bars):
+        for x2, y2, width2, height2 in bars[:at]:
+            assert x + width <= x2 or x2 + width2 <= x or y + height <= y2 or y2 + height2 <= y
+    at = [(float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text") if each.get("id")]
+    assert len(at) > 4 and all(
+        abs(y - y2) >= diagram.NAME or abs(x - x2) > diagram.CHAR for n, (x, y) in enumerate(at) for x2, y2 in at[:n]
+    )
+
+
+# -- from logs ---------------------------------------------------------------------------------------------------------
+
+BUS = layouts.build({"left": ("a", "b", "r"), "right": ("r", "c", "d")})
+
+
+def record(kind, id, domain="", peer="", sent=0, received=0, delivered=0, done=0, out=(), missing=()):
+    origin, number = id.split("#")
+    return (kind, origin, int(number), "", (), 0, domain, peer, 0, sent, received, delivered, done,
+            [(into, to, 0, 0) for into, to in out], list(missing), "")  # fmt: skip
+
+
+ACROSS = {
+    "a": [record("send", "a#1", sent=10, done=10, out=[("left", "r"), ("left", "b")])],
+    "b": [record("react", "a#1", "left", "a", 10, 20, 20, 25)],
+    "r": [record("forward", "a#1", "left", "a", 10, 30, 30, 30, [("right", "c")])],
+    "c": [record("react", "a#1", "right", "r", 10, 90, 90, 95)],
+}
+
+
+def test_what_a_router_only_passes_on_is_a_ring():
+    story = diagram.logged(ACROSS, BUS)
+    assert [(a.frm, a.to, a.left, a.came, a.passed) for a in story.arrows] == [
+        ("a", "b", 10, 20, False), ("a", "r", 10, 30, True), ("r", "c", 30, 90, False)
+    ]  # fmt: skip
+    root = ElementTree.fromstring(diagram.svg(story, "title"))
+    assert [each.get("fill") for each in root.iter(f"{SVG}circle")] == [None, "#fff", None]
+
+
+def test_what_is_for_agents_of_the_router_too_is_a_delivery():
+    logs = ACROSS | {"r": [*ACROSS["r"], record("react", "a#1", "left", "a", 10, 30, 30, 40)]}
+    assert not any(arrow.passed for arrow in diagram.logged(logs, BUS).arrows)
+
+
+def test_what_was_missing_is_what_is_waited_for():
+    """At r b#1 must wait for a#1, and b#2 for b#1. What comes last before their delivery is of the other domain."""
+    logs = {
+        "a": [record("send", "a#1", sent=1, out=[("left", "r"), ("left", "b")])],
+        "b": [record("send", f"b#{n}", sent=9 + n, out=[("left", "r")]) for n in (1, 2)],
+        "c": [record("send", "c#1", sent=2, out=[("right", "r")])],
+        "r": [
+            record("hold", "b#1", "left", "b", 10, 20, missing=[(0, 1)]),
+            record("hold", "b#2", "left", "b", 11, 20, missing=[(1, 1)]),
+            record("react", "a#1", "left", "a", 1, 50, 50, 50),
+            record("react", "b#1", "left", "b", 10, 20, 60, 61),
+            record("react", "b#2", "left", "b", 11, 20, 60, 62),
+            record("react", "c#1", "right", "c", 2, 59, 59, 59),
+        ],
+    }
+    story = diagram.logged(logs, BUS)
+    assert [(a.message, a.waited_for) for a in story.arrows if a.held] == [("b#1", "a#1"), ("b#2", "b#1")]
+
+
+def test_logs_that_are_not_there_leave_out_what_only_they_know():
+    """The origin's clock is in all records; when a router sent it on, only the router knows."""
+    logs = {name: records for name, records in ACROSS.items() if name in ("b", "c")}
+    assert [(a.frm, a.to, a.left) for a in diagram.logged(logs, BUS).arrows] == [("a", "b", 10)]
+
+
+# -- those of the documents --------------------------------------------------------------------------------------------
+
+PICTURES = {  # docs/spacetime: servers, messages, share of multicasts, seed, and the message in the middle
+    "matrix": (4, 6, 0.3, 16, "m5"),
+    "rst": (4, 6, 0.3, 16, "m5"),
+    "ks": (4, 6, 0.3, 16, "m5"),
+    "vector": (4, 5, 0.8, 2, "m4"),
+    "overlay": (5, 2, 0.3, 1, "m1"),
+    "daisy": (5, 4, 0.5, 8, "m3"),
+    "fifo": (2, 4, 0.3, 1, "m1"),
+}
+
+
+@pytest.mark.parametrize("backend", PICTURES)
+def test_the_documents_show_what_is_drawn_today(backend, tmp_path):
+    servers, sends, multicasts, seed, message = PICTURES[backend]
+    words = ["sim", "diagram", backend, "--servers", servers, "--sends", sends, "--multicasts", multicasts]
+    words += ["--seed", seed, "--around", message, "--to", tmp_path / "new.svg"]
+    assert CliRunner().invoke(cli, [*map(str, words)]).exit_code == 0
+    shown = ROOT / "docs" / "spacetime" / f"{backend}.svg"
+    assert shown.read_text() == (tmp_path / "new.svg").read_text(), f"draw it by mom {' '.join(map(str, words[:-2]))}"

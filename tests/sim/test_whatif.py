@@ -51,9 +51,10 @@ def test_an_answer_waits_for_its_question(ran):
 
 
 def test_a_message_of_the_logs_is_drawn_with_what_it_waited_for(ran):
-    _, logs = ran
-    story = diagram.logged(logs)
+    topology, logs = ran
+    story = diagram.logged(logs, topology)
     held = next(arrow for arrow in story.arrows if arrow.waited_for)
     picture = diagram.svg(story.around(held.message), "title")
     assert f'href="#{held.waited_for}"' in picture and held.message in picture
-    assert all(arrow.left <= arrow.came <= arrow.delivered for arrow in story.arrows)
+    assert all(arrow.left <= arrow.came <= arrow.delivered for arrow in story.arrows if arrow.delivered)
+    assert all(any(a.message == arrow.waited_for for a in story.arrows) for arrow in story.arrows if arrow.held)
