@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Topology
     from mombroker.sim.lab.bus import Bus
     from mombroker.sim.lab.domain import Network
+    from mombroker.sim.replay import Send
+    from mombroker.sim.whatif import Id, Traffic
     from mombroker.sim.world import World
 
-NETWORKS = ("exponential", "uniform", "wires")
+NETWORKS = ("exponential", "uniform", "wires", "multicast", "campus", "logs")
+PINGPONG = "ping-pong"
+LAN, BUILDING, RATE = 5, 20, 10_000_000  # of `campus`: servers, servers, bits a second
 DIAGRAMS = ("matrix", "rst", "ks", "vector", "overlay", "daisy", "fifo")
 
 
@@ -36,8 +40,9 @@ def sim() -> None:
 @sim.command()
 @options.file_argument
 @click.option(
-    "--workload", default="poisson", show_default=True, metavar="NAME|FILE",
-    help="poisson, constant, bursts, or a CSV file of ms, server, and destinations with spaces between.",
+    "--workload", default="poisson", show_default=True, metavar="NAME|FILE|DIR",
+    help="poisson, constant, bursts; ping-pong: the first server asks all others, and again once all have answered; a "
+    "CSV file of ms, server, and destinations with spaces between; or a folder of data folders: the logs of a real bus.",
 )  # fmt: skip
 @click.option("--sends", type=click.IntRange(1), default=1000, show_default=True, help="Messages in all.")
 @click.option("--gap", type=options.Number(0.001), default=100.0, show_default=True, help="ms between two of a server.")
@@ -47,8 +52,10 @@ def sim() -> None:
     help="Share of all sends that stay in the sender's own domains.",
 )  # fmt: skip
 @click.option(
-    "--network", type=click.Choice(NETWORKS), default="exponential", show_default=True,
-    help="Delays that are exponential, or uniform; or wires of 10 Mbit/s with queues, on a random graph.",
+    "--network", default="exponential", show_default=True, metavar="NAME|FILE",
+    help="Delays that are exponential, or uniform; wires of 10 Mbit/s with queues, on a random graph; multicast: such "
+    "wires that copy what goes to many; campus: LANs of 5 servers, buildings of 20; logs: delays as in the logs that "
+    "are the workload; or a CSV file of server, server, and ms.",
 )  # fmt: skip
 @click.option("--transit", type=options.Number(0), default=20.0, show_default=True, help="Mean delay of a link, ms.")
 @click.option("--ordering", default="", help="This back end in all domains, instead of those of the file.")
@@ -70,7 +77,10 @@ def run(
     Example:
       mom sim run bus.toml --workload poisson --seed 1
       mom sim run bus.toml --ordering ks --local 0.9 -o json
+      mom sim run bus.toml --workload ping-pong --network campus
+      mom sim run bus.toml --workload var --network logs
     """
+    from mombroker.sim import whatif
     from mombroker.sim.lab import loads
     from mombroker.sim.lab.observers import Control, Held, Written
 
@@ -78,16 +88,27 @@ def run(
     names = list(topology.servers)
     if len(names) < 2:
         raise MomError("a bus of one server sends nothing over a link: name a topology of two or more")
+    traffic = None
+    made: list[Send] = []
     if workload in loads.WORKLOADS:
         choose = loads.near(topology, multicasts, local)
         made = loads.WORKLOADS[workload](Random(f"load {seed}"), names, sends, round(gap * 1e6), choose)
     elif Path(workload).is_file():
         made = loads.trace(Path(workload), topology)
-    else:
-        raise click.UsageError(f"there is no workload and no file {workload!r}; there are {', '.join(loads.WORKLOADS)}")
+    elif Path(workload).is_dir():
+        traffic = _traffic(file, topology, Path(workload))
+    elif workload != PINGPONG:
+        known = ", ".join([*loads.WORKLOADS, PINGPONG])
+        raise click.UsageError(f"there is no workload, file or folder {workload!r}; there are {known}")
     watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
-    bus = _bus(topology, seed, network, transit, ordering, watchers)
-    loads.play(bus, made)
+    ids: list[whatif.Id] = [("", 0)]
+    bus = _bus(topology, seed, network, transit, ordering, watchers, traffic, ids)
+    if traffic:
+        whatif.Player(bus, traffic.sends, ids).play()
+    elif workload == PINGPONG:
+        _ping_pong(bus, sends)
+    else:
+        loads.play(bus, made)
     rows: list[dict[str, Any]] = []
     for name, (control, held, written) in watchers.items():
         found = control.result() | held.result() | written.result()
@@ -123,30 +144,51 @@ def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _ping_pong(bus: "Bus", sends: int) -> None:
+    from mombroker.sim.papers.domains import PingPong
+
+    others = range(1, len(bus.names))
+    PingPong(bus, others, max(sends // (1 + len(others)), 1)).play()
+    bus.finish()
+
+
 def _bus(
-    topology: "Topology", seed: int, network: str, transit: float, ordering: str, watchers: dict[str, Any]
-) -> "Bus":
+    topology: "Topology", seed: int, network: str, transit: float, ordering: str, watchers: dict[str, Any],
+    traffic: "Traffic | None", ids: "list[Id]",
+) -> "Bus":  # fmt: skip
     from mombroker.sim import whatif
     from mombroker.sim.lab.bus import Bus
     from mombroker.sim.world import World
 
     world = World(seed)
-    links = _network(world, network, transit, len(topology.servers), seed)
     backends = dict.fromkeys(topology.domains, ordering) if ordering else {}
     whatif.fit(topology, backends)
-    return Bus(world, topology, lambda domain: links, watchers.__getitem__, backends)
+    if network == "logs":
+        if traffic is None:
+            raise click.UsageError("--network logs is for a workload that is a folder of data folders")
+        start, names = traffic.sends[0].at, list(topology.servers)
+        links = {name: whatif.Links(world, names, traffic.delays, ids, start) for name in topology.domains}
+        return Bus(world, topology, links.__getitem__, lambda name: (*watchers[name], links[name]), backends)
+    net = _network(world, network, transit, list(topology.servers), seed)
+    return Bus(world, topology, lambda domain: net, watchers.__getitem__, backends)
 
 
-def _network(world: "World", kind: str, transit: float, size: int, seed: int) -> "Network":
-    from mombroker.sim.lab import networks
+def _network(world: "World", kind: str, transit: float, names: list[str], seed: int) -> "Network":
+    from mombroker.sim.lab import networks, paths, tiers
 
-    mean = round(transit * 1e6)
+    mean, size = round(transit * 1e6), len(names)
     if kind == "exponential":
         return networks.Exponential(world, mean)
     if kind == "uniform":
         return networks.Uniform(world, 0, 2 * mean)
-    lots = Random(f"wires {seed}")
-    return networks.Physical(world, networks.random_graph(lots, size, networks.density(size)), lots, delay=2 * mean + 1)
+    if kind == "campus":
+        return paths.InOrder(tiers.Tiers(world, Random(f"campus {seed}"), LAN, BUILDING, RATE))
+    if kind in ("wires", "multicast"):
+        lots, made = Random(f"wires {seed}"), networks.Physical if kind == "wires" else networks.Multicast
+        return made(world, networks.random_graph(lots, size, networks.density(size)), lots, delay=2 * mean + 1)
+    if Path(kind).is_file():
+        return paths.Measured(world, names, paths.measured(Path(kind), names))
+    raise click.UsageError(f"there is no network and no file {kind!r}; there are {', '.join(NETWORKS)}")
 
 
 @sim.command()
@@ -214,21 +256,32 @@ def compare(
       mom sim compare bus.toml --log var
       mom sim compare bus.toml --log var --ordering ks,daisy --layout bus
     """
+    from mombroker.sim import whatif
+
+    topology = options.load(file)
+    traffic = _traffic(file, topology, logs)
+    rows = [{"plan": "the logs", **whatif.recorded(traffic)}]
+    words = [[word.strip() for word in each.split(",") if word.strip()] for each in (orderings, layouts)]
+    for name, (each, backends) in whatif.plans(topology, *words).items():
+        rows.append({"plan": name, **whatif.replay(each, traffic, backends, seed)})
+    show(rows, output, columns)
+
+
+def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
+    """What the logs say, of a bus that has run this topology."""
     from mombroker import store
     from mombroker.admin.analysis import stores
     from mombroker.admin.cli.log import every
     from mombroker.sim import whatif
 
-    topology = options.load(file)
     found = stores.find(logs)
+    if silent := topology.servers.keys() - found.keys():
+        names = ", ".join(name for name in topology.servers if name in silent)
+        click.echo(f"mom: {logs} has no store of {names}: what they sent is left out", err=True)
     traffic = whatif.read({name: every(store.read(data)) for name, data in found.items()})
     named = found.keys() | {dest for send in traffic.sends for dest in send.dests}
     if strangers := named - topology.servers.keys():
         raise MomError(f"{', '.join(sorted(strangers))}: no server of {file}; name the topology that the bus has run")
     if not traffic.sends:
         raise MomError(f"the logs in {logs} have no message: let the bus run, or take another folder")
-    rows = [{"plan": "the logs", **whatif.recorded(traffic)}]
-    words = [[word.strip() for word in each.split(",") if word.strip()] for each in (orderings, layouts)]
-    for name, (each, backends) in whatif.plans(topology, *words).items():
-        rows.append({"plan": name, **whatif.replay(each, traffic, backends, seed)})
-    show(rows, output, columns)
+    return traffic

@@ -8,7 +8,7 @@ from typing import Any
 from mombroker import ordering
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.ordering import Packet
-from mombroker.sim.lab.domain import Cores, Domain, Network, Observer, number_of
+from mombroker.sim.lab.domain import Caster, Cores, Domain, Network, Observer, number_of
 from mombroker.sim.replay import onward
 from mombroker.sim.world import World
 
@@ -23,6 +23,16 @@ class Placed:
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
         self.network.carry(self.places[frm], self.places[to], size, arrive, *args)
+
+
+class PlacedCaster(Placed):
+    """The same of a network that copies by itself."""
+
+    network: Caster
+
+    def cast(self, frm: int, size: int, arrive: Callable[..., Any], copies: Mapping[int, tuple[Any, ...]]) -> None:
+        places = self.places
+        self.network.cast(places[frm], size, arrive, {places[to]: args for to, args in copies.items()})
 
 
 class Bus:
@@ -56,9 +66,11 @@ class Bus:
             kind = ordering.backend(backend)
             own = backend == domain.backend and domain.name not in (backends or {})
             options = kind.resolve(domain.members, domain.options) if own else {}
+            network = network_of(domain.name)
+            placed = PlacedCaster if isinstance(network, Caster) else Placed
             made = Domain(
                 world, Cores(backend, len(domain.members), **options),
-                Placed(network_of(domain.name), [self.places[name] for name in domain.members]),
+                placed(network, [self.places[name] for name in domain.members]),
                 observers_of(domain.name), payload=payload,
             )  # fmt: skip
             made.born = self.born

@@ -5,6 +5,7 @@ from statistics import fmean
 
 import pytest
 
+from mombroker.sim.lab import paths
 from mombroker.sim.lab.networks import Multicast, Physical, Uniform, density, random_graph, tree
 from mombroker.sim.lab.observers import Backlog
 from mombroker.sim.lab.tiers import BUILDING, CAMPUS, LAN, Routed, Tiers
@@ -146,3 +147,26 @@ def test_copies_share_the_hops_before_their_ways_part():
     )
     world.run()
     assert came[40] == came[41] < came[46] == came[47]
+
+
+def test_what_is_too_early_waits_for_those_before_it():
+    """Two members of different buildings: bare, packets overtake each other; in order, none does."""
+
+    def come(wrap):
+        world, got = World(1), []
+        network = wrap(Tiers(world, Random(1), 1, 1, 10**7))
+        for number in range(200):
+            network.carry(0, 1, 100, got.append, number)
+        world.run()
+        return got
+
+    assert come(paths.InOrder) == list(range(200)) != come(lambda network: network)
+
+
+def test_measured_delays_are_taken_in_turn():
+    world, got = World(1), []
+    network = paths.Measured(world, ["a", "b", "c"], {("a", "b"): [5 * MS, 3 * MS], ("b", "c"): [9 * MS]})
+    for frm, to in ((0, 1), (0, 1), (1, 0), (2, 1), (0, 2)):
+        network.carry(frm, to, 0, lambda *link: got.append((*link, (world.now - EPOCH) // MS)), frm, to)
+    world.run()
+    assert got == [(0, 1, 5), (0, 1, 5), (1, 0, 5), (0, 2, 5), (2, 1, 9)]
