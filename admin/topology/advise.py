@@ -45,23 +45,25 @@ class Option:
 
 @dataclass(slots=True)
 class Advice:
-    """`options` are CURRENT, FLAT, BUS and PROPOSED; the last is the current one where nothing is to be gained."""
+    """`options` are CURRENT, FLAT, BUS and PROPOSED; the last is the current one where nothing is to be gained, unless
+    that has domains that are larger than allowed."""
 
     options: dict[str, Option]
-    gain: float  # of a message's price, against the best of the others under their best back ends
+    gain: float  # of a message's price, against the best of the others that are allowed, under their best back ends
     fit: float  # against the same domains with servers dealt at random
     changes: list[str]  # in words
     remarks: list[str] = field(default_factory=list)
+    forced: str = ""  # the changes are made for this reason alone
 
     @property
     def worthwhile(self) -> bool:
-        return bool(self.changes)
+        return bool(self.changes) and not self.forced
 
     def verdict(self) -> str:
-        if not self.worthwhile:
+        if not self.changes:
             return "nothing is to be gained: no split that follows this traffic is better than one that does not"
         new, old = self.options[PROPOSED].cost, self.options[CURRENT].cost
-        return (
+        return (f"nothing is to be gained, but {self.forced}: " if self.forced else "") + (
             f"{len(self.changes)} changes: {old.control_bytes / old.messages:.1f} control bytes a message become "
             f"{new.control_bytes / new.messages:.1f}, {old.packets / old.messages:.2f} packets "
             f"{new.packets / new.messages:.2f}, {old.hops:.2f} hops {new.hops:.2f}"
@@ -105,15 +107,31 @@ def advise(
         FLAT: _option(topology, layouts.flat(servers), load),
         BUS: _option(topology, layouts.bus(servers), load),
     }
-    others = [costs.predict(costs.choose(each.topology, load, backends, packet), load) for each in options.values()]
-    best = min(cost.price(packet) for cost in [*others, *(each.cost for each in options.values())])
-    found, fit = _search(topology, load, backends, largest, packet, options)
-    gain = 1 - found.cost.price(packet) / best
-    if gain < GAIN or fit < FIT:
-        options[PROPOSED] = options[CURRENT]
-        return Advice(options, gain, fit, [], _remarks(options, others[0], packet))
-    options[PROPOSED] = found
-    return Advice(options, gain, fit, changes(topology, found.topology))
+    most = min(largest or len(servers), costs.largest(backends, servers))
+    fit_in = {name: each for name, each in options.items() if not _above(each.topology, most)}
+    tuned = {name: _tuned(each.topology, load, backends, packet) for name, each in fit_in.items()}
+    others = fit_in or options  # none of which is to be had
+    best = min(cost.price(packet) for cost in [*tuned.values(), *(each.cost for each in others.values())])
+    found, fit = _search(topology, load, backends, most if most < len(servers) else 0, packet, options)
+    price = found.cost.price(packet)
+    gain, words, large = 1 - price / best, changes(topology, found.topology), _above(topology, most)
+    if gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
+        options[PROPOSED] = found
+        return Advice(options, gain, fit, words)
+    options[PROPOSED] = found if large else options[CURRENT]
+    remarks = _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
+    if not large:
+        return Advice(options, gain, fit, [], remarks)
+    verb = "has" if len(large) == 1 else "have"
+    return Advice(options, gain, fit, words, remarks, f"{listed(large)} {verb} more than {most} servers")
+
+
+def _above(topology: Topology, most: int) -> list[str]:
+    return [name for name, domain in topology.domains.items() if len(domain.members) > most]
+
+
+def _tuned(topology: Topology, load: Load, backends: Sequence[str], packet: float) -> Cost:
+    return costs.predict(costs.choose(topology, load, backends, packet), load)
 
 
 def _option(topology: Topology, domains: Mapping[str, Sequence[str]], load: Load) -> Option:
@@ -174,10 +192,10 @@ def _kept(topology: Topology, made: Topology) -> Topology:
     return replace(made, domains=domains, checked=True)
 
 
-def _remarks(options: Mapping[str, Option], tuned: Cost, packet: float) -> list[str]:
+def _remarks(others: Mapping[str, Option], current: Cost, tuned: Cost | None, packet: float) -> list[str]:
     """What would cost less without regard to the traffic."""
-    found, current = [], options[CURRENT].cost
-    if tuned.price(packet) < (1 - GAIN) * current.price(packet):
+    found = []
+    if tuned and tuned.price(packet) < (1 - GAIN) * current.price(packet):
         saved = 1 - tuned.control_bytes / current.control_bytes
         wanted = [
             f"{new.ordering} in {new.domain}"
@@ -185,8 +203,8 @@ def _remarks(options: Mapping[str, Option], tuned: Cost, packet: float) -> list[
             if new.ordering != old.ordering
         ]
         found.append(f"other back ends would save {saved:.0%} of the control bytes: {listed(wanted)}")
-    for name in (FLAT, BUS):
-        other = options[name].cost
+    for name in sorted({FLAT, BUS} & others.keys(), reverse=True):
+        other = others[name].cost
         if other.price(packet) < (1 - GAIN) * current.price(packet):
             saved = 1 - other.control_bytes / max(current.control_bytes, 1)
             what = "one domain for all" if name == FLAT else "√n domains of √n servers on a backbone"

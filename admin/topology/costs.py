@@ -92,6 +92,15 @@ def choose(topology: Topology, load: Load, backends: Iterable[str] = DIRECT, pac
     return replace(topology, domains=domains, checked=True)
 
 
+def largest(backends: Iterable[str], servers: Sequence[str]) -> int:
+    """Servers of a domain that one of these back ends can order, at most."""
+    sizes = range(len(servers), 1, -1)
+    found = next((size for size in sizes if any(not _unfit(each, tuple(servers[:size])) for each in backends)), 0)
+    if not found:
+        raise MomError("none of these back ends can order a domain: add matrix")
+    return found
+
+
 def _unfit(backend: str, members: tuple[str, ...]) -> list[str]:
     return ordering.backend(backend).validate(members, {})
 

@@ -152,7 +152,12 @@ class Search:
     # -- to begin with ---------------------------------------------------------------------------------------------
 
     def starts(self) -> Iterator[Domains]:
-        yield from (split for split in self.begin if self._allowed(split))
+        """As large as allowed: domains that are larger are cut."""
+        for split in self._starts():
+            yield tuple(part for domain in split for part in self._cut(domain))
+
+    def _starts(self) -> Iterator[Domains]:
+        yield from self.begin
         graph = self._graph(range(self.size))
         seen = set[frozenset[frozenset[int]]]()
         for resolution in RESOLUTIONS:
@@ -182,6 +187,13 @@ class Search:
     def _halves(self, group: frozenset[int]) -> list[frozenset[int]]:
         graph = self._graph(sorted(group))
         return [frozenset(half) for half in self.nx.community.kernighan_lin_bisection(graph, seed=1) if half]
+
+    def _cut(self, domain: frozenset[int]) -> list[frozenset[int]]:
+        """Domains of the size allowed, which hang together by servers that they share."""
+        if not self.bounds.largest or len(domain) <= self.bounds.largest:
+            return [domain]
+        small, large = sorted(self._halves(domain), key=len)
+        return [*self._cut(large), *self._cut(small | {self._gateway(large, small)})]
 
     def _no_singles(self, groups: list[frozenset[int]]) -> list[frozenset[int]]:
         """A server by itself joins the group that it talks with most."""

@@ -104,6 +104,28 @@ def test_domains_are_no_larger_than_allowed_and_have_the_back_ends_allowed():
     assert {domain.backend for domain in domains} == {"matrix"}
 
 
+@pytest.mark.parametrize("seed, n, largest", [(1007, 26, 2), (1007, 26, 3), (2001, 24, 5), (1001, 33, 5)])
+def test_no_start_of_the_search_is_larger_than_allowed(seed, n, largest):
+    traffic = communities(seed, n)
+    copies = costs.matrix(load_of(traffic.sends(30 * n)).flows)
+    search = split.Search(traffic.servers, copies, float, split.Bounds(largest), [[traffic.servers]])
+    starts = [search.named(each) for each in search.starts()]
+    assert len(starts) > 4
+    for domains in starts:
+        assert max(map(len, domains)) <= largest and min(map(len, domains)) > 1
+        layouts.build({f"d{at}": list(domain) for at, domain in enumerate(domains)}, servers=traffic.servers)  # a tree
+
+
+@pytest.mark.parametrize("backends", [("fifo", "matrix"), ("fifo",)])
+def test_domains_that_are_larger_than_allowed_are_cut_where_nothing_is_gained_by_it_too(backends):
+    traffic = uniform(8, 1)
+    found = advise.advise(traffic.flat(), load_of(traffic.sends(160)), backends, 2)
+    assert not found.worthwhile and found.changes
+    assert found.verdict().startswith("nothing is to be gained, but d1 has more than 2 servers: ")
+    assert {len(domain.members) for domain in found.options["proposed"].topology.domains.values()} == {2}
+    assert not any("one domain for all" in line for line in found.remarks)  # it is not allowed
+
+
 def test_changes_are_told_in_words():
     old = layouts.build({"a": ["s1", "s2", "s3"], "b": ["s3", "s4", "s5"]})
     new = layouts.build({"a": ["s1", "s2", "s4"], "c": ["s4", "s3", "s5"]}, servers=old.servers)
