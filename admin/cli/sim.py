@@ -42,7 +42,7 @@ def sim() -> None:
 @click.option(
     "--workload", default="poisson", show_default=True, metavar="NAME|FILE|DIR",
     help="poisson, constant, bursts; ping-pong: the first server asks all others, and again once all have answered; a "
-    "CSV file of ms, server, and destinations with spaces between; or a folder of data folders: the logs of a real bus.",
+    "CSV file of ms, server, and destinations with spaces between; or a folder of data folders, for their logs.",
 )  # fmt: skip
 @click.option("--sends", type=click.IntRange(1), default=1000, show_default=True, help="Messages in all.")
 @click.option("--gap", type=options.Number(0.001), default=100.0, show_default=True, help="ms between two of a server.")
@@ -242,14 +242,15 @@ def compare(
 ) -> None:  # fmt: skip
     """Play the traffic of a real bus, from its logs, on other back ends and other domains.
 
-    Every message goes from and to the same servers, when it did; an answer waits for its question. Links take as long
-    as in the logs, in the mean. All but the delays is per message.
+    Every message goes from and to the same servers, when it did; an answer waits for its question. A message takes as
+    long over a link as in the logs; one that did not go there, as long as the next that did. All but the delays and the
+    state is per message.
 
     \b
     packets, control_bytes   on links, what passes on included
     hops, p50_ms, p99_ms     of a copy, from its send to its delivery
     held_pct                 of the packets
-    state_bytes              of clocks that are written
+    state_bytes              of clocks, on the disks of all servers at the end
 
     \b
     Example:
@@ -278,7 +279,11 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
     if silent := topology.servers.keys() - found.keys():
         names = ", ".join(name for name in topology.servers if name in silent)
         click.echo(f"mom: {logs} has no store of {names}: what they sent is left out", err=True)
-    traffic = whatif.read({name: every(store.read(data)) for name, data in found.items()})
+    readers = {name: store.read(data) for name, data in found.items()}
+    traffic = whatif.read({name: every(reader) for name, reader in readers.items()})
+    traffic.state_bytes = sum(
+        len(blob) for each in readers.values() for name in topology.domains for blob in each.core(name).values()
+    )
     named = found.keys() | {dest for send in traffic.sends for dest in send.dests}
     if strangers := named - topology.servers.keys():
         raise MomError(f"{', '.join(sorted(strangers))}: no server of {file}; name the topology that the bus has run")

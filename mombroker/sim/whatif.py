@@ -5,7 +5,7 @@ an answer, however long the question is on its way.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,7 @@ from mombroker.core.trace import Record
 from mombroker.ordering import Packet, Step
 from mombroker.sim.lab.bus import Bus
 from mombroker.sim.lab.domain import Observer, number_of
-from mombroker.sim.lab.observers import Control, Held, Written
+from mombroker.sim.lab.observers import Control, Held
 from mombroker.sim.world import EPOCH, MS, World
 
 Id = tuple[str, int]
@@ -49,6 +49,7 @@ class Traffic:
     packets: int = 0
     hops: int = 0
     held: int = 0
+    state_bytes: int = 0  # of clocks in the stores, now
     latencies: list[int] = field(default_factory=list)  # ns from send to delivery at another server
 
 
@@ -145,17 +146,34 @@ class Links(Observer):
         return passed[min(at, len(passed) - 1)][1]
 
 
+class Kept(Observer):
+    """The rows of the cores' state that a store would have now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[tuple[int, int, int], int] = {}  # by member and row: bytes
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        rows, gone = self.domain.members[me].dirty()
+        self.sizes.update({(me, *key): len(blob) for key, blob in rows.items()})
+        for key in gone:
+            self.sizes.pop((me, *key), None)
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        self.sent(me, 0, ())
+
+
 class Player:
     """Sends a bus its traffic; each server in its order."""
 
     def __init__(self, bus: Bus, sends: Sequence[Sent], ids: list[Id]):
         self.bus, self.ids = bus, ids
         self.start = min(send.at for send in sends)
-        self.queues: dict[int, list[Sent]] = defaultdict(list)  # by server, the next one last
+        self.queues: dict[int, deque[Sent]] = defaultdict(deque)  # by server
         self.here: dict[int, set[Id]] = defaultdict(set)
         self.timed: set[int] = set()  # servers that wait for a time
         for send in sends:
-            self.queues[bus.places[send.origin]].insert(0, send)
+            self.queues[bus.places[send.origin]].append(send)
         bus.on_arrival = self._arrived
 
     def play(self) -> None:
@@ -172,13 +190,13 @@ class Player:
     def _next(self, me: int) -> None:
         self.timed.discard(me)
         queue, world = self.queues[me], self.bus.world
-        while queue and queue[-1].after <= self.here[me]:
-            due = queue[-1].at - self.start + EPOCH
+        while queue and queue[0].after <= self.here[me]:
+            due = queue[0].at - self.start + EPOCH
             if due > world.now:
                 self.timed.add(me)
                 world.after(due - world.now, self._next, me)
                 return
-            send = queue.pop()
+            send = queue.popleft()
             self.ids.append(send.id)
             self.bus.send(me, [self.bus.places[dest] for dest in send.dests])
 
@@ -190,7 +208,7 @@ def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | N
     ids: list[Id] = [("", 0)]
     start = traffic.sends[0].at
     links = {name: Links(world, names, traffic.delays, ids, start) for name in topology.domains}
-    watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
+    watchers = {name: (Control(), Held(), Kept()) for name in topology.domains}
     bus = Bus(world, topology, links.__getitem__, lambda domain: (*watchers[domain], links[domain]), backends)
     Player(bus, traffic.sends, ids).play()
     hops = sum(bus.routes(bus.origins[number]).distance(names[me]) for number, me, _ in bus.delays)
@@ -202,7 +220,7 @@ def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | N
         sum(held.held for _, held, _ in watchers.values()),
         [ns for _, _, ns in bus.delays],
     ) | {
-        "state_bytes": round(sum(written.bytes for _, _, written in watchers.values()) / len(traffic.sends), 1)
+        "state_bytes": sum(sum(kept.sizes.values()) for _, _, kept in watchers.values())
     }  # fmt: skip
 
 
@@ -221,7 +239,7 @@ Row = dict[str, object]
 
 
 def row(messages: int, packets: int, control: int, hops: int, held: int, latencies: Sequence[int]) -> Row:
-    """Per message, but for the delays in ms."""
+    """Per message, but for the delays in ms, and the state at the end."""
     ordered, last = sorted(latencies), len(latencies) - 1
     return {
         "packets": round(packets / messages, 2), "control_bytes": round(control / messages, 2),
@@ -235,7 +253,7 @@ def recorded(traffic: Traffic) -> Row:
     """The same of the logs themselves."""
     copies = max(len(traffic.latencies), 1)
     found = row(len(traffic.sends), traffic.packets, traffic.control_bytes, 0, traffic.held, traffic.latencies)
-    return found | {"hops": round(traffic.hops / copies, 2), "state_bytes": ""}
+    return found | {"hops": round(traffic.hops / copies, 2), "state_bytes": traffic.state_bytes}
 
 
 Plan = tuple[Topology, dict[str, str]]  # and other back ends for some of its domains

@@ -96,6 +96,8 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
     rows = json.loads(mom(*words, "-o", "json").stdout)
     assert [row["plan"] for row in rows] == ["the logs", "as it is", "under ks", "domains as flat"]
     assert rows[0]["packets"] == rows[1]["packets"] and rows[3]["hops"] == 1
+    assert rows[1]["state_bytes"] == pytest.approx(rows[0]["state_bytes"], rel=0.05) and rows[0]["state_bytes"] > 1000
+    assert rows[1]["state_bytes"] == pytest.approx(rows[0]["state_bytes"], rel=0.05) and rows[0]["state_bytes"] > 1000
     played = ["sim", "run", "bus.toml", "--workload", "var", "-o", "json"]
     whole = json.loads(mom(*played, "--network", "logs").stdout)[-1]
     assert (whole["hops"], whole["p50_ms"], whole["p99_ms"]) == tuple(
@@ -107,6 +109,10 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
     (tmp_path / "four.toml").write_text(mom("topology", "generate", "flat", "4").stdout)
     four = mom("sim", "compare", "four.toml", "--log", "four", code=1).stderr
     assert "s7, s8, s9: no server of four.toml" in four and "has no store" not in four
+    some = mom("sim", "compare", "bus.toml", "--log", "four").stderr
+    assert some == "mom: four has no store of s5, s6, s7, s8, s9: what they sent is left out\n"
+    some = mom("sim", "compare", "bus.toml", "--log", "four", "--ordering", "", "--layout", "").stderr
+    assert some == "mom: four has no store of s5, s6, s7, s8, s9: what they sent is left out\n"
     lines = mom("log", "tail", "-f", "bus.toml", "-o", "json").stdout.splitlines()
     far = next(each for each in map(json.loads, lines) if each["kind"] == "react" and each["hops"])
     mom("log", "diagram", f"{far['origin']}#{far['number']}", "-f", "bus.toml", "--to", "why.svg")

@@ -1,12 +1,17 @@
 """The traffic of a bus, from its logs, played again: it costs what it cost, and other back ends cost what they cost."""
 
+from collections import deque
+
 import pytest
 
 from mombroker import store
 from mombroker.admin.cli.log import every
 from mombroker.sim import diagram, whatif
 from mombroker.sim.communities import communities
+from mombroker.sim.lab.bus import Bus
+from mombroker.sim.lab.networks import Uniform
 from mombroker.sim.recording import mixed, paced, record
+from mombroker.sim.world import MS, World
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +63,15 @@ def test_a_message_of_the_logs_is_drawn_with_what_it_waited_for(ran):
     assert f'href="#{held.waited_for}"' in picture and held.message in picture
     assert all(arrow.left <= arrow.came <= arrow.delivered for arrow in story.arrows if arrow.delivered)
     assert all(any(a.message == arrow.waited_for for a in story.arrows) for arrow in story.arrows if arrow.held)
+
+
+def test_the_sends_of_a_server_are_queued_at_the_end_where_it_costs_nothing(ran):
+    """In front of a list it would cost by the square of their number."""
+    topology, logs = ran
+    traffic, world = whatif.read(logs), World(1)
+    bus = Bus(world, topology, lambda domain: Uniform(world, 0, MS))
+    queues = whatif.Player(bus, traffic.sends, [("", 0)]).queues
+    assert sum(map(len, queues.values())) == len(traffic.sends) >= 200 and all(
+        isinstance(queue, deque) for queue in queues.values()
+    )
+    assert all(list(queue) == sorted(queue, key=lambda send: send.at) for queue in queues.values())
