@@ -5,9 +5,10 @@ import pytest
 from mombroker import ordering
 from mombroker.ordering.ks import KS
 from mombroker.sim.lab import domain as lab
-from mombroker.sim.lab.networks import Exponential
+from mombroker.sim.lab.networks import Exponential, Uniform
 from mombroker.sim.lab.observers import Control, Delay, Held, LogSize, Trace
-from mombroker.sim.lab.workloads import Poisson, broadcasts, multicasts, shares
+from mombroker.sim.lab.stability import Stability
+from mombroker.sim.lab.workloads import Poisson, broadcasts, everybody, multicasts, shares
 from mombroker.sim.world import EPOCH, MS, World
 from tests.fakes import UncountedRST
 
@@ -160,3 +161,17 @@ def test_the_loop_asks_little_of_an_empty_event():
 
     again(1000)
     assert world.run() and world.calls == 1000 and not world.queue
+
+
+@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy", "fifo"])
+def test_a_message_becomes_stable_under_every_back_end(backend):
+    """Links take 10 ms: where members talk directly, an origin has its acknowledgements after twice that time."""
+    world = World(1)
+    stability = Stability(Uniform(world, 10 * MS, 10 * MS), 20)
+    members = lab.cores(backend, 2 if backend == "fifo" else SIZE)
+    domain = lab.Domain(world, members, Uniform(world, 10 * MS, 10 * MS), [stability])
+    Poisson(1, 50 * MS, everybody, 50).start(domain)
+    domain.finish()
+    assert len(stability.delays) == 50 and not stability._open and not stability._owed
+    direct = set(stability.delays) == {20 * MS}
+    assert direct != (backend in ("overlay", "daisy")) and min(stability.delays) >= 20 * MS
