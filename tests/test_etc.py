@@ -1,6 +1,7 @@
 """The samples in etc/ are what they say they are."""
 
 import configparser
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,16 @@ def test_the_service_is_not_restarted_where_only_a_person_can_help():
     unit.read(ETC / "mombroker.service")
     assert "3" in unit["Service"]["RestartPreventExitStatus"].split()
     assert unit["Service"]["ExecStart"].endswith("/mom serve")
+
+
+def test_the_papers_are_reported_from_a_fresh_clone_by_one_command(tmp_path):
+    """What make would do where nothing is yet: an environment, the package with what draws pictures, the report."""
+    for name in ("Makefile", "setup.cfg", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ETC.parent / name).read_bytes())
+    done = subprocess.run(["make", "-n", "papers", "ARGS=--full"], cwd=tmp_path, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    venv, pip, report = (
+        next(at for at, line in enumerate(lines) if word in line)
+        for word in ("-m venv", "install --editable '.[plots]'", ".venv/bin/mom paper report --full")
+    )
+    assert done.returncode == 0 and venv < pip < report == len(lines) - 1
