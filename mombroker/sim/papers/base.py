@@ -161,7 +161,7 @@ def interval(values: Sequence[float]) -> float:
     """Half of the 95 % confidence interval of the mean of independent runs, by Student's t; 0 for a single run."""
     if len(values) < 2:
         return 0.0
-    return student(len(values) - 1) * stdev(values) / len(values) ** 0.5
+    return float(student(len(values) - 1) * stdev(values) / len(values) ** 0.5)
 
 
 def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, str]]:

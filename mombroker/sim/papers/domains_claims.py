@@ -13,7 +13,7 @@ MODEL = (
     "many hops a round trip takes, and in domains of which size"
 )
 # ms of a round trip live, with this bus's clock and with a full image of it: docs/benchmarks.md, in one process
-LIVE = {
+LIVE: Mapping[tuple[str, str], Mapping[int, tuple[float, float]]] = {
     (REMOTE, "flat"): {10: (2.7, 3.3), 150: (3.5, 14)},
     (REMOTE, "bus"): {10: (9.9, 8.9), 150: (4.4, 3.9)},
     (BROADCAST, "flat"): {10: (24, 20), 150: (1372, 1433)},

@@ -8,7 +8,7 @@ from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, l
 OVERLAY, UNICASTS, MULTICAST = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
 SUSTAINED = "sustained"  # the points at a rate that the links can carry
 TIMESTAMP = {"as unicasts": UNICASTS, "as network multicast": MULTICAST}  # the readings
-EMPTY, LITTLE = 0.05, 25  # a queue shorter than this is empty; per cent that are "little affect"
+EMPTY, LITTLE = 0.05, 2  # a mean queue shorter than this is empty; messages by which little affects a queue
 
 
 def ratios(table: Table, figure: str, column: str, reading: str) -> dict[float, float]:
@@ -86,19 +86,22 @@ def counts(figure: str) -> Judge:
 
 def crossover(table: Table) -> Judgement:
     """Bytes: messages × (36 + d) against (n - 1)(4n + d + 32 a fragment)."""
-    held, shown = [], {}
+    held: list[bool] = []
+    shown: dict[float, float] = {}
+    measured: dict[tuple[str, int], dict[float, float]] = {}
     for n in table.curve("6", OVERLAY, "bytes"):
         size, copies = int(n), flood(hypercube(int(n)))
         least = next((d for d in range(2000) if copies * (36 + d) >= (size - 1) * sent(4 * size + d)), None)
         printed = size / ((size - 1).bit_length() - 1)
         shown[n] = least if least is not None else float("inf")
         for figure, d in (("6", 0), ("7", 100), ("8", 1000)):
-            ratio = ratios(table, figure, "bytes", "as unicasts")[n]
-            held.append((ratio > 1) == (d < printed))
-    return Judgement(
-        verdict(held), f"Overlay sends fewer bytes below {span(shown, 'g')} bytes of data",
-        "the printed formula leaves out the size of an integer and the headers",
-    )  # fmt: skip
+            measured[figure, d] = found = ratios(table, figure, "bytes", "as unicasts")
+            held.append((found[n] > 1) == (d < printed))
+    why = f"by the sizes that are sent Overlay sends fewer below {span(shown, 'g')} bytes of data"
+    if not all(held):
+        why += ": the printed formula leaves out the size of an integer and the headers"
+    text = "; ".join(f"{span(found)} with {d} bytes" for (_, d), found in measured.items())
+    return Judgement(verdict(held), f"bytes, Timestamp over Overlay: {text}", why)
 
 
 def sent(payload: int) -> int:
@@ -121,10 +124,10 @@ def no_queue(figure: str) -> Judge:
 def timestamp_queues(figure: str) -> Judge:
     def judge(table: Table) -> Judgement:
         most = {name: max(table.curve(figure, name, "held_most_here").values()) for name in (UNICASTS, MULTICAST)}
-        return Judgement(
-            verdict([value > 0 for value in most.values()]), f"at most, at any node: {listed(most, 'g')}",
-            "in so short a burst almost all is sent before anything arrives, so that little depends on anything",
-        )  # fmt: skip
+        held = [value > 0 for value in most.values()]
+        rate, ms = load(table, figure)
+        why = f"{rate:g} messages a ms for {ms:g} ms: almost all may be sent before anything arrives"
+        return Judgement(verdict(held), f"at most, at any node: {listed(most, 'g')}", "" if all(held) else why)
 
     return judge
 
@@ -135,8 +138,9 @@ def sizes_matter_little(table: Table) -> Judgement:
         values = [table.at(figure, MULTICAST, n, "held_most_here") for figure in ("12", "13", "14")]
         found[n] = max(values) - min(values)
     return Judgement(
-        verdict([difference <= 2 for difference in found.values()]),
-        f"the greatest queues differ by {span(found, 'g')} messages between 0, 100 and 1000 bytes", "little: 2 messages"
+        verdict([difference <= LITTLE for difference in found.values()]),
+        f"the greatest queues differ by {span(found, 'g')} messages between 0, 100 and 1000 bytes",
+        f"little: {LITTLE} messages",
     )  # fmt: skip
 
 
