@@ -74,7 +74,7 @@ def sweep_options(command: Callable[..., None]) -> Callable[..., None]:
 @paper.command("list")
 @output_options
 def list_(output: str, columns: str) -> None:
-    """The papers that can be run, and their figures.
+    """The papers that can be run, their figures, and readings of the paper other than the adopted.
 
     \b
     Example:
@@ -85,7 +85,7 @@ def list_(output: str, columns: str) -> None:
     rows = [
         {
             "paper": each.name, "number": each.number, "figure": name, "shows": figure.title,
-            "claims": sum(claim.figure == name for claim in each.claims),
+            "claims": sum(claim.figure == name for claim in each.claims), "readings": ", ".join(each.readings),
         }
         for each in map(sweep.load, sweep.PAPERS)
         for name, figure in each.figures.items()
@@ -97,7 +97,11 @@ def list_(output: str, columns: str) -> None:
 @click.argument("name", metavar="PAPER")
 @click.option("--figure", "figures", default="", help="Figures, with commas between. [default: all]")
 @click.option("--seeds", type=click.IntRange(1), default=None, help="Runs of each point. [default: 2 to 5, by paper]")
-@click.option("--reading", default="", help="Other readings of the paper than the adopted, with commas between.")
+@click.option(
+    "--reading",
+    default="",
+    help="Other readings than the adopted, with commas between; they are in `mom paper list`.",
+)
 @sweep_options
 @output_options
 def run(
@@ -229,7 +233,8 @@ def _words(text: str) -> list[str]:
 
 def _known(what: str, word: str, known: Sequence[str]) -> str:
     if word not in known:
-        raise click.UsageError(f"there is no {what} {word!r}; there are {', '.join(known)}")
+        others = f"there are {', '.join(known)}" if known else "there are none but the adopted"
+        raise click.UsageError(f"there is no {what} {word!r}; {others}")
     return word
 
 
@@ -297,6 +302,6 @@ def _write(
 def note(stem: str, figure: "Figure", rows: "Sequence[Row]") -> str:
     """How much was run."""
     runs = len({row["seed"] for row in rows})
-    return f"{stem}: {'one run' if runs == 1 else f'{runs} runs'} a point" + (
-        f" of {rows[0][figure.unit]} {figure.unit}" if figure.unit else ""
-    )
+    sizes = sorted({row[figure.unit] for row in rows}) if figure.unit else []
+    size = f" of {' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))} {figure.unit}" if sizes else ""
+    return f"{stem}: {'one run' if runs == 1 else f'{runs} runs'} a point{size}"

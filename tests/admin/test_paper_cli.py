@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
+from mombroker.admin.cli.paper import note
 from mombroker.admin.cli.progress import duration
-from mombroker.sim.papers import ks, sweep
+from mombroker.sim.papers import ks, plot, sweep
+from mombroker.sim.papers.base import Figure, Panel, Table
 
 
 @pytest.fixture
@@ -40,7 +42,8 @@ def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
     pytest.importorskip("matplotlib")
     first = mom("run", "ks", "--figure", "5", "--processes", "1", "-o", "json")
     claims = json.loads(first.stdout)
-    assert {claim["figure"] for claim in claims} == {"5"} and len(claims) == 6
+    assert {claim["figure"] for claim in claims} == {"5"}
+    assert [claim["claim"] for claim in claims] == [each.text for each in ks.PAPER.claims if each.figure == "5"]
     assert {claim["verdict"] for claim in claims} <= {"holds", "holds in part", "does not hold", "cannot be judged"}
     assert "26 runs, about" in first.stderr and "0 are there already" in first.stderr
     folder = tmp_path / "mom-papers"
@@ -104,6 +107,48 @@ def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
 )
 def test_unknown_names_are_wrong_usage(mom, words, known):
     assert f"there are {known}" in mom("run", *words, code=2).stderr
+
+
+def test_a_paper_with_one_reading_says_so_and_the_others_list_theirs(mom):
+    assert (
+        "there is no reading 'x'; there are none but the adopted"
+        in mom("run", "groups", "--reading", "x", code=2).stderr
+    )
+    rows = json.loads(mom("list", "-o", "json").stdout)
+    assert {row["readings"] for row in rows if row["paper"] == "ks"} == {"itself, copies, slots"}
+    assert {row["readings"] for row in rows if row["paper"] == "groups"} == {""}
+
+
+def test_the_note_below_a_title_tells_of_all_runs():
+    figure = Figure("title", "x", [], unit="sends")
+    rows = [{"seed": seed, "sends": sends} for seed in (1, 2) for sends in (1000, 300, 4000)]
+    assert note("ks-quick", figure, rows) == "ks-quick: 2 runs a point of 300 to 4000 sends"
+    assert note("ks-quick", figure, rows[:1]) == "ks-quick: one run a point of 1000 sends"
+
+
+def test_a_picture_draws_no_bars_without_intervals_and_nothing_where_there_is_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+    drawn = []
+    monkeypatch.setattr(Axes, "errorbar", lambda self, xs, ys, bars, **style: drawn.append((style["label"], bars)))
+    monkeypatch.setattr(Axes, "get_legend_handles_labels", lambda self: ([Line2D([], [])], ["a"]))
+    figure = Figure("title", "x", [Panel("y", {"v": ""}), Panel("z", {"v": ""}, without=["b"])])
+    runs = {"a": (1, 2, 3), "b": (1, 1, 1)}
+    table = Table({"figure": "1", "setting": name, "x": 1, "v": v} for name, each in runs.items() for v in each)
+    plot.draw(tmp_path / "1.png", "1", figure, table, "")
+    assert [label for label, _ in drawn] == ["a", "b", "a"] and [bool(bars) for _, bars in drawn] == [True, False, True]
+
+
+def test_what_a_panel_leaves_out_is_a_setting_of_its_figure():
+    left_out = 0
+    for chosen in map(sweep.load, sweep.PAPERS):
+        for name, each in chosen.figures.items():
+            settings = {point.setting for point in chosen.points(name, False, (1,), {})}
+            assert all({*panel.without} < settings for panel in each.panels)
+            left_out += any(panel.without for panel in each.panels)
+    assert left_out == 1
 
 
 def test_durations_are_told_as_people_do():

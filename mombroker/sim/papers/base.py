@@ -1,6 +1,6 @@
 """What a reproduced paper is made of: figures of points, a run that measures one point, and claims to be judged."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -26,11 +26,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes: `lines` are the columns that are drawn, with what the legend calls them beside the setting."""
+    """One pair of axes: `lines` are the columns that are drawn, with what the legend calls them beside the setting;
+    `without`: settings that have nothing to show there."""
 
     y: str
     lines: Mapping[str, str]
     log_y: bool = False
+    without: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,16 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     fig, grid = pyplot.subplots(down, across, figsize=(WIDE * across, HIGH * down), squeeze=False, dpi=DPI)
     for axes, panel in zip(grid.flat, figure.panels, strict=True):
         for number, setting in enumerate(table.settings(name)):
+            if setting in panel.without:
+                continue
             lines = LINES if len(panel.lines) > 1 else LINES[number % len(LINES) :]
             for (column, label), line in zip(panel.lines.items(), lines, strict=False):
                 points = table.values(name, setting, column)
+                means = [fmean(values) for values in points.values()]
                 bars = [interval(values) if len(values) > 2 else 0.0 for values in points.values()]
                 axes.errorbar(
-                    [*points], [fmean(values) for values in points.values()], bars, fmt=line, color=f"C{number}",
-                    markersize=4, capsize=3 if any(bars) else 0, label=f"{setting} {label}".strip(),
+                    [*points], means, bars if any(bars) else None, fmt=line, color=f"C{number}", markersize=4,
+                    capsize=3 if any(bars) else 0, label=f"{setting} {label}".strip(),
                 )  # fmt: skip
         axes.set(xlabel=figure.x, ylabel=panel.y)
         if panel.log_y:
