@@ -37,7 +37,7 @@ class Target(click.Path):
         super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder, writable=True, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = Path(super().convert(value, param, ctx))  # it refuses what is there and not to be written
+        path = Path(str(super().convert(value, param, ctx)))  # it refuses what is there and not to be written
         if not path.exists():
             place = path.parent
             while self.dir_okay and not place.exists():

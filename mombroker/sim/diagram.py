@@ -169,8 +169,8 @@ def logged(logs: Mapping[str, Iterable[Record]], topology: Topology) -> Story:
     for arrow in arrows:
         if arrow.held:
             key = arrow.message, arrow.to
-            domain = topology.domains[into[key]]
-            arrow.waited_for = _cause(arrow, here[arrow.to, domain.name], missing[key], domain.backend)
+            backend = topology.domains[into[key]].backend
+            arrow.waited_for = _cause(arrow, here[arrow.to, into[key]], missing[key], backend)
     return Story(list(logs), arrows)
 
 
