@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mombroker.sim.papers.sweep import Cache
 
 LOCAL = "local[*]"  # what Spark calls this machine, with all its cores
+ADOPTED = "adopted"  # the reading of a paper, where no other is asked for
 CACHE = "cache"  # in the folder of the results
 
 
@@ -136,8 +137,9 @@ def run(
     points = sweep.points(chosen, wanted, not quick, seeds or chosen.seeds, changed)
     kept = sweep.Cache(folder / CACHE, name)
     table = base.Table(_run(chosen, points, kept, processes, spark))
-    stem = "-".join([name, "quick" if quick else "full", *_words(reading)])
-    _write(folder, stem, chosen, wanted, table)
+    usual = seeds in (None, chosen.seeds)
+    stem = "-".join([name, "quick" if quick else "full", *_words(reading), *([] if usual else [f"seeds-{seeds}"])])
+    _write(folder, stem, chosen, wanted, table, reading="+".join(_words(reading)) or ADOPTED)
     claims = [claim for figure in wanted for claim in base.judge(chosen.claims, figure, table)]
     show(claims, output, columns)
 
@@ -191,7 +193,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
 @click.option("--runs", type=click.IntRange(1), default=None, help="In each half. [default: half of the usual]")
 @click.option(
     "--above", type=options.Number(0), default=5.0, show_default=True,
-    help="Show what differs by more: per cent from the mean of both halves.",
+    help="Show what differs by more: per cent of the mean of both halves.",
 )  # fmt: skip
 @sweep_options
 @output_options
@@ -224,7 +226,7 @@ def spread(
     ]
     apart = sorted((row for row in rows if row["off_pct"] > above), key=lambda row: -row["off_pct"])
     show([row | {key: float(f"{row[key]:.4g}") for key in ("one", "two", "off_pct")} for row in apart], output, columns)
-    click.echo(f"{len(apart)} of {len(rows)} values are off by more than {above:g} %", err=True)
+    click.echo(f"{len(apart)} of {len(rows)} values are apart by more than {above:g} %", err=True)
 
 
 def _words(text: str) -> list[str]:
@@ -265,21 +267,23 @@ def _run(
 
 
 def _write(
-    folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table", quiet: bool = False
-) -> dict[str, Path]:
-    """CSV of all rows of a figure, and its picture. The pictures by figure."""
+    folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table", quiet: bool = False,
+    reading: str = ADOPTED,
+) -> dict[str, Path]:  # fmt: skip
+    """CSV of all rows of a figure, each with its paper and the reading, and its picture. The pictures by figure."""
     from mombroker.sim.papers import plot
 
     pictures: dict[str, Path] = {}
     drawn = True
     for figure in figures:
         rows = [row for row in table.rows if row["figure"] == figure]
+        named = [{"paper": chosen.name, "reading": reading, **row} for row in rows]
         path = folder / f"{stem}-figure-{figure}.csv"
         try:
             with path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+                writer = csv.DictWriter(file, list(dict.fromkeys(name for row in named for name in row)))
                 writer.writeheader()
-                writer.writerows(rows)
+                writer.writerows(named)
         except OSError as error:
             raise MomError(unwritten(path, error)) from None
         written = [path]

@@ -60,7 +60,7 @@ def test_without_matplotlib_there_is_everything_but_the_picture(mom, tmp_path, m
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
     assert "pip install 'mombroker[plots]'" in result.stderr and "cannot be judged" in result.stdout
-    assert [path.name for path in (tmp_path / "mom-papers").glob("*.*")] == ["ks-quick-figure-5.csv"]
+    assert [path.name for path in (tmp_path / "mom-papers").glob("*.*")] == ["ks-quick-seeds-1-figure-5.csv"]
 
 
 def test_ctrl_c_says_what_is_kept(mom, monkeypatch):
@@ -94,7 +94,11 @@ def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
     mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
     result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--reading", "slots", "--processes", "1")
     assert "0 are there already" in result.stderr
-    assert (tmp_path / "mom-papers" / "ks-quick-slots-figure-5.csv").exists()
+    for stem, reading in (("ks-quick", "adopted"), ("ks-quick-slots", "slots")):
+        with (tmp_path / "mom-papers" / f"{stem}-seeds-1-figure-5.csv").open() as file:
+            assert {(row["paper"], row["reading"], row["seed"]) for row in csv.DictReader(file)} == {
+                ("ks", reading, "1")
+            }
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_the_halves_of_the_runs_are_compared(mom):
     assert {row["column"] for row in rows} == {"ks", "ks_bitmap"} and len(rows) <= 12 * 2
     assert [row["off_pct"] for row in rows] == sorted((row["off_pct"] for row in rows), reverse=True)
     for row in rows:
-        off = 100 * abs(row["one"] - row["two"]) / (row["one"] + row["two"])
-        assert row["off_pct"] == pytest.approx(off, abs=0.05)  # of four digits
+        off = 200 * abs(row["one"] - row["two"]) / (row["one"] + row["two"])
+        assert row["off_pct"] == pytest.approx(off, abs=0.1)  # of two numbers of four digits
     few = mom("spread", "ks", "--figure", "5", "--above", "1000")
-    assert "0 of 24 values are off by more than 1000 %" in few.stderr
+    assert "0 of 24 values are apart by more than 1000 %" in few.stderr

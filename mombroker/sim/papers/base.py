@@ -129,14 +129,14 @@ class Table:
 
 def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
     """For each point with so many runs: the mean of the first `runs` runs, that of the next as many, and by how many
-    per cent each is off the mean of both."""
+    per cent of the mean of both they are apart."""
     found = []
     for setting in table.settings(figure):
         for x, values in table.values(figure, setting, column).items():
             if len(values) < 2 * runs:
                 continue  # its seed decides nothing
             one, two = fmean(values[:runs]), fmean(values[runs : 2 * runs])
-            off = 100 * abs(one - two) / abs(one + two) if one != two else 0.0
+            off = 200 * abs(one - two) / abs(one + two) if one != two else 0.0
             found.append(
                 {"figure": figure, "setting": setting, "x": x, "column": column, "one": one, "two": two, "off_pct": off}
             )
