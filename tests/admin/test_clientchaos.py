@@ -49,14 +49,15 @@ def settled_at_delivery() -> None:
 
 def forgotten_counts() -> None:
     """The row of a message does not say that somebody had it."""
-    write: Callable[..., None] = Stock._write
+    packed: Callable[[Item], tuple[bytes, bytes]] = Item._packed
 
-    def forget(stock: Stock, item: Item, collection: str) -> None:
+    def forget(item: Item) -> tuple[bytes, bytes]:
         count, item.count = item.count, 0
-        write(stock, item, collection)
+        row = packed(item)
         item.count = count
+        return row
 
-    Stock._write = forget  # type: ignore[method-assign]
+    Item._packed = forget  # type: ignore[method-assign]
 
 
 def half_transactions() -> None:
