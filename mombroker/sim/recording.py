@@ -226,8 +226,12 @@ def record(
         each.stop()
         truth.commits[name] = each.disk.commits
     world.run()
-    for each in cluster.nodes.values():
-        each.kept.close()  # type: ignore[attr-defined]
+    kept: dict[str, SqliteStore] = {name: each.kept for name, each in cluster.nodes.items()}  # type: ignore[attr-defined]
+    for store in kept.values():  # as under virtual time, each has met its neighbours' stores, but by other names
+        peers = [(other.meta()["incarnation"], name) for name, other in kept.items()]
+        store.db.conn.executemany("UPDATE link SET incarnation = ? WHERE peer = ? AND incarnation != ''", peers)
+    for store in kept.values():
+        store.close()
     return truth
 
 

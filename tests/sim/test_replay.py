@@ -2,6 +2,8 @@
 
 import pytest
 
+from mombroker import store
+from mombroker.admin.audit import audit
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
 from mombroker.sim.communities import SHAPES, communities, uniform
@@ -81,3 +83,15 @@ def test_real_servers_stamp_as_many_packets_as_the_replay(tmp_path):
     assert control == pytest.approx(played.total.control_bytes, rel=0.15)
     passages = [each for passed in truth.passages.values() for each in passed]
     assert all(each.stamped <= each.durable <= each.arrived <= each.ordered for each in passages)
+
+
+def test_the_stores_of_a_recorded_bus_know_each_other(tmp_path):
+    """As those of a bus that ran: `mom check` has nothing to say about them, and servers could go on with them."""
+    traffic = communities(1, 9)
+    topology = mixed(traffic, ["matrix", "ks"])
+    record(topology, paced(traffic.sends(50), 500), tmp_path)
+    stores = {name: store.read(tmp_path / name) for name in topology.servers}
+    met = [row for each in stores.values() for row in each.links() if row.incarnation]
+    assert met and all(row.incarnation == stores[row.peer].meta()["incarnation"] for row in met)
+    found = audit(topology, stores)
+    assert found.clean and found.sends >= 50 and not found.restored
