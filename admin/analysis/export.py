@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from mombroker.admin.analysis import files, schema
 from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns, uncollected
+from mombroker.admin.analysis.stores import read_before
 from mombroker.core.errors import MomError
 from mombroker.store.base import LOST
 
@@ -85,10 +86,10 @@ def _export(
     meta = store.meta()
     incarnation = str(meta["incarnation"])
     mark, end = marks.get((server, incarnation), 0), store.log_end()
-    if end < mark:
+    if mark and not read_before(store, mark, _written(target, server, incarnation, mark)):
         raise MomError(
-            f"the store of {server} ends at record {end}, but {mark} records of it are exported: it was restored from "
-            "a backup; export to a new folder"
+            f"the store of {server} ends at record {end}, and record {mark}, which is exported, is not in it: it was "
+            "restored from a backup; export to a new folder"
         )
     columns, file, records, made, gap = Columns(store, IN_FILES), None, 0, 0, 0
     try:
@@ -116,6 +117,14 @@ def _export(
         if file:
             file.abandon()
     return Exported(server, records, made, mark, gap, int(meta.get(LOST, 0)))
+
+
+def _written(target: Path, server: str, incarnation: str, mark: int) -> int:
+    """When the last record that is exported was written, us."""
+    (last,) = [each for each in files.every(target) if (*each.log, each.hi) == (server, incarnation, mark)]
+    with pq.ParquetFile(last.path) as part:
+        times = part.read_row_group(part.num_row_groups - 1, columns=["time"]).column(0)
+    return int(times.cast(pa.int64())[-1].as_py())
 
 
 class _Draft:

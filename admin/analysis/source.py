@@ -236,7 +236,7 @@ class Reader(DataSourceReader):
 
 # -- streaming ---------------------------------------------------------------------------------------------------------
 
-Offset = dict[str, dict[str, Any]]  # server -> incarnation of its store, seq of the last record read
+Offset = dict[str, dict[str, Any]]  # server -> incarnation of its store, seq of the last record read, its time in us
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -260,6 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         ends = self._ends() if self.target is None else self.target
+        self._check(start)
         if isinstance(limit, ReadMaxRows):
             ends = self._bounded(start, ends, limit.max_rows)
         return dict(sorted((start | ends).items()))  # Spark compares offsets as text
@@ -268,9 +269,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: Offset = {}
         for server, path in self.request.stores().items():
             reader = store.read(path)
-            found[server] = {"incarnation": str(reader.meta()["incarnation"]), "seq": reader.log_end()}
+            found[server] = self._offset(reader, reader.log_end())
             reader.close()
         return found
+
+    def _offset(self, reader: SqliteReader, seq: int) -> dict[str, Any]:
+        commits = reader.commits(reader.commit_before(seq), seq, 1) if seq else []
+        last = commits[0].last // 1000 if commits else 0
+        return {"incarnation": str(reader.meta()["incarnation"]), "seq": seq, "last": last}
+
+    def _check(self, read: Offset) -> None:
+        """Raises MomError where a store does not go on from what was read of it."""
+        for server, path in self.request.stores().items():
+            if (before := read.get(server)) and "last" in before:
+                reader = store.read(path)
+                same = reader.meta()["incarnation"] == before["incarnation"]
+                if same and not stores.read_before(reader, before["seq"], before["last"]):
+                    raise MomError(
+                        f"record {before['seq']} of {server}, which was read, is not in its store: it was restored "
+                        "from a backup; start the query again with a new checkpoint"
+                    )
+                reader.close()
 
     def _bounded(self, start: Offset, ends: Offset, most: int) -> Offset:
         found: Offset = {}
@@ -279,13 +298,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reader = store.read(paths[server])
             after = max(_seq(start, server, end), self.request.begin(reader))
             first = next(reader.log_cuts(after, end["seq"], most), end["seq"])
-            found[server] = {"incarnation": end["incarnation"], "seq": first}
+            found[server] = self._offset(reader, first)
             reader.close()
         return found
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Range]:
         found: list[Range] = []
         paths = self.request.stores()
+        self._check(start)
+        self._check(end)
         for server, upto in end.items():
             after = _seq(start, server, upto)
             if after >= upto["seq"]:

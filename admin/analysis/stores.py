@@ -33,5 +33,18 @@ def find(path: Path, topology: "Topology | None" = None) -> dict[str, Path]:
     return found
 
 
+def read_before(reader: "SqliteReader", mark: int, last: int) -> bool:
+    """Whether the record that was read as number `mark`, written at `last` (us), is still that one, or went in time.
+
+    It is not in a store that was restored from a backup: what this wrote since has the same numbers again.
+    """
+    if mark == 0:
+        return True
+    commits = reader.commits(reader.commit_before(mark), mark, 1)
+    if commits:
+        return commits[0].id + commits[0].records - 1 == mark and commits[0].last // 1000 == last
+    return reader.log_end() > mark
+
+
 def read(path: Path) -> "dict[str, SqliteReader]":
     return {server: store.read(data) for server, data in find(path).items()}

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -159,41 +160,57 @@ def test_a_run_that_is_cut_off_anywhere_loses_and_doubles_nothing(stores, tmp_pa
 KILLED = """
 import sys
 from pathlib import Path
-from mombroker.admin.analysis import export, stores
-export.FILE_RECORDS = 3000
+from mombroker.admin.analysis import export, files, stores
+
+def publish(draft, file, publish=files.publish):
+    print(stage, flush=True)
+    publish(draft, file)
+
+files.publish = publish
+stage, export.FILE_RECORDS, export.RECORDS = "export", 50, 50
 for _ in export.export(stores.read(Path(sys.argv[1])), Path(sys.argv[2])): pass
+stage, export.FILE_RECORDS = "compact", 1000
 for _ in export.compact(Path(sys.argv[2])): pass
 """
 
 
 @pytest.mark.long
 def test_an_export_is_killed_at_twenty_random_points(tmp_path):
-    """With days that pass meanwhile and their compaction: in the end rows in Parquet equal rows in the stores."""
+    """With days that pass meanwhile and their compaction: in the end rows in Parquet equal rows in the stores.
+
+    It says when it is about to give a file its name, and dies some files later, up to two files' time after that.
+    """
     chance = random.Random(6)
     topology, written = logs.play(tmp_path / "bus", 1000)
-    logs.write(topology, written, 12, pause=DAY // 3)
+    logs.write(topology, written, 3, pause=DAY)
     stores = {server: store.read(topology.servers[server].data) for server in written}
     target, wanted = tmp_path / "out", expected(stores)
-    kills = points = 0
-    for _ in range(200):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "bus", target])
-        deadline = time.monotonic() + 60
-        drafts = chance.randrange(1, 30)  # seen, before it dies
-        while process.poll() is None and drafts and time.monotonic() < deadline:
-            drafts -= bool(list(target.rglob(f".*{files.DRAFT}")))
-            time.sleep(chance.random() / 100)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.wait()
+    killed = Counter()
+    env = {**os.environ, "PYTHONPATH": str(processes.ROOT)}
+    for _ in range(60):
+        command = [sys.executable, "-c", KILLED, tmp_path / "bus", target]
+        stage, most = chance.choice([("export", 100), ("compact", 20)])
+        last, said = chance.randrange(1, most), []
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                said.append((line.strip(), time.monotonic()))
+                if [name for name, _ in said].count(stage) == last:
+                    time.sleep(chance.random() * 2 * (said[-1][1] - said[0][1]) / len(said))
+                    process.kill()
+                    break
+        if process.returncode == -signal.SIGKILL:
+            killed[stage] += 1
+        else:
+            assert process.returncode == 0
         found = keys(target) if files.is_export(target) and files.every(target) else []
         assert len(found) == len(set(found)) and set(found) <= set(wanted)
-        points += 1
-        if found == wanted and kills < 20:
+        if process.returncode == 0:
+            assert found == wanted
+            if killed.total() >= 20:
+                break
             shutil.rmtree(target)
-        elif found == wanted:
-            break
-    assert kills >= 20 and keys(target) == wanted
+    assert killed.total() >= 20 and len(killed) == 2, killed
+    assert keys(target) == wanted
 
 
 def test_days_that_are_over_become_one_file_a_server(tmp_path, played):
@@ -269,6 +286,22 @@ def test_a_restored_store_is_refused(stores, tmp_path):
     (server, reader), *_ = stores.items()
     with pytest.raises(MomError, match=f"the store of {server} ends at record .* restored from a backup"):
         run({server: Upto(reader, 0.3)}, tmp_path)
+
+
+def test_a_restored_store_that_has_grown_past_what_was_exported_is_refused(tmp_path, played):
+    """Since the backup it has written other records under the same numbers."""
+    shutil.copytree(played.topology.servers["s03"].data, tmp_path / "s03")
+    reader, target = store.read(tmp_path / "s03"), tmp_path / "out"
+    old = Upto(reader, 0.5)
+    run({"s03": old}, target)
+    conn = sqlite3.connect(tmp_path / "s03" / "store.sqlite")
+    conn.execute("UPDATE log SET last = last + 1000000 WHERE id > ?", [Upto(reader, 0.3).end])
+    conn.commit()
+    conn.close()
+    with pytest.raises(MomError, match=f"record {old.end}, which is exported, is not in it: it was restored"):
+        run({"s03": reader}, target)
+    assert reader.log_end() > old.end == max(file.hi for file in files.every(target))
+    run({"s03": reader}, tmp_path / "new")
 
 
 def test_two_exports_at_a_time_are_refused(stores, tmp_path):

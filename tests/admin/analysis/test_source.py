@@ -220,6 +220,31 @@ def test_a_stream_is_killed_at_five_random_points(piece, played, tmp_path):
     ]
 
 
+def test_a_stream_does_not_go_on_with_a_store_that_was_restored(played, tmp_path):
+    """Neither with one that ends before what it has read, nor with one that has written other records since."""
+    from mombroker.admin.analysis.source import Logs
+    from mombroker.core.errors import MomError
+
+    shutil.copytree(played.topology.servers["s03"].data, tmp_path / "s03")
+    stream = Logs({"path": str(tmp_path), "maxrecords": "200"}).streamReader(schema.spark())
+    first = stream.latestOffset({}, stream.getDefaultReadLimit())
+    second = stream.latestOffset(first, stream.getDefaultReadLimit())
+    assert 0 < first["s03"]["seq"] < second["s03"]["seq"] and stream.partitions(first, second)
+    with sqlite3.connect(tmp_path / "s03" / "store.sqlite") as conn:
+        conn.execute("DELETE FROM log WHERE id > ?", [second["s03"]["seq"]])
+        conn.execute("UPDATE log SET last = last + 1000000 WHERE id > ?", [first["s03"]["seq"]])
+    stream.latestOffset(first, stream.getDefaultReadLimit())
+    for _ in range(2):
+        for go_on in (
+            lambda: stream.latestOffset(second, stream.getDefaultReadLimit()),
+            lambda: stream.partitions(first, second),
+        ):
+            with pytest.raises(MomError, match="which was read, is not in its store: it was restored from a backup"):
+                go_on()
+        with sqlite3.connect(tmp_path / "s03" / "store.sqlite") as conn:
+            conn.execute("DELETE FROM log WHERE id > ?", [first["s03"]["seq"]])
+
+
 def test_a_stream_that_lost_records_says_so(spark, played, tmp_path):
     from mombroker.admin.analysis.source import Logs
     from mombroker.core.errors import MomError
