@@ -19,7 +19,6 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mombroker.admin import audit as live
 from mombroker.admin.analysis import files
@@ -121,7 +120,7 @@ class _Logs:
     def survey(self) -> None:
         for server, parts in self.files.items():
             for file in parts:
-                with pq.ParquetFile(file.path) as part:
+                with files.reading(file) as part:
                     for batch in part.iter_batches(1 << 16, columns=COLUMNS[:4]):
                         self.records += batch.num_rows
                         self._survey(server, batch)
@@ -152,7 +151,7 @@ class _Logs:
         """Sends and reactions, in the order of the log."""
         wanted = pa.array(["send", "react"])
         for file in self.files[server]:
-            with pq.ParquetFile(file.path) as part:
+            with files.reading(file) as part:
                 for batch in part.iter_batches(ROWS, columns=COLUMNS):
                     rows = batch.filter(pc.is_in(batch.column("kind"), wanted))
                     for kind, origin, number, agent, dests in zip(*(c.to_pylist() for c in rows.columns), strict=True):
@@ -184,7 +183,7 @@ class _Logs:
         numbers = pa.array({number for _, number in ids}, pa.int64())
         for server in self.files if ids else ():
             for file in self.files[server]:
-                with pq.ParquetFile(file.path) as part:
+                with files.reading(file) as part:
                     for batch in part.iter_batches(1 << 16, columns=COLUMNS):
                         wanted = pc.and_(
                             pc.equal(batch.column("kind"), "send"), pc.is_in(batch.column("number"), numbers)
@@ -220,7 +219,7 @@ def _in_time(parts: list[files.File]) -> list[files.File]:
     first: dict[str, object] = {}
     for file in parts:
         if file.incarnation not in first:
-            with pq.ParquetFile(file.path) as part:
+            with files.reading(file) as part:
                 first[file.incarnation] = next(part.iter_batches(1, columns=["time"])).column(0)[0].as_py()
     return sorted(parts, key=lambda file: (first[file.incarnation], file.lo))
 

@@ -76,6 +76,9 @@ def _alone(target: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise MomError(f"another export or compaction is writing to {target}; let it end first") from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise MomError(f"cannot write to {target}: {why}; see to that, and run it again: nothing is lost") from None
     finally:
         os.close(fd)
 
@@ -122,7 +125,7 @@ def _export(
 def _written(target: Path, server: str, incarnation: str, mark: int) -> int:
     """When the last record that is exported was written, us."""
     (last,) = [each for each in files.every(target) if (*each.log, each.hi) == (server, incarnation, mark)]
-    with pq.ParquetFile(last.path) as part:
+    with files.reading(last) as part:
         times = part.read_row_group(part.num_row_groups - 1, columns=["time"]).column(0)
     return int(times.cast(pa.int64())[-1].as_py())
 
@@ -169,8 +172,10 @@ class _Draft:
         files.publish(self.path, file)
 
     def abandon(self) -> None:
-        self.writer.close()
-        self.path.unlink(missing_ok=True)
+        try:
+            self.writer.close()
+        finally:
+            self.path.unlink(missing_ok=True)
 
 
 # -- compaction --------------------------------------------------------------------------------------------------------
@@ -218,7 +223,8 @@ def _runs(parts: list[files.File]) -> Iterator[list[files.File]]:
 
 def _newer(file: files.File) -> bool:
     """It has columns that this program does not know, and would lose."""
-    return int((pq.read_schema(file.path).metadata or {}).get(schema.VERSION_KEY, 0)) > schema.VERSION
+    with files.reading(file) as part:
+        return int((part.schema_arrow.metadata or {}).get(schema.VERSION_KEY, 0)) > schema.VERSION
 
 
 def _join(target: Path, run: list[files.File]) -> files.File:
@@ -228,7 +234,7 @@ def _join(target: Path, run: list[files.File]) -> files.File:
     draft = _Draft(target, *first.log, first.lo, first.day)
     try:
         for file in run:
-            with pq.ParquetFile(file.path) as part:
+            with files.reading(file) as part:
                 for batch in part.iter_batches(RECORDS):
                     draft.put(_widened(batch))
         draft.close(last.hi)

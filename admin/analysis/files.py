@@ -1,4 +1,4 @@
-"""Where exported records lie, and which files hold each of them once. Nothing here reads a file.
+"""Where exported records lie, and which files hold each of them once.
 
     DIR/day=2026-03-01/server=paris/a3aee61984750b7a-000000000001-000000250000.parquet
 
@@ -9,12 +9,16 @@ under such a name only when it is whole and on disk, so the names alone say what
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mombroker.core.errors import MomError
 from mombroker.store import folder
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 NAME = re.compile(r"(\w+)-(\d+)-(\d+)\.parquet")
 DRAFT = (
@@ -87,6 +91,24 @@ def marks(files: Iterable[File]) -> dict[tuple[str, str], int]:
     for file in files:
         found[file.log] = max(found[file.log], file.hi)
     return found
+
+
+@contextmanager
+def reading(file: File) -> "Iterator[pq.ParquetFile]":
+    """A file of an export, opened. Raises MomError when it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file.path) as part:
+            yield part
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None):  # the disk's, or that of another file
+            raise
+        raise MomError(
+            f"{file.path} is damaged ({str(error).partition(chr(10))[0]}); put a copy in its place, or delete it and "
+            f"the later files of {file.server}, and export again"
+        ) from None
 
 
 def publish(draft: Path, file: File) -> None:

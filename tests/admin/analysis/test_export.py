@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import shutil
 import signal
 import sqlite3
@@ -302,6 +303,33 @@ def test_a_restored_store_that_has_grown_past_what_was_exported_is_refused(tmp_p
         run({"s03": reader}, target)
     assert reader.log_end() > old.end == max(file.hi for file in files.every(target))
     run({"s03": reader}, tmp_path / "new")
+
+
+@pytest.mark.parametrize("damage", [lambda old: old[: len(old) // 2], lambda old: b"", lambda old: b"x" * len(old)])
+def test_a_damaged_file_is_named_with_what_to_do(damage, stores, tmp_path, played):
+    run({"s03": stores["s03"]}, tmp_path)
+    (file,) = files.every(tmp_path)
+    file.path.write_bytes(damage(file.path.read_bytes()))
+    command = ["check", str(played.file), "--log", str(tmp_path), "--at-rest"]
+    done = CliRunner().invoke(cli, command)
+    assert isinstance(done.exception, MomError) or done.exit_code == 1
+    assert f"{file.path} is damaged" in str(done.exception) + done.output
+    with pytest.raises(MomError, match="is damaged"):
+        run({"s03": stores["s03"]}, tmp_path)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(stores, tmp_path):
+    """No file may become longer than 4 kB, as if there were no room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(MomError, match=f"cannot write to {tmp_path}: .*; see to that, and run it again"):
+            run({"s03": stores["s03"]}, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert files.every(tmp_path) == [] and not list(tmp_path.rglob(f"*{files.DRAFT}"))
+    run({"s03": stores["s03"]}, tmp_path)
+    assert keys(tmp_path) == expected({"s03": stores["s03"]})
 
 
 def test_two_exports_at_a_time_are_refused(stores, tmp_path):
