@@ -125,13 +125,19 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
     if server and server not in places:
         raise click.UsageError(f"there is no store of {server!r} here; there are {', '.join(places)}")
     readers = {name: store.read(data) for name, data in places.items() if name == (server or name)}
-    rows = []
+    rows, untold = [], []
     with Bar("log records") as bar:
         for result in exporting.export(readers, target, bar.at):
             if not copy and result.mark:
-                _register(topology, result.server, places[result.server], result.mark)
+                try:
+                    _register(topology, result.server, places[result.server], result.mark)
+                except MomError as error:  # its records are exported, and those of the others are to be
+                    click.echo(f"mom: {error}", err=True)
+                    untold.append(result.server)
             rows.append(result._asdict())
     show(rows, output, columns)
+    if untold:
+        raise MomError(f"{', '.join(untold)} could not be told what is exported: run it again, or old records stay")
 
 
 def _places(source: Path, topology: "Topology | None") -> dict[str, Path]:
@@ -147,15 +153,19 @@ def _places(source: Path, topology: "Topology | None") -> dict[str, Path]:
 
 def _register(topology: "Topology | None", server: str, data: Path, mark: int) -> None:
     """Tell a server, or the store of one that does not run, what is exported."""
+    from mombroker.net.adminclient import NotRunning
     from mombroker.store.sqlite import register_export
 
     try:
         register_export(data, mark)
-    except StoreError as error:  # it runs
+    except StoreError as error:  # it runs, as a rule
         if topology is None:
             click.echo(f"mom: {error}; {server} was not told: name the topology file", err=True)
         else:
-            options.ask(topology, topology.servers[server], "exported", seq=mark)
+            try:
+                options.ask(topology, topology.servers[server], "exported", seq=mark)
+            except NotRunning:
+                raise error from None  # then this is why
 
 
 @log.command()

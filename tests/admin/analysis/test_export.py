@@ -22,6 +22,7 @@ from mombroker.admin.cli.main import cli
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.trace import FIELDS
+from mombroker.store import folder
 from mombroker.store.sqlite import register_export
 from tests.admin import processes
 
@@ -312,8 +313,7 @@ def test_a_damaged_file_is_named_with_what_to_do(damage, stores, tmp_path, playe
     file.path.write_bytes(damage(file.path.read_bytes()))
     command = ["check", str(played.file), "--log", str(tmp_path), "--at-rest"]
     done = CliRunner().invoke(cli, command)
-    assert isinstance(done.exception, MomError) or done.exit_code == 1
-    assert f"{file.path} is damaged" in str(done.exception) + done.output
+    assert done.exit_code == 1 and f"{file.path} is damaged" in done.output
     with pytest.raises(MomError, match="is damaged"):
         run({"s03": stores["s03"]}, tmp_path)
 
@@ -351,6 +351,20 @@ def test_the_command_tells_stopped_servers_what_is_exported(tmp_path, played):
     command = ["check", str(played.file), "--log", str(tmp_path / "out"), "--at-rest", "-o", "json"]
     done = CliRunner().invoke(cli, command)
     assert done.exit_code == 0 and '"clean": true' in done.output, done.output
+
+
+def test_a_server_that_cannot_be_told_does_not_keep_others_from_their_export(tmp_path, played):
+    """Somebody else uses its folder."""
+    shutil.copytree(played.folder, tmp_path / "bus")
+    lock = folder.Lock(tmp_path / "bus" / "s01")
+    command = ["log", "export", str(tmp_path / "bus" / "bus.toml"), "--to", str(tmp_path / "out")]
+    done = CliRunner().invoke(cli, command)
+    lock.release()
+    assert done.exit_code == 1 and "s01 could not be told what is exported" in done.output
+    assert f"mom: {tmp_path / 'bus' / 's01'} is in use by process {os.getpid()}" in done.output
+    assert {file.server for file in files.every(tmp_path / "out")} == set(played.written)
+    told = {server for server in played.written if "exported" in store.read(tmp_path / "bus" / server).meta()}
+    assert told == set(played.written) - {"s01"}
 
 
 def test_a_mark_never_goes_back(tmp_path, played):
