@@ -10,7 +10,6 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, records
 from mombroker.admin.cli.output import echo_json, show
 from mombroker.admin.topology.costs import DIRECT, PACKET
-from mombroker.core.errors import MomError
 
 
 @click.command()
@@ -62,11 +61,6 @@ def advise(
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
     with records(source or file, master, memory) as log:
         load = report.load(log)
-        if not load.flows:
-            raise MomError("no message in this log has left its server: there is nothing to go by")
-        strangers = {name for a, to in load.flows for name in (a, *to)} - topology.servers.keys()
-        if strangers:
-            raise MomError(f"the log has servers that {file} has not: {', '.join(sorted(strangers))}")
         advice = advising.advise(topology, load, chosen, max_domain or 0, packet)
         if replay:
             advising.replay_all(advice, report.sends(log, messages), load, log.sparkSession)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mombroker.admin.topology import costs, split
 from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.core import layouts
+from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Topology, listed
 from mombroker.sim.replay import Played, Send, replay
 
@@ -54,6 +55,7 @@ class Advice:
     changes: list[str]  # in words
     remarks: list[str] = field(default_factory=list)
     forced: str = ""  # the changes are made for this reason alone
+    packet: float = PACKET  # what a packet weighs in the price
 
     @property
     def worthwhile(self) -> bool:
@@ -72,7 +74,7 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         rows = []
         for name, option in self.options.items():
-            row = {"topology": name, "domains": len(option.topology.domains), **costs.as_dict(option.cost)}
+            row = {"topology": name, "domains": len(option.topology.domains), **costs.as_dict(option.cost, self.packet)}
             if option.replayed is not None:
                 played, error = option.replayed, option.error()
                 row["replayed_bytes"] = round(played.total.control_bytes / max(played.messages, 1), 1)
@@ -102,6 +104,10 @@ def advise(
     packet     what a packet weighs, in control bytes
     """
     servers = list(topology.servers)
+    if not load.flows:
+        raise MomError("no message in this log has left its server: there is nothing to go by")
+    if strangers := {name for a, to in load.flows for name in (a, *to)} - topology.servers.keys():
+        raise MomError(f"the log has servers that the topology file has not: {', '.join(sorted(strangers))}")
     options = {
         CURRENT: Option(topology, costs.predict(topology, load)),
         FLAT: _option(topology, layouts.flat(servers), load),
@@ -117,13 +123,14 @@ def advise(
     gain, words, large = 1 - price / best, changes(topology, found.topology), _above(topology, most)
     if gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
         options[PROPOSED] = found
-        return Advice(options, gain, fit, words)
+        return Advice(options, gain, fit, words, packet=packet)
     options[PROPOSED] = found if large else options[CURRENT]
     remarks = _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
     if not large:
-        return Advice(options, gain, fit, [], remarks)
+        return Advice(options, gain, fit, [], remarks, packet=packet)
     verb = "has" if len(large) == 1 else "have"
-    return Advice(options, gain, fit, words, remarks, f"{listed(large)} {verb} more than {most} servers")
+    forced = f"{listed(large)} {verb} more than {most} servers"
+    return Advice(options, gain, fit, words, remarks, forced, packet)
 
 
 def _above(topology: Topology, most: int) -> list[str]:

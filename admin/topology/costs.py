@@ -256,13 +256,13 @@ def _uniform(backend: str, size: int) -> tuple[float, float]:
     return cost.packets / cost.messages, cost.control_bytes / cost.messages
 
 
-def as_dict(cost: Cost) -> dict[str, Any]:
+def as_dict(cost: Cost, packet: float = PACKET) -> dict[str, Any]:
     """By message, as it is shown."""
     n = max(cost.messages, 1)
     return {
         "control_bytes": round(cost.control_bytes / n, 1), "packets": round(cost.packets / n, 2),
         "rows": round(cost.rows / n, 2), "hops": round(cost.hops, 2), "delay_ms": round(cost.delay_ms, 2),
-        "busiest": cost.busiest, "busiest_pct": round(100 * cost.busiest_share, 1), "price": round(cost.price(), 1),
+        "busiest": cost.busiest, "busiest_pct": round(100 * cost.busiest_share, 1), "price": round(cost.price(packet), 1),
     }  # fmt: skip
 
 

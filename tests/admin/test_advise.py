@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from mombroker.core import layouts
+from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
 from mombroker.sim.communities import communities, uniform
 from mombroker.sim.replay import replay
@@ -124,6 +125,21 @@ def test_domains_that_are_larger_than_allowed_are_cut_where_nothing_is_gained_by
     assert found.verdict().startswith("nothing is to be gained, but d1 has more than 2 servers: ")
     assert {len(domain.members) for domain in found.options["proposed"].topology.domains.values()} == {2}
     assert not any("one domain for all" in line for line in found.remarks)  # it is not allowed
+
+
+def test_the_price_is_told_with_the_weight_of_a_packet_that_was_asked_for():
+    traffic = uniform(4, 1)
+    load = load_of(traffic.sends(40))
+    for packet in (0, 1000):
+        found = advise.advise(traffic.flat(), load, packet=packet)
+        row, cost = found.as_dict()["options"][0], found.options["current"].cost
+        assert row["price"] == round((cost.control_bytes + packet * cost.packets) / cost.messages, 1)
+
+
+@pytest.mark.parametrize("flows, text", [({}, "has left its server"), ({("s1", ("s9",)): 1.0}, "file has not: s9")])
+def test_a_log_that_advice_cannot_go_by_is_refused(flows, text):
+    with pytest.raises(MomError, match=text):
+        advise.advise(uniform(4, 1).flat(), costs.Load(flows, 1))
 
 
 def test_changes_are_told_in_words():
