@@ -25,17 +25,19 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=5000, help="messages a second")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    folder = args.folder.resolve()
 
     # Servers in hidden communities, on a bus that knows nothing of them, under mixed back ends.
     traffic = communities(args.seed, args.servers)
     topology = mixed(traffic, ("matrix", "ks", "rst", "daisy"))
-    truth = record(topology, paced(traffic.sends(args.messages), args.rate), args.folder / "var")
-    (args.folder / "bus.toml").write_text(config.dumps(topology))
+    truth = record(topology, paced(traffic.sends(args.messages), args.rate), folder / "var")
+    (folder / "bus.toml").write_text(config.dumps(topology, folder))
 
     # The logs as Parquet, and Spark over that.
-    list(export.export(stores.read(args.folder / "var"), args.folder / "exported"))
+    list(export.export(stores.read(folder / "var"), folder / "exported"))
     spark = session.session("local[2]")
-    log = source.read(spark, args.folder / "exported")
+    log = source.read(spark, folder / "exported")
     figures, load = report.analyse(log, topology)
     for domain in figures["domains"]:
         print(

@@ -1,0 +1,30 @@
+"""The example is run as its text says, only smaller."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mombroker.admin.cli.main import cli
+from mombroker.net import config
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "cost_analysis.py"
+pytestmark = pytest.mark.spark
+
+
+def test_the_example_tells_the_costs_and_leaves_a_bus_that_the_commands_read(spark, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["cost_analysis.py", "demo", "--servers", "6", "--messages", "60"])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    (total,) = (line.split() for line in lines if line.endswith("on the wire"))
+    assert total[0] == total[6] and int(total[0]) > 0
+    assert [line.split()[0] for line in lines if ", replayed " in line] == ["current", "flat", "bus", "proposed"]
+
+    bus = config.load(Path("demo/bus.toml"))
+    assert {Path(server.data) for server in bus.servers.values()} == {*(tmp_path / "demo" / "var").iterdir()}
+    run = CliRunner().invoke(cli, ["log", "export", "demo/bus.toml", "--to", "again", "--copy"])
+    assert run.exit_code == 0, run.output
+    assert {path.name for path in Path("again").rglob("server=*")} == {f"server={name}" for name in bus.servers}
