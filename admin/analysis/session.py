@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OLDEST = 17  # the Java that Spark 4 needs at least
 MASTERS = re.compile(r"local|spark://|k8s://|yarn$|$")  # Spark itself would tell of others by a Java stack
 JVM = "spark.driver.extraJavaOptions"
-VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module, and a JVM without it dies of that
+VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module: one without it dies of that, others warn
 
 LOG4J = """\
 rootLogger.level = error
@@ -36,7 +36,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
-# Drops the one flag that the real `java` cannot take. It is `sh`, so that it costs milliseconds.
+# Drops the one flag that the real `java` dies or warns of. It is `sh`, so that it costs milliseconds.
 SHIM = """\
 #!/bin/sh
 for arg; do
@@ -83,8 +83,7 @@ def prepare_java() -> Path:
         elif version < OLDEST:
             rejected.append(f"{origin} {home} is Java {version or 'of unknown version'}")
         else:
-            lacks = "MODULES" in release and VECTOR not in release["MODULES"].split()
-            found = _shim(home) if lacks else home
+            found = _quiet(home, release.get("MODULES", "").split())
             os.environ["JAVA_HOME"] = str(found)
             # Spark would take `python3` from PATH for its workers, which need not have our packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -122,8 +121,20 @@ def _major(version: str) -> int:
     return int(found[1]) if found else 0
 
 
+def _quiet(home: Path, modules: list[str]) -> Path:
+    """The Java home to run: a shim, unless `home` is one or, where it would only warn, none can be made."""
+    if not modules:
+        return home
+    try:
+        return _shim(home)
+    except MomError:
+        if VECTOR not in modules:
+            raise
+        return home
+
+
 def _shim(home: Path) -> Path:
-    """A Java home in the user's cache that runs the `java` of `home` without the flag that it dies of."""
+    """A Java home in the user's cache that runs the `java` of `home` without the flag that it dies or warns of."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     shim = cache / "mombroker" / f"java-{sha256(str(home).encode()).hexdigest()[:12]}"
     script = SHIM.format(vector=VECTOR, java=shlex.quote(str(home / "bin" / "java")))

@@ -24,6 +24,11 @@ def java(home: Path, version: str, modules: str = MODULES) -> Path:
     return home
 
 
+def run_by(shim: Path) -> Path:
+    """The Java home behind it."""
+    return Path((shim / "bin" / "java").read_text().splitlines()[-1].split()[1]).parent.parent
+
+
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """A machine without any Java."""
@@ -38,7 +43,7 @@ def bare(monkeypatch, tmp_path):
 def test_java_home_goes_before_the_path(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "one", "17.0.15")))
     monkeypatch.setenv("PATH", str(java(tmp_path / "two", "21.0.1") / "bin"))
-    assert prepare_java() == tmp_path / "one"
+    assert run_by(prepare_java()) == tmp_path / "one"
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
@@ -47,8 +52,42 @@ def test_a_java_home_that_is_too_old_is_passed_over(monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(java(tmp_path / "two", "21.0.1") / "bin" / "java")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert prepare_java() == tmp_path / "two"
-    assert os.environ["JAVA_HOME"] == str(tmp_path / "two")
+    found = prepare_java()
+    assert run_by(found) == tmp_path / "two"
+    assert os.environ["JAVA_HOME"] == str(found)
+
+
+@pytest.mark.parametrize("modules", [MODULES, JRE])
+def test_where_no_shim_can_be_made_a_java_that_would_only_warn_is_run_as_it_is(modules, monkeypatch, tmp_path):
+    home = java(tmp_path / "one", "17.0.15", modules)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    (tmp_path / "cache").write_text("no folder")
+    if modules == MODULES:
+        assert prepare_java() == home
+    else:
+        with pytest.raises(MomError, match="XDG_CACHE_HOME"):
+            prepare_java()
+
+
+def test_a_session_of_this_machine_is_quiet_and_for_this_machine_alone(monkeypatch, tmp_path):
+    pytest.importorskip("pyspark", reason="this needs the extra spark")
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    conf = session._start("local[2]", "2g")
+    assert (conf["spark.driver.host"], conf["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("false", "2g")
+    assert "rootLogger.level = error" in Path(os.environ["SPARK_CONF_DIR"], "log4j2.properties").read_text()
+    monkeypatch.delenv("SPARK_LOCAL_IP")
+    assert "spark.driver.host" not in session._start("spark://head:7077", "2g")
+    assert "SPARK_LOCAL_IP" not in os.environ  # the executors have to reach us
+
+
+def test_without_spark_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(session.SparkMissing, match="pip install 'mombroker.spark.'"):
+        session.session()
 
 
 def test_the_java_of_the_package_runs_without_the_flag_that_it_dies_of(monkeypatch, tmp_path):
