@@ -56,6 +56,7 @@ class Advice:
     remarks: list[str] = field(default_factory=list)
     forced: str = ""  # the changes are made for this reason alone
     packet: float = PACKET  # what a packet weighs in the price
+    model: list[dict[str, Any]] = field(default_factory=list)  # of the current topology, against the log
 
     @property
     def worthwhile(self) -> bool:
@@ -82,7 +83,8 @@ class Advice:
             rows.append(row)
         return {
             "worthwhile": self.worthwhile, "verdict": self.verdict(), "gain_pct": round(100 * self.gain, 1),
-            "fit_pct": round(100 * self.fit, 1), "options": rows, "changes": self.changes, "remarks": self.remarks,
+            "fit_pct": round(100 * self.fit, 1), "options": rows, "model": self.model,
+            "changes": self.changes, "remarks": self.remarks,
             "proposed": {
                 name: {"servers": list(domain.members), "ordering": domain.backend}
                 for name, domain in self.options[PROPOSED].topology.domains.items()
@@ -119,18 +121,18 @@ def advise(
     others = fit_in or options  # none of which is to be had
     best = min(cost.price(packet) for cost in [*tuned.values(), *(each.cost for each in others.values())])
     found, fit = _search(topology, load, backends, most if most < len(servers) else 0, packet, options)
-    price = found.cost.price(packet)
+    price, model = found.cost.price(packet), costs.compared(options[CURRENT].cost, load.seen)
     gain, words, large = 1 - price / best, changes(topology, found.topology), _above(topology, most)
     if gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
         options[PROPOSED] = found
-        return Advice(options, gain, fit, words, packet=packet)
+        return Advice(options, gain, fit, words, packet=packet, model=model)
     options[PROPOSED] = found if large else options[CURRENT]
     remarks = _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
     if not large:
-        return Advice(options, gain, fit, [], remarks, packet=packet)
+        return Advice(options, gain, fit, [], remarks, packet=packet, model=model)
     verb = "has" if len(large) == 1 else "have"
     forced = f"{listed(large)} {verb} more than {most} servers"
-    return Advice(options, gain, fit, words, remarks, forced, packet)
+    return Advice(options, gain, fit, words, remarks, forced, packet, model)
 
 
 def _above(topology: Topology, most: int) -> list[str]:

@@ -22,6 +22,7 @@ from mombroker.sim.world import MS, World
 PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
 SAMPLE = 8000  # messages of a domain that are played
 WRITES = 400  # steps at the end whose rows are counted
+SEEN = ("control_bytes", "packets", "hops", "delay_ms")  # figures of a cost that a log has, too
 DIRECT = ("fifo", "matrix", "ks")  # back ends that send to nobody else, and let nobody pass on
 
 Pattern = tuple[tuple[tuple[int, tuple[int, ...]], float], ...]  # ((member, members), messages), ...
@@ -34,6 +35,7 @@ class Load:
     flows: Flows
     span_ns: int  # in which they were sent
     delays: Delays = field(default_factory=Delays)
+    seen: dict[str, float] = field(default_factory=dict)  # by a message: what the log says of some of SEEN
 
     @property
     def messages(self) -> float:
@@ -262,8 +264,19 @@ def as_dict(cost: Cost, packet: float = PACKET) -> dict[str, Any]:
     return {
         "control_bytes": round(cost.control_bytes / n, 1), "packets": round(cost.packets / n, 2),
         "rows": round(cost.rows / n, 2), "hops": round(cost.hops, 2), "delay_ms": round(cost.delay_ms, 2),
-        "busiest": cost.busiest, "busiest_pct": round(100 * cost.busiest_share, 1), "price": round(cost.price(packet), 1),
+        "busiest": cost.busiest, "busiest_pct": round(100 * cost.busiest_share, 1),
+        "price": round(cost.price(packet), 1),
     }  # fmt: skip
+
+
+def compared(cost: Cost, seen: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The model against what the log says of the same topology."""
+    found = []
+    for name in (name for name in SEEN if name in seen):
+        said = getattr(cost, name) / (max(cost.messages, 1) if name in ("control_bytes", "packets") else 1)
+        error = round(100 * (said / seen[name] - 1), 1) if seen[name] else None
+        found.append({"figure": name, "log": round(seen[name], 2), "model": round(said, 2), "error_pct": error})
+    return found
 
 
 def traffic(sends: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], float]:

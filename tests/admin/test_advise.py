@@ -142,6 +142,18 @@ def test_a_log_that_advice_cannot_go_by_is_refused(flows, text):
         advise.advise(uniform(4, 1).flat(), costs.Load(flows, 1))
 
 
+def test_the_model_is_held_against_the_log():
+    traffic = uniform(4, 1)
+    load = load_of(traffic.sends(40))
+    cost = costs.predict(traffic.flat(), load)
+    load.seen = {"control_bytes": cost.control_bytes / cost.messages / 2, "hops": 1.25, "delay_ms": 0.0}
+    rows = {row["figure"]: row for row in advise.advise(traffic.flat(), load).as_dict()["model"]}
+    assert {name: row["error_pct"] for name, row in rows.items()} == {
+        "control_bytes": 100.0, "hops": -20.0, "delay_ms": None,
+    }  # fmt: skip
+    assert (rows["hops"]["log"], rows["hops"]["model"]) == (1.25, 1.0)
+
+
 def test_changes_are_told_in_words():
     old = layouts.build({"a": ["s1", "s2", "s3"], "b": ["s3", "s4", "s5"]})
     new = layouts.build({"a": ["s1", "s2", "s4"], "c": ["s4", "s3", "s5"]}, servers=old.servers)
