@@ -247,12 +247,12 @@ def spread(crossed: DataFrame, named: DataFrame, start: int = 0, length: int = 1
 
 @schema(
     f"domain string, server string, peer string, messages bigint, payload bigint, held bigint, {DELAYS}, "
-    "early bigint, ahead bigint"
+    "early bigint, ahead bigint, least bigint"
 )
 def delays(spreads: DataFrame) -> DataFrame:
     """From `spread`: of each link the messages that it brought, and of each part of their time, where it is known, the
-    sum and QUANTILES; and the same of each domain, without a server and peer. `early` packets came before they left:
-    one clock is `ahead` of the other, by so much at least."""
+    sum and QUANTILES; the same of each domain, without a server and peer, and of all, without a domain. `early` packets
+    came before they left: one clock is `ahead` of the other, by so much at least. `least`: the shortest `link`."""
 
     def of(part: str, column: Column) -> Column:
         return F.when((F.col("part") == part) & F.col("about").isNotNull(), column)
@@ -270,7 +270,8 @@ def delays(spreads: DataFrame) -> DataFrame:
     early = (F.col("part") == "link") & (F.col("about") < 0)
     found.append(total(F.when(early, F.col("messages"))).alias("early"))
     found.append(F.coalesce(-F.min(F.when(early, F.col("least"))), F.lit(0)).alias("ahead"))
-    return spreads.where("part <> 'slot'").groupingSets([["domain"], LINK], *LINK).agg(*found)
+    found.append(F.min(of("link", F.col("least"))).alias("least"))
+    return spreads.where("part <> 'slot'").groupingSets([[], ["domain"], LINK], *LINK).agg(*found)
 
 
 @schema("domain string, slot bigint, messages bigint, hold bigint")
@@ -295,16 +296,29 @@ def quantiles(time: Column | str, count: str) -> Column:
     return F.percentile(time, list(QUANTILES), F.col(count)).cast("array<bigint>")
 
 
-@schema("server string, origin string, hops bigint, copies bigint, queue bigint, total bigint, total_ns array<bigint>")
+@schema(
+    "server string, origin string, hops bigint, copies bigint, queue bigint, total bigint, queue_ns array<bigint>, "
+    "total_ns array<bigint>"
+)
 def arrivals(log: DataFrame) -> DataFrame:
     """Reactions by where they were, where the message came from, and over how many links: how long the message waited
-    for its agent, and from its send to the reaction (by two clocks)."""
-    queue, total = F.col("done") - F.col("delivered"), F.greatest(F.col("done") - F.col("sent"), F.lit(0))
-    sums = {"copies": F.count("*"), "queue": F.sum(queue), "total": F.sum(total)}
-    rows = log.where("kind = 'react'").groupBy("server", "origin", "hops", near(total).alias("about"))
-    rows = rows.agg(*[value.alias(name) for name, value in sums.items()])
-    return rows.groupBy("server", "origin", "hops").agg(
-        *[F.sum(name).alias(name) for name in sums], quantiles("about", "copies").alias("total_ns")
+    for its agent, and from its send to the reaction (by two clocks). The same by `hops` alone, and of all, which have
+    no server."""
+    times = {"queue": F.col("done") - F.col("delivered"), "total": F.greatest(F.col("done") - F.col("sent"), F.lit(0))}
+    key, sums = ("server", "origin", "hops"), ("copies", *times)
+    rows = log.where("kind = 'react'").select(
+        *key, *[time.alias(name) for name, time in times.items()],
+        *[near(time).alias(f"{name}_about") for name, time in times.items()],
+    )  # fmt: skip
+    abouts = [f"{name}_about" for name in times]
+    # Two histograms: a row tells of one of them, and the other's column is null.
+    rows = rows.groupingSets([[*key, about] for about in abouts], *key, *abouts).agg(
+        F.count("*").alias("copies"), *[F.sum(name).alias(name) for name in times]
+    )
+    own = F.col("total_about").isNotNull()
+    return rows.groupingSets([[], ["hops"], list(key)], *key).agg(
+        *[F.coalesce(F.sum(F.when(own, F.col(name))), F.lit(0)).alias(name) for name in sums],
+        *[quantiles(about, "copies").alias(about.replace("about", "ns")) for about in abouts],
     )
 
 

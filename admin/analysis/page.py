@@ -22,6 +22,7 @@ svg { max-width: 100%; height: auto } svg text { paint-order: stroke; stroke: #f
 """
 MOST = 400  # links in a picture, the heaviest
 WIDE, HIGH = 560, 440
+ROWS = 200  # of a table, the first
 BARS = 24  # in a chart, the longest
 NAME = 14  # characters of a name in a picture
 
@@ -74,6 +75,8 @@ def _advice(advice: Figures) -> Iterable[str]:
     yield "<h2>Advice</h2>"
     yield f'<p class="{"good" if advice["worthwhile"] else "note"}">{escape(advice["verdict"])}</p>'
     yield _table(advice["options"])
+    yield "<p>The model of the current topology against the log:</p>"
+    yield _table(advice["model"])
     if lines := [*advice["changes"], *advice["remarks"]]:
         yield "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
@@ -90,8 +93,9 @@ def _fact(name: str, value: object) -> str:
 def _table(rows: Sequence[Figures]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
-    body = "".join("<tr>" + "".join(_cell(row.get(name)) for name in names) + "</tr>\n" for row in rows)
-    return f"<table><tr>{head}</tr>\n{body}</table>"
+    body = "".join("<tr>" + "".join(_cell(row.get(name)) for name in names) + "</tr>\n" for row in rows[:ROWS])
+    more = f"<p>And {len(rows) - ROWS:,} more.</p>" if len(rows) > ROWS else ""
+    return f"<table><tr>{head}</tr>\n{body}</table>{more}"
 
 
 def _cell(value: object) -> str:

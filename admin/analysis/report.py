@@ -28,7 +28,6 @@ SLOTS = 12  # parts of the log's time in which holds are looked at
 GROWTH = 3.0  # times what was held in the first third: holds grow
 SILENT = 0.25  # of the log's time: a server that has been quiet for so long at the end is silent
 SKEW = 3.0  # times the mean load: a server, or destination, is hot
-TOP = 20  # rows of lists that may be long
 BROADCAST = 1_000_000  # commits, at most, that are told to every task
 
 
@@ -68,7 +67,11 @@ def _collected(part: DataFrame) -> list[Row]:
 def load(log: DataFrame) -> Load:
     """The traffic alone, with the delays that were measured."""
     delays = cost.delays(cost.spread(cost.hops(log, small=False), cost.links(cost.taken(log))))
-    return _load({"servers": _collected(cost.servers(cost.flows(log))), "delays": _collected(delays)})
+    parts = {
+        "servers": cost.servers(cost.flows(log)), "delays": delays, "stamped": cost.stamped(log),
+        "arrivals": cost.arrivals(log),
+    }  # fmt: skip
+    return _load({name: _collected(part) for name, part in parts.items()})
 
 
 def _span(machines: Sequence[Row]) -> tuple[int, int]:
@@ -86,16 +89,29 @@ def _load(rows: Mapping[str, Sequence[Row]]) -> Load:
     took = {(row.peer, row.server): (row.store + row.link) // row.link_count for row in known}
     messages = sum(row.link_count for row in known)
     mean = sum(row.store + row.link for row in known) // messages if messages else Delays().mean
-    return Load(flows, span, Delays(max(mean, 1), took))
+    return Load(flows, span, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())))
+
+
+def _seen(rows: Mapping[str, Sequence[Row]], messages: float) -> Figures:
+    """What the log says of what the model says, too: of messages that leave their server."""
+    remote = [row for row in rows["arrivals"] if row.server is not None and row.hops]
+    found, copies = {}, sum(row.copies for row in remote)
+    if messages:
+        found["control_bytes"] = sum(row.control_bytes for row in rows["stamped"]) / messages
+        found["packets"] = sum(row.packets for row in rows["stamped"]) / messages
+    if copies:
+        found["hops"] = sum(row.copies * row.hops for row in remote) / copies
+        found["delay_ms"] = sum(row.total - row.queue for row in remote) / copies / MS
+    return found
 
 
 def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start: int, span: int) -> Figures:
     messages = sum(row.messages for row in rows["servers"])
     links = _links(rows)
     domains = _domains(rows, links, topology)
-    copies = sum(row.copies for row in rows["arrivals"])
-    remote = sum(row.copies for row in rows["arrivals"] if row.hops)
-    crossed = sum(row.copies * row.hops for row in rows["arrivals"])
+    arrivals = _pairs(rows)
+    copies, remote = (sum(row.copies for row in some) for some in (arrivals, [row for row in arrivals if row.hops]))
+    crossed = sum(row.copies * row.hops for row in arrivals)
     control, packets = sum(row["control_bytes"] for row in links), sum(row["packets"] for row in links)
     payload = sum(row.payload for row in rows["servers"])
     return {
@@ -110,13 +126,13 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
             "hops_per_remote_copy": _ratio(crossed, remote),
         },
         "domains": domains,
-        "orderings": _orderings(domains),
+        "orderings": _orderings(domains, rows),
         "links": links,
-        "servers": _servers(rows),
+        "servers": _servers(rows, links),
         "traffic": _traffic(rows),
         "agents": [
             {"source": row.source, "target": row.target, "messages": row.messages, "payload_bytes": row.payload}
-            for row in _top(rows["agents"], "messages")
+            for row in _heaviest(rows["agents"], "messages")
         ],
         "latency": _latency(rows),
         "waits": _waits(rows, topology),
@@ -127,22 +143,22 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
                 "finding": row.finding, "domain": row.domain, "ordering": row.ordering, "from": row.peer,
                 "to": row.server, "count": row["count"], "agent": row.agent, "message": f"{row.origin}#{row.number}",
             }
-            for row in _top(rows.get("findings", ()), "count")
+            for row in _heaviest(rows.get("findings", ()), "count")
         ],
     }  # fmt: skip
 
 
 def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     delays = {(row.domain, row.peer, row.server): row for row in rows["delays"] if row.server}
-    stamped: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    stamped: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows["stamped"]:
-        stamped[row.domain, row.server, row.peer, row.ordering].append(row)
+        stamped[row.domain, row.server, row.peer].append(row)
     found = []
-    for (domain, server, peer, backend), mine in sorted(stamped.items()):
+    for (domain, server, peer), mine in sorted(stamped.items()):
         seen = delays.get((domain, server, peer))
         payload, control = seen.payload if seen else 0, sum(row.control_bytes for row in mine)
         found.append({
-            "domain": domain, "ordering": backend, "from": server, "to": peer,
+            "domain": domain, "ordering": _either(row.ordering for row in mine), "from": server, "to": peer,
             "packets": sum(row.packets for row in mine),
             "relayed": sum(row.packets for row in mine if row.kind == "relay"),
             "messages": seen.messages if seen else 0, "payload_bytes": payload, "control_bytes": control,
@@ -150,6 +166,11 @@ def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
             "control_pct": _percent(control, control + payload), **_parts(seen),
         })  # fmt: skip
     return found
+
+
+def _either(backends: Iterable[str]) -> str:
+    """What has ordered a link or domain: "ks, matrix" where one has followed the other."""
+    return ", ".join(sorted({each for backend in backends for each in backend.split(", ")}))
 
 
 def _parts(row: Row | None) -> Figures:
@@ -163,9 +184,11 @@ def _parts(row: Row | None) -> Figures:
 
 
 def _quantiles(what: str, ns: Sequence[int] | None) -> Figures:
-    return {
-        f"{what}_{name}_ms": _ms(value) for name, value in zip(("p50", "p95", "p99"), ns or (None,) * 3, strict=True)
-    }
+    return {f"{what}_{name}": value for name, value in _percentiles(ns).items()}
+
+
+def _percentiles(ns: Sequence[int] | None) -> Figures:
+    return {f"{name}_ms": _ms(value) for name, value in zip(("p50", "p95", "p99"), ns or (None,) * 3, strict=True)}
 
 
 def _domains(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures], topology: Topology | None) -> list[Figures]:
@@ -182,7 +205,7 @@ def _domains(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures], topolo
         packets, control = sum(link["packets"] for link in mine), sum(link["control_bytes"] for link in mine)
         ints, payload = sum(link["control_ints"] for link in mine), sum(link["payload_bytes"] for link in mine)
         known = topology.domains.get(name) if topology else None
-        backend = mine[0]["ordering"]
+        backend = _either(link["ordering"] for link in mine)
         servers = known.members if known else tuple(sorted(members[name]))
         formula = _formula(backend, servers, known.options if known and known.backend == backend else {})
         found.append({
@@ -208,22 +231,33 @@ def _formula(backend: str, members: tuple[str, ...], options: Mapping[str, Any])
     }
 
 
-def _orderings(domains: Sequence[Figures]) -> list[Figures]:
+def _orderings(domains: Sequence[Figures], rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     found = []
     for backend in sorted({row["ordering"] for row in domains}):
         mine = [row for row in domains if row["ordering"] == backend]
-        packets, control, payload = (
-            sum(row[name] for row in mine) for name in ("packets", "control_bytes", "payload_bytes")
-        )
+        names = {row["domain"] for row in mine}
+        delays = [row for row in rows["delays"] if row.domain in names and not row.server]
+        sums = {
+            name: sum(row[name] for row in mine)
+            for name in ("sends", "forwards", "packets", "payload_bytes", "control_bytes", "control_ints")
+        }
+        control, packets = sums["control_bytes"], sums["packets"]
         found.append({
-            "ordering": backend, "domains": len(mine), "packets": packets, "payload_bytes": payload,
-            "control_bytes": control, "control_pct": _percent(control, control + payload),
-            "bytes_per_packet": _ratio(control, packets), "held": sum(row["held"] for row in mine),
+            "ordering": backend, "domains": len(mine), **sums,
+            "control_pct": _percent(control, control + sums["payload_bytes"]),
+            "bytes_per_packet": _ratio(control, packets), "ints_per_packet": _ratio(sums["control_ints"], packets),
+            **{f"{part}_ms": _mean(delays, part) for part in cost.PARTS}, "held": sum(row["held"] for row in mine),
         })  # fmt: skip
     return found
 
 
-def _servers(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
+def _mean(delays: Sequence[Row], part: str) -> float | None:
+    count = sum(row[f"{part}_count"] for row in delays)
+    return _ms(sum(row[part] for row in delays) / count) if count else None
+
+
+def _servers(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures]) -> list[Figures]:
+    """Bytes and integers are those of what a server has put on its links."""
     sent: dict[str, int] = defaultdict(int)
     routed: dict[str, int] = defaultdict(int)
     for row in rows["servers"]:
@@ -232,15 +266,19 @@ def _servers(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
         if row.kind == "forward":
             routed[row.server] += row.messages
     reacted: dict[str, int] = defaultdict(int)
-    for row in rows["arrivals"]:
+    for row in _pairs(rows):
         reacted[row.server] += row.copies
     found = []
     for row in sorted(rows["machines"], key=lambda row: row.server):
         handled = sent[row.server] + routed[row.server] + reacted[row.server]
-        known = row.counted > 0
+        known, mine = row.counted > 0, [link for link in links if link["from"] == row.server]
+        payload, control = (sum(link[name] for link in mine) for name in ("payload_bytes", "control_bytes"))
         found.append({
             "server": row.server, "sent": sent[row.server], "forwarded": routed[row.server],
-            "reactions": reacted[row.server], "records": row.records, "commits": row.commits if known else row.logged,
+            "reactions": reacted[row.server], "payload_bytes": payload, "control_bytes": control,
+            "control_ints": sum(link["control_ints"] for link in mine),
+            "control_pct": _percent(control, control + payload), "records": row.records,
+            "commits": row.commits if known else row.logged,
             "messages_per_commit": _ratio(handled, row.commits if known else row.logged),
             "rows_per_message": _ratio(row.rows, handled) if known else None,
             "bytes_per_message": _ratio(row.bytes, handled) if known else None,
@@ -263,38 +301,42 @@ def _traffic(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     ]
 
 
+def _pairs(rows: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Of `arrivals` the rows by servers."""
+    return [row for row in rows["arrivals"] if row.server is not None]
+
+
 def _latency(rows: Mapping[str, Sequence[Row]]) -> Figures:
-    """Of a copy, by the links that it has crossed: mean ms from its send to its reaction, and in its agent's queue."""
-    by_hops: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for row in rows["arrivals"]:
-        for at, value in enumerate((row.copies, row.total, row.queue)):
-            by_hops[row.hops][at] += value
-    parts = {part: sum(row[part] for row in rows["delays"] if row.server) for part in cost.PARTS}
-    copies = sum(row.copies for row in rows["arrivals"])
-    parts["queue"] = sum(row.queue for row in rows["arrivals"])
-    total = sum(parts.values())
-    slow = max(rows["arrivals"], key=lambda row: (row.total_ns[1], row.origin, row.server), default=None)
+    """Of a copy, by the links that it has crossed: from its send to its reaction, and in its agent's queue."""
+    every = next((row for row in rows["arrivals"] if row.hops is None), None)
+    crossed = next((row for row in rows["delays"] if row.domain is None), None)
+    parts = {part: (crossed[part], crossed[f"{part}_ns"]) if crossed else (0, None) for part in cost.PARTS}
+    parts["queue"] = (every.queue, every.queue_ns) if every else (0, None)
+    total = sum(time for time, _ in parts.values())
+    slow = max(_pairs(rows), key=lambda row: (row.total_ns[1], row.origin, row.server), default=None)
+    by_hops = [row for row in rows["arrivals"] if row.server is None and row.hops is not None]
     return {
         "parts": [
-            {"part": part, "seconds": round(value / 1e9, 3), "pct": _percent(value, total)}
-            for part, value in parts.items()
+            {"part": part, "seconds": round(time / 1e9, 3), "pct": _percent(time, total), **_percentiles(ns)}
+            for part, (time, ns) in parts.items()
         ],
         "by_hops": [
-            {"hops": hops, "copies": count, "mean_ms": _ms(all_ / count), "queue_ms": _ms(queue / count)}
-            for hops, (count, all_, queue) in sorted(by_hops.items())
+            {
+                "hops": row.hops, "copies": row.copies, "mean_ms": _ms(row.total / row.copies),
+                **_percentiles(row.total_ns), "queue_ms": _ms(row.queue / row.copies),
+                **_quantiles("queue", row.queue_ns),
+            }
+            for row in sorted(by_hops, key=lambda row: row.hops)
         ],
-        "mean_ms": _ms(sum(row.total for row in rows["arrivals"]) / copies) if copies else None,
-        "slowest": None if slow is None else {
-            "from": slow.origin, "to": slow.server, "p50_ms": _ms(slow.total_ns[0]), "p95_ms": _ms(slow.total_ns[1]),
-            "p99_ms": _ms(slow.total_ns[2]),
-        },
+        "mean_ms": _ms(every.total / every.copies) if every and every.copies else None,
+        "slowest": None if slow is None else {"from": slow.origin, "to": slow.server, **_percentiles(slow.total_ns)},
     }  # fmt: skip
 
 
 def _waits(rows: Mapping[str, Sequence[Row]], topology: Topology | None) -> list[Figures]:
     """Who waits for whom: the heaviest first. Without a topology a member is its number in the domain."""
     found = []
-    for row in _top(rows["waiting"], "hold"):
+    for row in _heaviest(rows["waiting"], "hold"):
         domain = topology.domains.get(row.domain) if topology else None
         named = domain.members[row.member] if domain and row.member < len(domain.members) else f"member {row.member}"
         found.append({
@@ -312,7 +354,7 @@ def _hot(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     mean = sum(got.values()) / len(got) if got else 0
     return [
         {"agent": agent, "messages": count, "times_mean": round(count / mean, 1)}
-        for agent, count in sorted(got.items(), key=lambda one: (-one[1], one[0]))[:TOP]
+        for agent, count in sorted(got.items(), key=lambda one: (-one[1], one[0]))
         if count >= SKEW * mean
     ]
 
@@ -329,12 +371,21 @@ def _anomalies(
         if last > GROWTH * first and last > span * SLOTS / 100:
             text = f"{last / 1e9:.3f} s were held in the last third, {first / 1e9:.3f} s in the first"
             yield {"kind": "growing holds", "where": domain, "text": text}
-    seen = {row.server: row["last"] for row in rows["machines"]}
-    for server in sorted({*seen, *(topology.servers if topology else ())}):
-        if server not in seen:
+    clocks, short = _behind(rows), _short(rows)
+    firsts = {row.server: row["first"] + clocks[row.server] for row in rows["machines"]}
+    lasts = {row.server: row["last"] + clocks[row.server] for row in rows["machines"]}
+    end = max(lasts.values(), default=0)
+    span = end - min(firsts.values(), default=0)
+    for server in sorted({*lasts, *short, *(topology.servers if topology else ())}):
+        if server not in lasts:
             yield {"kind": "silent server", "where": server, "text": "it has no record in this log"}
-        elif start + span - seen[server] > SILENT * span:
-            text = f"its last record is {(start + span - seen[server]) / 1e9:.1f} s before the end"
+        elif server in short:
+            text = (
+                f"{short[server]} packets of it came that its log has not: it ends before the others, or begins later"
+            )
+            yield {"kind": "short log", "where": server, "text": text}
+        elif end - lasts[server] > SILENT * span:
+            text = f"its last record is {(end - lasts[server]) / 1e9:.1f} s before the end"
             yield {"kind": "silent server", "where": server, "text": text}
     wanted: dict[str, int] = defaultdict(int)
     for row in rows["agents"]:
@@ -349,28 +400,55 @@ def _anomalies(
         if kind != "react":
             yield {"kind": kind, "where": agent or "routers", "text": f"{count} messages ended so"}
     for agent in sorted(wanted):
-        if (lack := wanted[agent] - became[agent]) > 0:
-            yield {
-                "kind": "undelivered",
-                "where": agent,
-                "text": f"{lack} of {wanted[agent]} messages have not arrived",
-            }
-        elif lack < 0:
+        server, lack = agent.partition("/")[0], wanted[agent] - became[agent]
+        if lack > 0 and server in lasts and server not in short:
+            text = f"{lack} of {wanted[agent]} messages have not arrived"
+            yield {"kind": "undelivered", "where": agent, "text": text}
+        elif lack < 0 and not short:
             text = f"{became[agent]} reactions to {wanted[agent]} messages: see `mom check`"
             yield {"kind": "duplicates", "where": agent, "text": text}
     for row in rows["delays"]:
         if row.server and row.early:
             text = f"{row.early} packets came before they left: the clocks differ by {row.ahead / MS:.3f} ms or more"
             yield {"kind": "clocks", "where": f"{row.peer} to {row.server}", "text": text}
-    loads = {row["server"]: row["sent"] + row["forwarded"] + row["reactions"] for row in _servers(rows)}
+    loads = {row["server"]: row["sent"] + row["forwarded"] + row["reactions"] for row in _servers(rows, ())}
     mean = sum(loads.values()) / len(loads) if loads else 0
     for server, count in sorted(loads.items()):
         if count > SKEW * mean:
             yield {"kind": "skew", "where": server, "text": f"it does {count / mean:.1f} times the mean"}
 
 
-def _top(rows: Sequence[Row], name: str) -> list[Row]:
-    return sorted(rows, key=lambda row: (-row[name], repr(row)))[:TOP]
+def _short(rows: Mapping[str, Sequence[Row]]) -> dict[str, int]:
+    """Servers of whose packets more came than they have logged, and how many more. The logs are then no cut of one
+    moment, so that a count at one end of a link says nothing about the other."""
+    over: dict[tuple[str, str, str], int] = defaultdict(int)
+    for row in rows["delays"]:
+        if row.server:
+            over[row.domain, row.peer, row.server] += row.messages or 0  # each once, however often it came
+    for row in rows["stamped"]:
+        over[row.domain, row.server, row.peer] -= row.packets
+    found: dict[str, int] = defaultdict(int)
+    for (_, server, _), count in over.items():
+        if count > 0:
+            found[server] += count
+    return found
+
+
+def _behind(rows: Mapping[str, Sequence[Row]]) -> dict[str, int]:
+    """How far each server's clock is behind the one that is most ahead, in ns, as far as packets tell: none comes
+    before it leaves."""
+    found = dict.fromkeys((row.server for row in rows["machines"]), 0)
+    least = [(row.peer, row.server, row.least) for row in rows["delays"] if row.server and row.least is not None]
+    for _ in found:  # as far as it goes round
+        for peer, server, took in least:
+            if peer in found and server in found:
+                found[server] = max(found[server], found[peer] - took)
+    return found
+
+
+def _heaviest(rows: Sequence[Row], name: str) -> list[Row]:
+    """Those first."""
+    return sorted(rows, key=lambda row: (-row[name], repr(row)))
 
 
 def _ms(ns: float | None) -> float | None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Topology
 
 TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "findings", "hot")  # shown without -o json
+LONG = ("waits", "findings", "hot")  # of which the first TOP are shown
+TOP = 20
 SOURCE = click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
 MASTER = click.option(
     "--master", default="", help="Where Spark runs, as it takes it. [default: this machine, or as spark-submit says]"
@@ -82,13 +84,16 @@ def analyze(
     for name in TABLES:
         if figures[name]:
             click.echo(f"\n{name}")
-            show(figures[name], output, "", BRIEF.get(name, ""))
+            most = TOP if name in LONG else len(figures[name])
+            show(figures[name][:most], output, "", BRIEF.get(name, ""))
+            if len(figures[name]) > most:
+                click.echo(f"and {len(figures[name]) - most} more: -o json has all")
 
 
 BRIEF = {
     "domains": "domain,ordering,members,packets,control_bytes,control_pct,ints_per_packet,formula_ints,"
     "store_ms,link_ms,hold_ms,held",
-    "servers": "server,sent,forwarded,reactions,commits,messages_per_commit,rows_per_message,"
+    "servers": "server,sent,forwarded,reactions,control_bytes,control_pct,commits,messages_per_commit,rows_per_message,"
     "bytes_per_message,commit_ms",
 }
 

@@ -51,7 +51,7 @@ def analyze(recorded, *more):
 @pytest.fixture(scope="module")
 def figures(recorded):
     """What `mom analyze -o json` says; the page is there, too."""
-    return analyze(recorded, "--html", str(recorded.folder / "report.html"))
+    return analyze(recorded, "--html", str(recorded.folder / "report.html"), "--advise")
 
 
 def test_links_carry_what_was_on_the_wire(recorded, figures):
@@ -103,7 +103,9 @@ def test_the_whole_report_adds_up(recorded, figures):
         "hold": round(sum(one.ordered - one.arrived for one in passages) / 1e9, 3),
         "queue": round(queued / 1e9, 3),
     }
-    assert not [row for row in figures["anomalies"] if row["kind"] in ("undelivered", "duplicates", "clocks")]
+    assert not [
+        row for row in figures["anomalies"] if row["kind"] in ("undelivered", "duplicates", "clocks", "short log")
+    ]
 
 
 def test_percentiles_are_within_half_a_percent(recorded, figures):
@@ -124,9 +126,36 @@ def test_percentiles_are_within_half_a_percent(recorded, figures):
                 assert link[f"{part}_{name}_ms"] == pytest.approx(true / 1e6, rel=0.005, abs=0.001), (link, part)
 
 
+def test_percentiles_of_the_queue_and_of_all_parts_are_within_half_a_percent(recorded, figures):
+    import numpy as np
+
+    passages = [one for each in recorded.truth.passages.values() for one in each if one.ordered]
+    times = {
+        "queue": [heard - handed for handed, heard in recorded.truth.heard.values()],
+        "hold": [one.ordered - one.arrived for one in passages],
+    }
+    parts = {row["part"]: row for row in figures["latency"]["parts"]}
+    for part, each in times.items():
+        for name, true in zip(("p50", "p95", "p99"), np.percentile(each, (50, 95, 99)), strict=True):
+            assert parts[part][f"{name}_ms"] == pytest.approx(true / 1e6, rel=0.005, abs=0.001), (part, name)
+    hops = figures["latency"]["by_hops"]
+    assert sum(row["copies"] for row in hops) == figures["totals"]["copies"]
+    assert all(row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] for row in hops)
+    assert all(row["p50_ms"] > 0 for row in hops if row["hops"])
+
+
+def test_the_model_says_what_the_log_says(recorded, figures):
+    """Of packets and hops exactly; the bars are for the replay."""
+    rows = {row["figure"]: row for row in figures["advice"]["model"]}
+    assert rows.keys() == {"control_bytes", "packets", "hops", "delay_ms"}
+    wire = recorded.truth.domains().values()
+    assert rows["packets"]["log"] == round(sum(row["packets"] for row in wire) / recorded.truth.messages, 2)
+    assert rows["hops"]["error_pct"] == 0 and abs(rows["control_bytes"]["error_pct"]) <= 15
+
+
 def test_the_page_needs_nothing_beside_it(recorded, figures):
     text = (recorded.folder / "report.html").read_text()
-    assert text.count("<svg") == 5 and "http" not in text and "<script" not in text
+    assert text.count("<svg") == 5 and "<h2>Advice</h2>" in text and "http" not in text and "<script" not in text
     assert all(f">{name}<" in text for name in recorded.topology.servers)
 
 

@@ -1,0 +1,235 @@
+"""What report.py makes of the small results that Spark gives it, without Spark; and the page of that."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="this needs the extra spark")
+
+from pyspark.sql import Row  # noqa: E402
+
+from mombroker import ordering  # noqa: E402
+from mombroker.admin.analysis import page, report  # noqa: E402
+from mombroker.core import layouts  # noqa: E402
+
+SECOND = 10**9
+NS = [1_000_000, 2_000_000, 3_000_000]
+
+
+def machine(server: str, first: int = 0, last: int = 100, **more: Any) -> Row:
+    row = {"server": server, "records": 9, "logged": 4, "commits": 2, "rows": 30, "bytes": 500, "counted": 1,
+           "waits": 2, "wait": 4_000_000, "wait_ns": NS, "first": first * SECOND, "last": last * SECOND}  # fmt: skip
+    return Row(**{**row, **more})
+
+
+def stamped(server: str, peer: str, packets: int = 10, ordering: str = "matrix", **more: Any) -> Row:
+    row: dict[str, Any] = {"server": server, "kind": "send", "domain": "d1", "ordering": ordering, "peer": peer}
+    each = {"packets": 1, "control_bytes": 10, "control_ints": 3, "messages": 1, "payload": 40}
+    row |= {name: count * packets for name, count in each.items()}
+    return Row(**{**row, **more})
+
+
+def taken(server: str, peer: str, records: int = 10, kind: str = "react", agent: str = "") -> Row:
+    return Row(domain="d1", server=server, peer=peer, agent=agent or f"{server}/x", kind=kind, records=records)
+
+
+def delay(server: str | None, peer: str | None, domain: str | None = "d1", least: int = 1000, **more: Any) -> Row:
+    row: dict[str, Any] = {"domain": domain, "server": server, "peer": peer, "messages": 10, "payload": 400, "held": 2}
+    for part in ("store", "link", "hold"):
+        row |= {part: 20_000_000, f"{part}_count": 10, f"{part}_ns": NS}
+    return Row(**{**row, "early": 0, "ahead": 0, "least": least, **more})
+
+
+def log(**parts: list[Row]) -> dict[str, list[Row]]:
+    """Three servers in a ring: each sends ten messages to the next."""
+    ring = [("s1", "s2"), ("s2", "s3"), ("s3", "s1")]
+    rows = {
+        "machines": [machine(a) for a, _ in ring],
+        "stamped": [stamped(a, b) for a, b in ring],
+        "taken": [taken(b, a) for a, b in ring],
+        "agents": [Row(source=f"{a}/x", target=f"{b}/x", messages=10, payload=400) for a, b in ring],
+        "servers": [Row(source=a, targets=[b], messages=10, payload=400, first=0, last=SECOND) for a, b in ring],
+        "delays": [*[delay(b, a) for a, b in ring], delay(None, None), delay(None, None, None)],
+        "holds": [], "waiting": [],
+        "arrivals": [
+            Row(server=b, origin=a, hops=h, copies=10, queue=10_000_000, total=50_000_000, queue_ns=NS, total_ns=NS)
+            for a, b, h in (*[(a, b, 1) for a, b in ring], (None, None, 1), (None, None, None))
+        ],
+    }  # fmt: skip
+    return rows | parts
+
+
+def anomalies(rows: dict[str, list[Row]], servers: int = 3) -> list[tuple[str, str]]:
+    topology = layouts.build({"d1": [f"s{at + 1}" for at in range(servers)]})
+    return [(row["kind"], row["where"]) for row in report._anomalies(rows, topology, *report._span(rows["machines"]))]
+
+
+def figures(rows: dict[str, list[Row]]) -> dict[str, Any]:
+    return report._figures(rows, None, *report._span(rows["machines"]))
+
+
+def test_a_calm_log_has_no_anomalies():
+    assert anomalies(log()) == []
+
+
+def test_a_link_under_two_back_ends_has_its_payload_once():
+    rows = log()
+    rows["stamped"][0] = stamped("s1", "s2", 6)
+    rows["stamped"].append(stamped("s1", "s2", 4, "ks"))
+    found = figures(rows)
+    assert [(row["from"], row["ordering"], row["packets"], row["payload_bytes"]) for row in found["links"]] == [
+        ("s1", "ks, matrix", 10, 400), ("s2", "matrix", 10, 400), ("s3", "matrix", 10, 400),
+    ]  # fmt: skip
+    (domain,) = found["domains"]
+    assert (domain["ordering"], domain["packets"], domain["payload_bytes"]) == ("ks, matrix", 30, 1200)
+    assert domain["formula_ints"] is None  # which of the two?
+    assert found["totals"]["control_bytes"] == 300
+
+
+def test_servers_and_back_ends_have_bytes_integers_and_times():
+    found = figures(log())
+    server = found["servers"][0]
+    assert {name: server[name] for name in ("payload_bytes", "control_bytes", "control_ints", "control_pct")} == {
+        "payload_bytes": 400, "control_bytes": 100, "control_ints": 30, "control_pct": 20.0,
+    }  # fmt: skip
+    # 10 sent and 10 reacted to, in 2 commits of 30 rows and 500 bytes
+    assert (server["messages_per_commit"], server["rows_per_message"], server["bytes_per_message"]) == (10, 1.5, 25)
+    (backend,) = found["orderings"]
+    assert (backend["sends"], backend["control_ints"], backend["ints_per_packet"]) == (30, 90, 3)
+    assert (backend["store_ms"], backend["link_ms"], backend["hold_ms"]) == (2, 2, 2)
+
+
+def test_a_domain_has_what_the_papers_say_of_one_of_its_size():
+    (domain,) = figures(log())["domains"]
+    said = ordering.backend("matrix").describe(("s1", "s2", "s3"), {})
+    assert (domain["members"], domain["ints_per_packet"]) == (3, 3)
+    assert domain["formula_ints"] == round(said["control_bytes"] / 4, 1)
+    assert domain["formula_worst_ints"] == 9.0 == said["control_bytes_worst"] / 4
+
+
+def test_traffic_is_by_pairs_of_servers_each_copy_by_itself():
+    servers = [Row(source="s1", targets=["s2", "s3"], messages=4, payload=40, first=0, last=1),
+               Row(source="s1", targets=["s2"], messages=1, payload=7, first=0, last=1),
+               Row(source="s2", targets=[], messages=9, payload=9, first=0, last=1)]  # fmt: skip
+    assert figures(log(servers=servers))["traffic"] == [
+        {"from": "s1", "to": "s2", "messages": 5, "payload_bytes": 47},
+        {"from": "s1", "to": "s3", "messages": 4, "payload_bytes": 40},
+    ]
+
+
+def test_the_queue_and_the_way_by_hops_have_percentiles():
+    latency = figures(log())["latency"]
+    assert {"part": "queue", "seconds": 0.01, "pct": 14.3, "p50_ms": 1, "p95_ms": 2, "p99_ms": 3} in latency["parts"]
+    (row,) = latency["by_hops"]
+    assert (row["hops"], row["copies"], row["mean_ms"], row["p99_ms"], row["queue_p95_ms"]) == (1, 10, 5, 3, 2)
+    assert (latency["mean_ms"], latency["slowest"]["p95_ms"]) == (5, 2)
+
+
+def test_long_lists_are_whole_and_the_page_says_what_it_leaves_out():
+    many = [Row(source="s1/x", target=f"s2/{at:03}", messages=at, payload=0) for at in range(page.ROWS + 7)]
+    found = figures(log(agents=many))
+    assert len(found["agents"]) == len(many) and found["agents"][0]["messages"] == len(many) - 1
+    assert [row["agent"] for row in found["hot"]] == []
+    pytest.importorskip("networkx", reason="this needs the extra spark")
+    assert page.page(found, None).count("And 7 more.") == 1
+
+
+def test_a_destination_is_hot_and_a_server_skewed_that_has_three_times_the_mean():
+    agents = [Row(source="s1/x", target=f"s2/{at}", messages=1000 if at == 3 else 10, payload=0) for at in range(9)]
+    (hot,) = figures(log(agents=agents))["hot"]
+    assert (hot["agent"], hot["times_mean"]) == ("s2/3", 8.3)
+    servers = [Row(source="s1", targets=["s2"], messages=9000, payload=0, first=0, last=1)]
+    servers += [Row(source=f"s{at}", targets=["s2"], messages=9, payload=0, first=0, last=1) for at in range(2, 9)]
+    rows = log(machines=[machine(f"s{at}") for at in range(1, 9)], servers=servers)
+    assert ("skew", "s1") in anomalies(rows, 8)
+
+
+def test_who_waits_for_whom_is_named_the_heaviest_first():
+    waiting = [
+        Row(domain="d1", server="s1", member=at, messages=at, hold=at * SECOND, longest=5_000_000) for at in (1, 2)
+    ]
+    topology = layouts.build({"d1": ["s1", "s2", "s3"]})
+    found = report._waits(log(waiting=waiting), topology)
+    assert [(row["waits_for"], row["seconds"], row["longest_ms"]) for row in found] == [("s3", 2, 5), ("s2", 1, 5)]
+
+
+@pytest.mark.parametrize("lack, found", [(4, [("undelivered", "s2/x")]), (-4, [("duplicates", "s2/x")])])
+def test_what_has_not_arrived_or_came_twice_is_told(lack, found):
+    rows = log()
+    rows["taken"][0] = taken("s2", "s1", 10 - lack)
+    assert anomalies(rows) == found
+
+
+def test_a_log_that_ends_before_the_others_makes_no_duplicates_and_nothing_undelivered():
+    rows = log(machines=[machine("s1", last=30), machine("s2"), machine("s3")])
+    rows["stamped"][0] = stamped("s1", "s2", 3)
+    rows["agents"][0] = Row(source="s1/x", target="s2/x", messages=3, payload=120)
+    rows["taken"][2] = taken("s1", "s3", 3)
+    assert anomalies(rows) == [("short log", "s1")]
+
+
+def test_nor_is_a_log_short_where_one_packet_is_for_several_agents():
+    rows = log()
+    rows["taken"].append(taken("s2", "s1", 10, agent="s2/y"))
+    rows["agents"].append(Row(source="s1/x", target="s2/y", messages=10, payload=400))
+    assert anomalies(rows) == []
+
+
+def test_nor_does_a_log_that_is_not_there():
+    rows = log()
+    rows["machines"] = rows["machines"][1:]
+    rows["stamped"], rows["agents"], rows["taken"] = rows["stamped"][1:], rows["agents"][1:], rows["taken"][:2]
+    assert anomalies(rows) == [("silent server", "s1")]
+
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("off", [-HOUR, HOUR, -1_700_000_000])
+def test_a_wrong_clock_makes_no_server_silent_and_hides_none(off):
+    """Of five, s2 has a wrong clock and s4 falls silent."""
+
+    def far(at: int) -> int:
+        return off * SECOND if at == 2 else 0
+
+    names = range(1, 6)
+    machines = [machine(f"s{at}", 0 + off * (at == 2), (30 if at == 4 else 100) + off * (at == 2)) for at in names]
+    pairs = [(a, b) for a in names for b in names if a != b]
+    links = [delay(f"s{b}", f"s{a}", least=1000 + far(b) - far(a)) for a, b in pairs]
+    out = [stamped(f"s{a}", f"s{b}") for a, b in pairs]
+    found = report._anomalies(log(machines=machines, delays=links, stamped=out), None, *report._span(machines))
+    assert [(row["where"], row["text"]) for row in found if row["kind"] == "silent server"] == [
+        ("s4", "its last record is 70.0 s before the end")
+    ]
+
+
+def test_holds_that_grow_and_bad_ends_and_clocks_are_told():
+    rows = log(holds=[Row(domain="d1", slot=slot, messages=1, hold=slot * 3 * SECOND) for slot in range(report.SLOTS)])
+    rows["taken"].append(taken("s3", "", 2, "dead", "s3/gone"))
+    rows["delays"][0] = delay("s2", "s1", least=-5, early=3, ahead=5)
+    assert anomalies(rows) == [("growing holds", "d1"), ("dead", "s3/gone"), ("clocks", "s1 to s2")]
+
+
+def test_the_page_escapes_names_and_has_the_advice():
+    pytest.importorskip("networkx", reason="this needs the extra spark")
+    found = figures(log(agents=[Row(source="s1/<i>", target="s2/&", messages=1, payload=0)]))
+    advice = {"worthwhile": True, "verdict": "<b>2 changes", "options": [{"topology": "flat", "price": 1234.5}],
+              "model": [{"figure": "hops", "error_pct": -7.25}],
+              "changes": ["domain <d1> goes"], "remarks": []}  # fmt: skip
+    text = page.page(found, SimpleNamespace(name="<bus>"), advice)  # type: ignore[arg-type]
+    assert "What ordering costs: &lt;bus&gt;" in text and "s1/&lt;i&gt;" in text and "s2/&amp;" in text
+    assert '<p class="good">&lt;b&gt;2 changes</p>' in text and "<li>domain &lt;d1&gt; goes</li>" in text
+    assert '<td class="n">1,234.5</td>' in text and "<i>" not in text
+    assert '<td class="n">-7.25</td>' in text
+    assert "<h2>Advice</h2>" not in page.page(found, None)
+
+
+def test_the_log_says_what_the_model_says_too():
+    """Ten messages of each cross one link; seventy stay at home."""
+    rows = log()
+    rows["servers"].append(Row(source="s1", targets=[], messages=70, payload=400, first=0, last=SECOND))
+    rows["arrivals"].append(
+        Row(server="s1", origin="s1", hops=0, copies=70, queue=9, total=9, queue_ns=NS, total_ns=NS)
+    )
+    assert report._load(rows).seen == {"control_bytes": 10, "packets": 1, "hops": 1, "delay_ms": 4}
