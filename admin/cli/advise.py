@@ -8,7 +8,7 @@ import click
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, records
-from mombroker.admin.cli.output import echo_json, show
+from mombroker.admin.cli.output import Target, echo_json, show
 from mombroker.admin.topology.costs import DIRECT, PACKET
 
 
@@ -25,7 +25,7 @@ from mombroker.admin.topology.costs import DIRECT, PACKET
 )  # fmt: skip
 @click.option("--replay", is_flag=True, help="Play messages of the log on each topology, side by side on Spark.")
 @click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="So many, with --replay.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the proposed topology file here.")
+@click.option("--out", type=Target(new=True), help="Write the proposed topology file here.")
 @MASTER
 @MEMORY
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
@@ -74,6 +74,8 @@ def advise(
         echo_json(record)
         return
     show(record["options"], output, "")
+    click.echo("\nthe model of the current topology against the log")
+    show(record["model"], output, "")
     click.echo(f"\n{record['verdict']}")
     for line in [*record["changes"], *record["remarks"]]:
         click.echo(f"- {line}")

@@ -31,13 +31,16 @@ def output_options(command: F) -> F:
 
 class Target(click.Path):
     """A file that the command writes, or with `folder` a folder that it writes to and may make. Refused before any work
-    begins if it cannot be written: work may take hours."""
+    begins if it cannot be written: work may take hours. With `new` it must not be there already."""
 
-    def __init__(self, folder: bool = False):
+    def __init__(self, folder: bool = False, new: bool = False):
+        self.new = new
         super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder, writable=True, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(str(super().convert(value, param, ctx)))  # it refuses what is there and not to be written
+        if self.new and path.exists():
+            raise MomError(f"{path} is there already: delete it, or choose another name")
         if not path.exists():
             place = path.parent
             while self.dir_okay and not place.exists():

@@ -84,7 +84,7 @@ def test_a_terminal_gets_a_table_with_borders():
 
 @pytest.mark.parametrize("words", [
     ["sim", "diagram", "ks", "--to"], ["log", "diagram", "s1#1", "--to"], ["paper", "report", "--to"],
-    ["analyze", "--html"],
+    ["analyze", "--html"], ["topology", "advise", "--out"],
 ])  # fmt: skip
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(words, tmp_path, monkeypatch):
     """No topology file is here, and no matplotlib: any work would fail in another way."""
@@ -92,6 +92,15 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(words, tmp_pat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = CliRunner().invoke(cli, [*words, "nowhere/x.svg"])
     line = "Error: nowhere/x.svg cannot be written: nowhere: no such file or directory\n"
+    assert (result.exit_code, result.stderr) == (1, line)
+
+
+def test_a_topology_file_that_is_there_is_refused_before_the_work(tmp_path, monkeypatch):
+    """No log is here: the work would fail in another way."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "better.toml").write_text("mine")
+    result = CliRunner().invoke(cli, ["topology", "advise", "--out", "better.toml"])
+    line = "Error: better.toml is there already: delete it, or choose another name\n"
     assert (result.exit_code, result.stderr) == (1, line)
 
 
