@@ -25,6 +25,7 @@ from mombroker.core.trace import Record
 from mombroker.store.base import Store, identity
 
 PAGE = 10_000
+ORDER_UPTO = "order:"  # meta key, with the last log record that was written under this former order
 
 
 @dataclass(slots=True)
@@ -200,6 +201,8 @@ def adopt(topology: Topology, stores: dict[str, Store]) -> Report:
         batch = Batch(meta=meta | names | wanted[name])
         batch.meta |= {f"epoch:{domain.name}": epochs[domain.name] for domain in topology.domains_of(name)}
         if not kept:
+            key = f"{ORDER_UPTO}{store.log_end()}"
+            batch.meta[key] = metas[name].get(key, metas[name]["order"])  # there already: a run was cut short
             for link in store.links():
                 batch.links[link.id] = LinkRow(link.id, link.domain, link.peer, 0, 0, 0, "")
             for domain in json.loads(str(metas[name]["order"])):

@@ -107,6 +107,8 @@ def _export(
                 if file is None:
                     file = _Draft(target, server, incarnation, commit.id, day)
                     made += 1
+                if not columns.fits(commit):
+                    file.add(columns)
                 columns.add(commit)
                 if columns.count >= RECORDS:
                     file.add(columns)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from mombroker.admin.analysis import schema
+from mombroker.admin.reset import ORDER_UPTO
 from mombroker.core.errors import MomError
 from mombroker.core.trace import FIELDS
 from mombroker.store import columns
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PAGE = 500  # commits read in one short transaction: a reader that stays keeps the write-ahead log from ending
 RECORDS = 1 << 16  # of a batch, about
 
+LAST = 1 << 62  # above every sequence
 STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
 EMPTY: dict[str, Any] = {"array<string>": (), schema.OUT: (), schema.MISSING: (), "string": "", "bigint": 0}
 
@@ -43,6 +45,8 @@ def batches(
             )
         after = commits[-1].id + commits[-1].records - 1
         for commit in commits:
+            if not reader.fits(commit):
+                yield reader.take()
             reader.add(commit)
             if reader.count >= RECORDS:
                 yield reader.take()
@@ -68,7 +72,7 @@ class Columns:
     def __init__(self, store: "SqliteReader", names: tuple[str, ...]):
         meta = store.meta()
         self.identity = {"server": str(meta["server"]), "incarnation": str(meta["incarnation"])}
-        self.orderings = orderings(meta)
+        self.orders = orders(meta)
         self.names = names
         self.schema = schema.arrow(names)
         needed = set(names)
@@ -85,7 +89,13 @@ class Columns:
         self.commits: list[Commit] = []
         self.values: list[list[Any]] = [[] for _ in self.fields]
 
+    def fits(self, commit: "Commit") -> bool:
+        """Whether it was written under the same order as those that were collected; if not, take these first."""
+        return not self.count or commit.id <= self.until
+
     def add(self, commit: "Commit") -> None:
+        if not self.count:
+            self.until, self.orderings = next(each for each in self.orders if commit.id <= each[0])
         count = commit.records
         stored = columns.stored(commit.columns, len(FIELDS))
         for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
@@ -151,10 +161,13 @@ class Columns:
         return values.take(pa.array(np.repeat(np.arange(len(self.commits)), counts)))
 
 
-def orderings(meta: dict[str, Any]) -> dict[str, str]:
-    """The back end of each domain that the server of this store is in."""
-    order = json.loads(str(meta["order"]))
-    return {name: domain["backend"] for name, domain in order.items() if "backend" in domain}
+def orders(meta: dict[str, Any]) -> list[tuple[int, dict[str, str]]]:
+    """The back end of each domain that the server of this store is or was in, with the last record written so."""
+    former = [(int(key.removeprefix(ORDER_UPTO)), value) for key, value in meta.items() if key.startswith(ORDER_UPTO)]
+    return [
+        (upto, {name: domain["backend"] for name, domain in json.loads(str(order)).items() if "backend" in domain})
+        for upto, order in [*sorted(former), (LAST, meta["order"])]
+    ]
 
 
 def _strings(values: Any) -> pa.Array:

@@ -1,5 +1,6 @@
 """The export: every record once, whatever happens to it on the way."""
 
+import contextlib
 import os
 import random
 import resource
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,10 @@ from mombroker import store
 from mombroker.admin.analysis import files, schema
 from mombroker.admin.bench import logs
 from mombroker.admin.cli.main import cli
+from mombroker.admin.reset import adopt
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
+from mombroker.core.topology import Domain
 from mombroker.core.trace import FIELDS
 from mombroker.store import folder
 from mombroker.store.sqlite import register_export
@@ -106,6 +110,48 @@ def test_a_row_says_what_the_record_said(stores, tmp_path, played):
             assert int(row["time"].timestamp() * 10**6 + 0.5) == at // 1000
             count += 1
     assert count == len(rows) > 4000
+
+
+def test_a_record_names_the_back_end_that_it_was_written_under(tmp_path):
+    """One domain, whose back end is changed and adopted between two halves of the log."""
+    from mombroker.admin.analysis.rows import batches
+
+    topology, written = logs.play(tmp_path / "bus", 60)
+    half = {server: commits[: len(commits) // 2] for server, commits in written.items()}
+    logs.write(topology, half)
+    before = {server: store.read(topology.servers[server].data).log_end() for server in written}
+    east = Domain("east", topology.domains["east"].members, "matrix")
+    topology = replace(topology, domains={**topology.domains, "east": east})
+    with contextlib.ExitStack() as stack:
+        opened = {
+            server: stack.enter_context(contextlib.closing(store.open(each.data, topology, server, adopt=True)))
+            for server, each in topology.servers.items()
+        }
+        adopt(topology, opened)
+    conn = {server: sqlite3.connect(tmp_path / "bus" / server / "store.sqlite") for server in ("s05", "s06")}
+    for server, each in conn.items():  # the same records again
+        each.execute("INSERT INTO log SELECT id + ?, count, first, last, offset, version, columns, commits, rows, bytes"
+                     " FROM log", [before[server]])  # fmt: skip
+        each.commit()
+        each.close()
+    stores = {server: store.read(tmp_path / "bus" / server) for server in conn}
+    run(stores, tmp_path / "out")
+    rows = [row for row in table(tmp_path / "out", schema.NAMES).to_pylist() if row["domain"] == "east"]
+    assert {(row["seq"] > before[row["server"]], row["ordering"]) for row in rows} == {(False, "ks"), (True, "matrix")}
+    stamped = {
+        (row["seq"] > before[row["server"]], out["ordering"])
+        for row in table(tmp_path / "out", schema.NAMES).to_pylist() for out in row["out"] if out["domain"] == "east"
+    }  # fmt: skip
+    assert stamped == {(False, "ks"), (True, "matrix")}
+    for server, reader in stores.items():
+        live = [
+            row
+            for batch in batches(reader, 0, reader.log_end(), ("seq", "domain", "ordering"))
+            for row in batch.to_pylist()
+        ]
+        assert [row["ordering"] for row in live if row["domain"] == "east"] == [
+            row["ordering"] for row in rows if row["server"] == server
+        ]
 
 
 def test_the_figures_of_a_commit_stand_on_each_of_its_records(stores, tmp_path, played):
