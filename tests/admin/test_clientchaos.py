@@ -102,14 +102,14 @@ def lost_rows() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "words", "between"),
     [
-        (settled_at_delivery, "missed"), (forgotten_counts, "with the count"), (half_transactions, "missed"),
-        (forgotten_selectors, "saw"), (lost_rows, "missed"),
+        (settled_at_delivery, "missed", 0.05), (forgotten_counts, "with the count", 0.02),
+        (half_transactions, "missed", 0.02), (forgotten_selectors, "saw", 0.02), (lost_rows, "missed", 0.02),
     ],
 )  # fmt: skip
-def test_a_planted_fault_shows(tmp_path, spoil, words):
-    row = clientchaos.run(12, 0.4, 3, tmp_path, spoil=spoil, between=0.02)
+def test_a_planted_fault_shows(tmp_path, spoil, words, between):
+    row = clientchaos.run(12, 0.4, 4, tmp_path, spoil=spoil, between=between)
     assert any(words in fault for fault in row["faults"])
 
 
