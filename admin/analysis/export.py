@@ -196,6 +196,10 @@ def compact(target: Path) -> Iterator[Compacted]:
 
     Who reads at the same time sees each record once if he reads by `files.chosen`, as all of this package does.
     """
+    if not files.is_export(target):
+        raise MomError(
+            f"there are no exported records in {target}; name the folder that `mom log export --to` wrote to"
+        )
     with _alone(target):
         files.tidy(target)
         found = files.every(target)

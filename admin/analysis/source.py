@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from mombroker import store
 from mombroker.admin.analysis import files, schema, stores
 from mombroker.core.errors import MomError
+from mombroker.core.trace import KINDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
 
 PARTITION = 500_000  # records
+OPTIONS = {"path", "servers", "kinds", "since", "partition", "maxrecords", "failondataloss"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -84,14 +86,17 @@ class Logs(DataSource):
 
     def __init__(self, options: Any):
         super().__init__(options)
+        if unknown := sorted({name.lower() for name in options} - OPTIONS):
+            known = "servers, kinds, since, partition, maxRecords, failOnDataLoss"
+            raise MomError(f"there is no option {', '.join(unknown)}; there are {known}")
         self.request = Request(
             path=str(options.get("path", "")),
             servers=_names(options, "servers"),
-            kinds=_names(options, "kinds"),
+            kinds=_kinds(options),
             since=_time(options),
             partition=_positive(options, "partition", PARTITION),
             most=_positive(options, "maxrecords", 0),
-            strict=str(options.get("failondataloss", "true")).lower() != "false",
+            strict=_true(options, "failondataloss", True),
         )
 
     @classmethod
@@ -147,6 +152,20 @@ class Range(InputPartition):  # type: ignore[misc]
 
 def _names(options: Any, name: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in str(options.get(name, "")).split(",") if each.strip())
+
+
+def _kinds(options: Any) -> tuple[str, ...]:
+    names = _names(options, "kinds")
+    if unknown := [name for name in names if name not in KINDS]:
+        raise MomError(f"there are no records of kind {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    return names
+
+
+def _true(options: Any, name: str, default: bool) -> bool:
+    text = str(options.get(name, default)).lower()
+    if text not in ("true", "false"):
+        raise MomError(f"{name} = {text!r} is neither true nor false")
+    return text == "true"
 
 
 def _time(options: Any) -> int:

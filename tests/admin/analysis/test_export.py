@@ -378,6 +378,12 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(stores, tmp
     assert keys(tmp_path) == expected({"s03": stores["s03"]})
 
 
+def test_a_folder_that_is_no_export_is_not_compacted(tmp_path):
+    done = CliRunner().invoke(cli, ["log", "compact", str(tmp_path)])
+    assert done.exit_code == 1 and f"there are no exported records in {tmp_path}" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_exports_at_a_time_are_refused(stores, tmp_path):
     from mombroker.admin.analysis.export import _alone
 

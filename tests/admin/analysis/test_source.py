@@ -220,6 +220,25 @@ def test_a_stream_is_killed_at_five_random_points(piece, played, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kinds": "send,sends"}, "there are no records of kind sends; there are send, react"),
+        ({"failOnDataLoss": "maybe"}, "failondataloss = 'maybe' is neither true nor false"),
+        ({"server": "s00"}, "there is no option server; there are servers, kinds"),
+    ],
+)
+def test_an_option_that_is_misspelled_is_refused(played, options, sentence):
+    from pyspark.sql.datasource import CaseInsensitiveDict
+
+    from mombroker.admin.analysis.source import Logs
+    from mombroker.core.errors import MomError
+
+    Logs(CaseInsensitiveDict({"path": str(played.file), "failOnDataLoss": "False"}))
+    with pytest.raises(MomError, match=sentence):
+        Logs(CaseInsensitiveDict({"path": str(played.file), **options}))
+
+
 def test_a_stream_does_not_go_on_with_a_store_that_was_restored(played, tmp_path):
     """Neither with one that ends before what it has read, nor with one that has written other records since."""
     from mombroker.admin.analysis.source import Logs
