@@ -28,6 +28,14 @@ def find(path: Path, topology: "Topology | None" = None) -> dict[str, Path]:
             topology = config.load(path)
         there = {server.name: Path(server.data) for server in topology.servers.values()}
         found = {name: data for name, data in there.items() if (data / STORE).exists()}
+        for name, data in found.items():
+            reader = store.read(data)
+            if (owner := str(reader.meta()["server"])) != name:
+                raise MomError(
+                    f"{data} is the store of server {owner}, not of {name}: a server cannot be renamed; call it "
+                    f"{owner} in the topology file, or give {name} a folder of its own"
+                )
+            reader.close()
     if not found:
         raise MomError(f"{path} leads to no store on this machine; name a topology file or a folder of data folders")
     return found

@@ -419,6 +419,16 @@ def test_a_server_that_cannot_be_told_does_not_keep_others_from_their_export(tmp
     assert told == set(played.written) - {"s01"}
 
 
+def test_a_server_that_was_renamed_in_the_file_is_refused(tmp_path, played):
+    """Its records would stand under one name and speak of another."""
+    text = played.file.read_text().replace('data = "', f'data = "{played.folder}/')
+    renamed = text.replace('"s03"', '"paris"').replace("[servers.s03]", "[servers.paris]")
+    (tmp_path / "bus.toml").write_text(renamed)
+    done = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus.toml"), "--to", str(tmp_path / "out")])
+    assert done.exit_code == 1 and "is the store of server s03, not of paris" in done.output, done.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_mark_never_goes_back(tmp_path, played):
     shutil.copytree(played.topology.servers["s03"].data, tmp_path / "s03")
     for seq, mark in ((7, 7), (5, 7), (9, 9)):
