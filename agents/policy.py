@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,16 @@ def policy(values: dict[str, Any]) -> Policy:
     return Policy(**values)
 
 
+def stored(values: dict[str, Any]) -> Policy:
+    """One that was accepted before: what is refused today is as if it had not been set, and no server stays down."""
+    good = {"match": values["match"]}
+    for key, value in values.items():
+        with suppress(MomError):
+            policy(good | {key: value})
+            good[key] = value
+    return policy(good)
+
+
 _WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
@@ -101,7 +112,7 @@ class Policies:
         self.declared = [policy(values) for values in server.topology.policies]
         meta = server.reader.meta()
         numbers = sorted((int(key[len(META) :]) for key in meta if key.startswith(META)), reverse=True)
-        self.set = {number: policy(json.loads(str(meta[f"{META}{number}"]))) for number in numbers}
+        self.set = {number: stored(json.loads(str(meta[f"{META}{number}"]))) for number in numbers}
         self.version = 1  # rises with each change
         self.tickets: list[tuple[int, str]] = []  # of operators here, and the pattern that each has asked for
         self._found: dict[str, Policy] = {}
@@ -149,7 +160,7 @@ class Policies:
             meta[f"{META}{old}"] = None
         if values is not None:
             values["match"] = match
-            self.set = {number: policy(values), **self.set}
+            self.set = {number: stored(values), **self.set}
             meta[f"{META}{number}"] = json.dumps(values)
         self.version += 1
         self._found.clear()

@@ -40,7 +40,9 @@ def test_the_papers_are_reported_from_a_fresh_clone_by_one_command(tmp_path):
     """What make would do where nothing is yet: an environment, the package with what draws pictures, the report."""
     for name in ("Makefile", "setup.cfg", "pyproject.toml"):
         (tmp_path / name).write_bytes((ETC.parent / name).read_bytes())
-    done = subprocess.run(["make", "-n", "papers", "ARGS=--full"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "-n", "--no-print-directory", "papers", "ARGS=--full"], cwd=tmp_path, capture_output=True, text=True
+    )
     lines = done.stdout.splitlines()
     venv, pip, report = (
         next(at for at, line in enumerate(lines) if word in line)

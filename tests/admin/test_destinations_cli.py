@@ -300,5 +300,6 @@ def test_a_topic_is_created_shown_and_deleted(bus):
     refused = bus.mom("topic", "delete", "fixed", code=1, stdin="n\n")
     assert "Delete topic:fixed? [y/N]" in refused.output
     bus.mom("topic", "delete", "fixed", "--yes")
+    bus.settle()
     assert "nobody has created topic:fixed" in bus.mom("topic", "delete", "fixed", code=1, stdin="y\n").stderr
     assert "is no topic" in bus.mom("topic", "create", "fix.*", "-s", "a", code=1).stderr

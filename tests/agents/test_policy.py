@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mombroker.agents.policy import Policy, policy
+from mombroker.agents.policy import Policy, policy, stored
 from mombroker.core.errors import MomError
 from mombroker.core.times import LAST_NS, LAST_S, SECOND
 
@@ -36,3 +36,8 @@ def test_the_delay_after_a_failure_grows_up_to_its_most():
 def test_the_delay_is_never_more_than_a_row_can_hold(first, factor):
     made = Policy(redeliver_first=first, redeliver_factor=factor, redeliver_max=float(LAST_S))
     assert all(0 <= made.backoff_ns(failures) <= LAST_NS for failures in (1, 2, 100, 10**6))
+
+
+def test_what_an_older_server_accepted_keeps_no_server_down():
+    old = {"match": "queue:c*", "block_seconds": math.inf, "redeliver": 7, "colour": "red"}
+    assert stored(old) == Policy(match="queue:c*", redeliver=7)
