@@ -17,10 +17,11 @@ from tests import fakes_clients
 
 
 def test_some_kills(tmp_path):
-    row = clientchaos.run(4, 0.3, 7, tmp_path)
+    row = clientchaos.run(4, 0.8, 7, tmp_path)
     assert row["faults"] == [] and row["clean"]
     assert row["server_kills"] and row["client_kills"] and row["server_kills"] + row["client_kills"] >= 4
-    assert min(row["seen"], row["sent"], row["receipts"]) > 100  # how many come depends on when the kills fall
+    # What a killed client has sent without a receipt may be lost, more or less of it by when the kills fall.
+    assert row["seen"] > 0.8 * row["sent"] and row["sent"] > 100 and row["receipts"] > 100
 
 
 @pytest.mark.long
