@@ -25,15 +25,22 @@ def need() -> None:
 def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None:
     """Raises MomError where matplotlib is not installed."""
     need()
-    import matplotlib
     from PIL import Image
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn(name, figure, table, note).savefig(path)
+    with Image.open(path) as picture:  # a palette halves the file
+        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
+    """As a figure of matplotlib."""
+    from matplotlib.figure import Figure as Canvas
 
     across = min(len(figure.panels), COLUMNS)
     down = -(-len(figure.panels) // across)
-    fig, grid = pyplot.subplots(down, across, figsize=(WIDE * across, HIGH * down), squeeze=False, dpi=DPI)
+    fig = Canvas(figsize=(WIDE * across, HIGH * down), dpi=DPI)
+    grid = fig.subplots(down, across, squeeze=False)
     for axes, panel in zip(grid.flat, figure.panels, strict=True):
         for number, setting in enumerate(table.settings(name)):
             if setting in panel.without:
@@ -67,12 +74,8 @@ def draw(path: Path, name: str, figure: Figure, table: Table, note: str) -> None
     columns = min(4, max(1, int(across * WIDE * 12 // max(map(len, labels)))), len(labels))
     rows = -(-len(labels) // columns)
     fig.legend(handles, labels, fontsize=8, ncols=columns, loc="lower center", frameon=False)
-    fig.tight_layout(rect=(0, (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path)
-    pyplot.close(fig)
-    with Image.open(path) as picture:  # a palette halves the file
-        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    fig.set_layout_engine("tight", rect=(0, (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
+    return fig
 
 
 def _plain(axis: Any) -> None:

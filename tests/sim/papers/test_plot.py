@@ -1,0 +1,85 @@
+"""Every figure of every paper has its axes, all its curves, and a legend that names them."""
+
+import pytest
+
+from mombroker.sim.papers import plot, sweep
+from mombroker.sim.papers.base import Table
+
+pytest.importorskip("matplotlib")
+
+OVERLAY = ["Overlay", "Timestamp, unicasts", "Timestamp, multicast"]
+DAISY = ["flat", "daisy"]
+KS = [f"{setting} {core}" for setting in ("S1", "S2", "S3", "S4") for core in ("KS", "KS'")]
+SIZES = ["S, null", "M, 1k", "L, 7k"]
+TRIP, STAMPS = "round trip in the model, ms", "bytes of this bus's stamps a round trip"
+RATE, PERCENT = "messages a second of each process", "% of n² integers (RST)"
+LAYOUTS = [f"{layout}{kind}" for layout in ("flat", "bus", "daisy", "tree") for kind in ("", ", to all")]
+
+# The paper, its figures: what stands at the x axis and at each y axis (log: by powers of ten), and the curves.
+DRAWN = [
+    ("overlay", "3 4 5", "nodes", ["mean delay, ms (log)", "maximum delay, ms (log)"], OVERLAY),
+    ("overlay", "6 7 8", "nodes", ["fragments sent (log)", "bytes sent (log)"], OVERLAY),
+    ("overlay", "9 10 11", "nodes", ["fragments on physical links (log)"], OVERLAY),
+    ("overlay", "12 13 14", "nodes", ["messages held by a node, mean", "maximum"], OVERLAY),
+    ("overlay", "15 16 17", "nodes",
+     ["fragments queued on a link, mean", "maximum", "bytes queued on a link, mean", "maximum"], OVERLAY),
+    ("daisy", "6", RATE, ["mean delay over three hops, ms"], DAISY),
+    ("daisy", "7", RATE, ["kB in each process, mean"], DAISY),
+    ("daisy", "8", RATE, ["mean delay until the sender knows, ms"], DAISY),
+    ("daisy", "9", RATE, ["kB in each process, mean"], DAISY),
+    ("ks", "3", "n", [PERCENT], KS),
+    ("ks", "4", "MTT, ms (log)", [PERCENT], KS),
+    ("ks", "5", "MIMT, ms (log)", [PERCENT], KS),
+    ("ks", "6", "M/T", [PERCENT], KS),
+    ("ks", "7", "|Dests|/n", [PERCENT], KS),
+    ("ks", "8", "B/T", [PERCENT], KS),
+    ("groups", "II-rpc", "destinations", ["ms until the last reply"], SIZES),
+    ("groups", "II-stream", "destinations", ["messages a second", "kB a second to all, in all"], SIZES),
+    ("groups", "compression", "members of the group", ["% of all fields", "bytes of control"],
+     ["one at a time", "in bursts of 10"]),
+    ("groups", "V", "bytes of a message", ["µs of CPU a message, in the core"], ["a pair causal", "a pair FIFO"]),
+    ("domains", "8", "servers", [TRIP, STAMPS], ["flat", "local"]),
+    ("domains", "9", "servers", [TRIP, STAMPS], ["flat"]),
+    ("domains", "11", "servers", [TRIP, STAMPS], ["bus"]),
+    ("domains", "12", "servers (log)", [f"{TRIP} (log)", f"{STAMPS} (log)"], LAYOUTS),
+]  # fmt: skip
+FIGURES = [(paper, figure, *what) for paper, figures, *what in DRAWN for figure in figures.split()]
+NOTHING_THERE = {("groups", "II-stream", 1): {"S, null"}}  # messages without a byte have no kB a second
+
+
+def rows(points, figure):
+    """Of each run a value in each column, another one on each curve."""
+    settings = list(dict.fromkeys(point.setting for point in points))
+    columns = [column for panel in figure.panels for column in panel.lines]
+    for point in points:
+        values = {column: 1.0 + settings.index(point.setting) + 10 * at for at, column in enumerate(columns)}
+        yield {"figure": point.figure, "setting": point.setting, "x": point.x, **point.params, **values}
+
+
+def named(label, scale):
+    return f"{label} (log)" if scale == "log" else label
+
+
+@pytest.mark.parametrize(("paper", "name", "across", "up", "curves"), FIGURES, ids=[" ".join(f[:2]) for f in FIGURES])
+def test_a_figure_shows_its_axes_every_curve_and_a_legend(paper, name, across, up, curves):
+    chosen = sweep.load(paper)
+    points = chosen.points(name, False, (1, 2), {})
+    made = plot.drawn(name, chosen.figures[name], Table(rows(points, chosen.figures[name])), "two runs a point")
+    assert [named(axes.get_xlabel(), axes.get_xscale()) for axes in made.axes] == [across] * len(up)
+    assert [named(axes.get_ylabel(), axes.get_yscale()) for axes in made.axes] == up
+    xs = {float(point.x) for point in points if point.figure == name}
+    for at, axes in enumerate(made.axes):
+        shown = {box.get_label(): box.lines[0] for box in axes.containers}
+        assert list(shown) == [curve for curve in curves if curve not in NOTHING_THERE.get((paper, name, at), ())]
+        looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in shown.values()}
+        assert len(looks) == len(shown), "two curves look the same"
+        assert {x for line in shown.values() for x in line.get_xdata()} == xs
+    (legend,) = made.legends
+    assert [text.get_text() for text in legend.get_texts()] == curves
+    assert chosen.figures[name].title in made.get_suptitle() and "two runs a point" in made.get_suptitle()
+
+
+def test_no_figure_is_left_out():
+    assert {(paper, figure) for paper, figure, *_ in FIGURES} == {
+        (name, figure) for name in sweep.PAPERS for figure in sweep.load(name).figures
+    }
