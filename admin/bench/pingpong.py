@@ -1,6 +1,7 @@
 """Round trips as in paper 004 §6: on the own server, to the farthest one, to all; over sizes, layouts and clocks."""
 
 import csv
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -9,12 +10,15 @@ from statistics import median
 from mombroker import store
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Rounds, Row
+from mombroker.core.errors import MomError
 from mombroker.core.layouts import generate
 from mombroker.core.topology import AgentDecl, RoutingTable, Topology
+from mombroker.sim.papers.base import power
 from mombroker.store.reader import SqliteReader
 
 AGENTS = "mombroker.admin.bench.agents"
 KINDS = ("local", "remote", "broadcast")
+GROWING = ("rtt_ms", "rtt_f", "cpu_ms", "hops", "entries", "control_bytes", "clock_rows", "clock_bytes")
 
 Case = tuple[str, str, int]  # clock, layout, servers
 
@@ -113,6 +117,56 @@ def stamped(reader: SqliteReader, after: int) -> Iterator[tuple[str, str, int, i
 
 
 # -- what becomes of the rows ------------------------------------------------------------------------------------------
+
+POWER, EITHER_WAY = "power", "power ±"  # in the place of a number of servers
+
+
+def powers(rows: Sequence[Row]) -> list[Row]:
+    """Two rows for each kind, clock and layout of three sizes or more: as which power of the number of servers each
+    figure grows, and half of the 95 % interval of that."""
+    series: dict[tuple[str, str, str], dict[int, Row]] = {}
+    for row in rows:
+        series.setdefault((row["kind"], row["clock"], row["layout"]), {})[row["servers"]] = row
+    found = []
+    for (kind, clock, layout), sizes in series.items():
+        if len(sizes) < 3:
+            continue
+        fits = {
+            name: power({servers: row[name] for servers, row in sizes.items()})
+            for name in GROWING
+            if all(row[name] > 0 for row in sizes.values())
+        }
+        for at, what in enumerate((POWER, EITHER_WAY)):
+            fitted = {name: round(fit[at], 2) for name, fit in fits.items()}
+            found.append({"kind": kind, "clock": clock, "layout": layout, "servers": what, **fitted})
+    return found
+
+
+# Figures of the paper: the kind of round trip, and the layouts.
+FIGURES = {"8": ("remote", "flat"), "9": ("broadcast", "flat"), "11": ("remote", "bus"), "12": ("remote", "")}
+TOLD = {"rtt_ms": "the time", "cpu_ms": "CPU", "control_bytes": "bytes of stamps", "clock_rows": "rows of clocks"}
+
+
+def live(file: Path) -> dict[str, str]:
+    """By figure of the paper: as which powers of n its round trips grew on a bus that ran, from what `mom bench
+    pingpong -o json` has printed. Raises MomError for another file."""
+    try:
+        cases = [row for row in json.loads(file.read_text()) if row["servers"] not in (POWER, EITHER_WAY)]
+        fits = powers(cases)
+        least, most = min(row["servers"] for row in cases), max(row["servers"] for row in cases)
+    except (OSError, ValueError, TypeError, KeyError):
+        raise MomError(f"{file} is not what mom bench pingpong -o json prints: make it anew, or delete it") from None
+    found = {}
+    for figure, (kind, layout) in FIGURES.items():
+        told = [
+            f"{fit['layout']}, clock {fit['clock']}: "
+            + ", ".join(f"{text} {fit[name]:.2f} ± {either[name]:.2f}" for name, text in TOLD.items() if name in fit)
+            for fit, either in zip(fits[::2], fits[1::2], strict=True)
+            if fit["kind"] == kind and layout in ("", fit["layout"])
+        ]
+        if told:
+            found[figure] = f"Live, as powers of n = {least} to {most}: {'; '.join(told)}."
+    return found
 
 
 def write_csv(file: Path, rows: Sequence[Row]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"  # what Spark calls this machine, with all its cores
 ADOPTED = "adopted"  # the reading of a paper, where no other is asked for
-CACHE = "cache"  # in the folder of the results
+CACHE, LIVE = "cache", "pingpong.json"  # in the folder of the results
 
 
 @click.group()
@@ -154,16 +154,19 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
     """Run all papers, and write one HTML page: every figure, and every claim with its verdict.
 
     Pictures need matplotlib: pip install 'mombroker[plots]'. After Ctrl-C the same command goes on where it stopped.
+    The page tells of live round trips, too, if the folder has a pingpong.json, made by mom bench pingpong -o json.
 
     \b
     Example:
       mom paper report
       mom paper report --full --processes 8
     """
+    from mombroker.admin.bench import pingpong
     from mombroker.sim.papers import base, plot, sweep
     from mombroker.sim.papers.report import Chapter, page
 
     plot.need()
+    live = pingpong.live(folder / LIVE) if (folder / LIVE).exists() else {}
     kind = "quick" if quick else "full"
     work = []
     for chosen in map(sweep.load, sweep.PAPERS):
@@ -181,7 +184,8 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
         claims = [claim for figure in chosen.figures for claim in base.judge(chosen.claims, figure, table)]
         took = {str(kept.path(point.params)): row["cpu_s"] for point, row in zip(points, table.rows, strict=True)}
         note = f"{len(took)} runs, which took {duration(sum(took.values()))} of CPU time"
-        chapters.append(Chapter(chosen, claims, {name: path.read_bytes() for name, path in pictures.items()}, note))
+        images = {name: path.read_bytes() for name, path in pictures.items()}
+        chapters.append(Chapter(chosen, claims, images, note, live if chosen.name == "domains" else {}))
     target = target or folder / f"report-{kind}.html"
     said = f"{kind.capitalize()} runs of mombroker {mombroker.__version__}, with the ordering cores of the bus."
     write(target, page(chapters, "The papers, measured again", said))

@@ -46,6 +46,41 @@ def test_pingpong_counts_what_a_round_trip_costs(tmp_path):
     assert [(row["kind"], float(row["rtt_ms"])) for row in written] == [(row["kind"], row["rtt_ms"]) for row in rows]
 
 
+def test_pingpong_tells_as_which_power_of_the_servers_each_figure_grows(monkeypatch, tmp_path):
+    """Figures that are powers of n exactly; what is 0 somewhere has none, nor have two sizes."""
+
+    def case(servers, layout="flat"):
+        noisy = {"rtt_ms": 3.0 * servers * (1.1 if servers == 20 else 1.0), "cpu_ms": 2.0}
+        counts = {"control_bytes": 5.0 * servers**2, "clock_rows": servers**0.5, "hops": servers - 10}
+        row = dict.fromkeys(pingpong.GROWING, 1.0) | noisy | counts
+        return {"kind": "remote", "clock": "ours", "layout": layout, "servers": servers, **row}
+
+    cases = [case(10), case(20), case(40), case(10, "bus"), case(20, "bus")]
+    monkeypatch.setattr(pingpong, "measure", lambda *args, **options: cases)
+    rows = rows_of("pingpong")
+    assert [row["servers"] for row in rows] == [10, 20, 40, 10, 20, "power", "power ±"]
+    fit, either = ({name: value for name, value in row.items() if value is not None} for row in rows[-2:])
+    assert fit == {
+        "kind": "remote", "clock": "ours", "layout": "flat", "servers": "power", "rtt_ms": 1.0, "rtt_f": 0.0,
+        "cpu_ms": 0.0, "entries": 0.0, "control_bytes": 2.0, "clock_rows": 0.5, "clock_bytes": 0.0,
+    }  # fmt: skip
+    assert either["control_bytes"] == 0 < either["rtt_ms"] == 1.01
+    (tmp_path / "pingpong.json").write_text(json.dumps(rows))
+    said = (
+        "Live, as powers of n = 10 to 40: flat, clock ours: the time 1.00 ± 1.01, CPU 0.00 ± 0.00, bytes of stamps "
+        "2.00 ± 0.00, rows of clocks 0.50 ± 0.00."
+    )
+    assert pingpong.live(tmp_path / "pingpong.json") == {"8": said, "12": said}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "[{}]", '[{"servers": 3}]', '{"servers": 3}', "null"])
+def test_a_file_of_something_else_tells_of_no_live_bus(tmp_path, text):
+    file = tmp_path / "pingpong.json"
+    file.write_text(text)
+    with pytest.raises(MomError, match="pingpong.json is not what mom bench pingpong -o json prints"):
+        pingpong.live(file)
+
+
 def test_the_full_image_writes_the_whole_matrix_each_time(tmp_path):
     words = ["--servers", 5, "--clock", "full-image", "--rounds", 4, "--passes", 1, "--folder", tmp_path]
     remote = next(row for row in rows_of("pingpong", *words) if row["kind"] == "remote")

@@ -8,6 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 from click.testing import CliRunner
 
+from mombroker.admin.bench import pingpong
 from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.paper import note
 from mombroker.admin.cli.progress import duration
@@ -175,6 +176,26 @@ def test_the_report_is_one_page_and_goes_on_where_it_stopped(mom, tmp_path, monk
 def test_the_report_says_first_that_pictures_cannot_be_drawn(mom, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'mombroker[plots]'" in mom("report", code=1).stderr
+
+
+def test_the_report_tells_of_live_round_trips_if_their_file_is_there(mom, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    columns = ("rtt_ms", "clock_ms", "control_bytes", "hops", "cpu_s")
+    monkeypatch.setattr(sweep, "PAPERS", ("domains",))
+    monkeypatch.setattr(plot, "draw", lambda path, *what: path.write_bytes(b""))
+    monkeypatch.setattr(sweep, "work", lambda name, params: dict.fromkeys(columns, float(params["n"])))
+    live = tmp_path / "mom-papers" / "pingpong.json"
+    live.parent.mkdir()
+    live.write_text("nothing")
+    said = mom("report", "--processes", "1", code=1).stderr
+    assert said.splitlines() == [
+        "Error: mom-papers/pingpong.json is not what mom bench pingpong -o json prints: make it anew, or delete it"
+    ]
+    case = {"kind": "remote", "clock": "ours", "layout": "bus", **dict.fromkeys(pingpong.GROWING, 1.0)}
+    live.write_text(json.dumps([case | {"servers": n, "rtt_ms": n} for n in (10, 20, 50)]))
+    mom("report", "--processes", "1")
+    text = (live.parent / "report-quick.html").read_text()
+    assert text.count("Live, as powers of n = 10 to 50: bus, clock ours: the time 1.00 ± 0.00, ") == 2  # figures 11, 12
 
 
 def test_the_halves_of_the_runs_are_compared(mom):

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from math import log
+from statistics import fmean, linear_regression, stdev
 from typing import Any
 
 from mombroker.core.errors import MomError
@@ -164,6 +165,17 @@ def interval(values: Sequence[float]) -> float:
     if len(values) < 2:
         return 0.0
     return float(student(len(values) - 1) * stdev(values) / len(values) ** 0.5)
+
+
+def power(curve: Mapping[float, float]) -> tuple[float, float]:
+    """The power of x as which a curve of three points or more grows, by least squares of logarithms, and half of its
+    95 % confidence interval. All values are above 0."""
+    xs, ys = [*map(log, curve)], [*map(log, curve.values())]
+    line = linear_regression(xs, ys)
+    free, middle = len(xs) - 2, fmean(xs)
+    rest = sum((y - line.intercept - line.slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
+    error = (rest / free / sum((x - middle) ** 2 for x in xs)) ** 0.5
+    return line.slope, student(free) * error
 
 
 def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, str]]:

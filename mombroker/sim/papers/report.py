@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
 from mombroker.sim.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN, Paper
@@ -32,12 +32,14 @@ CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "fails", UNKNOWN: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """`claims` are rows of `base.judge`; `pictures` are PNG by figure; `note` says how much was run."""
+    """`claims` are rows of `base.judge`; `pictures` are PNG by figure; `note` says how much was run; `live`, by figure,
+    what a bus that ran has shown."""
 
     paper: Paper
     claims: Sequence[Mapping[str, str]]
     pictures: Mapping[str, bytes]
     note: str
+    live: Mapping[str, str] = field(default_factory=dict)
 
 
 def page(chapters: Sequence[Chapter], title: str, note: str) -> str:
@@ -73,6 +75,8 @@ def _chapter(chapter: Chapter) -> str:
             parts.append(
                 _table("<tr><th>claim</th><th>place</th><th>verdict</th><th>measured, and why</th></tr>", rows)
             )
+        if name in chapter.live:
+            parts.append(f"<p>{escape(chapter.live[name])}</p>")
     return "\n".join(parts)
 
 

@@ -1,6 +1,7 @@
 """The page about all papers holds every figure and every claim, and needs nothing else."""
 
 import re
+from dataclasses import replace
 
 from mombroker.sim.papers import groups, sweep
 from mombroker.sim.papers.base import HOLDS, UNKNOWN, Table, judge
@@ -29,6 +30,11 @@ def test_the_page_needs_nothing_else():
     text = page([chapter()], "title", "note")
     assert re.findall(r'(?:src|href)="(\S{4})', text) == ["#gro", "data"]
     assert "<script" not in text and "@import" not in text and "url(" not in text
+
+
+def test_what_a_live_bus_has_shown_stands_by_its_figure():
+    text = page([replace(chapter(), live={groups.RPC: "n < 150 & more"})], "title", "note")
+    assert re.search(r'id="groups-II-rpc">.*<p>n &lt; 150 &amp; more</p>\n<h3', text, re.DOTALL)
 
 
 def test_all_papers_are_listed_and_say_what_they_run():
