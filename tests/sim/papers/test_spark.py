@@ -1,12 +1,14 @@
 """A sweep on real Spark finds what processes find."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 from mombroker.sim.papers import ks, sweep
+from tests.admin.analysis.conftest import QUICK
 
 pytest.importorskip("pyspark")
 
@@ -29,12 +31,18 @@ def swept(folder, **where):
     return [{column: row[column] for column in row if column != "cpu_s"} for row in rows]
 
 
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return swept(tmp_path_factory.mktemp("here"), processes=2)
+
+
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-def test_forty_jobs_are_the_same_by_processes_and_on_spark(tmp_path, master):
-    here = swept(tmp_path / "here", processes=2)
+def test_forty_jobs_are_the_same_by_processes_and_on_spark(tmp_path, here, master):
+    quick = os.environ | {"JDK_JAVA_OPTIONS": QUICK}
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, tmp_path / "there", master], check=True, capture_output=True, text=True
+        [sys.executable, "-c", ELSEWHERE, tmp_path / "there", master], capture_output=True, text=True, env=quick
     )
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == here and len({str(row) for row in here}) == 40
