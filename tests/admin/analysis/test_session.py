@@ -1,6 +1,7 @@
 """Which Java Spark gets, and what it is told when there is none."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_a_session_of_this_machine_is_quiet_and_for_this_machine_alone(monkeypat
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    conf = session._start("local[2]", "2g")
+    conf = session._start("local[2]", "2g", "-Dx=y")
+    assert "-XX:+UseParallelGC" in conf[session.JVM] and conf[session.JVM].endswith("-Dx=y")
     assert (conf["spark.driver.host"], conf["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("false", "2g")
@@ -82,6 +84,43 @@ def test_a_session_of_this_machine_is_quiet_and_for_this_machine_alone(monkeypat
     monkeypatch.delenv("SPARK_LOCAL_IP")
     assert "spark.driver.host" not in session._start("spark://head:7077", "2g")
     assert "SPARK_LOCAL_IP" not in os.environ  # the executors have to reach us
+
+
+CHOICES = (  # where, what, and of the two settings of ours those that stay
+    ("", "", ["UseParallelGC", "Tier4"]),
+    ("", "-Dx=y", ["UseParallelGC", "Tier4"]),
+    ("", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", ["Tier4"]),
+    ("JDK_JAVA_OPTIONS", "-XX:+UseG1GC", ["Tier4"]),
+    ("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC -XX:CompileThresholdScaling=4", []),
+    ("SPARK_SUBMIT_OPTS", "-XX:Tier4InvocationThreshold=7000", ["UseParallelGC"]),
+    ("_JAVA_OPTIONS", "-XX:-TieredCompilation", ["UseParallelGC"]),
+)
+
+
+@pytest.mark.parametrize(("place", "choice", "ours"), CHOICES)
+def test_the_jvm_is_tuned_where_the_user_has_not_chosen(place, choice, ours, monkeypatch):
+    for name in session.OPTIONS:
+        monkeypatch.setenv(name, choice if name == place else "")
+    said = session._tuned("" if place else choice)
+    assert [name for name in ("UseParallelGC", "Tier4") if f"-XX:{name}" in said.replace("+", "")] == ours
+    assert said.endswith(choice) or place
+
+
+@pytest.mark.spark
+def test_a_jvm_starts_with_the_collector_of_the_user_and_without_a_flag_that_it_does_not_know(java, monkeypatch):
+    monkeypatch.setattr(session, "TUNED", (*session.TUNED, ("nobody", "-XX:+UseWhatNobodyKnows")))
+    monkeypatch.setenv("PATH", os.defpath)
+    for name in session.OPTIONS:
+        monkeypatch.delenv(name, raising=False)
+    for place, choice in (("", ""), ("", "-XX:+UseSerialGC"), ("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC")):
+        with monkeypatch.context() as chosen:
+            if place:
+                chosen.setenv(place, choice)
+            command = [java / "bin" / "java", *session._tuned("" if place else choice).split(), "-XX:+PrintFlagsFinal"]
+            run = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True)
+        used = "UseSerialGC" if choice else "UseParallelGC"
+        on = [line.split()[1] for line in run.stdout.splitlines() if re.search(r"Use\w+GC\s.*= true", line)]
+        assert used in on and re.search(r"Tier4InvocationThreshold\s+= 150000", run.stdout)
 
 
 def test_without_spark_the_extra_is_named(monkeypatch):
