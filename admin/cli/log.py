@@ -87,7 +87,7 @@ def diagram(message: str, file: Path, target: Path) -> None:
     story = drawing.logged({name: every(store.read(data)) for name, data in places.items()}, topology)
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
-    write(target, drawing.svg(story.around(message), f"around {message}"))
+    write(target, drawing.svg(story.around(message), f"around {message}", message))
 
 
 def every(reader: SqliteReader) -> "Iterator[Record]":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Topology
     from mombroker.sim.lab.bus import Bus
     from mombroker.sim.lab.domain import Network
-    from mombroker.sim.replay import Send
+    from mombroker.sim.lab.loads import Send
     from mombroker.sim.whatif import Id, Traffic
     from mombroker.sim.world import World
 
@@ -223,7 +223,7 @@ def _draw(target: Path, story: Any, around: str, title: str) -> None:
     message = around or (held or [story.arrows[0].message])[0]
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"there is no message {message}; the last is {story.arrows[-1].message}")
-    write(target, drawing.svg(story.around(message), f"{title}: around {message}"))
+    write(target, drawing.svg(story.around(message), f"{title}: around {message}", message))
 
 
 @sim.command()

@@ -190,8 +190,9 @@ def _cause(arrow: Arrow, here: Sequence[Arrow], whose: Collection[str], backend:
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
-def svg(story: Story, title: str) -> str:
-    """A picture of its own; hovering tells times, and what waited links to what it waited for, if that is drawn."""
+def svg(story: Story, title: str, middle: str = "") -> str:
+    """A picture of its own; hovering tells times, and what waited links to what it waited for, if that is drawn. The
+    message in the middle is drawn bold."""
     moments = sorted({at for a in story.arrows for at in (a.left, a.came, a.delivered) if at})
     xs = places(moments)
     first = {arrow.message: arrow for arrow in reversed(story.arrows)}  # it has the name
@@ -219,9 +220,10 @@ def svg(story: Story, title: str) -> str:
     begin = moments[0] if moments else 0
     lane_of = {id(a): lane for a, lane in zip(held, bars, strict=True)}
     for a in story.arrows:
-        parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], begin, a.waited_for in first)
+        wide = 2.6 if a.message == middle else 1.4
+        parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], wide, begin, a.waited_for in first)
     for a, lane in zip(first.values(), names, strict=True):  # above all lines
-        at = f'x="{xs[a.left] - 4}" y="{ys[a.frm] - 9 - NAME * lane}"'
+        at = f'x="{xs[a.left] - 4}" y="{ys[a.frm] - 9 - NAME * lane}"' + ' font-weight="700"' * (a.message == middle)
         name = escape(a.message)
         parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
         parts.append(f'<text id="{name}" {at} fill="{colours[a.message]}">{name}</text>')
@@ -260,8 +262,9 @@ def places(moments: Sequence[int]) -> dict[int, int]:
 
 
 def _arrow(
-    arrow: Arrow, xs: dict[int, int], ys: dict[str, int], lane: int | None, colour: str, begin: int, linked: bool
-) -> list[str]:
+    arrow: Arrow, xs: dict[int, int], ys: dict[str, int], lane: int | None, colour: str, wide: float, begin: int,
+    linked: bool,
+) -> list[str]:  # fmt: skip
     x1, y1, x2, y2 = xs[arrow.left], ys[arrow.frm], xs[arrow.came], ys[arrow.to]
     said = f"{arrow.message}: {arrow.frm} to {arrow.to}, sent at {(arrow.left - begin) / 1e6:.2f} ms, "
     said += f"came after {(arrow.came - arrow.left) / 1e6:.2f} ms"
@@ -273,7 +276,7 @@ def _arrow(
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
     tip = x2 - 5 * dx, y2 - 5 * dy
     wings = [(tip[0] - 8 * dx + side * 3.5 * dy, tip[1] - 8 * dy - side * 3.5 * dx) for side in (1, -1)]
-    parts.append(f'<line x1="{x1}" y1="{y1}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke-width="1.4"/>')
+    parts.append(f'<line x1="{x1}" y1="{y1}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke-width="{wide}"/>')
     head = " ".join(f"{x:.1f},{y:.1f}" for x, y in (tip, *wings))
     parts.append(f'<polygon points="{head}" stroke="none"/>')
     fill = "" if arrow.delivered and not arrow.passed else ' fill="#fff"'

@@ -33,6 +33,13 @@ def test_what_waits_is_a_bar_and_links_to_its_cause():
     assert len(list(root.iter(f"{SVG}circle"))) == 4 and "a < b" in {each.text for each in root.iter(f"{SVG}text")}
 
 
+def test_the_message_in_the_middle_is_bold():
+    root = ElementTree.fromstring(diagram.svg(RELAY, "title", "m3"))
+    assert {each.text for each in root.iter(f"{SVG}text") if each.get("font-weight") == "700"} == {"m3"}
+    widths = [each.get("stroke-width") for each in root.iter(f"{SVG}g") for each in each.iter(f"{SVG}line")]
+    assert widths.count("2.6") == 1 < widths.count("1.4")
+
+
 def test_only_what_is_near_is_drawn():
     near = RELAY.around("m3", most=7)
     assert [arrow.message for arrow in near.arrows] == ["m1", "m2", "m3"] and near.processes == ["a", "b", "c"]
