@@ -18,7 +18,7 @@ from mombroker.store.reader import SqliteReader
 
 AGENTS = "mombroker.admin.bench.agents"
 KINDS = ("local", "remote", "broadcast")
-GROWING = ("rtt_ms", "rtt_f", "cpu_ms", "hops", "entries", "control_bytes", "clock_rows", "clock_bytes")
+GROWING = ("rtt_ms", "cpu_ms", "hops", "entries", "control_bytes", "clock_rows", "clock_bytes")
 
 Case = tuple[str, str, int]  # clock, layout, servers
 

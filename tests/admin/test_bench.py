@@ -61,7 +61,7 @@ def test_pingpong_tells_as_which_power_of_the_servers_each_figure_grows(monkeypa
     assert [row["servers"] for row in rows] == [10, 20, 40, 10, 20, "power", "power ±"]
     fit, either = ({name: value for name, value in row.items() if value is not None} for row in rows[-2:])
     assert fit == {
-        "kind": "remote", "clock": "ours", "layout": "flat", "servers": "power", "rtt_ms": 1.0, "rtt_f": 0.0,
+        "kind": "remote", "clock": "ours", "layout": "flat", "servers": "power", "rtt_ms": 1.0,
         "cpu_ms": 0.0, "entries": 0.0, "control_bytes": 2.0, "clock_rows": 0.5, "clock_bytes": 0.0,
     }  # fmt: skip
     assert either["control_bytes"] == 0 < either["rtt_ms"] == 1.01
