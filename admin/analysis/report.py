@@ -14,7 +14,8 @@ from mombroker.admin.analysis import cost, findings
 from mombroker.admin.topology.costs import Load
 from mombroker.core.topology import Topology
 from mombroker.ordering.base import INTEGER
-from mombroker.sim.replay import Delays, Send
+from mombroker.sim.lab.loads import Send
+from mombroker.sim.replay import Delays
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

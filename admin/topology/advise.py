@@ -16,7 +16,8 @@ from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Topology, listed
-from mombroker.sim.replay import Played, Send, replay
+from mombroker.sim.lab.loads import Send
+from mombroker.sim.replay import Played, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 Routes are fixed, so what each domain has to carry follows exactly. What its clocks put on the wire does not follow from
 a formula: stamps depend on who talks to whom inside. So each domain is played by itself, by its own ordering cores,
-under a sample of its traffic in random order (`sim.replay.Stage`).
+under a sample of its traffic in random order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,10 @@ from typing import Any
 from mombroker import ordering
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, RoutingTable, Topology
-from mombroker.sim.replay import Delays, Flows, Stage, Tally, flows
+from mombroker.ordering import Packet, Step
+from mombroker.sim.lab import domain as lab
+from mombroker.sim.lab.observers import Control, Held
+from mombroker.sim.replay import Delays, Flows, Links, flows
 from mombroker.sim.world import MS, World
 
 PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
@@ -117,13 +120,9 @@ def domain_cost(domain: Domain, carried: Flows, load: Load) -> DomainCost:
     options = tuple(sorted((key, repr(value)) for key, value in domain.options.items()))
     links = tuple(load.delays.links.get((a, b), 0) for a in domain.members for b in domain.members)
     sample = _Sample(domain, options, pattern, load.span_ns, load.delays.mean, links if any(links) else ())
-    tally = sample.play()
-    total, played = sum(carried.values()), max(tally.steps, 1)
-    scale = total / played
-    return DomainCost(
-        domain.name, domain.backend, len(domain.members), total, tally.packets * scale, tally.control_bytes * scale,
-        tally.control_ints * scale, tally.rows * scale, tally.held_ns / MS * scale,
-    )  # fmt: skip
+    total = sum(carried.values())
+    figures = sample.play() if total else (0.0,) * 5
+    return DomainCost(domain.name, domain.backend, len(domain.members), total, *(total * each for each in figures))
 
 
 @dataclass(frozen=True)
@@ -137,18 +136,36 @@ class _Sample:
     mean: int
     links: tuple[int, ...]
 
-    def play(self) -> Tally:
+    def play(self) -> tuple[float, float, float, float, float]:
         return _play(self, self.domain.backend, len(self.domain.members))
 
 
+class _Rows(lab.Observer):
+    """Rows of out-queues and clocks that the steps write, from `begin` on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on, self.rows = False, 0
+
+    def begin(self) -> None:
+        self.on = True
+        for core in self.domain.members:
+            core.dirty()
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        if self.on:
+            self.rows += len(packets) + len(self.domain.members[me].dirty()[0])
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        self.sent(me, 0, step.send)
+
+
 @cache
-def _play(sample: _Sample, backend: str, size: int) -> Tally:
-    """Its tally; `steps` are the messages that were measured, and `rows` what they wrote."""
+def _play(sample: _Sample, backend: str, size: int) -> tuple[float, float, float, float, float]:
+    """Of one message: packets, control bytes, control integers, rows, and ms held."""
     rng = Random(0)
     acts, counts = [act for act, _ in sample.pattern], [count for _, count in sample.pattern]
     total = sum(counts)
-    if not total:
-        return Tally()
     if total <= SAMPLE:  # all of it, in another order
         drawn = [act for act, count in sample.pattern for _ in range(round(count))]
         rng.shuffle(drawn)
@@ -159,30 +176,25 @@ def _play(sample: _Sample, backend: str, size: int) -> Tally:
     world = World(0)
     members = sample.domain.members
     pairs = [(a, b) for a in members for b in members]
-    links = dict(zip(pairs, sample.links, strict=True)) if sample.links else {}
-    stage = Stage(world, sample.domain, Delays(sample.mean, {pair: mean for pair, mean in links.items() if mean}))
-    stage.measuring = not first
+    means = dict(zip(pairs, sample.links, strict=True)) if sample.links else {}
+    links = Links(world, members, Delays(sample.mean, {pair: mean for pair, mean in means.items() if mean}))
+    options = ordering.backend(backend).resolve(members, sample.domain.options)
+    control, held, rows = Control(first), Held(first), _Rows()
+    played = lab.Domain(world, lab.cores(backend, size, **options), links, [control, held, rows])
     gap = sample.span_ns / total
     at = 0.0
+    written = max(min(WRITES, len(drawn)), 1)
     for number, (me, dests) in enumerate(drawn):
         at += rng.expovariate(1 / gap) if gap else 0.0
-        world.after(int(at), _act, stage, number, first, max(len(drawn) - WRITES, 0), me, dests)
-    world.run()
-    tally = stage.tally
-    written = len(drawn) - max(len(drawn) - WRITES, 0)
-    tally.rows = round(tally.rows / written * (len(drawn) - first))
-    tally.steps = len(drawn) - first
-    return tally
-
-
-def _act(stage: Stage, number: int, first: int, writes: int, me: int, dests: tuple[int, ...]) -> None:
-    if number == first:
-        stage.measuring = True
-    if number == writes:
-        for core in stage.cores:
-            core.dirty()
-        stage.rows = True
-    stage.send(me, dests, number.to_bytes(8, "little"))
+        if number == len(drawn) - written:
+            world.after(int(at), rows.begin)
+        world.after(int(at), played.send, me, dests)
+    played.finish()
+    messages = max(len(drawn) - first, 1)
+    return (
+        control.packets / messages, control.bytes / messages, control.integers / messages, rows.rows / written,
+        held.waited / MS / messages,
+    )  # fmt: skip
 
 
 def _sum(topology: Topology, load: Load, domains: list[DomainCost]) -> Cost:

@@ -24,7 +24,7 @@ from mombroker.ordering.base import Rows
 from mombroker.sim.cluster import Cluster, Node, Watched
 from mombroker.sim.communities import Traffic
 from mombroker.sim.faults import Faults
-from mombroker.sim.replay import Send
+from mombroker.sim.lab.loads import Send
 from mombroker.sim.workloads import Workload
 from mombroker.sim.world import EPOCH, MS, SECOND, World
 from mombroker.store.sqlite import SqliteStore

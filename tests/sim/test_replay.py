@@ -7,8 +7,9 @@ from mombroker.admin.audit import audit
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
 from mombroker.sim.communities import SHAPES, communities, uniform
+from mombroker.sim.lab.loads import Send
 from mombroker.sim.recording import mixed, paced, record
-from mombroker.sim.replay import Delays, Send, flows, replay
+from mombroker.sim.replay import Delays, flows, replay
 from mombroker.sim.workloads import hidden_communities
 from mombroker.sim.world import EPOCH, MS
 

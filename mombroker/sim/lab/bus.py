@@ -9,7 +9,6 @@ from mombroker import ordering
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.ordering import Packet
 from mombroker.sim.lab.domain import Caster, Cores, Domain, Network, Observer, number_of
-from mombroker.sim.replay import onward
 from mombroker.sim.world import World
 
 Arrived = Callable[[int, int, int], None]  # message, the server that sent it, and the one that it is for
@@ -111,3 +110,15 @@ class Bus:
         for domain in self.domains.values():
             domain.check()
         assert len(self.delays) == sum(map(len, self.finals)), "a message did not come to all that it is for"
+
+
+def onward(route: RoutingTable, me: str, dests: Iterable[str], came: str) -> dict[str, dict[str, list[str]]]:
+    """The step of a router: domain -> next server there -> those of `dests` that are there or beyond it. Nothing goes
+    back into the domain that it came in."""
+    leaving: dict[str, dict[str, list[str]]] = {}
+    for dest in dests:
+        if dest != me:
+            into, peer = route.hop(dest)
+            if into != came:
+                leaving.setdefault(into, {}).setdefault(peer, []).append(dest)
+    return leaving

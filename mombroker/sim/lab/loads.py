@@ -4,12 +4,22 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.sim.lab.bus import Bus
-from mombroker.sim.replay import Send
 from mombroker.sim.world import EPOCH, MS
+
+
+class Send(NamedTuple):
+    """A message: when (ns), from which server, to which others."""
+
+    at: int
+    origin: str
+    dests: tuple[str, ...]
+    payload: int = 0  # bytes
+
 
 Choose = Callable[[Random, str], tuple[str, ...]]  # the destinations of a send
 
