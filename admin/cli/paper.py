@@ -1,5 +1,6 @@
 """`mom paper`: what the papers measured, measured again with the broker's own ordering cores, in virtual time."""
 
+import atexit
 import csv
 import os
 from collections.abc import Callable, Sequence
@@ -255,18 +256,27 @@ def _run(
     seconds = sum(map(chosen.cost, left))
     there = len({str(kept.path(point.params)) for point in points}) - len(left)
     click.echo(f"{len(left)} runs, about {duration(seconds)} of CPU time; {there} are there already", err=True)
+    given_up: tuple[type[BaseException], ...] = (KeyboardInterrupt, BrokenExecutor)
     found = None
     if spark is not None and left:
         from mombroker.admin.analysis.session import session
 
         found = session(spark)
+        from py4j.protocol import Py4JError
+
+        atexit.register(found.sparkContext.stop)  # else the executors of a cluster end with the words of Java
+        given_up += (Py4JError,)
     with Bar("runs") as bar:
         try:
             return sweep.run(chosen, points, kept, processes or os.cpu_count() or 1, bar.at, found)
-        except (KeyboardInterrupt, BrokenExecutor) as error:
+        except given_up as error:
             bar.close()
             done = len(left) - len(sweep.missing(chosen, points, kept))
-            why = "stopped" if isinstance(error, KeyboardInterrupt) else "a process was killed that did the runs"
+            why = "Spark has given up, and says above why"
+            if isinstance(error, KeyboardInterrupt):
+                why = "stopped"
+            elif isinstance(error, BrokenExecutor):
+                why = "a process was killed that did the runs"
             raise MomError(f"{why}; {done} of {len(left)} runs are kept: the same command goes on from here") from None
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import sys
 from concurrent.futures.process import BrokenProcessPool
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -89,6 +90,23 @@ def test_a_worker_that_is_killed_is_one_line(mom, monkeypatch):
     monkeypatch.setattr(sweep, "_results", broken)
     said = mom("run", "ks", "--figure", "5", "--processes", "2", code=1).stderr
     assert said.splitlines()[-1].startswith("Error: a process was killed that did the runs; 0 of 26 runs are kept")
+
+
+def test_a_run_that_spark_gives_up_is_one_line(mom, monkeypatch):
+    protocol = pytest.importorskip("py4j.protocol")
+    spark, ends = SimpleNamespace(sparkContext=SimpleNamespace(stop=None)), []
+
+    def broken(found, *args):
+        assert found is spark
+        raise protocol.Py4JError("An error occurred while calling collectAndServe")
+        yield
+
+    monkeypatch.setattr(sweep, "_by_spark", broken)
+    monkeypatch.setattr("mombroker.admin.analysis.session.session", lambda master: spark)
+    monkeypatch.setattr("atexit.register", ends.append)
+    said = mom("run", "ks", "--figure", "5", "--spark", "local[2]", code=1).stderr
+    assert said.splitlines()[-1].startswith("Error: Spark has given up, and says above why; 0 of 26 runs are kept")
+    assert ends == [spark.sparkContext.stop]
 
 
 def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
