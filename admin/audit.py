@@ -285,6 +285,12 @@ def _ended(topology: Topology, stores: Mapping[str, Store], upto: Mapping[str, i
 
 
 def _servers(topology: Topology, origin: str, final: str) -> set[str]:
+    for server in (origin, final):
+        if server not in topology.servers:
+            raise MomError(
+                f"messages from or for {server} are in the logs, which the topology file has not; give the file that "
+                f"these logs were written by, or call {server} so again, if it was renamed"
+            )
     path = RoutingTable(topology, origin).path(final) if final != origin else []
     return {origin, *(server for _, server in path)}
 

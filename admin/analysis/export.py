@@ -48,18 +48,28 @@ class Exported(NamedTuple):
 
 
 def export(
-    stores: Mapping[str, "SqliteReader"], target: Path, progress: Callable[[int], None] = lambda _: None
+    stores: Mapping[str, "SqliteReader"],
+    target: Path,
+    progress: Callable[[int], None] = lambda _: None,
+    refused: Callable[[MomError], None] | None = None,
 ) -> Iterator[Exported]:
     """Write to the folder `target` what is in these stores' logs and not there yet; one result a store.
 
-    `progress` hears the number of records written so far. Raises MomError.
+    `progress` hears the number of records written so far, and `refused` why a store could not be exported: without it
+    that is raised, with it the stores after that are exported. Raises MomError.
     """
     with _alone(target):
         files.tidy(target)
         marks, done = files.marks(files.every(target)), 0
         for server, store in stores.items():
-            with uncollected():
-                result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
+            try:
+                with uncollected():
+                    result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
+            except MomError as error:
+                if refused is None:
+                    raise
+                refused(error)
+                continue
             done += result.records
             yield result
 

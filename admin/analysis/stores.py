@@ -30,15 +30,20 @@ def find(path: Path, topology: "Topology | None" = None) -> dict[str, Path]:
         found = {name: data for name, data in there.items() if (data / STORE).exists()}
         for name, data in found.items():
             reader = store.read(data)
-            if (owner := str(reader.meta()["server"])) != name:
-                raise MomError(
-                    f"{data} is the store of server {owner}, not of {name}: a server cannot be renamed; call it "
-                    f"{owner} in the topology file, or give {name} a folder of its own"
-                )
+            check_owner(reader, name, data)
             reader.close()
     if not found:
         raise MomError(f"{path} leads to no store on this machine; name a topology file or a folder of data folders")
     return found
+
+
+def check_owner(reader: "SqliteReader", name: str, data: Path | str) -> None:
+    """Raises MomError if this is another server's store."""
+    if (owner := str(reader.meta()["server"])) != name:
+        raise MomError(
+            f"{data} is the store of server {owner}, not of {name}: a server cannot be renamed; call it {owner} in the "
+            f"topology file, or give {name} a folder of its own"
+        )
 
 
 def read_before(reader: "SqliteReader", mark: int, last: int) -> bool:

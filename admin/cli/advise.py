@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, records
 from mombroker.admin.cli.output import Target, echo_json, show
 from mombroker.admin.topology.costs import DIRECT, PACKET
+
+if TYPE_CHECKING:
+    from mombroker.admin.topology.advise import Advice
 
 
 @click.command()
@@ -55,7 +59,6 @@ def advise(
       mom topology advise bus.toml --log exported --max-domain 12 --replay --out better.toml
     """
     from mombroker.admin.topology import advise as advising
-    from mombroker.net import config
 
     report, topology = extra("report"), options.load(file)
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
@@ -67,8 +70,7 @@ def advise(
     if out:
         from mombroker.admin.cli.topology import write
 
-        proposed = advice.options[advising.PROPOSED].topology
-        write(config.dumps(replace(proposed, checked=True), remarks=[advice.verdict(), *advice.changes]), out)
+        write(proposal(advice, options.found(file).parent, out.parent), out)
     record = advice.as_dict()
     if output == "json":
         echo_json(record)
@@ -79,3 +81,15 @@ def advise(
     click.echo(f"\n{record['verdict']}")
     for line in [*record["changes"], *record["remarks"]]:
         click.echo(f"- {line}")
+
+
+def proposal(advice: "Advice", old: Path, new: Path) -> str:
+    """The topology file of the proposal, to lie in the folder `new`. In that of the old file, relative paths stay so;
+    in another they would lead elsewhere, as would those relative to the new one once it is put in the old one's place.
+    """
+    from mombroker.admin.topology.advise import PROPOSED
+    from mombroker.net import config
+
+    proposed = replace(advice.options[PROPOSED].topology, checked=True)
+    base = old.absolute() if old.resolve() == new.resolve() else None
+    return config.dumps(proposed, base, [advice.verdict(), *advice.changes])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "findings", "hot")  # shown without -o json
 LONG = ("waits", "findings", "hot")  # of which the first TOP are shown
 TOP = 20
+KINDS = "an export, a topology file, a data folder, or a folder of data folders"
 SOURCE = click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
 MASTER = click.option(
     "--master", default="", help="Where Spark runs, as it takes it. [default: this machine, or as spark-submit says]"
@@ -102,6 +103,7 @@ def topology_of(source: Path, file: Path | None) -> "Topology | None":
     """The one that is named; else SOURCE, if that is a file."""
     if file is not None:
         return options.load(file)
+    source = options.source(source, KINDS)
     return None if source.is_dir() else options.load(source)
 
 
@@ -118,7 +120,7 @@ def exported(source: Path) -> Iterator[Path]:
     cheaper than one for each table."""
     files = extra("files")
     with tempfile.TemporaryDirectory(prefix="mombroker-log-") as folder:
-        source = options.found(source)
+        source = options.source(source, KINDS)
         if not (source.is_dir() and files.is_export(source)):
             places = extra("stores").find(source, None if source.is_dir() else options.load(source))
             readers = {name: store.read(data) for name, data in places.items()}

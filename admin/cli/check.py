@@ -1,5 +1,6 @@
 """`mom check`: did the bus keep its promises? Judged from the stores of all its servers, also while they run."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from mombroker.core.errors import MomError
 from mombroker.store.folder import STORE
 
 if TYPE_CHECKING:
-    from mombroker.core.topology import Topology
+    from mombroker.core.topology import Server, Topology
     from mombroker.store.reader import SqliteReader
 
 SHOWN = 20  # findings of each kind in the table
@@ -61,8 +62,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
 
 
 def _live(topology: "Topology", bar: Bar) -> audit.Findings:
-    readers = {server.name: store.read(server.data) for server in topology.servers.values()}
-    return audit.audit(topology, readers, bar.at)
+    return audit.audit(topology, _readers(topology.servers.values()), bar.at)
 
 
 def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> audit.Findings:
@@ -75,8 +75,16 @@ def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> 
 
 def at_hand(topology: "Topology") -> "dict[str, SqliteReader]":
     """The stores that are on this machine."""
-    there = [server for server in topology.servers.values() if (Path(server.data) / STORE).exists()]
-    return {server.name: store.read(server.data) for server in there}
+    return _readers(server for server in topology.servers.values() if (Path(server.data) / STORE).exists())
+
+
+def _readers(servers: "Iterable[Server]") -> "dict[str, SqliteReader]":
+    from mombroker.admin.analysis.stores import check_owner
+
+    readers = {server.name: store.read(server.data) for server in servers}
+    for name, reader in readers.items():
+        check_owner(reader, name, reader.path.parent)
+    return readers
 
 
 def describe(found: audit.Findings) -> dict[str, Any]:

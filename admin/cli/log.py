@@ -118,16 +118,21 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
       mom log export var --to exported -o json
     """
     exporting = extra("export")
-    source, topology = options.found(source), None
+    source, topology = options.source(source, "a topology file, a data folder, or a folder of data folders"), None
     if not source.is_dir():
         topology = options.load(source)
     places = _places(source, topology)
     if server and server not in places:
         raise click.UsageError(f"there is no store of {server!r} here; there are {', '.join(places)}")
     readers = {name: store.read(data) for name, data in places.items() if name == (server or name)}
-    rows, untold = [], []
+    rows, untold, refused = [], [], []
+
+    def refuse(error: MomError) -> None:
+        click.echo(f"mom: {error}", err=True)
+        refused.append(error)
+
     with Bar("log records") as bar:
-        for result in exporting.export(readers, target, bar.at):
+        for result in exporting.export(readers, target, bar.at, refuse):
             if not copy and result.mark:
                 try:
                     _register(topology, result.server, places[result.server], result.mark)
@@ -138,6 +143,8 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
     show(rows, output, columns)
     if untold:
         raise MomError(f"{', '.join(untold)} could not be told what is exported: run it again, or old records stay")
+    if refused:
+        raise SystemExit(1)
 
 
 def _places(source: Path, topology: "Topology | None") -> dict[str, Path]:

@@ -83,6 +83,14 @@ def found(file: Path) -> Path:
     return ran if file == Path(DEFAULT_FILE) and not file.exists() and ran.exists() else file
 
 
+def source(path: Path, kinds: str) -> Path:
+    """`found`, where not only a topology file will do. Raises MomError if nothing is there."""
+    path = found(path)
+    if not path.exists():
+        raise MomError(f"{path}: no such file or folder: name {kinds}")
+    return path
+
+
 def load(file: Path) -> "Topology":
     from mombroker.net import config
 

@@ -4,9 +4,11 @@ from random import Random
 
 import pytest
 
+from mombroker.admin.cli.advise import proposal
 from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
+from mombroker.net import config
 from mombroker.sim.communities import communities, uniform
 from mombroker.sim.replay import replay
 
@@ -152,6 +154,22 @@ def test_the_model_is_held_against_the_log():
         "control_bytes": 100.0, "hops": -20.0, "delay_ms": None,
     }  # fmt: skip
     assert (rows["hops"]["log"], rows["hops"]["model"]) == (1.25, 1.0)
+
+
+def test_the_proposal_keeps_the_places_of_the_stores(tmp_path):
+    """Relative ones stay so in the folder of the old file; anywhere else the file leads to the same stores."""
+    file = tmp_path / "bus.toml"
+    file.write_text(config.dumps(uniform(4, 1).flat()))  # its stores are in var
+    topology = config.load(file)
+    advice = advise.advise(topology, load_of(uniform(4, 1).sends(40)))
+    data = topology.servers["s1"].data
+    assert data == str(tmp_path / "var" / "s1")
+    (tmp_path / "x").mkdir()
+    for same in (tmp_path, tmp_path / "x" / ".."):
+        text = proposal(advice, file.parent, same)
+        assert 'data = "var/s1"' in text and str(tmp_path) not in text
+    for new in (tmp_path / "x", tmp_path.parent):
+        assert config.loads(proposal(advice, file.parent, new), new).servers["s1"].data == data
 
 
 def test_changes_are_told_in_words():

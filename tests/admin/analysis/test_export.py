@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -352,6 +353,111 @@ def test_a_restored_store_that_has_grown_past_what_was_exported_is_refused(tmp_p
     run({"s03": reader}, tmp_path / "new")
 
 
+def test_a_restored_store_does_not_keep_those_after_it_from_their_export(tmp_path, played):
+    shutil.copytree(played.folder, tmp_path / "bus")
+    command = ["log", "export", str(tmp_path / "bus" / "bus.toml"), "--to", str(tmp_path / "out")]
+    conn = sqlite3.connect(tmp_path / "bus" / "s03" / "store.sqlite")
+    late = Upto(store.read(tmp_path / "bus" / "s03"), 0.5).end
+    kept = conn.execute("SELECT * FROM log WHERE id > ?", [late]).fetchall()
+    assert CliRunner().invoke(cli, [*command, "--server", "s03"]).exit_code == 0
+    conn.execute("DELETE FROM log WHERE id > ?", [late])
+    conn.commit()
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1 and done.stderr.count("it was restored from a backup; export to a new folder") == 1
+    assert {file.server for file in files.every(tmp_path / "out")} == {*played.written}
+    shown = {line.split()[0] for line in done.stdout.splitlines()}
+    assert {*played.written} - shown == {"s03"}  # and what was exported is told
+    conn.executemany(f"INSERT INTO log VALUES ({','.join('?' * len(kept[0]))})", kept)
+    conn.commit()
+    conn.close()
+    assert CliRunner().invoke(cli, command).exit_code == 0
+
+
+def checkpoints(path: Path) -> Callable[[], None]:
+    """Does what a server does at its work: it writes, and ends its write-ahead log. It must get through at once."""
+    conn = sqlite3.connect(path / "store.sqlite", isolation_level=None, timeout=0)
+    assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+    def write() -> None:
+        conn.execute("INSERT OR REPLACE INTO meta VALUES ('written', random())")
+        busy, _, _ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        assert not busy and (path / "store.sqlite-wal").stat().st_size == 0
+
+    return write
+
+
+def test_whoever_reads_a_log_holds_up_no_checkpoint(tmp_path, played, monkeypatch):
+    from mombroker.admin.analysis import export, rows
+
+    shutil.copytree(played.topology.servers["s04"].data, tmp_path / "s04")
+    reader, count = store.read(tmp_path / "s04"), 0
+    write = checkpoints(tmp_path / "s04")
+    monkeypatch.setattr(export, "PAGE", 5)
+    monkeypatch.setattr(rows, "PAGE", 5)
+    monkeypatch.setattr(rows, "RECORDS", 50)
+
+    def progress(done: int) -> None:
+        nonlocal count
+        count += 1
+        write()
+
+    run({"s04": reader}, tmp_path / "out", progress=progress)
+    assert count > 5
+    for _ in rows.batches(reader, 0, reader.log_end()):
+        count += 1
+        write()
+    assert count > 10
+    with reader.snapshot(), pytest.raises(AssertionError):  # one that stays would be seen here
+        reader.meta()
+        write()
+
+
+def older(file: files.File, version: int = schema.VERSION - 1) -> None:
+    """Make this file one of an earlier program, that knew fewer columns, or with `version` one of a later program."""
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(file.path).read()
+    if version < schema.VERSION:
+        table = table.drop_columns(["commits", "commit_rows", "commit_bytes"])
+    pq.write_table(table.replace_schema_metadata({schema.VERSION_KEY: str(version)}), file.path)
+
+
+def test_an_export_of_an_earlier_version_is_added_to_and_judged(stores, tmp_path, played):
+    import pyarrow.parquet as pq
+
+    run({server: Upto(reader, 0.5) for server, reader in stores.items()}, tmp_path)
+    for file in files.every(tmp_path):
+        assert pq.ParquetFile(file.path).schema_arrow.metadata[schema.VERSION_KEY] == str(schema.VERSION).encode()
+        older(file)
+    run(stores, tmp_path)
+    assert keys(tmp_path) == expected(stores)
+    command = ["check", str(played.file), "--log", str(tmp_path), "--at-rest", "-o", "json"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0 and '"clean": true' in done.output, done.output
+
+
+def test_a_file_of_a_later_version_is_not_joined(tmp_path):
+    """It has columns that would be lost."""
+    from mombroker.admin.analysis.export import compact
+
+    topology, written = logs.play(tmp_path / "bus", 200)
+    logs.write(topology, written, 2, pause=DAY)
+    reader, target = store.read(topology.servers["s04"].data), tmp_path / "out"
+    for share in (0.05, 0.1, 0.15, 0.2, 0.25, 1.0):
+        run({"s04": Upto(reader, share)}, target)
+    first = [file for file in files.every(target) if file.day == files.every(target)[0].day]
+    assert len(first) == 6
+    older(first[2], schema.VERSION + 1)
+    content = first[2].path.read_bytes()
+    (done,) = compact(target)
+    after = [file for file in files.every(target) if file.day == first[0].day]
+    assert done.after == 3 and [(file.lo, file.hi) for file in after] == [
+        (first[0].lo, first[1].hi), (first[2].lo, first[2].hi), (first[3].lo, first[-1].hi),
+    ]  # fmt: skip
+    assert first[2].path.read_bytes() == content
+    assert keys(target) == expected({"s04": reader})
+
+
 @pytest.mark.parametrize("damage", [lambda old: old[: len(old) // 2], lambda old: b"", lambda old: b"x" * len(old)])
 def test_a_damaged_file_is_named_with_what_to_do(damage, stores, tmp_path, played):
     run({"s03": stores["s03"]}, tmp_path)
@@ -427,6 +533,24 @@ def test_a_server_that_was_renamed_in_the_file_is_refused(tmp_path, played):
     done = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus.toml"), "--to", str(tmp_path / "out")])
     assert done.exit_code == 1 and "is the store of server s03, not of paris" in done.output, done.output
     assert not (tmp_path / "out").exists()
+    run({server: store.read(data) for server, data in _folders(played).items()}, tmp_path / "out")
+    log = ["--log", str(tmp_path / "out"), "--at-rest"]
+    for more, sentence in (([], "call it s03 in the topology file, or"), (log, "call s03 so again, if it was renamed")):
+        done = CliRunner().invoke(cli, ["check", str(tmp_path / "bus.toml"), *more])
+        assert done.exit_code == 1 and sentence in done.output, done.output
+
+
+def _folders(played):
+    return {server: played.topology.servers[server].data for server in played.written}
+
+
+@pytest.mark.parametrize("command", [["analyze"], ["log", "export", "--to", "out"], ["topology", "advise", "--log"]])
+def test_a_source_that_is_not_there_is_refused_with_all_that_it_may_be(command, tmp_path, played, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = [str(played.file)] if "advise" in command else []
+    done = CliRunner().invoke(cli, [*command[:2], *file, *command[2:], "nope"])
+    assert done.exit_code == 1 and "nope: no such file or folder: name a" in done.output, done.output
+    assert "a topology file, a data folder, or a folder of data folders" in done.output
 
 
 def test_a_mark_never_goes_back(tmp_path, played):
