@@ -131,7 +131,6 @@ def _rounded(found: dict[str, float]) -> dict[str, float]:
 def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
     packets = sum(row["packets"] for row in rows)
     delays = sorted(ns for _, _, ns in bus.delays) or [0]
-    hops = [bus.routes(bus.origins[number]).distance(bus.names[me]) for number, me, _ in bus.delays]
     means = {
         name: round(sum(row[name] * row["packets"] for row in rows) / max(packets, 1), 2)
         for name in ("control_bytes", "integers", "held_pct")
@@ -139,7 +138,8 @@ def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "ordering": "", "packets": packets, **means, "rows": sum(row["rows"] for row in rows),
         "row_bytes": sum(row["row_bytes"] for row in rows), "messages": len(bus.born) - 1,
-        "hops": round(sum(hops) / max(len(hops), 1), 2), "p50_ms": round(delays[(len(delays) - 1) // 2] / 1e6, 2),
+        "hops": round(bus.hops() / max(len(bus.delays), 1), 2),
+        "p50_ms": round(delays[(len(delays) - 1) // 2] / 1e6, 2),
         "p99_ms": round(delays[(len(delays) - 1) * 99 // 100] / 1e6, 2),
     }  # fmt: skip
 

@@ -78,8 +78,7 @@ def replay(topology: Topology, sends: Sequence[Send], delays: Delays | None = No
         name: Tally(control.packets, control.bytes, held.held, held.waited)
         for name, (control, held) in watchers.items()
     }
-    hops = sum(bus.routes(bus.origins[number]).distance(bus.names[me]) for number, me, _ in bus.delays)
-    return Played(tallies, len(sends), len(bus.delays), hops)
+    return Played(tallies, len(sends), len(bus.delays), bus.hops())
 
 
 Flows = Mapping[tuple[str, tuple[str, ...]], float]  # (from, to) -> how many

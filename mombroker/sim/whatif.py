@@ -211,12 +211,11 @@ def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | N
     watchers = {name: (Control(), Held(), Kept()) for name in topology.domains}
     bus = Bus(world, topology, links.__getitem__, lambda domain: (*watchers[domain], links[domain]), backends)
     Player(bus, traffic.sends, ids).play()
-    hops = sum(bus.routes(bus.origins[number]).distance(names[me]) for number, me, _ in bus.delays)
     return row(
         len(traffic.sends),
         sum(control.packets for control, _, _ in watchers.values()),
         sum(control.bytes for control, _, _ in watchers.values()),
-        hops,
+        bus.hops(),
         sum(held.held for _, held, _ in watchers.values()),
         [ns for _, _, ns in bus.delays],
     ) | {

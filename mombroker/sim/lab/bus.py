@@ -104,6 +104,10 @@ class Bus:
             self._routes[me] = RoutingTable(self.topology, self.names[me])
         return self._routes[me]
 
+    def hops(self) -> int:
+        """Links that all copies have crossed on their routes, relays in a domain not counted."""
+        return sum(self.routes(self.origins[number]).distance(self.names[me]) for number, me, _ in self.delays)
+
     def finish(self) -> None:
         """Run until nothing is under way any more: every message is at every server that it is for."""
         assert self.world.run(calls=sys.maxsize)

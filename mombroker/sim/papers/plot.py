@@ -74,7 +74,7 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
     columns = min(4, max(1, int(across * WIDE * 12 // max(map(len, labels)))), len(labels))
     rows = -(-len(labels) // columns)
     fig.legend(handles, labels, fontsize=8, ncols=columns, loc="lower center", frameon=False)
-    fig.set_layout_engine("tight", rect=(0, (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
+    fig.set_layout_engine("tight", w_pad=2, rect=(0, (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
     return fig
 
 
