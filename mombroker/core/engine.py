@@ -10,6 +10,7 @@ import json
 import traceback
 from collections import OrderedDict, deque
 from heapq import heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mombroker.core import trace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
 PAGE = 256
 RUN = 16  # reactions of one agent before it is another's turn
+TRIED, SHARE = 64, 8  # messages of one attempt in careful mode, and which share of them at the next unclean stop
 RETRY, ALARM = 0, -1
 
 
@@ -61,12 +63,11 @@ class Engine:
         self.after_commit: list[Inbox] = []
         self.dirty: dict[str, Resident | Native] = {}  # with collection changes that are not durable
         self.running = ""
-        self.trial: Inbox | None = None
-        self.trial_batch = 0
+        self.marks = 0  # the batch with the newest marks of careful mode
         self.letters = Collection(server, f"{server.name}/{DEAD}", LETTERS)
         self.reactions = self.failures = self.dead = 0
-        # After an unclean stop the first messages are tried one by one, each marked durably before its reaction, so
-        # that one which kills the process is found; each further unclean stop in a row widens the search.
+        # After an unclean stop the first messages are marked durably before their reactions, so that one which kills
+        # the process is found; each further unclean stop in a row widens the search.
         self.careful = 64 * 8 ** min(unclean - 1, 6) if unclean else 0
 
     def recover(self) -> None:
@@ -150,7 +151,8 @@ class Engine:
         box.queue.popleft()
         self.in_memory -= 1
         entry.done = True
-        box.marked = False
+        if box.marked:
+            box.marked -= 1
         if entry.stored:
             self.server.batch.queue_in[entry.id] = None
             self.server.mark(2)
@@ -171,13 +173,8 @@ class Engine:
         while run:
             if budget <= 0 or batch_full():
                 return -1
-            if self.careful:
-                if self.trial and not self.trial.marked:
-                    return budget  # its mark must be durable first
-                if self.trial:
-                    run.remove(self.trial)
-                    run.appendleft(self.trial)
-                    self.trial = None
+            if self.careful and self.marks > self.server.durable_batch:
+                return budget  # the marks must be durable first
             box = run.popleft()
             box.runnable = False
             if not box.queue and not self._refill(box):
@@ -187,16 +184,20 @@ class Engine:
                 self._forget(box)
                 continue
             entry = box.queue[0]
-            if self.careful and not box.marked and not self._mark(box, entry):
+            if self.careful and not box.marked:
+                self._mark(box)
                 continue
             budget -= 1
             self._react(box, entry)
-            for _ in range(RUN - 1):  # a few more of the same agent, while it is at hand
-                if self.careful or not box.queue or box.until or box.name or batch_full():
+            for _ in range(max(RUN - 1, box.marked)):  # a few more of the same agent, while it is at hand
+                if not box.queue or box.until or box.name or batch_full() or (self.careful and not box.marked):
                     break
                 budget -= 1
                 self._react(box, box.queue[0])
             self.wake(box)
+            if self.careful and box.marked:  # no others are marked before these are through
+                run.remove(box)
+                run.appendleft(box)
             if not box.queue and not box.on_disk() and not box.runnable:
                 self._forget(box)
         return max(0, budget)
@@ -204,20 +205,37 @@ class Engine:
     def _forget(self, box: Inbox) -> None:
         self.inboxes.pop(box.agent, None)
 
-    def _mark(self, box: Inbox, entry: Entry) -> bool:
-        """Careful mode: the attempt itself is made durable before the reaction. True if there is nothing to try."""
-        limit = self.server.limits.trying_boots
-        if entry.trying >= limit:
-            self.park(box, entry, f"its reaction was under way at {limit} unclean stops in a row", "")
+    def _mark(self, box: Inbox) -> None:
+        """Careful mode: that messages are tried is made durable before they are. At first it is many at a time; each
+        further unclean stop leaves fewer to suspect, and whoever dies of its last attempt was alone."""
+        limit, trying = self.server.limits.trying_boots, box.queue[0].trying
+        if trying >= limit:
+            self.park(box, box.queue[0], f"its reaction was under way at {limit} unclean stops in a row", "")
             self.wake(box)
-            return False
-        entry.trying += 1
-        self._store(box.agent, entry)
-        self.trial, self.trial_batch = box, self.server.batch.number
+            return
+        left = TRIED // SHARE ** min(max(trying + 3 - limit, 0), 2)
         box.runnable = True
-        self.run.appendleft(box)
+        near = [box] + [self.run.popleft() for _ in range(min(left, len(self.run)))]
+        for other in near:
+            for entry in other.queue:
+                if not left or entry.trying != trying or self.server.batch_full():
+                    break
+                left -= 1
+                entry.trying += 1
+                other.marked += 1
+                self._store(other.agent, entry)
+        near.sort(key=lambda other: not other.marked)
+        self.run.extendleft(reversed(near))
+        self.marks = self.server.batch.number
         self.server.mark(2)
-        return False
+
+    def _unmark(self, box: Inbox) -> None:
+        """What the first message's reaction came to is no unclean stop; those behind it are not tried yet."""
+        for entry in islice(box.queue, box.marked):
+            entry.trying -= 1
+            self._store(box.agent, entry)
+        box.marked = 0
+        self.server.mark(2)
 
     def _react(self, box: Inbox, entry: Entry) -> None:
         message, now, agent = entry.message, self.server.now, box.agent
@@ -312,8 +330,8 @@ class Engine:
     def _await(self, box: Inbox, entry: Entry, name: str) -> None:
         """The reaction needs a name that is not known yet."""
         box.name = name
-        box.marked = False
         if entry.trying:  # it has killed nobody
+            self._unmark(box)
             entry.trying = 0
             self._store(box.agent, entry)
             self.server.mark(2)
@@ -370,8 +388,8 @@ class Engine:
     def _failed(self, box: Inbox, entry: Entry, error: BaseException) -> None:
         self.failures += 1
         entry.attempts += 1
+        self._unmark(box)
         entry.trying = 0
-        box.marked = False
         limits = self.server.limits
         if entry.attempts >= limits.max_attempts:
             text = plain("".join(traceback.format_exception(error))[-limits.max_traceback :])
@@ -571,8 +589,6 @@ class Engine:
                     collection.committed(items)
                 if any(c.fresh or c.gone for c in resident.collections.values()):
                     self.dirty[agent] = resident
-        if self.trial and self.trial_batch <= number:
-            self.trial.marked = True
         self.natives.committed()
         boxes, self.after_commit = self.after_commit, []
         for box in boxes:

@@ -33,7 +33,7 @@ class Inbox:
         self.runnable = False
         self.until = 0  # retry time of its first message, 0 = not waiting for one
         self.name = ""  # the name that its first message's reaction waits for
-        self.marked = False  # its first message may be tried once the mark is durable
+        self.marked = 0  # so many of its first messages may be tried once the marks are durable
 
     def on_disk(self) -> bool:
         return self.last > self.cursor
