@@ -177,6 +177,8 @@ class Engine:
                 return budget  # the marks must be durable first
             box = run.popleft()
             box.runnable = False
+            if box.blocked():  # it failed after it was woken
+                continue
             if not box.queue and not self._refill(box):
                 self.after_commit.append(box)
                 continue
@@ -217,7 +219,7 @@ class Engine:
         box.runnable = True
         near = [box] + [self.run.popleft() for _ in range(min(left, len(self.run)))]
         for other in near:
-            for entry in other.queue:
+            for entry in () if other.blocked() else other.queue:
                 if not left or entry.trying != trying or self.server.batch_full():
                     break
                 left -= 1

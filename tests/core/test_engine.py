@@ -72,6 +72,17 @@ def test_a_failing_reaction_leaves_no_trace_is_retried_and_holds_back_only_its_a
     assert letter["payload"] == {"text": "bad one"}
 
 
+def test_an_agent_that_fails_waits_though_it_has_just_sent_itself_a_message():
+    b = bus()
+    b.cut("a", "b")
+    tell(b, "sink", "ask b/sink")
+    tell(b, "sink", "bad one")
+    b.join("a", "b")
+    b.pump()
+    assert got(b) == ["ask b/sink"]
+    assert [row.attempts for row in b.stores["b"].queue_in("b/sink", 0, 1 << 62, 9)] == [1, 0]
+
+
 def test_attempts_survive_a_crash():
     b = bus(max_attempts=3)
     tell(b, "sink", "bad one")
