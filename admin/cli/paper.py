@@ -3,6 +3,7 @@
 import atexit
 import csv
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -284,8 +285,9 @@ def _write(
     folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table", quiet: bool = False,
     reading: str = ADOPTED,
 ) -> dict[str, Path]:  # fmt: skip
-    """CSV of all rows of a figure, each with its paper and the reading, and its picture. The pictures by figure."""
-    from mombroker.sim.papers import plot
+    """CSV of all runs of a figure, each with its paper and the reading, CSV of its values with how sure they are, and
+    its picture. The pictures by figure."""
+    from mombroker.sim.papers import base, plot
 
     pictures: dict[str, Path] = {}
     drawn = True
@@ -293,14 +295,11 @@ def _write(
         rows = [row for row in table.rows if row["figure"] == figure]
         named = [{"paper": chosen.name, "reading": reading, **row} for row in rows]
         path = folder / f"{stem}-figure-{figure}.csv"
-        try:
-            with path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(dict.fromkeys(name for row in named for name in row)))
-                writer.writeheader()
-                writer.writerows(named)
-        except OSError as error:
-            raise MomError(unwritten(path, error)) from None
-        written = [path]
+        columns = [column for panel in chosen.figures[figure].panels for column in panel.lines]
+        written = [path, path.with_name(f"{path.stem}-means.csv")]
+        _write_rows(path, named)
+        _write_rows(written[1], [{"paper": chosen.name, "reading": reading, **row}
+                                 for row in base.means(table, figure, columns)])  # fmt: skip
         if drawn:
             try:
                 picture = path.with_suffix(".png")
@@ -317,9 +316,21 @@ def _write(
     return pictures
 
 
+def _write_rows(path: Path, rows: "Sequence[Row]") -> None:
+    try:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise MomError(unwritten(path, error)) from None
+
+
 def note(stem: str, figure: "Figure", rows: "Sequence[Row]") -> str:
     """How much was run."""
-    runs = len({row["seed"] for row in rows})
+    counts = Counter((row["setting"], row["x"]) for row in rows).values()
+    least, runs = min(counts), max(counts)
     sizes = sorted({row[figure.unit] for row in rows}) if figure.unit else []
     size = f" of {' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))} {figure.unit}" if sizes else ""
-    return f"{stem}: {'one run' if runs == 1 else f'{runs} runs'} a point{size}"
+    many = "one run" if runs == 1 else f"{runs} runs" if least == runs else f"{least} to {runs} runs"
+    return f"{stem}: {many} a point{size}"

@@ -62,7 +62,11 @@ def test_without_matplotlib_there_is_everything_but_the_picture(mom, tmp_path, m
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
     assert "pip install 'mombroker[plots]'" in result.stderr and "cannot be judged" in result.stdout
-    assert [path.name for path in (tmp_path / "mom-papers").glob("*.*")] == ["ks-quick-seeds-1-figure-5.csv"]
+    names = ["ks-quick-seeds-1-figure-5-means.csv", "ks-quick-seeds-1-figure-5.csv"]
+    assert sorted(path.name for path in (tmp_path / "mom-papers").glob("*.*")) == names
+    with (tmp_path / "mom-papers" / names[0]).open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["paper"], row["column"], row["runs"]) for row in rows} == {("ks", "ks", "1"), ("ks", "ks_bitmap", "1")}
 
 
 def test_ctrl_c_says_what_is_kept(mom, monkeypatch):
@@ -144,8 +148,12 @@ def test_a_paper_with_one_reading_says_so_and_the_others_list_theirs(mom):
 
 def test_the_note_below_a_title_tells_of_all_runs():
     figure = Figure("title", "x", [], unit="sends")
-    rows = [{"seed": seed, "sends": sends} for seed in (1, 2) for sends in (1000, 300, 4000)]
+    rows = [
+        {"setting": "a", "x": x, "seed": seed, "sends": sends} for seed in (1, 2)
+        for x, sends in enumerate((1000, 300, 4000))
+    ]  # fmt: skip
     assert note("ks-quick", figure, rows) == "ks-quick: 2 runs a point of 300 to 4000 sends"
+    assert note("ks-quick", figure, rows[:5]) == "ks-quick: 1 to 2 runs a point of 300 to 4000 sends"
     assert note("ks-quick", figure, rows[:1]) == "ks-quick: one run a point of 1000 sends"
 
 

@@ -57,14 +57,18 @@ class Uniform:
 
 
 class Link:
-    """One direction of a wire: one fragment at a time, the others wait in order."""
+    """One direction of a wire: one fragment at a time, the others wait in order.
 
-    __slots__ = ("to", "delay", "free", "leaves", "backlog")
+    1. Of the fragments that are under way the first alone has an event, so that there are few.
+    """
+
+    __slots__ = ("to", "delay", "free", "leaves", "under_way", "backlog")
 
     def __init__(self, to: int, delay: int):
         self.to, self.delay = to, delay
         self.free = 0  # when all that was put on it has left
         self.leaves: deque[int] = deque()  # of fragments that wait or are being sent: when the last byte leaves
+        self.under_way: deque[tuple[int, Callable[..., Any], tuple[Any, ...]]] = deque()  # when each is there, and then
         self.backlog = Backlog()
 
 
@@ -129,12 +133,12 @@ class Physical:
         link = path[at]
         at += 1
         if at == len(path):
-            self.world.after(self._put(link, size), arrive, *args)
+            self._put(link, size, arrive, args)
         else:
-            self.world.after(self._put(link, size), self._hop, path, at, size, arrive, args)
+            self._put(link, size, self._hop, (path, at, size, arrive, args))
 
-    def _put(self, link: Link, size: int) -> int:
-        """A fragment on a link: how long until it is at the other end."""
+    def _put(self, link: Link, size: int, then: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """A fragment on a link, `then(*args)` when it is at the other end."""
         self.hops += 1
         now, leaves = self.world.now, link.leaves
         while leaves and leaves[0] <= now:
@@ -143,7 +147,16 @@ class Physical:
         link.free = left = start + size * self.byte
         leaves.append(left)
         link.backlog.add(len(leaves), (left - now) // self.byte, left - now, size)
-        return left - now + link.delay
+        there = left + link.delay
+        if not link.under_way:
+            self.world.after(there - now, self._come, link)
+        link.under_way.append((there, then, args))
+
+    def _come(self, link: Link) -> None:
+        there, then, args = link.under_way.popleft()
+        if link.under_way:
+            self.world.after(link.under_way[0][0] - there, self._come, link)
+        then(*args)
 
     def backlogs(self) -> list[Backlog]:
         return [link.backlog for link in self.links.values()]
@@ -173,7 +186,7 @@ class Multicast(Physical):
         copies: Mapping[int, tuple[Any, ...]],
     ) -> None:  # fmt: skip
         for link in branches.get(node, ()):
-            self.world.after(self._put(link, size), self._fan, link.to, branches, size, arrive, copies)
+            self._put(link, size, self._fan, (link.to, branches, size, arrive, copies))
         if node in copies:
             arrive(*copies[node])
 

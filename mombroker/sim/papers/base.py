@@ -87,11 +87,23 @@ class Missing(MomError):
     """A claim is about a point that was not run."""
 
 
+CONTROL, FORETOLD = "control", "foretold "  # a figure that is none; before the name of a column
+
+
 class Table:
-    """The rows of a figure, and of what its claims need beside; a value is the mean over the seeds."""
+    """The rows of a figure, and of what its claims need beside; a value is the mean over the seeds.
+
+    Where chance decides less by what happens in a run than by what was drawn before, a run may also say what that
+    alone foretells of a column, up to a factor (`FORETOLD`), and rows of the figure `CONTROL` what it foretells in the
+    mean of very many draws, and its standard error. Then every value is corrected by what its own draw was off (a
+    control variate, as a ratio): the mean over few runs becomes about that over the many draws.
+    """
 
     def __init__(self, rows: Iterable[Row]):
         self.rows = list(rows)
+        self.controls = {
+            (row["setting"], row["x"], row["seed"]): row for row in self.rows if row["figure"] == CONTROL
+        }  # fmt: skip
 
     def settings(self, figure: str) -> list[str]:
         return list(dict.fromkeys(row["setting"] for row in self.rows if row["figure"] == figure))
@@ -101,14 +113,52 @@ class Table:
         return {x: fmean(values) for x, values in self.values(figure, setting, column).items()}
 
     def values(self, figure: str, setting: str, column: str) -> dict[float, list[float]]:
-        """x -> the value of each seed. Raises Missing if there is none."""
-        found: dict[float, list[float]] = {}
+        """x -> the value of each run, by seed. Raises Missing if there is none."""
+        return {x: self._corrected(rows, column) for x, rows in self._runs(figure, setting).items()}
+
+    def errors(self, figure: str, setting: str, column: str) -> dict[float, float]:
+        """x -> the standard error of the mean; 0 for a single run. Raises Missing if there is none."""
+        found = {}
+        for x, rows in self._runs(figure, setting).items():
+            values = self._corrected(rows, column)
+            own = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+            share = 0.0  # of the mean: what the means of the many draws are off
+            if any(values) and FORETOLD + column in rows[0]:
+                controls = [
+                    self.controls[key] for key in {self._key(row): None for row in rows} if key in self.controls
+                ]
+                squares = ((each[f"{column}_error"] / each[column]) ** 2 for each in controls)
+                share = sum(squares) ** 0.5 / max(len(controls), 1)
+            found[x] = (own**2 + (share * fmean(values)) ** 2) ** 0.5
+        return found
+
+    def intervals(self, figure: str, setting: str, column: str) -> dict[float, float]:
+        """x -> half of the 95 % confidence interval of the mean, by Student's t; 0 for a single run."""
+        errors, runs = self.errors(figure, setting, column), self._runs(figure, setting)
+        return {x: student(max(len(runs[x]) - 1, 1)) * error for x, error in errors.items()}
+
+    def _runs(self, figure: str, setting: str) -> dict[float, list[Row]]:
+        found: dict[float, list[Row]] = {}
         for row in self.rows:
             if row["figure"] == figure and row["setting"] == setting:
-                found.setdefault(row["x"], []).append(row[column])
+                found.setdefault(row["x"], []).append(row)
         if not found:
             raise Missing(f"it needs setting {setting} of figure {figure}")
         return dict(sorted(found.items()))
+
+    @staticmethod
+    def _key(row: Row) -> tuple[str, float, int]:
+        return row["setting"], row["x"], row["seed"]
+
+    def _corrected(self, rows: Sequence[Row], column: str) -> list[float]:
+        values = [row[column] for row in rows]
+        foretold = FORETOLD + column
+        if foretold not in rows[0] or not all(self._key(row) in self.controls for row in rows):
+            return values
+        factor = sum(values) / sum(row[foretold] for row in rows)
+        return [
+            row[column] - factor * (row[foretold] - self.controls[self._key(row)][column]) for row in rows
+        ]  # fmt: skip
 
     def at(self, figure: str, setting: str, x: float, column: str) -> float:
         """Raises Missing where no point is."""
@@ -119,29 +169,50 @@ class Table:
 
     def spread(self, figure: str, column: str) -> float:
         """Per cent between the least and the greatest of the seeds' values at one point, at the worst point."""
-        found: dict[tuple[str, float], list[float]] = {}
-        for row in self.rows:
-            if row["figure"] == figure:
-                found.setdefault((row["setting"], row["x"]), []).append(row[column])
-        if not found or min(map(len, found.values())) < 2:
+        found = [
+            values
+            for setting in self.settings(figure)
+            for values in self.values(figure, setting, column).values()
+        ]  # fmt: skip
+        if not found or min(map(len, found)) < 2:
             raise Missing("it needs two seeds")
-        return max(100 * (max(values) / min(values) - 1) for values in found.values())
+        return max(100 * (max(values) / min(values) - 1) for values in found)
 
 
 def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
-    """For each point with so many runs: the mean of the first `runs` runs, that of the next as many, and by how many
-    per cent of the mean of both they are apart."""
+    """For each point with so many seeds: the mean of the runs of the first `runs` seeds, that of the next as many, and
+    by how many per cent of the mean of both they are apart."""
     found = []
     for setting in table.settings(figure):
-        for x, values in table.values(figure, setting, column).items():
-            if len(values) < 2 * runs:
-                continue  # its seed decides nothing
-            one, two = fmean(values[:runs]), fmean(values[runs : 2 * runs])
-            off = 200 * abs(one - two) / abs(one + two) if one != two else 0.0
+        rows = [row for row in table.rows if row["figure"] in (figure, CONTROL) and row["setting"] == setting]
+        seeds = sorted({row["seed"] for row in rows if row["figure"] == figure})
+        if len(seeds) < 2 * runs:
+            continue  # its seed decides nothing
+        one, two = (
+            Table(row for row in rows if row["seed"] in chosen).curve(figure, setting, column)
+            for chosen in (seeds[:runs], seeds[runs : 2 * runs])
+        )
+        for x in one:
+            off = 200 * abs(one[x] - two[x]) / abs(one[x] + two[x]) if one[x] != two[x] else 0.0
             found.append(
-                {"figure": figure, "setting": setting, "x": x, "column": column, "one": one, "two": two, "off_pct": off}
-            )
+                {"figure": figure, "setting": setting, "x": x, "column": column, "one": one[x], "two": two[x],
+                 "off_pct": off}
+            )  # fmt: skip
     return found
+
+
+def means(table: Table, figure: str, columns: Iterable[str]) -> list[Row]:
+    """A row for each value of a figure: the mean, on how many runs it rests, and how sure it is."""
+    return [
+        {
+            "figure": figure, "setting": setting, "x": x, "column": column, "runs": len(values), "mean": fmean(values),
+            "standard_error": table.errors(figure, setting, column)[x],
+            "interval_95": table.intervals(figure, setting, column)[x],
+        }
+        for setting in table.settings(figure)
+        for column in columns
+        for x, values in table.values(figure, setting, column).items()
+    ]  # fmt: skip
 
 
 # 97.5 % quantiles of Student's t, by degrees of freedom from 1 on, and the normal one

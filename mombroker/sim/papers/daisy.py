@@ -65,13 +65,18 @@ def cost(params: Params) -> float:
 
 LOADS, FULL_LOADS = [1, 2, 5, 10, 20], [1, 2, 3, 4, 5, 7, 10, 13, 16, 20]  # messages a second of each process
 QUICK, FULL = (1_300, 300), (6_000, 1_000)  # sends, and how many of them are not measured
+BUSY, BUSY_QUICK = 20, (2_600, 300)  # at the greatest load what waits now has much to do with what waited before
 
 
 def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> list[Point]:
-    sends, first = FULL if full else QUICK
-    common = {"sends": sends, "first": first, "mbit": 100} | reading
+    common = {"mbit": 100} | reading
+
+    def length(load: float) -> Params:
+        sends, first = FULL if full else BUSY_QUICK if load >= BUSY else QUICK
+        return {"sends": sends, "first": first}
+
     return [
-        Point(figure, setting, load, {"architecture": setting, "load": load, "seed": seed} | common)
+        Point(figure, setting, load, {"architecture": setting, "load": load, "seed": seed} | length(load) | common)
         for setting in (FLAT, DAISY)
         for load in (FULL_LOADS if full else LOADS)
         for seed in seeds

@@ -160,7 +160,7 @@ def cost(params: Params) -> float:
 
 DESTS = range(1, 8)
 GROUPS, FULL_GROUPS = [3, 5, 8, 12], [3, 5, 8, 12, 20, 40]
-BURST = 10
+BURST, BURSTY = 10, 16_000  # messages in one, and in all: it is the number of bursts that counts
 
 
 def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> list[Point]:
@@ -179,7 +179,7 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
         for n in FULL_GROUPS if full else GROUPS:
             for seed in seeds:
                 add(EAGER, n, {"n": n, "seed": seed, "rounds": 4 * rounds})
-                add(LAZY, n, {"n": n, "seed": seed, "rounds": 4 * rounds, "burst": BURST})
+                add(LAZY, n, {"n": n, "seed": seed, "rounds": BURSTY, "burst": BURST})
     else:
         for size in SIZES.values():
             add("a pair", size, {"n": 1, "bytes": size})

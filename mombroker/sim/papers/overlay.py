@@ -1,14 +1,17 @@
 """Paper 000: Friedman, Manor, *Causal Ordering in Deterministic Overlay Networks*, figures 3-17."""
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from statistics import fmean, stdev
 
 from mombroker.ordering import Packet
+from mombroker.ordering.hypercube import hypercube
 from mombroker.sim.lab import domain as lab
 from mombroker.sim.lab.networks import Multicast, Physical, density, random_graph
 from mombroker.sim.lab.observers import Backlog, Delay, Held
 from mombroker.sim.lab.workloads import Constant, everybody
-from mombroker.sim.papers.base import Figure, Panel, Paper, Params, Point, Result
+from mombroker.sim.papers.base import CONTROL, FORETOLD, Figure, Panel, Paper, Params, Point, Result
 from mombroker.sim.papers.overlay_claims import CLAIMS, MULTICAST, OVERLAY, SUSTAINED, UNICASTS
 from mombroker.sim.world import EPOCH, MS, World
 
@@ -16,16 +19,67 @@ SENDERS = 10
 INTEGER = 4  # bytes
 HOP_S = 10e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
 RECEIVE_S = 30e-6
+GRAPH_S, TREE_S = 30e-6, 2.5e-6  # of a node of a graph that is drawn; and of a tree of paths over it
+
+
+def drawn(params: Params, graph: int, world: World) -> tuple[Physical, list[int]]:
+    """A random graph, and who sends: the same for every protocol and size of data."""
+    n = params["n"]
+    lots = Random(f"overlay {params['seed']} {graph} {n}")
+    chance = params["degree"] / (n - 1) if params["degree"] else density(n)
+    near, senders = random_graph(lots, n, chance), sorted(lots.sample(range(n), SENDERS))
+    return (Multicast if params["protocol"] == MULTICAST else Physical)(world, near, lots), senders
+
+
+def loads(protocol: str, network: Physical, senders: Sequence[int]) -> Result:
+    """What the graph alone foretells, up to a factor: by how many of a message's packets each link will carry, if every
+    sender sends one. A burst fills the links at once, so that the most loaded link of a path decides its delay."""
+    load: Counter[tuple[int, int]] = Counter()
+    size = len(network.near)
+    trees = {root: network.parents(root) for root in (range(size) if protocol == OVERLAY else senders)}
+
+    def way(root: int, node: int) -> list[tuple[int, int]]:
+        found = []
+        while node != root:
+            found.append((trees[root][node], node))
+            node = trees[root][node]
+        return found
+
+    if protocol == MULTICAST:
+        ways = {(root, node): way(root, node) for root in senders for node in range(size)}
+        load.update((trees[root][node], node) for root in senders for node in range(size) if node != root)
+    else:
+        near = hypercube(size) if protocol == OVERLAY else {root: range(size) for root in senders}
+        ways = {(root, node): way(root, node) for root in trees for node in near[root]}
+        load.update(link for links in ways.values() for link in links)
+    most, squares = max(load.values()), sum(each * each for each in load.values())
+    queue = squares / len(network.links) / most
+    found = {"hops": load.total(), "queue": queue, "queue_bytes": queue, "queue_most": most, "queue_most_bytes": most}
+    if protocol == OVERLAY:  # what comes first counts, over whichever way: its greatest delay is not foretold
+        return found | {"delay_ms": (squares / load.total()) ** 0.5}  # in runs it grows about so
+    worst = fmean(max((load[link] for link in links), default=0) for links in ways.values())
+    return found | {"delay_ms": worst, "delay_max_ms": most}
+
+
+def foretell(params: Params) -> Result:
+    """The means of `loads` over many graphs, and their standard errors: with them the few graphs that are run for a
+    point say more (control variates)."""
+    found = [
+        loads(params["protocol"], *drawn(params, graph, World(0))) for graph in range(1, params["graphs"] + 1)
+    ]  # fmt: skip
+    values = {column: [each[column] for each in found] for column in found[0]}
+    return {column: fmean(each) for column, each in values.items()} | {
+        f"{column}_error": stdev(each) / len(each) ** 0.5 for column, each in values.items()
+    }
 
 
 def run(params: Params) -> Result:
     """One burst over one random graph, until all is delivered."""
+    if "graph" not in params:
+        return foretell(params)
     n, seed, protocol = params["n"], params["seed"], params["protocol"]
-    lots = Random(f"overlay {seed} {n}")
-    chance = params["degree"] / (n - 1) if params["degree"] else density(n)
-    near, senders = random_graph(lots, n, chance), sorted(lots.sample(range(n), SENDERS))
     world = World(seed)
-    network = (Multicast if protocol == MULTICAST else Physical)(world, near, lots)
+    network, senders = drawn(params, params["graph"], world)
     delay, held = Delay(), Held()
     control = INTEGER if protocol == OVERLAY else INTEGER * n
 
@@ -41,13 +95,18 @@ def run(params: Params) -> Result:
     return {
         **delay.result(), **held.result(), **held.queues(ns), **Backlog.result(network.backlogs(), ns),
         "sends": SENDERS * each, "messages": network.messages, "bytes": network.bytes, "hops": network.hops,
-        "ms": ns / MS, "degree_mean": sum(map(len, near)) / n,
-    }  # fmt: skip
+        "ms": ns / MS, "degree_mean": sum(map(len, network.near)) / n,
+    } | (
+        {FORETOLD + column: value for column, value in loads(protocol, network, senders).items()}
+        if params["foretell"] else {}
+    )  # fmt: skip
 
 
 def cost(params: Params) -> float:
     """CPU seconds, about: fitted to runs at n = 100 to 600 on the machine of docs/papers.md."""
     n, protocol = params["n"], params["protocol"]
+    if "graph" not in params:
+        return float(params["graphs"] * n * (GRAPH_S + (n if protocol == OVERLAY else SENDERS) * TREE_S))
     sends = SENDERS * round(params["per_ms"] * params["burst_ms"])
     copies = n * max(n - 1, 1).bit_length() if protocol == OVERLAY else n
     fragments = 1 if protocol == OVERLAY else -(-(INTEGER * n + params["d"]) // 1500)
@@ -60,8 +119,16 @@ def cost(params: Params) -> float:
 PROTOCOLS = (OVERLAY, UNICASTS, MULTICAST)
 SIZES = (0, 100, 1000)  # bytes
 QUICK, FULL = [100, 200, 300], [100, 200, 300, 400, 500, 600]
-RATE = {"per_ms": 10, "burst_ms": 1, "degree": 0}
-SLOW = {"per_ms": 0.1, "burst_ms": 300}
+RATE = {"per_ms": 10, "burst_ms": 1, "degree": 0, "foretell": True}
+SLOW = {"per_ms": 0.1, "burst_ms": 300, "foretell": False}
+SLOW_GRAPHS = 3  # that are run at that rate, for each seed
+COUNTED = {OVERLAY: 60, UNICASTS: 500, MULTICAST: 200}  # random graphs whose loads are counted, for each seed
+
+
+def graphs(protocol: str, n: int) -> int:
+    """How many are run for each seed: more where they are cheap, and where the loads do not foretell much."""
+    return {OVERLAY: max(400 // n - 1, 1), UNICASTS: 3, MULTICAST: 10}[protocol]
+
 
 KINDS = {
     "Message delay": (
@@ -88,22 +155,28 @@ def size_of(figure: str) -> int:
 
 def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> list[Point]:
     """With those of the other sizes of data: the claims compare them."""
-    first = int(figure) // 3 * 3
-    found = [
-        Point(str(first + at), protocol, n, {"n": n, "d": d, "protocol": protocol, "seed": seed} | RATE | reading)
-        for at, d in enumerate(SIZES)
-        for protocol in PROTOCOLS
-        for n in (FULL if full else QUICK)
-        for seed in seeds
-    ]
-    if first == 12:
-        found += [
-            Point(
-                SUSTAINED, MULTICAST, n, {"n": n, "d": 0, "protocol": MULTICAST, "seed": seed} | RATE | reading | SLOW
-            )
-            for n in (FULL if full else QUICK)
+    first, sizes = int(figure) // 3 * 3, FULL if full else QUICK
+    found = []
+
+    def add(figure: str, protocol: str, d: int, n: int, runs: int, changed: Params) -> None:
+        params = {"n": n, "d": d, "protocol": protocol} | RATE | reading | changed
+        found.extend(
+            Point(figure, protocol, n, params | {"seed": seed, "graph": graph})
             for seed in seeds
-        ]
+            for graph in range(1, runs + 1)
+        )
+
+    for protocol in PROTOCOLS:
+        for n in sizes:
+            for at, d in enumerate(SIZES):
+                add(str(first + at), protocol, d, n, graphs(protocol, n), {})
+            if (RATE | reading)["foretell"]:
+                params = {"n": n, "protocol": protocol, "degree": (RATE | reading)["degree"]}
+                params["graphs"] = COUNTED[protocol]
+                found += [Point(CONTROL, protocol, n, params | {"seed": seed}) for seed in seeds]
+    if first == 12:
+        for n in sizes:
+            add(SUSTAINED, MULTICAST, 0, n, SLOW_GRAPHS, SLOW)
     return found
 
 

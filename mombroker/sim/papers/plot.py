@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from mombroker.core.errors import MomError
-from mombroker.sim.papers.base import Figure, Table, interval
+from mombroker.sim.papers.base import Figure, Table
 
 LINES = ("-o", "--s", ":^", "-.d")  # one for each column; where there is one column, for each curve, as some coincide
 WIDE, HIGH, DPI = 6.2, 4.6, 100
@@ -47,9 +47,9 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
                 continue
             lines = LINES if len(panel.lines) > 1 else LINES[number % len(LINES) :]
             for (column, label), line in zip(panel.lines.items(), lines, strict=False):
-                points = table.values(name, setting, column)
+                points, wide = table.values(name, setting, column), table.intervals(name, setting, column)
                 means = [fmean(values) for values in points.values()]
-                bars = [interval(values) if len(values) > 2 else 0.0 for values in points.values()]
+                bars = [wide[x] if len(values) > 2 else 0.0 for x, values in points.items()]
                 axes.errorbar(
                     [*points], means, bars if any(bars) else None, fmt=line, color=f"C{number}", markersize=4,
                     capsize=3 if any(bars) else 0, label=f"{setting} {label}".strip(),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.sim.papers.base import interval, power, student
+from mombroker.sim.papers.base import CONTROL, FORETOLD, Table, halves, interval, means, power, student
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,40 @@ def test_the_power_of_a_curve_and_its_interval():
     assert power({n: 7 * n**1.5 for n in (1, 3, 10, 50)}) == pytest.approx((1.5, 0), abs=1e-9)
     e = 2.718281828459045
     assert power({1: 1, e: e**3, e**2: e**3}) == pytest.approx((1.5, 12.706 * (1.5 / 2) ** 0.5))
+
+
+def drawn(values, seed, control=None, error=0.0):
+    """Runs of one point, each (value, what was foretold of it); and the mean of what is foretold."""
+    rows = [
+        {"figure": "3", "setting": "a", "x": 1, "seed": seed, "delay": value, FORETOLD + "delay": foretold}
+        for value, foretold in values
+    ]  # fmt: skip
+    if control is not None:
+        rows.append({"figure": CONTROL, "setting": "a", "x": 1, "seed": seed, "delay": control, "delay_error": error})
+    return rows
+
+
+def test_a_value_is_corrected_by_what_its_draw_was_off():
+    """Twice what was foretold, exactly: then the mean is twice the mean of all draws, whatever was drawn."""
+    table = Table(drawn([(2, 1), (8, 4)], 1, control=3))
+    assert table.values("3", "a", "delay") == {1: [6, 6]}
+    assert table.errors("3", "a", "delay") == {1: 0}
+    assert Table(drawn([(2, 1), (8, 4)], 1)).values("3", "a", "delay") == {1: [2, 8]}
+
+
+def test_the_error_of_a_mean_has_that_of_the_draws_in_it():
+    exact = Table(drawn([(2, 1), (8, 4)], 1, control=3, error=0.3))
+    assert exact.errors("3", "a", "delay")[1] == pytest.approx(6 * 0.1)
+    two = Table(drawn([(2, 1)], 1, control=3, error=0.3) + drawn([(8, 4)], 2, control=3, error=0.3))
+    assert two.errors("3", "a", "delay")[1] == pytest.approx(6 * 0.1 / 2**0.5)
+    rough = Table(drawn([(1, 1), (3, 1)], 1, control=1, error=0.5))
+    assert rough.errors("3", "a", "delay")[1] == pytest.approx((1 + 1) ** 0.5)
+    (row,) = means(rough, "3", ["delay"])
+    assert (row["runs"], row["mean"]) == (2, 2) and row["interval_95"] == pytest.approx(12.706 * 2**0.5)
+
+
+def test_halves_are_of_seeds_and_each_has_its_own_control():
+    rows = drawn([(2, 1), (8, 4)], 1, control=3) + drawn([(3, 1), (3, 1)], 2, control=2)
+    (row,) = halves(Table(rows), "3", "delay", 1)
+    assert (row["one"], row["two"], row["off_pct"]) == (6, 6, 0)
+    assert halves(Table(rows), "3", "delay", 2) == []
