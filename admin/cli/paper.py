@@ -2,6 +2,7 @@
 
 import atexit
 import csv
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -150,7 +151,8 @@ def run(
 @sweep_options
 @click.option(
     "--to", "target", type=Target(), default=None,
-    help="The page. [default: report-quick.html or report-full.html among the results]",
+    help="The page; its values are written beside it, as JSON. "
+    "[default: report-quick.html or report-full.html among the results]",
 )  # fmt: skip
 def report(quick: bool, processes: int | None, spark: str | None, folder: Path, target: Path | None) -> None:
     """Run all papers, and write one HTML page: every figure, and every claim with its verdict.
@@ -164,7 +166,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
       mom paper report --full --processes 8
     """
     from mombroker.admin.bench import pingpong
-    from mombroker.sim.papers import base, plot, sweep
+    from mombroker.sim.papers import base, plot, summary, sweep
     from mombroker.sim.papers.report import Chapter, page
 
     plot.need()
@@ -178,7 +180,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
         chosen.cost(params) for chosen, points, kept in work for params in sweep.missing(chosen, points, kept)
     )
     click.echo(f"{len(work)} papers, about {duration(seconds)} of CPU time on one core", err=True)
-    chapters = []
+    chapters, values = [], {}
     for chosen, points, kept in work:
         click.echo(f"{chosen.number} {chosen.title}", err=True)
         table = base.Table(_run(chosen, points, kept, processes, spark))
@@ -186,11 +188,15 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
         claims = [claim for figure in chosen.figures for claim in base.judge(chosen.claims, figure, table)]
         took = {str(kept.path(point.params)): row["cpu_s"] for point, row in zip(points, table.rows, strict=True)}
         note = f"{len(took)} runs, which took {duration(sum(took.values()))} of CPU time"
+        values[chosen.name] = {
+            "values": summary.values(chosen, table), "sample": summary.sample(chosen, points, table.rows)
+        }  # fmt: skip
         images = {name: path.read_bytes() for name, path in pictures.items()}
         chapters.append(Chapter(chosen, claims, images, note, live if chosen.name == "domains" else {}))
     target = target or folder / f"report-{kind}.html"
     said = f"{kind.capitalize()} runs of mombroker {mombroker.__version__}, with the ordering cores of the bus."
     write(target, page(chapters, "The papers, measured again", said))
+    write(target.with_suffix(".json"), json.dumps(values) + "\n")
 
 
 @paper.command()

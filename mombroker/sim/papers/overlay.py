@@ -122,12 +122,12 @@ QUICK, FULL = [100, 200, 300], [100, 200, 300, 400, 500, 600]
 RATE = {"per_ms": 10, "burst_ms": 1, "degree": 0, "foretell": True}
 SLOW = {"per_ms": 0.1, "burst_ms": 300, "foretell": False}
 SLOW_GRAPHS = 3  # that are run at that rate, for each seed
-COUNTED = {OVERLAY: 60, UNICASTS: 500, MULTICAST: 200}  # random graphs whose loads are counted, for each seed
+COUNTED = {OVERLAY: 60, UNICASTS: 500, MULTICAST: 100}  # random graphs whose loads are counted, for each seed
 
 
 def graphs(protocol: str, n: int) -> int:
     """How many are run for each seed: more where they are cheap, and where the loads do not foretell much."""
-    return {OVERLAY: max(400 // n - 1, 1), UNICASTS: 3, MULTICAST: 10}[protocol]
+    return max({OVERLAY: 300, UNICASTS: 1000, MULTICAST: 1500}[protocol] // n, 1)
 
 
 KINDS = {

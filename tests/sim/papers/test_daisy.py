@@ -45,10 +45,11 @@ def test_a_slow_backbone_takes_longer():
 @pytest.mark.long
 @pytest.mark.parametrize("load", EXPECTED)
 def test_delays_are_those_of_an_independent_model(load):
-    """The daisy's delay was found 4.9 and 5.0 % above: nearly all of it is the order of each sender's messages on the
-    campus, which at this load takes load/s × 20 × (10 ms)² / 2 at least."""
+    """At a load of 1 the daisy's delay is 4.7 % above, 15.74 ± 0.16 ms: what is more than the 14.2 ms of the network is
+    the order on the campus. Of messages of one sender it takes 0.97 ms, as theory has it; causes in the third building
+    take the rest."""
     for architecture, (delay, held, stable) in zip((FLAT, DAISY), EXPECTED[load], strict=True):
-        runs = [run(architecture, load, seed, 3_000, 300) for seed in range(1, 6)]
+        runs = [run(architecture, load, seed, 3_000, 300) for seed in range(1, 11)]
         found = {column: fmean(each[column] for each in runs) for column in ("delay_ms", "stable_ms", "buffered")}
         assert found["delay_ms"] == pytest.approx(delay, rel=0.05)
         assert found["stable_ms"] == pytest.approx(stable, rel=0.05)

@@ -1,0 +1,32 @@
+"""The values of a report in few bytes: docs/papers.md is held against them, and the code against some of its runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mombroker.sim.papers.base import Paper, Point, Row, Table, means
+
+DIGITS = 4  # of a value
+CPU = "cpu_"  # columns that no seed decides
+
+
+def values(paper: Paper, table: Table) -> dict[str, Any]:
+    """figure -> column -> setting -> x -> [mean, standard error, runs]."""
+    found: dict[str, Any] = {}
+    for name, figure in paper.figures.items():
+        for row in means(table, name, [column for panel in figure.panels for column in panel.lines]):
+            curve = found.setdefault(name, {}).setdefault(row["column"], {}).setdefault(row["setting"], {})
+            curve[f"{row['x']:g}"] = [_short(row["mean"]), _short(row["standard_error"]), row["runs"]]
+    return found
+
+
+def sample(paper: Paper, points: Sequence[Point], rows: Sequence[Row]) -> dict[str, Any]:
+    """The cheapest run of a paper that its seed decides, with its parameters and all that it measured."""
+    pairs = [(point.params, row) for point, row in zip(points, rows, strict=True)]
+    decided = [pair for pair in pairs if not any(each.startswith(CPU) and each != "cpu_s" for each in pair[1])]
+    params, row = min(decided, key=lambda pair: paper.cost(pair[0]))
+    known = {"figure", "setting", "x", "cpu_s", *params}
+    return {"params": params, "result": {column: value for column, value in row.items() if column not in known}}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
