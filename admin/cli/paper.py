@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from mombroker.sim.papers.base import Figure, Paper, Point, Row, Table
     from mombroker.sim.papers.sweep import Cache
 
@@ -271,7 +274,7 @@ def _run(
         found = session(spark)
         from py4j.protocol import Py4JError
 
-        atexit.register(found.sparkContext.stop)  # else the executors of a cluster end with the words of Java
+        atexit.register(_end, found)
         given_up += (Py4JError,)
     with Bar("runs") as bar:
         try:
@@ -285,6 +288,15 @@ def _run(
             elif isinstance(error, BrokenExecutor):
                 why = "a process was killed that did the runs"
             raise MomError(f"{why}; {done} of {len(left)} runs are kept: the same command goes on from here") from None
+
+
+def _end(spark: "SparkSession") -> None:
+    """Quietly: the parts of a cluster in one process tell of each other's end by stacks of Java."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):  # Spark itself has ended before
+        spark.sparkContext.setLogLevel("OFF")
+        spark.stop()
 
 
 def _write(

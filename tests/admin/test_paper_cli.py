@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.bench import pingpong
+from mombroker.admin.cli import paper
 from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.paper import note
 from mombroker.admin.cli.progress import duration
@@ -98,7 +99,7 @@ def test_a_worker_that_is_killed_is_one_line(mom, monkeypatch):
 
 def test_a_run_that_spark_gives_up_is_one_line(mom, monkeypatch):
     protocol = pytest.importorskip("py4j.protocol")
-    spark, ends = SimpleNamespace(sparkContext=SimpleNamespace(stop=None)), []
+    spark, ends = SimpleNamespace(), []
 
     def broken(found, *args):
         assert found is spark
@@ -107,10 +108,10 @@ def test_a_run_that_spark_gives_up_is_one_line(mom, monkeypatch):
 
     monkeypatch.setattr(sweep, "_by_spark", broken)
     monkeypatch.setattr("mombroker.admin.analysis.session.session", lambda master: spark)
-    monkeypatch.setattr("atexit.register", ends.append)
+    monkeypatch.setattr("atexit.register", lambda *call: ends.append(call))
     said = mom("run", "ks", "--figure", "5", "--spark", "local[2]", code=1).stderr
     assert said.splitlines()[-1].startswith("Error: Spark has given up, and says above why; 0 of 26 runs are kept")
-    assert ends == [spark.sparkContext.stop]
+    assert ends == [(paper._end, spark)]
 
 
 def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
