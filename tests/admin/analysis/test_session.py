@@ -123,6 +123,23 @@ def test_a_jvm_starts_with_the_collector_of_the_user_and_without_a_flag_that_it_
         assert used in on and re.search(r"Tier4InvocationThreshold\s+= 150000", run.stdout)
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/net/tcp6").exists(), reason="the sockets of a process are looked up in /proc")
+def test_nobody_elsewhere_can_reach_the_jvm(spark):
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    mine = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            mine.add(os.readlink(fd))
+        except FileNotFoundError:  # it was closed meanwhile
+            pass
+    lines = "".join(Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")).splitlines()
+    sockets = [each for each in map(str.split, lines) if each[3] == "0A" and f"socket:[{each[9]}]" in mine]
+    listening = [address.partition(":")[0] for _, address, *_ in sockets]
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}  # as read on x86
+    assert listening and set(listening) <= loopback
+
+
 def test_without_spark_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match="pip install 'mombroker.spark.'"):

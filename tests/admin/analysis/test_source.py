@@ -119,6 +119,29 @@ def test_stores_and_export_take_the_same_options(spark, played, exported):
     assert found == wanted and 100 < len(found) < 500
 
 
+def test_to_be_told_of_the_source_again_does_no_harm(spark, played):
+    from mombroker.admin.analysis import source
+
+    for _ in range(2):
+        source.register(spark)
+    found = live(spark, played, servers="s03").count()
+    assert found == sum(len(each.records) for each in played.written["s03"])
+
+
+def test_an_export_of_an_earlier_version_is_read_with_nulls(spark, played, tmp_path):
+    from mombroker.admin.analysis import export, files, source
+    from tests.admin.analysis.test_export import Upto, older
+
+    reader = store.read(played.topology.servers["s03"].data)
+    old = Upto(reader, 0.5)
+    list(export.export({"s03": old}, tmp_path))
+    older(*files.every(tmp_path))
+    list(export.export({"s03": reader}, tmp_path))
+    rows = source.read(spark, tmp_path).select("seq", "kind", "commit_bytes").collect()
+    assert sorted((row.seq, row.kind) for row in rows) == [(seq, record[0]) for seq, record in reader.log(0, 1 << 30)]
+    assert {(row.seq > old.end, row.commit_bytes is None) for row in rows} == {(False, True), (True, False)}
+
+
 def test_only_the_columns_that_are_asked_for_are_read(spark, played):
     frame = spark.read.format("mombroker").schema("payload long, kind string").load(str(played.file))
     assert frame.columns == ["payload", "kind"]
