@@ -58,8 +58,8 @@ def runs(architecture, load):
 @pytest.mark.parametrize("architecture", [FLAT, DAISY])
 @pytest.mark.parametrize("load", EXPECTED)
 def test_delays_are_those_of_an_independent_model(load, architecture, column, request):
-    """At a load of 1, what is more than the 14.2 ms of the network is the order on the campus. Of messages of one sender
-    it takes 0.97 ms, as theory has it; causes in the third building take the rest."""
+    """At a load of 1, what is more than the 14.2 ms of the network is the order on the campus. Of messages of one
+    sender it takes 0.97 ms, as theory has it; causes in the third building take the rest."""
     if (load, architecture, column) == (1, DAISY, "delay_ms"):
         request.applymarker(ON_THE_EDGE)
     at = ("delay_ms", "buffered", "stable_ms").index(column)
