@@ -47,6 +47,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def register(spark: SparkSession) -> None:
     """Let this session read `spark.read.format("mombroker")`. Once is enough, again does no harm."""
+    # Spark looks in the active session whether the name is taken, where another session may have taken it for itself.
+    spark.createDataFrame([], "nothing int")
     spark.dataSource.register(Logs)
 
 

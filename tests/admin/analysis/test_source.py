@@ -122,10 +122,10 @@ def test_stores_and_export_take_the_same_options(spark, played, exported):
 def test_to_be_told_of_the_source_again_does_no_harm(spark, played):
     from mombroker.admin.analysis import source
 
-    for _ in range(2):
-        source.register(spark)
-    found = live(spark, played, servers="s03").count()
-    assert found == sum(len(each.records) for each in played.written["s03"])
+    for session in (spark, spark.newSession(), spark):
+        source.register(session)
+        found = live(session, played, servers="s03").count()
+        assert found == sum(len(each.records) for each in played.written["s03"])
 
 
 def test_an_export_of_an_earlier_version_is_read_with_nulls(spark, played, tmp_path):
