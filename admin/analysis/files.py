@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from mombroker.admin.analysis import schema
 from mombroker.core.errors import MomError
 from mombroker.store import folder
 
@@ -24,6 +25,7 @@ NAME = re.compile(r"(\w+)-(\d+)-(\d+)\.parquet")
 DRAFT = (
     ".draft"  # the end of the name of a file that is being written; with a leading dot, so that Spark passes over it
 )
+ALWAYS = schema.NAMES[1 : schema.NAMES.index("commits")]  # columns that each file has, of whatever version
 
 
 class File(NamedTuple):
@@ -95,12 +97,16 @@ def marks(files: Iterable[File]) -> dict[tuple[str, str], int]:
 
 @contextmanager
 def reading(file: File) -> "Iterator[pq.ParquetFile]":
-    """A file of an export, opened. Raises MomError when it is damaged."""
+    """A file of an export, opened. Raises MomError when it is damaged, or another file under such a name."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file.path) as part:
+            if part.metadata.num_rows != file.records:
+                raise pa.ArrowInvalid(f"it has {part.metadata.num_rows} records, and by its name {file.records}")
+            if missing := [name for name in ALWAYS if name not in part.schema_arrow.names]:
+                raise pa.ArrowInvalid(f"it has no column {missing[0]}")
             yield part
     except (pa.ArrowException, OSError) as error:
         if getattr(error, "errno", None):  # the disk's, or that of another file

@@ -27,6 +27,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.topology import Domain
 from mombroker.core.trace import FIELDS
+from mombroker.net import config
 from mombroker.store import folder
 from mombroker.store.sqlite import register_export
 from tests.admin import processes
@@ -468,6 +469,28 @@ def test_a_damaged_file_is_named_with_what_to_do(damage, stores, tmp_path, playe
     assert done.exit_code == 1 and f"{file.path} is damaged" in done.output
     with pytest.raises(MomError, match="is damaged"):
         run({"s03": stores["s03"]}, tmp_path)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_another_file_under_the_name_of_an_exported_one_is_named_with_what_to_do(short, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    topology, written = logs.play(tmp_path / "bus", 60)
+    logs.write(topology, written, 2, pause=DAY)
+    (tmp_path / "bus.toml").write_text(config.dumps(topology, tmp_path))
+    target = tmp_path / "out"
+    for share in (0.2, 1.0):
+        run({"s04": Upto(store.read(topology.servers["s04"].data), share)}, target)
+    file = files.every(target)[0]
+    whole = pq.ParquetFile(file.path).read()
+    other = whole.slice(1) if short else pa.table({"a": range(file.records)})
+    pq.write_table(other, file.path)
+    why = f"it has {file.records - 1} records, and by its name {file.records}" if short else "it has no column incarn"
+    for command in (["log", "compact", target], ["check", tmp_path / "bus.toml", "--log", target, "--at-rest"]):
+        done = CliRunner().invoke(cli, [*map(str, command)])
+        assert done.exit_code == 1 and f"{file.path} is damaged ({why}" in done.output, done.output
+        assert "delete it and the later files of s04, and export again" in done.output
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(stores, tmp_path):
