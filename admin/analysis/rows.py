@@ -16,6 +16,7 @@ from mombroker.admin.reset import ORDER_UPTO
 from mombroker.core.errors import MomError
 from mombroker.core.trace import FIELDS
 from mombroker.store import columns
+from mombroker.store.reader import REPAIR
 
 if TYPE_CHECKING:
     from mombroker.store.reader import Commit, SqliteReader
@@ -25,6 +26,7 @@ RECORDS = 1 << 16  # of a batch, about
 
 LAST = 1 << 62  # above every sequence
 STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
+DAMAGE = (ValueError, TypeError, LookupError, OverflowError, AttributeError)  # what bytes raise that are no columns
 EMPTY: dict[str, Any] = {"array<string>": (), schema.OUT: (), schema.MISSING: (), "string": "", "bigint": 0}
 
 
@@ -67,11 +69,12 @@ def uncollected() -> Iterator[None]:
 
 
 class Columns:
-    """Collects commits, and makes one batch of them."""
+    """Collects commits, and makes one batch of them. Raises MomError for what was damaged."""
 
     def __init__(self, store: "SqliteReader", names: tuple[str, ...]):
         meta = store.meta()
         self.identity = {"server": str(meta["server"]), "incarnation": str(meta["incarnation"])}
+        self.path = store.path
         self.orders = orders(meta)
         self.names = names
         self.schema = schema.arrow(names)
@@ -97,19 +100,30 @@ class Columns:
         if not self.count:
             self.until, self.orderings = next(each for each in self.orders if commit.id <= each[0])
         count = commit.records
-        stored = columns.stored(commit.columns, len(FIELDS))
-        for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
-            column = stored[at] or default
-            values += column if len(column) == count else columns.expanded(column, count)
+        try:
+            stored = columns.stored(commit.columns, len(FIELDS))
+            for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
+                column = stored[at] or default
+                values += column if len(column) == count else columns.expanded(column, count)
+        except DAMAGE as error:
+            raise self._damaged(f"record {commit.id}", error) from None
         self.commits.append(commit)
         self.count += count
 
     def take(self) -> pa.RecordBatch:
         """What was collected since the last call."""
-        made = {name: self._field(name, values) for (_, name), values in zip(self.fields, self.values, strict=True)}
-        batch = pa.record_batch([self._column(name, made) for name in self.names], schema=self.schema)
+        try:
+            made = {name: self._field(name, values) for (_, name), values in zip(self.fields, self.values, strict=True)}
+            batch = pa.record_batch([self._column(name, made) for name in self.names], schema=self.schema)
+        except DAMAGE as error:  # it unpacks, to what no record says
+            first, last = self.commits[0].id, self.commits[-1].id + self.commits[-1].records - 1
+            raise self._damaged(f"one of the records {first} to {last}", error) from None
         self._clear()
         return batch
+
+    def _damaged(self, which: str, error: Exception) -> MomError:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        return MomError(f"{which} of the store of {self.identity['server']} is damaged ({self.path}: {why}); {REPAIR}")
 
     def _field(self, name: str, values: list[Any]) -> pa.Array:
         type = schema.TYPES[name]

@@ -374,6 +374,24 @@ def test_a_restored_store_does_not_keep_those_after_it_from_their_export(tmp_pat
     assert CliRunner().invoke(cli, command).exit_code == 0
 
 
+def exported(tmp_path, *more):
+    return CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus"), "--to", str(tmp_path / "out"), *more])
+
+
+@pytest.mark.parametrize("blob", ["c1", "05", "dc0010" + "9105" * 16, "dc0010" + "c0" * 13 + "919105" + "c0c0"])
+def test_a_log_row_that_is_no_records_is_named_and_the_others_are_exported(blob, tmp_path, played):
+    shutil.copytree(played.folder, tmp_path / "bus")
+    with contextlib.closing(sqlite3.connect(tmp_path / "bus" / "s03" / "store.sqlite")) as conn:
+        conn.execute(f"UPDATE log SET columns = x'{blob}'")
+        conn.commit()
+    done = exported(tmp_path)
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("log records")]
+    assert done.exit_code == 1 and line.startswith(("mom: record 1 of ", "mom: one of the records 1 to ")), done.output
+    assert f"of the store of s03 is damaged ({tmp_path / 'bus' / 's03'}" in line
+    assert {file.server for file in files.every(tmp_path / "out")} == {*played.written} - {"s03"}
+    assert not list((tmp_path / "out").rglob(f"*{files.DRAFT}"))
+
+
 def checkpoints(path: Path) -> Callable[[], None]:
     """Does what a server does at its work: it writes, and ends its write-ahead log. It must get through at once."""
     conn = sqlite3.connect(path / "store.sqlite", isolation_level=None, timeout=0)
