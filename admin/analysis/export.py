@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mombroker.admin.analysis import files, schema
 from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns, uncollected
 from mombroker.admin.analysis.stores import read_before
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, StoreFailed
 from mombroker.store.base import LOST
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def export(
     stores: Mapping[str, "SqliteReader"],
     target: Path,
     progress: Callable[[int], None] = lambda _: None,
-    refused: Callable[[MomError], None] | None = None,
+    refused: Callable[[MomError | StoreFailed], None] | None = None,
 ) -> Iterator[Exported]:
     """Write to the folder `target` what is in these stores' logs and not there yet; one result a store.
 
@@ -65,7 +65,7 @@ def export(
             try:
                 with uncollected():
                     result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
-            except MomError as error:
+            except (MomError, StoreFailed) as error:
                 if refused is None:
                     raise
                 refused(error)

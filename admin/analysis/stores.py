@@ -1,40 +1,63 @@
 """Which stores a path means: those of a topology file, that of a data folder, those of the data folders in a folder."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mombroker import store
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.store.folder import STORE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mombroker.core.topology import Topology
     from mombroker.store.reader import SqliteReader
 
 
-def find(path: Path, topology: "Topology | None" = None) -> dict[str, Path]:
-    """The stores on this machine by their servers' names. Raises MomError if there are none."""
-    if path.is_dir():
-        folders = [path] if (path / STORE).exists() else sorted(each.parent for each in path.glob(f"*/{STORE}"))
-        found = {}
-        for each in folders:
-            reader = store.read(each)
-            found[str(reader.meta()["server"])] = each
-            reader.close()
-    else:
-        if topology is None:
-            from mombroker.net import config
+def find(
+    path: Path, topology: "Topology | None" = None, refused: "Callable[[Path, StoreError], None] | None" = None
+) -> dict[str, Path]:
+    """The stores on this machine by their servers' names. Raises MomError if there are none, or two of one server.
 
-            topology = config.load(path)
-        there = {server.name: Path(server.data) for server in topology.servers.values()}
-        found = {name: data for name, data in there.items() if (data / STORE).exists()}
-        for name, data in found.items():
-            reader = store.read(data)
-            check_owner(reader, name, data)
-            reader.close()
-    if not found:
+    `refused` hears of each store that cannot be read: without it that is raised, with it the others are found.
+    """
+    found: dict[str, Path] = {}
+    broken = False
+    for name, data in _places(path, topology):
+        try:
+            with contextlib.closing(store.read(data)) as reader:
+                server = str(reader.meta()["server"])
+                if name:
+                    check_owner(reader, name, data)
+        except (StoreError, StoreFailed) as error:
+            if refused is None:
+                raise
+            refused(data, StoreError(str(error)))
+            broken = True
+            continue
+        if server in found:
+            raise MomError(
+                f"{found[server]} and {data} are both the store of server {server}: move the one that is a copy out of "
+                "this folder"
+            )
+        found[server] = data
+    if not found and not broken:
         raise MomError(f"{path} leads to no store on this machine; name a topology file or a folder of data folders")
     return found
+
+
+def _places(path: Path, topology: "Topology | None") -> list[tuple[str, Path]]:
+    """The data folders that hold a store, each with its server's name in the topology file, if that is given."""
+    if path.is_dir():
+        folders = [path] if (path / STORE).exists() else sorted(each.parent for each in path.glob(f"*/{STORE}"))
+        return [("", each) for each in folders]
+    if topology is None:
+        from mombroker.net import config
+
+        topology = config.load(path)
+    there = [(server.name, Path(server.data)) for server in topology.servers.values()]
+    return [(name, data) for name, data in there if (data / STORE).exists()]
 
 
 def check_owner(reader: "SqliteReader", name: str, data: Path | str) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import Target, echo_json, output_options, show, text, write
 from mombroker.admin.cli.progress import Bar
-from mombroker.core.errors import MomError, StoreError
+from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.trace import FIELDS, as_dict
 from mombroker.store.reader import SqliteReader
 
@@ -121,16 +121,18 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
     source, topology = options.source(source, "a topology file, a data folder, or a folder of data folders"), None
     if not source.is_dir():
         topology = options.load(source)
-    places = _places(source, topology)
-    if server and server not in places:
-        raise click.UsageError(f"there is no store of {server!r} here; there are {', '.join(places)}")
-    readers = {name: store.read(data) for name, data in places.items() if name == (server or name)}
     rows, untold, refused = [], [], []
 
-    def refuse(error: MomError) -> None:
+    def refuse(error: MomError | StoreFailed) -> None:
         click.echo(f"mom: {error}", err=True)
         refused.append(error)
 
+    places = _places(source, topology, refuse)
+    if server and server not in places:
+        if refused:  # it may be one of these
+            raise MomError(f"no store of {server} can be read here")
+        raise click.UsageError(f"there is no store of {server!r} here; there are {', '.join(places)}")
+    readers = {name: store.read(data) for name, data in places.items() if name == (server or name)}
     with Bar("log records") as bar:
         for result in exporting.export(readers, target, bar.at, refuse):
             if not copy and result.mark:
@@ -147,13 +149,25 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
         raise SystemExit(1)
 
 
-def _places(source: Path, topology: "Topology | None") -> dict[str, Path]:
-    """The stores on this machine. Of servers of the file that have none here, a line says so."""
+def _places(
+    source: Path, topology: "Topology | None", refuse: Callable[[StoreError], None] | None = None
+) -> dict[str, Path]:
+    """The stores on this machine. Of servers of the file that have none here, a line says so.
+
+    `refuse` hears why a store cannot be read; without it that is raised.
+    """
     from mombroker.admin.analysis import stores
 
-    places = stores.find(source, topology)
-    for name in topology.servers if topology else ():
-        if name not in places:
+    broken = []
+
+    def note(data: Path, error: StoreError) -> None:
+        assert refuse, "it was raised"
+        broken.append(data)
+        refuse(error)
+
+    places = stores.find(source, topology, note if refuse else None)
+    for name, each in topology.servers.items() if topology else ():
+        if name not in places and Path(each.data) not in broken:
             click.echo(f"mom: the store of {name} is not on this machine", err=True)
     return places
 

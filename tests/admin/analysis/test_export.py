@@ -378,6 +378,50 @@ def exported(tmp_path, *more):
     return CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus"), "--to", str(tmp_path / "out"), *more])
 
 
+def garbled(folder: Path) -> None:
+    """SQLite opens it, and finds no page of its log."""
+    path = folder / "store.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = conn.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'log'").fetchone()
+        (size,) = conn.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"x" * size)
+
+
+def emptied(folder: Path) -> None:
+    (folder / "store.sqlite").write_bytes(b"")
+
+
+def overwritten(folder: Path) -> None:
+    (folder / "store.sqlite").write_bytes(b"x" * 9999)
+
+
+def a_folder(folder: Path) -> None:
+    (folder / "store.sqlite").unlink()
+    (folder / "store.sqlite").mkdir()
+
+
+@pytest.mark.parametrize(
+    "source, damage",
+    [("bus", garbled), ("bus", emptied), ("bus", overwritten), ("bus/bus.toml", garbled), ("bus/bus.toml", a_folder)],
+)
+def test_a_damaged_store_does_not_keep_the_others_from_their_export(source, damage, tmp_path, played):
+    shutil.copytree(played.folder, tmp_path / "bus")
+    for rest in (tmp_path / "bus" / "s03").glob("store.sqlite-*"):
+        rest.unlink()
+    damage(tmp_path / "bus" / "s03")
+    command = ["log", "export", str(tmp_path / source), "--to", str(tmp_path / "out")]
+    done = CliRunner().invoke(cli, command)
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("log records")]
+    assert done.exit_code == 1 and line.startswith("mom: ") and str(tmp_path / "bus" / "s03") in line, done.output
+    assert {file.server for file in files.every(tmp_path / "out")} == {*played.written} - {"s03"}
+    assert {line.split()[0] for line in done.stdout.splitlines()} >= {*played.written} - {"s03"}
+    done = CliRunner().invoke(cli, [*command, "--server", "s03"])
+    assert done.exit_code == 1 and line in done.stderr, done.output
+
+
 @pytest.mark.parametrize("blob", ["c1", "05", "dc0010" + "9105" * 16, "dc0010" + "c0" * 13 + "919105" + "c0c0"])
 def test_a_log_row_that_is_no_records_is_named_and_the_others_are_exported(blob, tmp_path, played):
     shutil.copytree(played.folder, tmp_path / "bus")
@@ -390,6 +434,20 @@ def test_a_log_row_that_is_no_records_is_named_and_the_others_are_exported(blob,
     assert f"of the store of s03 is damaged ({tmp_path / 'bus' / 's03'}" in line
     assert {file.server for file in files.every(tmp_path / "out")} == {*played.written} - {"s03"}
     assert not list((tmp_path / "out").rglob(f"*{files.DRAFT}"))
+
+
+def test_two_data_folders_of_one_server_are_refused(tmp_path, played):
+    """Which of them is the copy, nobody but the user knows."""
+    from mombroker.admin.analysis.stores import find
+
+    shutil.copytree(played.folder, tmp_path / "bus")
+    shutil.copytree(tmp_path / "bus" / "s03", tmp_path / "bus" / "s03-backup")
+    done = exported(tmp_path)
+    wanted = f"{tmp_path / 'bus' / 's03'} and {tmp_path / 'bus' / 's03-backup'} are both the store of server s03"
+    assert done.exit_code == 1 and wanted in done.output, done.output
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(MomError, match="are both the store of server s03"):
+        find(tmp_path / "bus")
 
 
 def checkpoints(path: Path) -> Callable[[], None]:
