@@ -67,13 +67,19 @@ def every(target: Path) -> list[File]:
 def cover(files: Iterable[File]) -> tuple[list[File], list[File]]:
     """The files to read, which hold each record once, and those whose records are all in one of these.
 
-    Both are there from when a compacted file is whole until the files that it was made of are gone.
+    Both are there from when a compacted file is whole until the files that it was made of are gone. Raises MomError
+    where two files share records otherwise, as those of two exports do that were copied into one folder.
     """
     chosen: list[File] = []
     spare: list[File] = []
     for file in sorted(files, key=lambda file: (*file.log, file.lo, -file.hi)):
         if chosen and chosen[-1].log == file.log and file.hi <= chosen[-1].hi:
             spare.append(file)
+        elif chosen and chosen[-1].log == file.log and file.lo <= chosen[-1].hi:
+            raise MomError(
+                f"{chosen[-1].path} and {file.path} both hold the records {file.lo} to {chosen[-1].hi} of "
+                f"{file.server}, as parts of two exports: keep the files of one of them"
+            )
         else:
             chosen.append(file)
     return chosen, spare

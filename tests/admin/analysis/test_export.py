@@ -583,6 +583,32 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(stores, tmp
     assert keys(tmp_path) == expected({"s03": stores["s03"]})
 
 
+def test_two_exports_of_a_store_in_one_folder_are_refused_by_all_readers(stores, played, tmp_path):
+    from mombroker.admin.analysis.audit import audit
+    from mombroker.admin.analysis.export import compact
+
+    server = next(iter(stores))
+    run({server: Upto(stores[server], 0.5)}, tmp_path / "one")
+    run({server: Upto(stores[server], 0.3)}, tmp_path / "two")
+    run({server: stores[server]}, tmp_path / "two")
+    shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
+    before = files.every(tmp_path / "two")
+    _, long, late = before  # and one that is all in the long one
+    assert long.lo < late.lo <= long.hi < late.hi
+    readers = (
+        files.chosen,  # the data frame
+        lambda folder: audit(played.topology, folder, {}),
+        lambda folder: list(compact(folder)),
+    )
+    for read in readers:
+        with pytest.raises(MomError, match="as parts of two exports: keep the files of one of them") as refused:
+            read(tmp_path / "two")
+        assert str(refused.value).startswith(
+            f"{long.path} and {late.path} both hold the records {late.lo} to {long.hi} "
+        )
+    assert files.every(tmp_path / "two") == before
+
+
 def test_a_folder_that_is_no_export_is_not_compacted(tmp_path):
     done = CliRunner().invoke(cli, ["log", "compact", str(tmp_path)])
     assert done.exit_code == 1 and f"there are no exported records in {tmp_path}" in done.output
