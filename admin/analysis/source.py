@@ -66,6 +66,7 @@ def read(
     """
     path = Path(path)
     if not files.is_export(path):
+        register(spark)
         loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
         return loading.option("since", _utc(since).isoformat() if since else "").load(str(path))
     reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))

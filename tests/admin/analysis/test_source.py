@@ -122,10 +122,12 @@ def test_stores_and_export_take_the_same_options(spark, played, exported):
 def test_to_be_told_of_the_source_again_does_no_harm(spark, played):
     from mombroker.admin.analysis import source
 
-    for session in (spark, spark.newSession(), spark):
+    wanted = sum(len(each.records) for each in played.written["s03"])
+    other = spark.newSession()
+    assert source.read(other, played.file, servers=["s03"]).count() == wanted  # it tells by itself
+    for session in (spark, other, spark):
         source.register(session)
-        found = live(session, played, servers="s03").count()
-        assert found == sum(len(each.records) for each in played.written["s03"])
+        assert live(session, played, servers="s03").count() == wanted
 
 
 def test_an_export_of_an_earlier_version_is_read_with_nulls(spark, played, tmp_path):
