@@ -162,7 +162,8 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
     """The Spark session, with the data source `mombroker` registered; started if there is none.
 
     `master` is as Spark takes it; without it that of `spark-submit`, or this machine with all its cores. `memory` is
-    that of the driver, which on local[*] does all the work. `settings` are more of Spark's, with _ for the dots.
+    that of the driver, which on local[*] does all the work. `settings` are more of Spark's, with _ for the dots: where
+    a session runs already they are all that changes in it, since what the analysis finds depends on none of our own.
     Raises SparkMissing, JavaNotFound, MomError where Spark does not start.
     """
     if not MASTERS.match(master):
@@ -177,10 +178,12 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
         raise SparkMissing from None
     builder = SparkSession.builder
     own = {key.replace("_", "."): str(value) for key, value in settings.items()}
-    conf = _always()
-    if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None:
-        prepare_java()  # else the JVM runs already, and has its settings
-        conf |= _start(master or "local[*]", memory, own.pop(JVM, ""))
+    conf = {}
+    if SparkSession.getActiveSession() is None:
+        conf = _always()
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            prepare_java()  # else the JVM runs already, and has its settings
+            conf |= _start(master or "local[*]", memory, own.pop(JVM, ""))
     for name, text in (conf | own).items():
         builder = builder.config(name, text)
     try:
@@ -194,7 +197,7 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
 
 
 def _always() -> dict[str, str]:
-    """What a running session can still be told."""
+    """What a session of ours is told, also in a JVM that runs already."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",

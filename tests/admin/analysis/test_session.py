@@ -140,6 +140,22 @@ def test_nobody_elsewhere_can_reach_the_jvm(spark):
     assert listening and set(listening) <= loopback
 
 
+@pytest.mark.spark
+def test_a_session_that_runs_keeps_its_settings(spark):
+    theirs = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.shuffle.partitions": "7"}
+    before = {name: spark.conf.get(name) for name in theirs}
+    try:
+        for name, text in theirs.items():
+            spark.conf.set(name, text)
+        assert session.session() is spark
+        assert {name: spark.conf.get(name) for name in theirs} == theirs
+        session.session(spark_sql_shuffle_partitions=5)
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "5"  # what is asked for is set
+    finally:
+        for name, text in before.items():
+            spark.conf.set(name, text)
+
+
 def test_without_spark_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match="pip install 'mombroker.spark.'"):
