@@ -62,6 +62,7 @@ def advise(
 
     report, topology = extra("report"), options.load(file)
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
+    advising.check(topology, chosen)
     with records(source or file, master, memory) as log:
         load = report.load(log)
         advice = advising.advise(topology, load, chosen, max_domain or 0, packet)

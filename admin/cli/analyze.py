@@ -65,6 +65,10 @@ def analyze(
         raise click.UsageError("advice needs the topology: name its file by --file")
     if check and topology is None:
         raise click.UsageError("a check needs the topology: name its file by --file")
+    if advise and topology is not None:
+        from mombroker.admin.topology import advise as advising
+
+        advising.check(topology)
     with exported(source) as folder:
         log = extra("source").read(extra("session").session(master, memory), folder)
         found = None
@@ -73,8 +77,6 @@ def analyze(
                 found = extra("audit").audit(topology, folder, at_hand(topology), progress=bar.at)
         figures, load = report.analyse(log, topology, found)
     if advise and topology is not None:
-        from mombroker.admin.topology import advise as advising
-
         figures["advice"] = advising.advise(topology, load).as_dict()
     if html:
         write(html, page.page(figures, topology, figures.get("advice")))

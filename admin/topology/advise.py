@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mombroker import ordering
 from mombroker.admin.topology import costs, split
 from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.core import layouts
@@ -56,6 +57,7 @@ class Advice:
     changes: list[str]  # in words
     remarks: list[str] = field(default_factory=list)
     forced: str = ""  # the changes are made for this reason alone
+    kept: list[str] = field(default_factory=list)  # back ends that are not allowed, where nothing is changed
     packet: float = PACKET  # what a packet weighs in the price
     model: list[dict[str, Any]] = field(default_factory=list)  # of the current topology, against the log
 
@@ -65,7 +67,8 @@ class Advice:
 
     def verdict(self) -> str:
         if not self.changes:
-            return "nothing is to be gained: no split that follows this traffic is better than one that does not"
+            kept = f"; kept, though not among the back ends allowed: {listed(self.kept)}" if self.kept else ""
+            return f"nothing is to be gained: no split that follows this traffic is better than one that does not{kept}"
         new, old = self.options[PROPOSED].cost, self.options[CURRENT].cost
         return (f"nothing is to be gained, but {self.forced}: " if self.forced else "") + (
             f"{len(self.changes)} changes: {old.control_bytes / old.messages:.1f} control bytes a message become "
@@ -106,6 +109,7 @@ def advise(
     largest    servers of a domain, at most; 0: any number
     packet     what a packet weighs, in control bytes
     """
+    check(topology, backends)
     servers = list(topology.servers)
     if not load.flows:
         raise MomError("no message in this log has left its server: there is nothing to go by")
@@ -130,10 +134,20 @@ def advise(
     options[PROPOSED] = found if large else options[CURRENT]
     remarks = _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
     if not large:
-        return Advice(options, gain, fit, [], remarks, packet=packet, model=model)
+        kept = [f"{each.backend} in {name}" for name, each in topology.domains.items() if each.backend not in backends]
+        return Advice(options, gain, fit, [], remarks, kept=kept, packet=packet, model=model)
     verb = "has" if len(large) == 1 else "have"
     forced = f"{listed(large)} {verb} more than {most} servers"
-    return Advice(options, gain, fit, words, remarks, forced, packet, model)
+    return Advice(options, gain, fit, words, remarks, forced, packet=packet, model=model)
+
+
+def check(topology: Topology, backends: Sequence[str] = DIRECT) -> None:
+    """Raise MomError where no advice can be had, whatever the log says."""
+    for name in backends:
+        ordering.backend(name)
+    if len(topology.servers) == 1:
+        raise MomError("nothing is to be gained: a bus of one server orders nothing between servers")
+    costs.largest(backends, list(topology.servers))
 
 
 def _above(topology: Topology, most: int) -> list[str]:

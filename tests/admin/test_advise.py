@@ -129,6 +129,21 @@ def test_domains_that_are_larger_than_allowed_are_cut_where_nothing_is_gained_by
     assert not any("one domain for all" in line for line in found.remarks)  # it is not allowed
 
 
+def test_the_present_topology_is_proposed_with_a_word_on_back_ends_that_are_not_allowed():
+    traffic = uniform(8, 1)
+    load = load_of(traffic.sends(160))
+    backend = traffic.flat().domains["d1"].backend
+    found = advise.advise(traffic.flat(), load, ["fifo", "ks"])
+    assert backend == "matrix" and found.options["proposed"] is found.options["current"]
+    assert found.verdict().endswith("; kept, though not among the back ends allowed: matrix in d1")
+    assert "kept" not in advise.advise(traffic.flat(), load).verdict()
+
+
+def test_on_one_server_nothing_is_to_be_gained():
+    with pytest.raises(MomError, match="^nothing is to be gained: a bus of one server"):
+        advise.advise(layouts.build(layouts.flat(["s1"]), servers=["s1"]), costs.Load({("s1", ("s1",)): 3.0}, 1))
+
+
 def test_the_price_is_told_with_the_weight_of_a_packet_that_was_asked_for():
     traffic = uniform(4, 1)
     load = load_of(traffic.sends(40))

@@ -104,6 +104,15 @@ def test_a_topology_file_that_is_there_is_refused_before_the_work(tmp_path, monk
     assert (result.exit_code, result.stderr) == (1, line)
 
 
+def test_a_back_end_that_there_is_not_is_refused_before_the_work(tmp_path):
+    """No log is here: the work would fail in another way."""
+    pytest.importorskip("networkx", reason="advice needs the extra spark")
+    file = tmp_path / "bus.toml"
+    assert CliRunner().invoke(cli, ["topology", "generate", "flat", "3", "--out", str(file)]).exit_code == 0
+    result = CliRunner().invoke(cli, ["topology", "advise", str(file), "--back-ends", "fifo,nosuch"])
+    assert result.exit_code == 1 and "no ordering back end is named 'nosuch': choose one of" in result.stderr
+
+
 @pytest.mark.parametrize("words", [["paper", "run", "ks", "--folder"], ["log", "export", "--to"]])
 def test_a_folder_that_cannot_be_made_is_refused_before_the_work(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
