@@ -54,22 +54,28 @@ class Traffic:
 
 
 def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
-    """Of messages whose send is in the logs; the servers' clocks are taken as they are."""
+    """Of messages whose send is in the logs. The servers' clocks are taken as they are, but that one which was set back
+    goes on from where it was."""
     traffic, left = Traffic(), dict[tuple[Id, str], int]()
     came: list[tuple[Id, str, str, int]] = []  # message, from, to, when
     seen: set[tuple[Id, str]] = set()  # a server may have to pass a message on, and be one that it is for
     sends: dict[str, list[Sent]] = defaultdict(list)
     delivered: dict[str, dict[Id, int]] = defaultdict(dict)
     for server, records in logs.items():
+        last = back = 0
         for record in records:
             kind, id, domain, peer = record[0], (record[1], record[2]), record[6], record[7]
-            received, done, out = record[10], record[12], record[13]
+            if kind in ("send", "react", "forward"):  # others are told of later, or have no such time
+                if record[12] + back < last:
+                    back = last + 1 - record[12]
+                last = record[12] + back
+            received, done, out = record[10] + back, record[12] + back, record[13]
             traffic.packets += len(out)
             traffic.control_bytes += sum(each[2] for each in out)
             if kind == "send":
                 dests = dict.fromkeys(agent.partition("/")[0] for agent in record[4])
-                sends[server].append(Sent(id, record[9], server, tuple(d for d in dests if d != server)))
-                left[id, server] = record[9]
+                sends[server].append(Sent(id, record[9] + back, server, tuple(d for d in dests if d != server)))
+                left[id, server] = record[9] + back
             elif kind == "hold":
                 traffic.held += 1
             elif domain and kind in ("react", "forward", "dead", "drop", "expire"):
@@ -79,8 +85,8 @@ def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
                 if kind == "forward":
                     left[id, server] = done
                 elif id not in delivered[server]:
-                    delivered[server][id] = record[11] or done
-                    traffic.latencies.append(delivered[server][id] - record[9])
+                    delivered[server][id] = record[11] + back if record[11] else done
+                    traffic.latencies.append((record[11] or record[12]) - record[9])
                     traffic.hops += record[8]
     known = {send.id for each in sends.values() for send in each}
     for server, each in sends.items():

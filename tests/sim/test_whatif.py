@@ -6,6 +6,7 @@ import pytest
 
 from mombroker import store
 from mombroker.admin.cli.log import every
+from mombroker.core.layouts import build
 from mombroker.sim import diagram, whatif
 from mombroker.sim.communities import communities
 from mombroker.sim.lab.bus import Bus
@@ -75,3 +76,32 @@ def test_the_sends_of_a_server_are_queued_at_the_end_where_it_costs_nothing(ran)
         isinstance(queue, deque) for queue in queues.values()
     )
     assert all(list(queue) == sorted(queue, key=lambda send: send.at) for queue in queues.values())
+
+
+@pytest.mark.parametrize("back", [0, 200])
+def test_a_clock_that_was_set_back_hides_no_cause(back):
+    """s1 sends, its clock is set back by so many ms, the answer comes, s1 sends again."""
+
+    def record(kind, id, sent, done, dests=(), peer="", domain="", out=()):
+        came = done if kind == "react" else 0
+        times = (sent * MS, came * MS, came * MS, done * MS)
+        return (kind, *id, "s1/x", dests, 5, domain, peer, 1, *times, list(out), [], "")
+
+    first, answer, last = ("s1", 1), ("s2", 1), ("s1", 2)
+    logs = {
+        "s1": [
+            record("send", first, 1105, 1105, ("s2/x",), out=[("a", "s2", 3, 1)]),
+            record("react", answer, 1201, 1210 - back, peer="s2", domain="a"),
+            record("send", last, 1212 - back, 1212 - back, ("s2/x",), out=[("a", "s2", 3, 1)]),
+        ],
+        "s2": [
+            record("react", first, 1105, 1200, peer="s1", domain="a"),
+            record("send", answer, 1201, 1201, ("s1/x",), out=[("a", "s1", 3, 1)]),
+            record("react", last, 1212 - back, 1230, peer="s1", domain="a"),
+        ],
+    }
+    traffic = whatif.read(logs)
+    assert {send.id: send.after for send in traffic.sends} == {
+        first: frozenset(), answer: frozenset({first}), last: frozenset({answer})
+    }  # fmt: skip
+    assert whatif.replay(build({"a": ["s1", "s2"]}), traffic)["packets"] == 1

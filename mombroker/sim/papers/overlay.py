@@ -54,7 +54,9 @@ def loads(protocol: str, network: Physical, senders: Sequence[int]) -> Result:
         load.update(link for links in ways.values() for link in links)
     most, squares = max(load.values()), sum(each * each for each in load.values())
     queue = squares / len(network.links) / most
-    found = {"hops": load.total(), "queue": queue, "queue_bytes": queue, "queue_most": most, "queue_most_bytes": most}
+    found = {"hops": load.total(), "queue": queue, "queue_bytes": queue}
+    if protocol != UNICASTS:  # theirs is a tenth of the load in most graphs and less in some: too few to correct by it
+        found |= {"queue_most": most, "queue_most_bytes": most}
     if protocol == OVERLAY:  # what comes first counts, over whichever way: its greatest delay is not foretold
         return found | {"delay_ms": (squares / load.total()) ** 0.5}  # in runs it grows about so
     worst = fmean(max((load[link] for link in links), default=0) for links in ways.values())

@@ -91,7 +91,7 @@ class Cache:
     def get(self, params: Params) -> Result | None:
         try:
             result: Result = json.loads(self.path(params).read_text())["result"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         return result
 

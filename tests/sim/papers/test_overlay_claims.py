@@ -129,3 +129,14 @@ def test_queues_that_become_longer(slow, burst, expected):
 def test_link_queues_that_increase_in_comparison(large, expected):
     found = all_of(*(table(column, {"15": (1, 2, 3), "17": large}) for column in ("queue_bytes", "queue_most_bytes")))
     assert verdict("link queues increase", "17", found) == expected
+
+
+def test_queues_whose_means_are_not_sure_are_not_judged():
+    def rows(seed, slow):
+        found = table("held", {"12": (0, 0, 0.06)}).rows + table("held", {SUSTAINED: (0, 0, slow)}, per_ms=0.1).rows
+        return [row | {"seed": seed} for row in found]
+
+    far = Table([*rows(1, (1, 2)), *rows(2, (1.1, 2.1)), *rows(3, (0.9, 1.9))])
+    near = Table([*rows(1, (1, 2)), *rows(2, (3, 2)), *rows(3, (1, 3))])
+    assert verdict("longer with more nodes", "12", far) == HOLDS
+    assert verdict("longer with more nodes", "12", near) == "cannot be judged"
