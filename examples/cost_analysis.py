@@ -25,6 +25,8 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=5000, help="messages a second")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if (args.folder / "var").exists():
+        parser.error(f"{args.folder} has a recorded bus already: name a new folder")
     args.folder.mkdir(parents=True, exist_ok=True)
     folder = args.folder.resolve()
 

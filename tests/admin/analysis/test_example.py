@@ -22,6 +22,9 @@ def test_the_example_tells_the_costs_and_leaves_a_bus_that_the_commands_read(spa
     (total,) = (line.split() for line in lines if line.endswith("on the wire"))
     assert total[0] == total[6] and int(total[0]) > 0
     assert [line.split()[0] for line in lines if ", replayed " in line] == ["current", "flat", "bus", "proposed"]
+    with pytest.raises(SystemExit):  # a second bus would go on in the stores of the first
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert "name a new folder" in capsys.readouterr().err
 
     bus = config.load(Path("demo/bus.toml"))
     assert {Path(server.data) for server in bus.servers.values()} == {*(tmp_path / "demo" / "var").iterdir()}
