@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from struct import Struct
 from typing import Any, Protocol, runtime_checkable
 
 from mombroker import ordering
@@ -9,6 +10,7 @@ from mombroker.ordering import Ordering, Packet, Step
 from mombroker.sim.world import World
 
 NUMBER = 8  # bytes: each body begins with the message's number
+_NUMBER = Struct("<Q")
 
 
 class Network(Protocol):
@@ -68,7 +70,7 @@ def cores(backend: str, size: int, **options: Any) -> list[Ordering]:
 class Domain:
     """With `wire`, packets travel as bytes, as on the bus. Without, the objects themselves are handed over, which is
     quicker and right for a core whose packets share nothing that a receiver changes, such as `ks`, `rst`, `vector` and
-    `overlay`, but not `daisy`; then nobody knows bytes. `measure` says them instead, in a paper's own measure.
+    `overlay`, or nothing but within one step, such as `daisy` where it passes on at once; then nobody knows bytes. `measure` says them instead, in a paper's own measure.
 
     1. Every message comes to each of its destinations once (asserted by `finish`).
     """
@@ -109,7 +111,7 @@ class Domain:
     def stamp(self, me: int, dests: tuple[int, ...], number: int) -> None:
         """Send a message that has a number; none of `dests` is its sender."""
         self.copies += len(dests)
-        packets = self.members[me].send(dests, number.to_bytes(NUMBER, "little") + self._rest) if dests else []
+        packets = self.members[me].send(dests, _NUMBER.pack(number) + self._rest) if dests else []
         for observer in self.observers:
             observer.sent(me, number, packets)
         self._post(me, packets)
@@ -174,4 +176,5 @@ class Domain:
 
 def number_of(packet: Packet) -> int:
     """The number of its message."""
-    return int.from_bytes(packet.body[:NUMBER], "little")
+    number: int = _NUMBER.unpack_from(packet.body)[0]
+    return number

@@ -67,12 +67,13 @@ class Delay(Observer):
 
 
 class Control(Observer):
-    """Control integers, in the papers' measure, and control bytes, where packets travel as bytes; on every packet of a
-    message, also on what members pass on.
+    """Control integers, in the papers' measure, and control bytes, where packets travel as bytes (with `encode`
+    anywhere); on every packet of a message, also on what members pass on.
     """
 
-    def __init__(self, first: int = 0):
+    def __init__(self, first: int = 0, encode: bool = False):
         super().__init__(first)
+        self.encode = encode
         self.packets = self.integers = self.bytes = 0
 
     def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
@@ -86,11 +87,11 @@ class Control(Observer):
             self._count(me, [each for each in step.send if (number_of(each) > self.first if each.body else bare)])
 
     def _count(self, me: int, packets: Sequence[Packet]) -> None:
-        core, wire = self.domain.members[me], self.domain.wire
+        core, encode = self.domain.members[me], self.encode or self.domain.wire
         for packet in packets:
             self.packets += 1
             self.integers += core.control_ints(packet)
-            if wire:
+            if encode:
                 self.bytes += len(core.encode(packet)) - len(packet.body)
 
     def result(self) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """When everybody has a message, and those who keep it until then know that it may be forgotten (paper 001, §3.1.2)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mombroker.ordering import Packet, Step
 from mombroker.ordering.daisy import Daisy
@@ -8,6 +9,17 @@ from mombroker.sim.lab.domain import Network, Observer, number_of
 from mombroker.sim.world import MS
 
 Broadcast = tuple[int, int]  # who sent a message to a group of its own, and the number of the message
+
+
+@dataclass(slots=True)
+class Open:
+    """A broadcast that is not stable: since when, how many acknowledgements are missing, how many have received it, and
+    the sum of the times when they did."""
+
+    began: int
+    missing: int = 0
+    receipts: int = 0
+    received: int = 0
 
 
 class Stability(Observer):
@@ -26,9 +38,7 @@ class Stability(Observer):
         self.delays: list[int] = []  # of messages
         self.kept = self.kept_by_senders = 0  # times ns
         self._have: set[Broadcast] = set()
-        self._open: dict[Broadcast, set[int]] = {}  # who has not acknowledged
-        self._began: dict[Broadcast, int] = {}
-        self._receipts: dict[Broadcast, list[int]] = {}
+        self._open: dict[Broadcast, Open] = {}
         self._owed: dict[Broadcast, int] = {}  # to whom an acknowledgement goes when all of one's own have come
 
     def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
@@ -36,58 +46,56 @@ class Stability(Observer):
         self._begin(me, packets)
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
+        if step.send:
+            self._begin(me, step.send)
         if not packet.body:
-            self._begin(me, step.send)
             return
-        number, now = number_of(packet), self.domain.world.now
-        if (me, number) in self._have:
-            self._begin(me, step.send)
-            self.acks.carry(me, packet.frm, self.size, self._acknowledged, (packet.frm, number), me)
-            return
-        self._have.add((me, number))
-        self._receipts[packet.frm, number].append(now)
-        self._owed[me, number] = packet.frm
-        self._begin(me, step.send)
-        if (me, number) not in self._open and not self._will_pass_on(me, packet):
-            self._acknowledge(me, number)
+        number, frm = number_of(packet), packet.frm
+        key = me, number
+        if key not in self._have:
+            self._have.add(key)
+            at = self._open[frm, number]
+            at.receipts += 1
+            at.received += self.domain.world.now
+            if key in self._open or self._will_pass_on(me, packet):
+                self._owed[key] = frm
+                return
+        self._acknowledge(me, frm, number)
 
     def _will_pass_on(self, me: int, packet: Packet) -> bool:
         """Held at a member that connects two groups; all others pass on at once, or never."""
         core = self.domain.members[me]
-        if not isinstance(core, Daisy) or core.missing(packet) is None:
+        if not isinstance(core, Daisy):
             return False
         seat = core.seats[core._group_of[packet.frm]]
-        return any(way.connector == me and way.takes(packet) for way in seat.crossings)
+        passes = any(way.connector == me and way.takes(packet) for way in seat.crossings)
+        return passes and core.missing(packet) is not None
 
     def _begin(self, me: int, packets: Sequence[Packet]) -> None:
         for packet in packets:
-            if not packet.body:
-                continue
-            key = me, number_of(packet)
-            if key not in self._open:
-                self._open[key], self._began[key], self._receipts[key] = set(), self.domain.world.now, []
-            self._open[key].add(packet.to)
+            if packet.body:
+                key = me, number_of(packet)
+                if key not in self._open:
+                    self._open[key] = Open(self.domain.world.now)
+                self._open[key].missing += 1
 
-    def _acknowledge(self, me: int, number: int) -> None:
-        to = self._owed.pop((me, number))
-        self.acks.carry(me, to, self.size, self._acknowledged, (to, number), me)
+    def _acknowledge(self, me: int, to: int, number: int) -> None:
+        self.acks.carry(me, to, self.size, self._acknowledged, (to, number))
 
-    def _acknowledged(self, key: Broadcast, frm: int) -> None:
-        missing = self._open[key]
-        missing.discard(frm)
-        if missing:
+    def _acknowledged(self, key: Broadcast) -> None:
+        at = self._open[key]
+        at.missing -= 1
+        if at.missing:
             return
-        me, number = key
         del self._open[key]
-        now, began, receipts = self.domain.world.now, self._began.pop(key), self._receipts.pop(key)
-        origin = key not in self._owed
+        (me, number), now, to = key, self.domain.world.now, self._owed.pop(key, None)
         if number > self.first:
-            self.kept += sum(now - at for at in receipts) + (now - began if origin else 0)
-            self.kept_by_senders += now - began
-            if origin:
-                self.delays.append(now - began)
-        if not origin:
-            self._acknowledge(me, number)
+            self.kept += at.receipts * now - at.received + (now - at.began if to is None else 0)
+            self.kept_by_senders += now - at.began
+            if to is None:
+                self.delays.append(now - at.began)
+        if to is not None:
+            self._acknowledge(me, to, number)
 
     def result(self) -> dict[str, float]:
         """The delay in the mean, and for how long the copies of a message are kept in all, times their number."""

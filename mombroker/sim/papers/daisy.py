@@ -40,10 +40,11 @@ def run(params: Params) -> Result:
     size = round(CONTROL[architecture])
     network, acks = (tiers(world, Random(f"{name} {params['seed']}"), LAN, BUILDING, rate) for name in ("data", "acks"))
     delay, held, control, stability = (
-        Delay(first, three_hops), Held(first), Control(first), Stability(acks, size, first),
+        Delay(first, three_hops), Held(first), Control(first, encode=True), Stability(acks, size, first),
     )  # fmt: skip
     members = lab.cores("daisy", PROCESSES, groups=groups(architecture))
-    domain = lab.Domain(world, members, network, [delay, held, control, stability], measure=lambda packet: size)
+    observers = [delay, held, control, stability]
+    domain = lab.Domain(world, members, network, observers, wire=False, measure=lambda packet: size)
     Poisson(params["seed"], round(SECOND / params["load"]), everybody, params["sends"]).start(domain)
     domain.finish()
     found = delay.result() | held.result() | control.result() | stability.result()
