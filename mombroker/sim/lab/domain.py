@@ -70,7 +70,8 @@ def cores(backend: str, size: int, **options: Any) -> list[Ordering]:
 class Domain:
     """With `wire`, packets travel as bytes, as on the bus. Without, the objects themselves are handed over, which is
     quicker and right for a core whose packets share nothing that a receiver changes, such as `ks`, `rst`, `vector` and
-    `overlay`, or nothing but within one step, such as `daisy` where it passes on at once; then nobody knows bytes. `measure` says them instead, in a paper's own measure.
+    `overlay`, or only within one step, such as `daisy` where it passes on at once; then nobody knows bytes. `measure`
+    says them instead, in a paper's own measure.
 
     1. Every message comes to each of its destinations once (asserted by `finish`).
     """

@@ -65,7 +65,7 @@ class Stability(Observer):
     def _will_pass_on(self, me: int, packet: Packet) -> bool:
         """Held at a member that connects two groups; all others pass on at once, or never."""
         core = self.domain.members[me]
-        if not isinstance(core, Daisy):
+        if not isinstance(core, Daisy) or not core.outboxes:
             return False
         seat = core.seats[core._group_of[packet.frm]]
         passes = any(way.connector == me and way.takes(packet) for way in seat.crossings)

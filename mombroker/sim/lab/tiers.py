@@ -36,13 +36,24 @@ class Routed(Tiers):
     """
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
-        self.cast(frm, size, arrive, {to: args})
+        self.world.after(self._time(frm, to // self.lan, size, {frm // self.lan: LAN}), arrive, *args)
 
     def cast(self, frm: int, size: int, arrive: Callable[..., Any], copies: Mapping[int, tuple[Any, ...]]) -> None:
         at = {frm // self.lan: LAN}  # by LAN: when its router has the packet
+        lans: dict[int, list[tuple[Any, ...]]] = {}
         for to, args in copies.items():
-            lan = to // self.lan
-            self.world.after(LAN if lan == frm // self.lan else self._router(frm, lan, size, at) + LAN, arrive, *args)
+            lans.setdefault(to // self.lan, []).append(args)
+        for lan, each in lans.items():
+            self.world.after(self._time(frm, lan, size, at), self._come, arrive, each)
+
+    @staticmethod
+    def _come(arrive: Callable[..., Any], copies: list[tuple[Any, ...]]) -> None:
+        """All of a LAN have a packet at the same moment."""
+        for args in copies:
+            arrive(*args)
+
+    def _time(self, frm: int, lan: int, size: int, at: dict[int, int]) -> int:
+        return LAN if lan == frm // self.lan else self._router(frm, lan, size, at) + LAN
 
     def _router(self, frm: int, lan: int, size: int, at: dict[int, int]) -> int:
         if lan not in at:

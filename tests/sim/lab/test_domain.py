@@ -66,12 +66,13 @@ def test_ks_and_rst_wait_for_exactly_the_same():
     assert ks.rows == rst.rows
 
 
-def test_on_the_wire_and_handed_over_are_the_same():
+@pytest.mark.parametrize("backend", ["ks", "daisy"])
+def test_on_the_wire_and_handed_over_are_the_same(backend):
     sizes = []
     for wire in (True, False):
-        control, held = Control(), Held()
-        _, trace = made("ks", observers=[control, held], wire=wire)
-        sizes.append((trace.digest(), control.packets, control.integers, held.result()))
+        control, held = Control(encode=True), Held()
+        _, trace = made(backend, observers=[control, held], wire=wire)
+        sizes.append((trace.digest(), control.result(), held.result()))
     assert sizes[0] == sizes[1]
 
 
