@@ -15,7 +15,7 @@ from mombroker.sim.world import SECOND, World
 LAN, BUILDING, PROCESSES = 5, 20, 60  # a local group, a daisy, all
 DATA = 300  # bytes
 CONTROL = {DAISY: 20, FLAT: PROCESSES * 4 + PROCESSES / 8}  # bytes
-POINT_S = {DAISY: 2.7e-3, FLAT: 3.7e-3}  # CPU seconds of a message
+POINT_S = {DAISY: 1.8e-3, FLAT: 2.4e-3}  # CPU seconds of a message
 
 
 def groups(architecture: str) -> list[object]:
