@@ -66,6 +66,41 @@ class Delay(Observer):
         }  # fmt: skip
 
 
+class Waits(Observer):
+    """What each copy (of those that `among` says true of) has waited for others in all: at its receiver, and before at
+    the members that passed it on, in the step that delivered it to them. Nothing comes twice.
+
+    In the mean this and what the network takes by `network`, given origin and receiver, is the delay; but how quick the
+    network happened to be has no part in it.
+    """
+
+    def __init__(self, first: int, among: Callable[[int, int], bool], network: Callable[[int, int], int]):
+        super().__init__(first)
+        self.among, self.network = among, network
+        self.copies = self.waited = self.under_way = 0  # the latter two in ns
+        self._came: dict[tuple[int, int], int] = {}  # (member, number) -> when; what is held
+        self._late: dict[tuple[int, int], int] = {}  # the same -> what it had waited when it was passed on
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        now = self.domain.world.now
+        if packet not in step.deliver:
+            self._came[me, number_of(packet)] = now
+        for done in step.deliver:
+            number = number_of(done)
+            waited = self._late.get((done.frm, number), 0)
+            if done is not packet:
+                waited += now - self._came.pop((me, number))
+            if waited and step.send:
+                self._late[me, number] = waited
+            if number > self.first and self.among(done.origin, me):
+                self.copies += 1
+                self.waited += waited
+                self.under_way += self.network(done.origin, me)
+
+    def delay_ms(self) -> float:
+        return (self.waited + self.under_way) / max(self.copies, 1) / MS
+
+
 class Control(Observer):
     """Control integers, in the papers' measure, and control bytes, where packets travel as bytes (with `encode`
     anywhere); on every packet of a message, also on what members pass on.

@@ -6,7 +6,7 @@ from mombroker import ordering
 from mombroker.ordering.ks import KS
 from mombroker.sim.lab import domain as lab
 from mombroker.sim.lab.networks import Exponential, Uniform
-from mombroker.sim.lab.observers import Control, Delay, Held, LogSize, Trace
+from mombroker.sim.lab.observers import Control, Delay, Held, LogSize, Trace, Waits
 from mombroker.sim.lab.stability import Stability
 from mombroker.sim.lab.workloads import Poisson, broadcasts, everybody, multicasts, shares
 from mombroker.sim.world import EPOCH, MS, World
@@ -115,6 +115,40 @@ def test_delays_are_those_of_the_network_and_of_waiting():
     at_once, none = Delay(), Held()
     made(observers=[at_once, none], transit=0)
     assert at_once.result()["delay_max_ms"] == 0 and none.held == 0
+
+
+class Lengths:
+    """Each link has a length, which tells how long a packet takes."""
+
+    def __init__(self, world):
+        self.world = world
+
+    @staticmethod
+    def ns(frm, to):
+        return (7 * frm + 11 * to) % 13 * 10 * MS
+
+    def carry(self, frm, to, size, arrive, *args):
+        self.world.after(self.ns(frm, to), arrive, *args)
+
+
+@pytest.mark.parametrize("backend", ["vector", "daisy"])
+def test_a_delay_is_what_the_network_takes_and_what_is_waited_on_the_way(backend):
+    """A daisy of three and three, connected by 0 and 3, which pass on what they have waited for."""
+    groups = 3 if backend == "daisy" else SIZE
+
+    def under_way(origin, me):
+        one, other = origin // groups * groups, me // groups * groups
+        way = [origin, me] if one == other else [origin, one, other, me]
+        return sum(Lengths.ns(a, b) for a, b in zip(way, way[1:], strict=False) if a != b)
+
+    world = World(1)
+    delay, waits, held = Delay(20), Waits(20, lambda origin, me: True, under_way), Held(20)
+    options = {"groups": [[0, 1, 2], [3, 4, 5]]} if backend == "daisy" else {}
+    domain = lab.Domain(world, lab.cores(backend, SIZE, **options), Lengths(world), [delay, waits, held])
+    Poisson(1, 50 * MS, everybody, 100).start(domain)
+    domain.finish()
+    assert waits.copies == 80 * (SIZE - 1) and held.held > 20
+    assert waits.delay_ms() == pytest.approx(delay.result()["delay_ms"], rel=1e-12)
 
 
 def test_what_comes_is_looked_at_when_the_slot_begins():
