@@ -2,12 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
 from math import log
 from random import Random
 from typing import Any
 
-from mombroker.sim.lab.observers import Backlog
 from mombroker.sim.world import MS, SECOND, World
 
 Graph = Sequence[Sequence[int]]  # by node: its neighbours
@@ -55,6 +53,8 @@ class Uniform:
 
 # -- store and forward ---------------------------------------------------------------------------------------------
 
+Fragment = tuple[int, Any, Callable[..., Any], Any]  # bytes, its way, and what is called at the end of it, with what
+
 
 class Link:
     """One direction of a wire: one fragment at a time, the others wait in order.
@@ -62,14 +62,12 @@ class Link:
     1. Of the fragments that are under way the first alone has an event, so that there are few.
     """
 
-    __slots__ = ("to", "delay", "free", "leaves", "under_way", "backlog")
+    __slots__ = ("to", "delay", "free", "under_way")
 
     def __init__(self, to: int, delay: int):
         self.to, self.delay = to, delay
         self.free = 0  # when all that was put on it has left
-        self.leaves: deque[int] = deque()  # of fragments that wait or are being sent: when the last byte leaves
-        self.under_way: deque[tuple[int, Callable[..., Any], tuple[Any, ...]]] = deque()  # when each is there, and then
-        self.backlog = Backlog()
+        self.under_way: deque[tuple[int, Fragment]] = deque()  # when each is at the other end
 
 
 class Physical:
@@ -93,12 +91,15 @@ class Physical:
                 known = self.links.get((v, u))
                 self.links[u, v] = Link(v, known.delay if known else lots.randrange(delay))
         self.messages = self.bytes = self.hops = 0  # fragments, and their bytes, from end to end; fragments on links
+        self._waited = self._waited_bytes = 0  # fragments that wait or are being sent, times ns; and their bytes
+        self._most = self._longest = 0  # of them at once on a link, and ns until the last of them has left
         self._ties = lots.getrandbits(64)
         self._paths: dict[tuple[int, int], list[Link]] = {}
-        self._parents: dict[int, list[int]] = {}
+        self._cuts: dict[int, list[int]] = {}
+        self._parents: dict[int, dict[int, int]] = {}
 
-    def parents(self, root: int) -> list[int]:
-        """The tree of shortest paths from a node: who is before whom; -1 before the root."""
+    def parents(self, root: int) -> dict[int, int]:
+        """The tree of shortest paths from a node."""
         found = self._parents.get(root)
         if found is None:
             found = self._parents[root] = tree(self.near, root, Random(f"{self._ties} {root}"))
@@ -117,53 +118,71 @@ class Physical:
 
     def cut(self, size: int) -> list[int]:
         """The bytes of each fragment."""
-        most = self.fragment
-        parts = [most] * (size // most) + ([size % most] if size % most or not size else [])
-        self.messages += len(parts)
-        self.bytes += size + self.header * len(parts)
-        return [part + self.header for part in parts]
+        parts = self._cuts.get(size)
+        if parts is None:
+            most, header = self.fragment, self.header
+            rest = [size % most + header] if size % most or not size else []
+            parts = self._cuts[size] = [most + header] * (size // most) + rest
+        return parts
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
         path, parts = self.path(frm, to), self.cut(size)
+        self.messages += len(parts)
+        self.bytes += size + self.header * len(parts)
         for part in parts[:-1]:
-            self._hop(path, 0, part, _nothing, ())
-        self._hop(path, 0, parts[-1], arrive, args)
+            way = iter(path)
+            self._put(next(way), (part, way, _nothing, ()))
+        way = iter(path)
+        self._put(next(way), (parts[-1], way, arrive, args))
 
-    def _hop(self, path: list[Link], at: int, size: int, arrive: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        link = path[at]
-        at += 1
-        if at == len(path):
-            self._put(link, size, arrive, args)
-        else:
-            self._put(link, size, self._hop, (path, at, size, arrive, args))
-
-    def _put(self, link: Link, size: int, then: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        """A fragment on a link, `then(*args)` when it is at the other end."""
+    def _put(self, link: Link, fragment: Fragment) -> None:
         self.hops += 1
-        now, leaves = self.world.now, link.leaves
-        while leaves and leaves[0] <= now:
-            leaves.popleft()
-        start = link.free if link.free > now else now
-        link.free = left = start + size * self.byte
-        leaves.append(left)
-        link.backlog.add(len(leaves), (left - now) // self.byte, left - now, size)
-        there = left + link.delay
-        if not link.under_way:
-            self.world.after(there - now, self._come, link)
-        link.under_way.append((there, then, args))
+        size, now, under_way = fragment[0], self.world.now, link.under_way
+        stays = size * self.byte
+        if link.free > now:
+            stays += link.free - now
+        link.free = now + stays
+        self._waited += stays
+        self._waited_bytes += stays * size
+        if stays > self._longest:
+            self._longest = stays
+        if len(under_way) >= self._most:
+            last = now + link.delay  # of what has left by now, and does not wait any more
+            gone = next((at for at, (there, _) in enumerate(under_way) if there > last), len(under_way))
+            self._most = max(self._most, len(under_way) - gone + 1)
+        stays += link.delay
+        if not under_way:
+            self.world.after(stays, self._come, link)
+        under_way.append((now + stays, fragment))
 
     def _come(self, link: Link) -> None:
-        there, then, args = link.under_way.popleft()
+        there, fragment = link.under_way.popleft()
         if link.under_way:
             self.world.after(link.under_way[0][0] - there, self._come, link)
-        then(*args)
+        self._pass(link, fragment)
 
-    def backlogs(self) -> list[Backlog]:
-        return [link.backlog for link in self.links.values()]
+    def _pass(self, link: Link, fragment: Fragment) -> None:
+        """What is at the end of a link goes on, or has arrived."""
+        following = next(fragment[1], None)
+        if following:
+            self._put(following, fragment)
+        else:
+            fragment[2](*fragment[3])
+
+    def queues(self, ns: int) -> dict[str, float]:
+        """What waits on a link or is being sent: in the mean over so long a time, and the most on any."""
+        whole = max(ns * len(self.links), 1)
+        return {
+            "queue": self._waited / whole, "queue_bytes": self._waited_bytes / whole, "queue_most": self._most,
+            "queue_most_bytes": self._longest // self.byte,
+        }  # fmt: skip
 
 
 class Multicast(Physical):
     """The network copies a packet for many where their paths part: once over each link of the sender's tree."""
+
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        self.cast(frm, size, arrive, {to: args})
 
     def cast(self, frm: int, size: int, arrive: Callable[..., Any], copies: Mapping[int, tuple[Any, ...]]) -> None:
         """To each node `arrive(*args)` of its own. Messages are counted for each of them, as if sent to it alone."""
@@ -176,17 +195,19 @@ class Multicast(Physical):
                 branches[parents[node]].append(below)
                 node = parents[node]
         parts = self.cut(size)
-        self.messages += len(parts) * (len(copies) - 1)
-        self.bytes += sum(parts) * (len(copies) - 1)
-        for at, part in enumerate(parts, 1):
-            self._fan(frm, branches, part, arrive, copies if at == len(parts) else {})
+        self.messages += len(parts) * len(copies)
+        self.bytes += (size + self.header * len(parts)) * len(copies)
+        for part in parts[:-1]:
+            self._fan(frm, (part, branches, _nothing, {}))
+        self._fan(frm, (parts[-1], branches, arrive, copies))
 
-    def _fan(
-        self, node: int, branches: Mapping[int, list[Link]], size: int, arrive: Callable[..., Any],
-        copies: Mapping[int, tuple[Any, ...]],
-    ) -> None:  # fmt: skip
+    def _pass(self, link: Link, fragment: Fragment) -> None:
+        self._fan(link.to, fragment)
+
+    def _fan(self, node: int, fragment: Fragment) -> None:
+        _, branches, arrive, copies = fragment
         for link in branches.get(node, ()):
-            self._put(link, size, self._fan, (link.to, branches, size, arrive, copies))
+            self._put(link, fragment)
         if node in copies:
             arrive(*copies[node])
 
@@ -195,22 +216,22 @@ def _nothing() -> None:
     """At the end of a fragment that is not the last."""
 
 
-def tree(near: Graph, root: int, lots: Random) -> list[int]:
-    """Shortest paths by hops: the parent of each node, -1 for the root and for what is not connected.
+def tree(near: Graph, root: int, lots: Random) -> dict[int, int]:
+    """Shortest paths by hops: the parent of each node, the near ones first, -1 for the root.
 
     Of several parents any may be it: were it always the first, its links would carry the part of the others, too.
     """
-    parents, front = [-1] * len(near), [root]
-    seen = {root}
+    parents, front, choice = {root: -1}, [root], lots.choice
     while front:
         after: dict[int, list[int]] = {}
         for u in front:
             for v in near[u]:
-                if v not in seen:
-                    after.setdefault(v, []).append(u)
+                if v in after:
+                    after[v].append(u)
+                elif v not in parents:
+                    after[v] = [u]
         for v, before in after.items():
-            parents[v] = lots.choice(before)
-        seen.update(after)
+            parents[v] = choice(before)
         front = [*after]
     return parents
 
@@ -223,8 +244,9 @@ def random_graph(lots: Random, size: int, chance: float) -> list[list[int]]:
         near[u].add(v)
         near[v].add(u)
 
-    for u, v in combinations(range(size), 2):
-        if lots.random() < chance:
+    random = lots.random
+    for u in range(size):
+        for v in [v for v in range(u + 1, size) if random() < chance]:
             link(u, v)
     whole = _component(near, 0)
     for node in range(size):

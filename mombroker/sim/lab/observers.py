@@ -10,36 +10,6 @@ from mombroker.sim.lab.domain import Observer, number_of
 from mombroker.sim.world import EPOCH, MS
 
 
-class Backlog:
-    """What waits in one place: over time in the mean, and at most."""
-
-    __slots__ = ("packets", "bytes", "most", "most_bytes")
-
-    def __init__(self) -> None:
-        self.packets = self.bytes = 0  # times ns
-        self.most = self.most_bytes = 0
-
-    def add(self, there: int, there_bytes: int, stays: int, size: int) -> None:
-        """One of `size` bytes comes, stays for so many ns, and then `there` are there, itself included."""
-        self.packets += stays
-        self.bytes += stays * size
-        if there > self.most:
-            self.most = there
-        if there_bytes > self.most_bytes:
-            self.most_bytes = there_bytes
-
-    @staticmethod
-    def result(backlogs: "Sequence[Backlog]", ns: int) -> dict[str, float]:
-        """Of many places over so long a time: the mean in one, and the most that any had."""
-        whole = max(ns * len(backlogs), 1)
-        return {
-            "queue": sum(each.packets for each in backlogs) / whole,
-            "queue_bytes": sum(each.bytes for each in backlogs) / whole,
-            "queue_most": max((each.most for each in backlogs), default=0),
-            "queue_most_bytes": max((each.most_bytes for each in backlogs), default=0),
-        }
-
-
 class Delay(Observer):
     """From send to delivery, of each copy (of those that `among` says true of, given their origin and receiver)."""
 

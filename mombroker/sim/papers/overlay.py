@@ -9,7 +9,7 @@ from mombroker.ordering import Packet
 from mombroker.ordering.hypercube import hypercube
 from mombroker.sim.lab import domain as lab
 from mombroker.sim.lab.networks import Multicast, Physical, density, random_graph
-from mombroker.sim.lab.observers import Backlog, Delay, Held
+from mombroker.sim.lab.observers import Delay, Held
 from mombroker.sim.lab.workloads import Constant, everybody
 from mombroker.sim.papers.base import CONTROL, FORETOLD, Figure, Panel, Paper, Params, Point, Result
 from mombroker.sim.papers.overlay_claims import CLAIMS, MULTICAST, OVERLAY, SUSTAINED, UNICASTS
@@ -95,7 +95,7 @@ def run(params: Params) -> Result:
     domain.finish()
     ns = world.now - EPOCH
     return {
-        **delay.result(), **held.result(), **held.queues(ns), **Backlog.result(network.backlogs(), ns),
+        **delay.result(), **held.result(), **held.queues(ns), **network.queues(ns),
         "sends": SENDERS * each, "messages": network.messages, "bytes": network.bytes, "hops": network.hops,
         "ms": ns / MS, "degree_mean": sum(map(len, network.near)) / n,
     } | (

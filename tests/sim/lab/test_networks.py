@@ -7,7 +7,6 @@ import pytest
 
 from mombroker.sim.lab import paths
 from mombroker.sim.lab.networks import Multicast, Physical, Uniform, density, random_graph, tree
-from mombroker.sim.lab.observers import Backlog
 from mombroker.sim.lab.tiers import BUILDING, CAMPUS, LAN, Routed, Tiers
 from mombroker.sim.world import EPOCH, MS, World
 
@@ -46,8 +45,8 @@ def test_packets_wait_for_those_before_them_on_a_link(world):
     network.carry(1, 0, 100, note, "other way")
     world.run()
     assert came == [("a", 132 * BYTE), ("other way", 132 * BYTE), ("b", 264 * BYTE), ("c", 396 * BYTE)]
-    found = Backlog.result([network.links[0, 1].backlog], 396 * BYTE)
-    assert found["queue"] == pytest.approx((1 + 2 + 3) * 132 * BYTE / (396 * BYTE))
+    found = network.queues(396 * BYTE)
+    assert found["queue"] == pytest.approx((1 + 2 + 3 + 1) * 132 * BYTE / (396 * BYTE) / 6)
     assert found["queue_bytes"] == pytest.approx(132 * found["queue"])
     assert (found["queue_most"], found["queue_most_bytes"]) == (3, 396)
 
