@@ -34,33 +34,33 @@ def drawn(params: Params, graph: int, world: World) -> tuple[Physical, list[int]
 def loads(protocol: str, network: Physical, senders: Sequence[int]) -> Result:
     """What the graph alone foretells, up to a factor: by how many of a message's packets each link will carry, if every
     sender sends one. A burst fills the links at once, so that the most loaded link of a path decides its delay."""
-    load: Counter[tuple[int, int]] = Counter()
     size = len(network.near)
+    near = hypercube(size) if protocol == OVERLAY else {root: range(size) for root in senders}
     trees = {root: network.parents(root) for root in (range(size) if protocol == OVERLAY else senders)}
-
-    def way(root: int, node: int) -> list[tuple[int, int]]:
-        found = []
-        while node != root:
-            found.append((trees[root][node], node))
-            node = trees[root][node]
-        return found
-
-    if protocol == MULTICAST:
-        ways = {(root, node): way(root, node) for root in senders for node in range(size)}
-        load.update((trees[root][node], node) for root in senders for node in range(size) if node != root)
-    else:
-        near = hypercube(size) if protocol == OVERLAY else {root: range(size) for root in senders}
-        ways = {(root, node): way(root, node) for root in trees for node in near[root]}
-        load.update(link for links in ways.values() for link in links)
+    load: Counter[tuple[int, int]] = Counter()
+    first = 0  # the most that a sender puts on a link at once
+    for root, parents in trees.items():
+        below = dict.fromkeys(parents, 0) | dict.fromkeys(near[root], 1)  # by node: the packets that pass it or end there
+        for node, parent in reversed(parents.items()):
+            if node != root and below[node]:
+                load[parent, node] += 1 if protocol == MULTICAST else below[node]
+                below[parent] += below[node]
+                if parent == root:
+                    first = max(first, below[node])
     most, squares = max(load.values()), sum(each * each for each in load.values())
     queue = squares / len(network.links) / most
     found = {"hops": load.total(), "queue": queue, "queue_bytes": queue}
-    if protocol != UNICASTS:  # theirs is a tenth of the load in most graphs and less in some: too few to correct by it
-        found |= {"queue_most": most, "queue_most_bytes": most}
+    greatest = first if protocol == UNICASTS else most
+    found |= {"queue_most": greatest, "queue_most_bytes": greatest}
     if protocol == OVERLAY:  # what comes first counts, over whichever way: its greatest delay is not foretold
         return found | {"delay_ms": (squares / load.total()) ** 0.5}  # in runs it grows about so
-    worst = fmean(max((load[link] for link in links), default=0) for links in ways.values())
-    return found | {"delay_ms": worst, "delay_max_ms": most}
+    total = 0
+    for parents in trees.values():
+        worst: dict[int, int] = {-1: 0}  # on the way to each node
+        for node, parent in parents.items():
+            worst[node] = max(worst[parent], load[parent, node]) if parent >= 0 else 0
+        total += sum(worst.values())
+    return found | {"delay_ms": total / len(trees) / size, "delay_max_ms": most}
 
 
 def foretell(params: Params) -> Result:
