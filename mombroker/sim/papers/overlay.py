@@ -40,7 +40,7 @@ def loads(protocol: str, network: Physical, senders: Sequence[int]) -> Result:
     load: Counter[tuple[int, int]] = Counter()
     first = 0  # the most that a sender puts on a link at once
     for root, parents in trees.items():
-        below = dict.fromkeys(parents, 0) | dict.fromkeys(near[root], 1)  # by node: the packets that pass it or end there
+        below = dict.fromkeys(parents, 0) | dict.fromkeys(near[root], 1)  # by node: packets that pass it or end there
         for node, parent in reversed(parents.items()):
             if node != root and below[node]:
                 load[parent, node] += 1 if protocol == MULTICAST else below[node]
