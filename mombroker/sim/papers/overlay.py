@@ -17,9 +17,9 @@ from mombroker.sim.world import EPOCH, MS, World
 
 SENDERS = 10
 INTEGER = 4  # bytes
-HOP_S = 10e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
-RECEIVE_S = 30e-6
-GRAPH_S, TREE_S = 30e-6, 2.5e-6  # of a node of a graph that is drawn; and of a tree of paths over it
+HOP_S = 3.5e-6  # CPU seconds of a fragment on a link; and of a packet in a core:
+RECEIVE_S = 22e-6
+GRAPH_S, TREE_S = 30e-6, 2e-6  # of a node of a graph that is drawn; and of a tree of paths over it
 
 
 def drawn(params: Params, graph: int, world: World) -> tuple[Physical, list[int]]:
@@ -123,13 +123,17 @@ SIZES = (0, 100, 1000)  # bytes
 QUICK, FULL = [100, 200, 300], [100, 200, 300, 400, 500, 600]
 RATE = {"per_ms": 10, "burst_ms": 1, "degree": 0, "foretell": True}
 SLOW = {"per_ms": 0.1, "burst_ms": 300, "foretell": False}
-SLOW_GRAPHS = 3  # that are run at that rate, for each seed
-COUNTED = {OVERLAY: 60, UNICASTS: 500, MULTICAST: 100}  # random graphs whose loads are counted, for each seed
-
-
-def graphs(protocol: str, n: int) -> int:
-    """How many are run for each seed: more where they are cheap, and where the loads do not foretell much."""
-    return max({OVERLAY: 300, UNICASTS: 1000, MULTICAST: 1500}[protocol] // n, 1)
+# Random graphs for each seed: this many nodes in all are run, more where they are cheap and where the loads do not
+# foretell much; so many graphs at the slow rate; and of so many the loads are counted.
+QUICK_GRAPHS, FULL_GRAPHS = (
+    {OVERLAY: 300, UNICASTS: 1500, MULTICAST: 2000},
+    {OVERLAY: 8000, UNICASTS: 3000, MULTICAST: 6000},
+)
+QUICK_SLOW, FULL_SLOW = 3, 10
+QUICK_COUNTED, FULL_COUNTED = (
+    {OVERLAY: 60, UNICASTS: 1000, MULTICAST: 200},
+    {OVERLAY: 200, UNICASTS: 2000, MULTICAST: 400},
+)
 
 
 KINDS = {
@@ -143,8 +147,10 @@ KINDS = {
     ),
     "Network load": (
         (
-            Panel("fragments queued on a link, mean", {"queue": ""}), Panel("maximum", {"queue_most": ""}),
-            Panel("bytes queued on a link, mean", {"queue_bytes": ""}), Panel("maximum", {"queue_most_bytes": ""}),
+            Panel("fragments queued on a link, mean", {"queue": ""}, True),
+            Panel("maximum", {"queue_most": ""}, True),
+            Panel("bytes queued on a link, mean", {"queue_bytes": ""}, True),
+            Panel("maximum", {"queue_most_bytes": ""}, True),
         ), 15,
     ),
 }  # fmt: skip
@@ -156,9 +162,8 @@ def size_of(figure: str) -> int:
 
 
 def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> list[Point]:
-    """With those of the other sizes of data: the claims compare them."""
-    first, sizes = int(figure) // 3 * 3, FULL if full else QUICK
-    found = []
+    """With those of the other sizes of data, and with those at a slow rate: the claims compare them."""
+    found: list[Point] = []
 
     def add(figure: str, protocol: str, d: int, n: int, runs: int, changed: Params) -> None:
         params = {"n": n, "d": d, "protocol": protocol} | RATE | reading | changed
@@ -168,17 +173,19 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
             for graph in range(1, runs + 1)
         )
 
-    for protocol in PROTOCOLS:
-        for n in sizes:
+    graphs, slow, counted = (
+        (FULL_GRAPHS, FULL_SLOW, FULL_COUNTED) if full else (QUICK_GRAPHS, QUICK_SLOW, QUICK_COUNTED)
+    )
+    for n in FULL if full else QUICK:
+        if figure in ("12", "13", "14", SUSTAINED):
+            add(SUSTAINED, MULTICAST, 0, n, slow, SLOW)
+        for protocol in PROTOCOLS if figure != SUSTAINED else ():
             for at, d in enumerate(SIZES):
-                add(str(first + at), protocol, d, n, graphs(protocol, n), {})
+                add(str(int(figure) // 3 * 3 + at), protocol, d, n, max(graphs[protocol] // n, 1), {})
             if (RATE | reading)["foretell"]:
                 params = {"n": n, "protocol": protocol, "degree": (RATE | reading)["degree"]}
-                params["graphs"] = COUNTED[protocol]
+                params["graphs"] = counted[protocol]
                 found += [Point(CONTROL, protocol, n, params | {"seed": seed}) for seed in seeds]
-    if first == 12:
-        for n in sizes:
-            add(SUSTAINED, MULTICAST, 0, n, SLOW_GRAPHS, SLOW)
     return found
 
 
@@ -190,6 +197,13 @@ PAPER = Paper(
         str(first + at): Figure(f"{what} as a function of system size when data size is {d}", "nodes", panels)
         for what, (panels, first) in KINDS.items()
         for at, d in enumerate(SIZES)
+    }
+    | {
+        SUSTAINED: Figure(
+            "Node message queue size, data size 0, at 0.1 messages a ms of each sender",
+            "nodes",
+            KINDS["Node message queue size"][0],
+        )
     },
     points=points,
     run=run,

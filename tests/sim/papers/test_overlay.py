@@ -9,6 +9,7 @@ from mombroker.ordering.hypercube import flood, hypercube
 from mombroker.sim.papers import overlay, overlay_claims
 from mombroker.sim.papers.base import CONTROL, FAILS, FORETOLD, HOLDS, PARTLY, Table, judge
 from mombroker.sim.papers.overlay_claims import MULTICAST, OVERLAY, UNICASTS
+from mombroker.sim.world import World
 
 
 def run(n, d, protocol, seed=1, **more):
@@ -59,6 +60,21 @@ def test_delays_are_those_of_an_independent_model(n, d, at, column, request):
     assert found == pytest.approx(EXPECTED[n, d][at][column == "delay_max_ms"], rel=0.3)
 
 
+@pytest.mark.long
+def test_the_greatest_delay_of_unicasts_in_the_graph_in_the_middle_is_within_30_per_cent():
+    """A run's greatest delay is what its loads foretell, but for 1 %; so the loads of 400 graphs show what single ones
+    give. That of the independent model lies among them: above one in twenty, and below the median."""
+    n, d, expected = 300, 100, EXPECTED[300, 100][1][1]
+    runs = [run(n, d, UNICASTS, seed) for seed in (1, 2, 3)]
+    factors = [each["delay_max_ms"] / each[FORETOLD + "delay_max_ms"] for each in runs]
+    assert max(factors) / min(factors) < 1.01
+    params, world = {"n": n, "protocol": UNICASTS, "degree": 0, "seed": 1}, World(0)
+    drawn = [overlay.loads(UNICASTS, *overlay.drawn(params, graph, world)) for graph in range(1, 401)]
+    graphs = sorted(fmean(factors) * each["delay_max_ms"] for each in drawn)
+    assert graphs[200] == pytest.approx(expected, rel=0.3)
+    assert graphs[20] < expected < graphs[200]
+
+
 @cache
 def measured(n, d, protocol):
     point = {"figure": "3", "setting": protocol, "x": n}
@@ -80,7 +96,7 @@ def test_readings_change_the_run():
     assert slow["ms"] > 250 and slow["messages"] == 300 * 59
 
 
-@pytest.mark.parametrize("figure", overlay.PAPER.figures)
+@pytest.mark.parametrize("figure", [str(figure) for figure in range(3, 18)])
 def test_every_figure_has_points_of_three_curves_and_claims_or_is_beside_one_that_has(figure):
     points = overlay.points(figure, False, (1, 2), {})
     mine = [point for point in points if point.figure == figure]
@@ -128,6 +144,9 @@ def test_the_sustained_points_are_of_the_same_graphs_as_the_others():
     points = overlay.points("12", False, (1,), {"degree": 2, "per_ms": 5})
     assert {point.params["degree"] for point in points} == {2}
     slow = [point.params for point in points if point.figure == overlay_claims.SUSTAINED]
+    assert slow == [
+        point.params for point in overlay.points(overlay_claims.SUSTAINED, False, (1,), {"degree": 2, "per_ms": 5})
+    ]
     assert slow and all(overlay.SLOW.items() <= params.items() for params in slow)
 
 
@@ -135,7 +154,8 @@ def test_the_sustained_points_are_of_the_same_graphs_as_the_others():
 def test_what_a_graph_foretells_is_what_a_run_shows(protocol):
     """Over ten graphs of 24 nodes: the links that are loaded most decide."""
     runs = [run(24, 0, protocol, graph=graph, per_ms=4, degree=3) for graph in range(1, 11)]
-    for column, least in (("hops", 0.95), ("delay_ms", 0.5)):
+    exact = [("queue_most", 0.99)] if protocol == UNICASTS else []  # what a sender puts on a link at once
+    for column, least in (("hops", 0.95), ("delay_ms", 0.5), *exact):
         values, foretold = ([each[name] for each in runs] for name in (column, FORETOLD + column))
         if len(set(values)) > 1:
             assert correlation(values, foretold) > least
