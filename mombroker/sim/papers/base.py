@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import hypot, log
 from statistics import fmean, linear_regression, stdev
 from typing import Any
 
@@ -83,10 +83,35 @@ class Paper:
     seeds: int = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A mean, and half of its 95 % interval: 0 where nothing says how sure it is, or nothing is left to chance."""
+
+    mean: float
+    of: float = 0.0
+
+    def __truediv__(self, other: "Value") -> "Value":
+        """Of two that are independent, to the first order."""
+        mean = self.mean / other.mean
+        return Value(mean, hypot(self.of, mean * other.of) / abs(other.mean))
+
+    def below(self, other: "Value | float") -> bool | None:
+        """None where chance decides: the intervals overlap."""
+        if not isinstance(other, Value):
+            other = Value(other)
+        if abs(self.mean - other.mean) < self.of + other.of:
+            return None
+        return self.mean < other.mean
+
+    def within(self, least: float, most: float) -> bool | None:
+        return every([Value(least).below(self), self.below(most)])
+
+
 class Missing(MomError):
     """A claim is about a point that was not run."""
 
 
+ENOUGH = 3  # runs of a point that tell by themselves how far runs are apart
 CONTROL, FORETOLD = "control", "foretold "  # a figure that is none; before the name of a column
 
 
@@ -117,11 +142,16 @@ class Table:
         return {x: self._corrected(rows, column) for x, rows in self._runs(figure, setting).items()}
 
     def errors(self, figure: str, setting: str, column: str) -> dict[float, float]:
-        """x -> the standard error of the mean; 0 for a single run. Raises Missing if there is none."""
+        """x -> the standard error of the mean. Of one or two runs by how far the runs of all points of the curve are
+        apart, as a share of their means; 0 where no point has two. Raises Missing if there is none."""
         found = {}
+        curve = self.values(figure, setting, column)
         for x, rows in self._runs(figure, setting).items():
-            values = self._corrected(rows, column)
-            own = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+            values = curve[x]
+            if len(values) >= ENOUGH:
+                own = stdev(values) / len(values) ** 0.5
+            else:
+                own = abs(fmean(values)) * _share(curve.values()) / len(values) ** 0.5
             share = 0.0  # of the mean: what the means of the many draws are off
             if any(values) and FORETOLD + column in rows[0]:
                 controls = [
@@ -133,9 +163,18 @@ class Table:
         return found
 
     def intervals(self, figure: str, setting: str, column: str) -> dict[float, float]:
-        """x -> half of the 95 % confidence interval of the mean, by Student's t; 0 for a single run."""
+        """x -> half of the 95 % confidence interval of the mean, by Student's t; 0 where the error is."""
         errors, runs = self.errors(figure, setting, column), self._runs(figure, setting)
-        return {x: student(max(len(runs[x]) - 1, 1)) * error for x, error in errors.items()}
+        pooled = sum(len(rows) - 1 for rows in runs.values())
+        return {
+            x: student(max(len(runs[x]) - 1 if len(runs[x]) >= ENOUGH else pooled, 1)) * error
+            for x, error in errors.items()
+        }  # fmt: skip
+
+    def measured(self, figure: str, setting: str, column: str) -> dict[float, Value]:
+        """x -> the mean, and how sure it is. Raises Missing if there is none."""
+        curve, intervals = self.curve(figure, setting, column), self.intervals(figure, setting, column)
+        return {x: Value(mean, intervals[x]) for x, mean in curve.items()}
 
     def _runs(self, figure: str, setting: str) -> dict[float, list[Row]]:
         found: dict[float, list[Row]] = {}
@@ -231,11 +270,11 @@ def student(free: int) -> float:
     return z + second / free + third / free**2 + fourth / free**3
 
 
-def interval(values: Sequence[float]) -> float:
-    """Half of the 95 % confidence interval of the mean of independent runs, by Student's t; 0 for a single run."""
-    if len(values) < 2:
-        return 0.0
-    return float(student(len(values) - 1) * stdev(values) / len(values) ** 0.5)
+def _share(points: Iterable[Sequence[float]]) -> float:
+    """The standard deviation of one run, as a share of the mean of its point."""
+    pairs = [(values, fmean(values)) for values in points if len(values) > 1 and fmean(values)]
+    squares = sum((value / mean - 1) ** 2 for values, mean in pairs for value in values)
+    return float((squares / max(sum(len(values) - 1 for values, _ in pairs), 1)) ** 0.5)
 
 
 def power(curve: Mapping[float, float]) -> tuple[float, float]:
@@ -265,8 +304,32 @@ def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, 
     return rows
 
 
-def verdict(held: Sequence[bool]) -> str:
-    return HOLDS if all(held) else PARTLY if any(held) else FAILS
+def every(held: Iterable[bool | None]) -> bool | None:
+    """Of statements of which all must be true, and of which chance leaves some open: None."""
+    held = list(held)
+    return False if False in held else None if None in held else True
+
+
+def constant(curve: Iterable[Value], most: float) -> bool | None:
+    """The greatest is at most so many per cent above the least. Chance only drives them further apart: so if they are
+    not, it leaves nothing open."""
+    values = sorted(curve, key=lambda value: value.mean)
+    ratio, limit = values[-1] / values[0], 1 + most / 100
+    return ratio.mean <= limit or ratio.below(limit)
+
+
+def verdict(held: Sequence[bool | None]) -> str:
+    """None: chance leaves it open."""
+    decided = [each for each in held if each is not None]
+    if not decided:
+        return UNKNOWN
+    return HOLDS if all(held) else PARTLY if any(decided) else FAILS
+
+
+def within_chance(held: Mapping[str, bool | None], why: str = "") -> str:
+    """What chance leaves open, before other reasons."""
+    open_ = [name for name, each in held.items() if each is None]
+    return "; ".join(filter(None, [f"within chance, by 95 % intervals: {', '.join(open_)}" if open_ else "", why]))
 
 
 def listed(values: Mapping[str, float], form: str = ".1f") -> str:

@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from mombroker.sim.papers.base import HOLDS, PARTLY, UNKNOWN, Claim, Judge, Judgement, Missing, Table, interval, verdict
+from mombroker.sim.papers.base import (
+    Claim,
+    Judge,
+    Judgement,
+    Missing,
+    Table,
+    constant,
+    every,
+    spread_of,
+    verdict,
+    within_chance,
+)
 
 DAISY, FLAT = "daisy", "flat"
 CONSTANT = 1  # per cent between the least and the greatest
@@ -23,26 +34,14 @@ def lower(figure: str, column: str, who: str, unit: str, form: str) -> Judge:
     """`who` has less at every load, by more than the confidence intervals of both."""
 
     def judge(table: Table) -> Judgement:
-        found = pairs(table, figure, column)
-        widths = {
-            load: sum(interval(table.values(figure, setting, column)[load]) for setting in (FLAT, DAISY))
-            for load in found
-        }
-        open_ = [load for load, (a, b) in found.items() if abs(a - b) <= widths[load]]
-        held = {load: (a < b) == (who == FLAT) for load, (a, b) in found.items() if load not in open_}
-        off = [load for load, good in held.items() if not good]
-        whys = [f"the 95 % intervals overlap at {listing(open_)}"] if open_ else []
-        whys += [f"the other way round at {listing(off)}"] if off else []
-        said = verdict([*held.values()]) if held else UNKNOWN
-        if said == HOLDS and open_:
-            said = PARTLY
-        return Judgement(said, f"flat / daisy, {unit}, by load: {both(found, form)}", "; ".join(whys))
+        one, other = (table.measured(figure, setting, column) for setting in (who, FLAT if who == DAISY else DAISY))
+        held = {f"a load of {load:g}": value.below(other[load]) for load, value in one.items()}
+        off = [load for load, good in held.items() if good is False]
+        why = within_chance(held, f"the other way round: {', '.join(off)}" if off else "")
+        shown = both(pairs(table, figure, column), form)
+        return Judgement(verdict([*held.values()]), f"flat / daisy, {unit}, by load: {shown}", why)
 
     return judge
-
-
-def listing(loads: Sequence[float]) -> str:
-    return f"a load of {', '.join(f'{load:g}' for load in loads)}"
 
 
 def mainly_control(table: Table) -> Judgement:
@@ -62,16 +61,26 @@ def mainly_control(table: Table) -> Judgement:
 
 
 def flat_constant(table: Table) -> Judgement:
-    values = [*table.curve("8", FLAT, "stable_ms").values()]
-    spread = 100 * (max(values) / min(values) - 1)
-    return Judgement(verdict([spread <= CONSTANT]), f"{min(values):.1f} to {max(values):.1f} ms, {spread:.1f} % apart")
+    curve = table.measured("8", FLAT, "stable_ms").values()
+    values = [value.mean for value in curve]
+    held = constant(curve, CONSTANT)
+    return Judgement(
+        verdict([held]), f"{min(values):.1f} to {max(values):.1f} ms, {spread_of(values):.1f} % apart",
+        within_chance({"the least and the greatest": held}),
+    )  # fmt: skip
 
 
 def daisy_grows(table: Table) -> Judgement:
-    values = [*table.curve("8", DAISY, "stable_ms").values()]
-    held = all(a < b for a, b in zip(values, values[1:], strict=False))
+    curve = table.measured("8", DAISY, "stable_ms")
+    values = [*curve.values()]
+    steps = {
+        f"{x:g} and {y:g}": curve[x].below(curve[y]) for x, y in zip(curve, [*curve][1:], strict=False)
+    }  # fmt: skip
+    held = every(steps.values())
     return Judgement(
-        verdict([held]), f"{values[0]:.1f} to {values[-1]:.1f} ms, {'always' if held else 'not always'} up"
+        verdict([held]),
+        f"{values[0].mean:.1f} to {values[-1].mean:.1f} ms, {'not always' if held is False else 'always'} up",
+        within_chance(steps),
     )
 
 
@@ -93,9 +102,7 @@ def narrow(figure: str, column: str) -> Judge:
             runs = table.values(figure, setting, column)
             if min(map(len, runs.values())) < 3:
                 raise Missing("it needs three seeds or more")
-            found[setting] = max(
-                100 * interval(each) / table.at(figure, setting, x, column) for x, each in runs.items()
-            )
+            found[setting] = max(100 * each.of / each.mean for each in table.measured(figure, setting, column).values())
         return Judgement(
             verdict([value < NARROW for value in found.values()]),
             f"at most {found[FLAT]:.1f} (flat) and {found[DAISY]:.1f} % (daisy) of the mean",

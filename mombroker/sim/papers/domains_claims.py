@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from math import log
-from statistics import correlation, linear_regression
+from statistics import correlation
 
-from mombroker.sim.papers.base import UNKNOWN, Claim, Judge, Judgement, Missing, Table, verdict
+from mombroker.sim.papers.base import UNKNOWN, Claim, Judge, Judgement, Missing, Table, power, verdict
 
 LOCAL, REMOTE, BROADCAST = "local", "remote", "broadcast"
 NEAR = 0.15  # that an exponent may be off
@@ -32,7 +32,7 @@ def exponent(curve: Mapping[float, float]) -> float:
     """Of n, by least squares of logarithms."""
     if len(curve) < 3:
         raise Missing("it needs three sizes or more")
-    return linear_regression([*map(log, curve)], [*map(log, curve.values())]).slope
+    return power(curve)[0]
 
 
 def straight(curve: Mapping[float, float], power: float) -> float:

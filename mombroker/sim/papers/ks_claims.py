@@ -5,7 +5,20 @@ from math import log
 from statistics import correlation, linear_regression
 
 from mombroker.sim.papers import base
-from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, curves, listed, spread_of, verdict
+from mombroker.sim.papers.base import (
+    Claim,
+    Judge,
+    Judgement,
+    Missing,
+    Table,
+    Value,
+    curves,
+    every,
+    listed,
+    spread_of,
+    verdict,
+    within_chance,
+)
 
 FLOOR = "floor"  # the points with a transmission time of 0
 FLAT = 15  # per cent between the least and the greatest that still count as constant, or as about the same
@@ -44,14 +57,18 @@ def below(figure: str, column: str, limit: float, n: int, settings: Sequence[str
     """The curves never reach `limit` (at `x`: there)."""
 
     def judge(table: Table) -> Judgement:
+        found = {setting: table.measured(figure, setting, column) for setting in settings}
         if x is not None:
             most = {setting: table.at(figure, setting, x, column) for setting in settings}
+            found = {setting: {x: curve[x]} for setting, curve in found.items()}
         else:
-            most = {setting: max(curve.values()) for setting, curve in curves(table, figure, column, settings).items()}
-        held = [value < limit for value in most.values()]
+            most = {setting: max(value.mean for value in curve.values()) for setting, curve in found.items()}
+        held = {setting: every(value.below(limit) for value in curve.values()) for setting, curve in found.items()}
         at = "at most " if x is None else ""
-        why = "" if all(held) else necessary(table, n, column, limit) or (OPTIMAL if column == "ks" else "")
-        return Judgement(verdict(held), f"{at}{listed(most)} %", why)
+        why = ""
+        if False in held.values():
+            why = necessary(table, n, column, limit) or (OPTIMAL if column == "ks" else "")
+        return Judgement(verdict([*held.values()]), f"{at}{listed(most)} %", within_chance(held, why))
 
     return judge
 
@@ -61,12 +78,12 @@ def about(figure: str, column: str, value: float, n: int) -> Judge:
 
     def judge(table: Table) -> Judgement:
         found = {setting: table.at(figure, setting, n, column) for setting in curves(table, figure, column)}
-        held = [abs(each - value) <= ABOUT / 100 * value for each in found.values()]
-        off = [setting for setting, good in zip(found, held, strict=True) if not good]
+        least, most = value * (1 - ABOUT / 100), value * (1 + ABOUT / 100)
+        held = {setting: table.measured(figure, setting, column)[n].within(least, most) for setting in found}
+        off = [setting for setting, good in held.items() if good is False]
         why = f"{', '.join(off)}: more than {ABOUT} % off" if off else ""
-        return Judgement(
-            verdict(held), f"{listed(found)} %", why and necessary(table, n, column, value * (1 + ABOUT / 100)) or why
-        )
+        why = why and necessary(table, n, column, most) or why
+        return Judgement(verdict([*held.values()]), f"{listed(found)} %", within_chance(held, why))
 
     return judge
 
@@ -75,14 +92,17 @@ def constant(figure: str, column: str, start: float = 0, settings: Sequence[str]
     """From `start` on."""
 
     def judge(table: Table) -> Judgement:
-        spreads = {}
-        for setting, curve in curves(table, figure, column, settings).items():
-            values = [value for x, value in curve.items() if x >= start]
+        spreads, held = {}, {}
+        for setting in curves(table, figure, column, settings):
+            values = [value for x, value in table.measured(figure, setting, column).items() if x >= start]
             if len(values) < 2:
                 raise Missing(f"it needs {setting} beyond {start:g}; run it with --full")
-            spreads[setting] = spread_of(values)
-        held = [spread <= FLAT for spread in spreads.values()]
-        return Judgement(verdict(held), f"greatest above least: {listed(spreads)} %", f"constant: within {FLAT} %")
+            spreads[setting] = spread_of([value.mean for value in values])
+            held[setting] = base.constant(values, FLAT)
+        return Judgement(
+            verdict([*held.values()]), f"greatest above least: {listed(spreads)} %",
+            within_chance(held, f"constant: within {FLAT} %"),
+        )  # fmt: skip
 
     return judge
 
@@ -180,17 +200,28 @@ def order_of_thresholds(table: Table) -> Judgement:
 
 def near_at_last(table: Table) -> Judgement:
     found = {setting: table.at("3", setting, 100, "ks") for setting in curves(table, "3", "ks")}
-    gaps = {setting: 100 * (table.at("3", setting, 100, "ks_bitmap") / ks - 1) for setting, ks in found.items()}
-    held = [abs(gap) <= CLOSE for gap in gaps.values()]
-    return Judgement(verdict(held), f"KS' beside KS at n = 100: {listed(gaps, '+.1f')} %", f"close: within {CLOSE} %")
+    ratios = {
+        setting: table.measured("3", setting, "ks_bitmap")[100] / table.measured("3", setting, "ks")[100]
+        for setting in found
+    }  # fmt: skip
+    gaps = {setting: 100 * (ratio.mean - 1) for setting, ratio in ratios.items()}
+    held = {setting: ratio.within(1 - CLOSE / 100, 1 + CLOSE / 100) for setting, ratio in ratios.items()}
+    return Judgement(
+        verdict([*held.values()]), f"KS' beside KS at n = 100: {listed(gaps, '+.1f')} %",
+        within_chance(held, f"close: within {CLOSE} %"),
+    )  # fmt: skip
 
 
 def unaffected(table: Table) -> Judgement:
     found = curves(table, "3", "ks", ["S1", "S3", "S4"])
     common = set.intersection(*(set(curve) for curve in found.values()))
     spreads = {f"n = {n:g}": spread_of([curve[n] for curve in found.values()]) for n in sorted(common)}
-    held = [spread <= FLAT for spread in spreads.values()]
-    return Judgement(verdict(held), f"greatest of the three above least: {listed(spreads)} %", f"same: within {FLAT} %")
+    values = [table.measured("3", setting, "ks") for setting in found]
+    held = {f"n = {n:g}": base.constant([curve[n] for curve in values], FLAT) for n in sorted(common)}
+    return Judgement(
+        verdict([*held.values()]), f"greatest of the three above least: {listed(spreads)} %",
+        within_chance(held, f"same: within {FLAT} %"),
+    )  # fmt: skip
 
 
 # -- figure 4 ----------------------------------------------------------------------------------------------------------
@@ -208,22 +239,25 @@ def between(curve: Mapping[float, float], x: float) -> float:
     return curve[a] + (curve[b] - curve[a]) * log(x / a) / log(b / a)
 
 
-def last_decade(curve: Mapping[float, float]) -> float:
-    """By how many per cent a curve rises while x grows tenfold, at its end: little depends on which points were run."""
+def last_decade(curve: Mapping[float, Value]) -> Value:
+    """By what factor a curve rises while x grows tenfold, at its end: little depends on which points were run."""
     last = max(curve)
-    return 100 * (curve[last] / between(curve, last / 10) - 1)
+    before = ({x: value.mean for x, value in curve.items()}, {x: value.of for x, value in curve.items()})
+    return curve[last] / Value(*(between(each, last / 10) for each in before))
 
 
 def levels_off(table: Table) -> Judgement:
-    late, held = {}, []
+    late, held = {}, {}
     found = curves(table, "4", "ks")
-    for setting, curve in found.items():
-        values = [*curve.values()]
-        late[setting] = last_decade(curve)
-        held.append(values[0] < values[-1] and abs(late[setting]) <= FLAT)
+    for setting in found:
+        curve = table.measured("4", setting, "ks")
+        ratio = last_decade(curve)
+        late[setting] = 100 * (ratio.mean - 1)
+        steady = ratio.within(1 - FLAT / 100, 1 + FLAT / 100)
+        held[setting] = every([curve[min(curve)].below(curve[max(curve)]), steady])
     return Judgement(
-        verdict(held), f"{spans(found)} %; over the last decade of MTT: {listed(late, '+.1f')} %",
-        f"steady: within {FLAT} % while MTT grows tenfold",
+        verdict([*held.values()]), f"{spans(found)} %; over the last decade of MTT: {listed(late, '+.1f')} %",
+        within_chance(held, f"steady: within {FLAT} % while MTT grows tenfold"),
     )  # fmt: skip
 
 
@@ -262,12 +296,15 @@ def fluctuates(table: Table) -> Judgement:
 
 
 def falls_slightly(table: Table) -> Judgement:
-    held, shown = [], {}
-    for setting, curve in curves(table, "6", "ks", ["S1", "S4"]).items():
-        values = [*curve.values()]
-        shown[setting] = 100 * (values[-1] / values[0] - 1)
-        held.append(-FLAT <= shown[setting] < 0)
-    return Judgement(verdict(held), f"KS from the least M/T to 1: {listed(shown, '+.1f')} %")
+    held, shown = {}, {}
+    for setting in ("S1", "S4"):
+        values = [*table.measured("6", setting, "ks").values()]
+        ratio = values[-1] / values[0]
+        shown[setting] = 100 * (ratio.mean - 1)
+        held[setting] = ratio.within(1 - FLAT / 100, 1)
+    return Judgement(
+        verdict([*held.values()]), f"KS from the least M/T to 1: {listed(shown, '+.1f')} %", within_chance(held)
+    )  # fmt: skip
 
 
 def marginally_more(table: Table) -> Judgement:

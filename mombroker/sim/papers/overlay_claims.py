@@ -3,7 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from mombroker.ordering.hypercube import flood, hypercube
-from mombroker.sim.papers.base import Claim, Judge, Judgement, Missing, Table, listed, verdict
+from mombroker.sim.papers.base import (
+    Claim,
+    Judge,
+    Judgement,
+    Missing,
+    Table,
+    Value,
+    listed,
+    verdict,
+    within_chance,
+)
 
 OVERLAY, UNICASTS, MULTICAST = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
 SUSTAINED = "sustained"  # the points at a rate that the links can carry
@@ -11,10 +21,10 @@ TIMESTAMP = {"as unicasts": UNICASTS, "as network multicast": MULTICAST}  # the 
 EMPTY, LITTLE = 0.05, 2  # a mean queue shorter than this is empty; messages by which little affects a queue
 
 
-def ratios(table: Table, figure: str, column: str, reading: str) -> dict[float, float]:
+def ratios(table: Table, figure: str, column: str, reading: str) -> dict[float, Value]:
     """By n: Timestamp over Overlay."""
-    overlay, other = table.curve(figure, OVERLAY, column), table.curve(figure, TIMESTAMP[reading], column)
-    return {n: other[n] / overlay[n] for n in overlay if overlay[n]}
+    overlay, other = table.measured(figure, OVERLAY, column), table.measured(figure, TIMESTAMP[reading], column)
+    return {n: other[n] / overlay[n] for n in overlay if overlay[n].mean}
 
 
 def load(table: Table, figure: str) -> tuple[float, float]:
@@ -25,22 +35,32 @@ def load(table: Table, figure: str) -> tuple[float, float]:
     raise Missing(f"it needs figure {figure}")
 
 
-def span(values: Mapping[float, float], form: str = ".2f") -> str:
-    return ", ".join(f"{value:{form}} at n = {n:g}" for n, value in values.items())
+def span(values: Mapping[float, float] | Mapping[float, Value], form: str = ".2f") -> str:
+    means = {n: value.mean if isinstance(value, Value) else value for n, value in values.items()}
+    return ", ".join(f"{value:{form}} at n = {n:g}" for n, value in means.items())
+
+
+def who_has_less(found: Mapping[float, Value], winner: str, what: str) -> dict[str, bool | None]:
+    """By n, named: whether it is `winner`, by a ratio of Timestamp over Overlay."""
+    return {
+        f"{what} at n = {n:g}": Value(1).below(ratio) if winner == OVERLAY else ratio.below(1)
+        for n, ratio in found.items()
+    }  # fmt: skip
 
 
 def less(figure: str, winner: str, columns: Sequence[str], readings: Sequence[str] = ("as unicasts",)) -> Judge:
     """`winner` has less of it at every n, under each reading."""
 
     def judge(table: Table) -> Judgement:
-        held, shown = [], []
+        held: dict[str, bool | None] = {}
+        shown = []
         for reading in readings:
             for column in columns:
                 found = ratios(table, figure, column, reading)
-                held += [(ratio > 1) == (winner == OVERLAY) for ratio in found.values()]
+                held |= who_has_less(found, winner, f"{column.replace('_', ' ')} {reading}")
                 what = f" ({column.replace('_', ' ')})" if len(columns) > 1 else ""
                 shown.append(f"Timestamp {reading} over Overlay{what}: {span(found)}")
-        return Judgement(verdict(held), "; ".join(shown))
+        return Judgement(verdict([*held.values()]), "; ".join(shown), within_chance(held))
 
     return judge
 
@@ -49,23 +69,33 @@ BOTH = tuple(TIMESTAMP)
 
 
 def gap_shrinks(table: Table) -> Judgement:
-    held, shown = [], []
+    held: dict[str, bool | None] = {}
+    shown = []
     for reading in BOTH:
         small, large = (ratios(table, figure, "delay_ms", reading) for figure in ("3", "4"))
-        held += [abs(large[n] - 1) < abs(small[n] - 1) for n in large]
+        held |= {
+            f"{reading} at n = {n:g}": Value(abs(large[n].mean - 1), large[n].of).below(
+                Value(abs(small[n].mean - 1), small[n].of)
+            )
+            for n in large
+        }
         shown.append(f"{reading}: {span(small)} without data, {span(large)} with 100 bytes")
-    return Judgement(verdict(held), "Timestamp over Overlay " + "; ".join(shown))
+    return Judgement(verdict([*held.values()]), "Timestamp over Overlay " + "; ".join(shown), within_chance(held))
 
 
 def more_influenced(table: Table) -> Judgement:
     """How many times longer the delay is with 1000 bytes."""
     grown = {}
     for setting in (OVERLAY, UNICASTS, MULTICAST):
-        small, large = (table.curve(figure, setting, "delay_ms") for figure in ("3", "5"))
+        small, large = (table.measured(figure, setting, "delay_ms") for figure in ("3", "5"))
         grown[setting] = {n: large[n] / small[n] for n in large}
-    held = [grown[OVERLAY][n] > grown[other][n] for other in (UNICASTS, MULTICAST) for n in grown[OVERLAY]]
+    held = {
+        f"{other} at n = {n:g}": grown[other][n].below(most)
+        for other in (UNICASTS, MULTICAST)
+        for n, most in grown[OVERLAY].items()
+    }
     shown = "; ".join(f"{setting}: {span(values, '.1f')}" for setting, values in grown.items())
-    return Judgement(verdict(held), f"times the delay without data: {shown}")
+    return Judgement(verdict([*held.values()]), f"times the delay without data: {shown}", within_chance(held))
 
 
 def counts(figure: str) -> Judge:
@@ -88,7 +118,7 @@ def crossover(table: Table) -> Judgement:
     """Bytes: messages × (36 + d) against (n - 1)(4n + d + 32 a fragment)."""
     held: list[bool] = []
     shown: dict[float, float] = {}
-    measured: dict[tuple[str, int], dict[float, float]] = {}
+    measured: dict[tuple[str, int], dict[float, Value]] = {}
     for n in table.curve("6", OVERLAY, "bytes"):
         size, copies = int(n), flood(hypercube(int(n)))
         least = next((d for d in range(2000) if copies * (36 + d) >= (size - 1) * sent(4 * size + d)), None)
@@ -96,7 +126,7 @@ def crossover(table: Table) -> Judgement:
         shown[n] = least if least is not None else float("inf")
         for figure, d in (("6", 0), ("7", 100), ("8", 1000)):
             measured[figure, d] = found = ratios(table, figure, "bytes", "as unicasts")
-            held.append((found[n] > 1) == (d < printed))
+            held.append((found[n].mean > 1) == (d < printed))
     why = f"by the sizes that are sent Overlay sends fewer below {span(shown, 'g')} bytes of data"
     if not all(held):
         why += ": the printed formula leaves out the size of an integer and the headers"
@@ -146,15 +176,15 @@ def sizes_matter_little(table: Table) -> Judgement:
 
 def queues_grow(table: Table) -> Judgement:
     burst = table.curve("12", MULTICAST, "held")
-    slow = table.curve(SUSTAINED, MULTICAST, "held")
-    values = [*zip(slow.values(), table.intervals(SUSTAINED, MULTICAST, "held").values(), strict=True)]
-    steps = [b - a for (a, of_a), (b, of_b) in zip(values, values[1:], strict=False) if abs(b - a) >= of_a + of_b]
-    told = ", ".join(f"{mean:.2g} ± {of:.2g} at n = {n:g}" for n, (mean, of) in zip(slow, values, strict=True))
-    if len(values) > 1 and not steps:
+    values = table.measured(SUSTAINED, MULTICAST, "held")
+    steps = [a.below(b) for a, b in zip(values.values(), [*values.values()][1:], strict=False)]
+    decided = [step for step in steps if step is not None]
+    told = ", ".join(f"{value.mean:.2g} ± {value.of:.2g} at n = {n:g}" for n, value in values.items())
+    if steps and not decided:
         raise Missing(f"at a rate that the links can carry the intervals overlap: {told}; run it with --full")
     (rate, ms), (slow_rate, slow_ms) = load(table, "12"), load(table, SUSTAINED)
     return Judgement(
-        verdict([*(step > 0 for step in steps), max(burst.values()) > EMPTY]),
+        verdict([*decided, max(burst.values()) > EMPTY]),
         f"mean at a node, {slow_rate:g} messages a ms for {slow_ms:g} ms: {told}; "
         f"{rate:g} messages a ms for {ms:g} ms: {span(burst, '.2g')}",
         "judged where the links can carry what is sent, too: at the printed 10 messages a ms they cannot; it grows, or "
@@ -166,26 +196,30 @@ def link_queues(columns: Sequence[str], winner: str) -> Judge:
     """Figure 15: `winner` has the shorter ones at every n, in packets and in bytes."""
 
     def judge(table: Table) -> Judgement:
-        held, shown = [], []
+        held: dict[str, bool | None] = {}
+        shown = []
         for column in columns:
             for reading in BOTH:
                 found = ratios(table, "15", column, reading)
-                held += [(ratio > 1) == (winner == OVERLAY) for ratio in found.values()]
                 unit = "bytes" if column.endswith("bytes") else "packets"
+                held |= who_has_less(found, winner, f"{unit} {reading}")
                 shown.append(f"{unit}, {reading}: {span(found)}")
-        return Judgement(verdict(held), "Timestamp over Overlay in " + "; ".join(shown))
+        text = f"Timestamp over Overlay in {'; '.join(shown)}"
+        return Judgement(verdict([*held.values()]), text, within_chance(held))
 
     return judge
 
 
 def overlay_grows(table: Table) -> Judgement:
-    held, shown = [], []
+    held: dict[str, bool | None] = {}
+    shown = []
     for reading in BOTH:
         for column in ("queue_bytes", "queue_most_bytes"):
             small, large = (ratios(table, figure, column, reading) for figure in ("15", "17"))
-            held += [large[n] < small[n] for n in large]
-            shown.append(f"{column.replace('_', ' ')} {reading}: {span(small)} without data, {span(large)} with 1000")
-    return Judgement(verdict(held), "Timestamp over Overlay, " + "; ".join(shown))
+            what = f"{column.replace('_', ' ')} {reading}"
+            held |= {f"{what} at n = {n:g}": large[n].below(small[n]) for n in large}
+            shown.append(f"{what}: {span(small)} without data, {span(large)} with 1000")
+    return Judgement(verdict([*held.values()]), "Timestamp over Overlay, " + "; ".join(shown), within_chance(held))
 
 
 DELAYS = ["delay_ms", "delay_max_ms"]

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from mombroker.core.errors import MomError
@@ -47,9 +46,8 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
                 continue
             lines = LINES if len(panel.lines) > 1 else LINES[number % len(LINES) :]
             for (column, label), line in zip(panel.lines.items(), lines, strict=False):
-                points, wide = table.values(name, setting, column), table.intervals(name, setting, column)
-                means = [fmean(values) for values in points.values()]
-                bars = [wide[x] if len(values) > 2 else 0.0 for x, values in points.items()]
+                points = table.measured(name, setting, column)
+                means, bars = [value.mean for value in points.values()], [value.of for value in points.values()]
                 axes.errorbar(
                     [*points], means, bars if any(bars) else None, fmt=line, color=f"C{number}", markersize=4,
                     capsize=3 if any(bars) else 0, label=f"{setting} {label}".strip(),

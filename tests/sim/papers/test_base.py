@@ -2,7 +2,24 @@
 
 import pytest
 
-from mombroker.sim.papers.base import CONTROL, FORETOLD, Table, halves, interval, means, power, student
+from mombroker.sim.papers.base import (
+    CONTROL,
+    FAILS,
+    FORETOLD,
+    HOLDS,
+    PARTLY,
+    UNKNOWN,
+    Table,
+    Value,
+    constant,
+    every,
+    halves,
+    means,
+    power,
+    student,
+    verdict,
+    within_chance,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,11 +31,48 @@ def test_the_quantiles_of_student(free, quantile):
     assert student(free) == pytest.approx(quantile, abs=0.001)
 
 
+def interval(*curve):
+    """Of the first of these points, each with the values of its runs."""
+    rows = ({"figure": "3", "setting": "a", "x": x, "seed": seed, "delay": value}
+            for x, values in enumerate(curve) for seed, value in enumerate(values))  # fmt: skip
+    return Table(rows).intervals("3", "a", "delay")[0]
+
+
 def test_the_interval_of_a_mean():
     """A deviation of 1: the quantile over the root of how many."""
     assert interval([7.0]) == 0 and interval([3.0, 3.0, 3.0]) == 0
     assert interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
     assert interval([9.0, 11.0] * 5 + [10.0]) == pytest.approx(2.228 / 11**0.5, rel=0.001)
+    assert interval([1.0, 2.0, 3.0], [9.0, 9.0]) == interval([1.0, 2.0, 3.0])
+
+
+def test_the_interval_of_a_few_runs_is_told_by_those_of_the_other_points():
+    """A deviation of 0.1 of the mean, of 1, 3 and 1 degrees of freedom."""
+    pair = [20 * (1 - 0.1 * 0.5**0.5), 20 * (1 + 0.1 * 0.5**0.5)]
+    assert interval(pair) == pytest.approx(12.706 * 2 / 2**0.5)
+    assert interval(pair, [45.0, 50.0, 55.0]) == pytest.approx(3.182 * 2 / 2**0.5)
+    assert interval([20.0], pair) == pytest.approx(12.706 * 2)
+
+
+def test_what_chance_leaves_open():
+    assert [Value(1, of).below(Value(2, 0.4)) for of in (0.5, 0.7)] == [True, None]
+    assert [Value(2, of).below(1) for of in (0.9, 1.1)] == [False, None] and Value(1).below(1) is False
+    ratio = Value(8, 0.8) / Value(4, 0.3)
+    assert ratio.mean == 2 and ratio.of == pytest.approx(2 * (0.1**2 + 0.075**2) ** 0.5)
+    assert [ratio.within(*each) for each in ((1, 3), (1.8, 3), (0, 1), (0, 2.1))] == [True, None, False, None]
+    assert [every(each) for each in ([True, True], [True, None], [None, False])] == [True, None, False]
+    assert [verdict(each) for each in ([True, None], [False, None], [None], [True, False, None], [True])] == [
+        PARTLY, FAILS, UNKNOWN, PARTLY, HOLDS,
+    ]  # fmt: skip
+    assert within_chance({"a": True, "b": None}, "why") == "within chance, by 95 % intervals: b; why"
+    assert within_chance({"a": False}) == ""
+
+
+def test_that_values_are_constant_is_not_left_open_by_chance():
+    """Which can only make them look less so."""
+    assert constant([Value(1, 0.5), Value(1.09, 0.5)], 10) is True
+    assert constant([Value(1, 0.1), Value(1.15, 0.1)], 10) is None
+    assert constant([Value(1, 0.01), Value(1.15, 0.01)], 10) is False
 
 
 def test_the_power_of_a_curve_and_its_interval():

@@ -1,12 +1,13 @@
 """Paper 001 again: the delays that an independent implementation has measured, and laws of its model."""
 
 from functools import cache
-from statistics import fmean
+from statistics import fmean, stdev
 
 import pytest
 
 from mombroker.sim.papers import daisy
 from mombroker.sim.papers.daisy_claims import DAISY, FLAT
+from tests.sim.papers.campus import reckoned
 
 # load -> (end-to-end delay, messages held by a process, stability delay) of flat and daisy; 5 % on delays
 EXPECTED = {1: ((15.17, 0.05, 63.1), (15.04, 0.00, 39.8)), 10: ((21.67, 3.1, 63.1), (23.98, 0.31, 50.1))}
@@ -44,7 +45,7 @@ def test_a_slow_backbone_takes_longer():
 
 
 ON_THE_EDGE = pytest.mark.xfail(
-    strict=True, reason="5.04 % above: 55,000 messages in all give 15.77 ± 0.10 ms, and 5 % are 15.79"
+    strict=True, reason="5.1 % above: 15.81 ± 0.01 ms, reckoned from millions of messages, and 5 % are 15.79"
 )
 
 
@@ -59,10 +60,20 @@ def runs(architecture, load):
 @pytest.mark.parametrize("load", EXPECTED)
 def test_delays_are_those_of_an_independent_model(load, architecture, column, request):
     """At a load of 1, what is more than the 14.2 ms of the network is the order on the campus. Of messages of one
-    sender it takes 0.97 ms, as theory has it; causes in the third building take the rest."""
+    sender it takes 0.97 ms, as theory has it; causes in the third building take the rest. The ten runs of a load of 1
+    are 5.04 % above, ± 0.4."""
     if (load, architecture, column) == (1, DAISY, "delay_ms"):
         request.applymarker(ON_THE_EDGE)
     at = ("delay_ms", "buffered", "stable_ms").index(column)
     expected = EXPECTED[load][architecture == DAISY][at]
     near = pytest.approx(expected, rel=0.15, abs=0.01) if column == "buffered" else pytest.approx(expected, rel=0.05)
     assert fmean(each[column] for each in runs(architecture, load)) == near
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("load", EXPECTED)
+def test_the_delay_is_that_of_the_model_without_cores(load):
+    mean, error = reckoned(load, 200_000, 1)
+    found = [each["delay_ms"] for each in runs(DAISY, load)]
+    both = (error**2 + stdev(found) ** 2 / len(found)) ** 0.5
+    assert both < 0.01 * mean and abs(fmean(found) - mean) < 3 * both

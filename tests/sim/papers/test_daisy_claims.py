@@ -32,7 +32,7 @@ def test_which_is_lower_where_the_intervals_do_not_overlap(flat, daisy, off, les
     for who, verdict in ((FLAT, less_flat), (DAISY, less_daisy)):
         judged = claims.lower("6", "delay_ms", who, "ms", ".2f")(found)
         assert judged.verdict == verdict
-        assert ("overlap at a load of 1" in judged.why) == (off > 0.01)
+        assert ("within chance, by 95 % intervals: a load of 1" in judged.why) == (off > 0.01)
         assert ("other way round" in judged.why) == (verdict == FAILS or flat[1] == 17 and verdict == PARTLY)
 
 
