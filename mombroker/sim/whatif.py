@@ -134,7 +134,7 @@ class Links(Observer):
         self.number = number
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
-        self.number = number_of(packet)
+        self.number = number_of(packet) if packet.body else 0
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
         now = self.world.now
