@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.output import output_options, show, whole
 from mombroker.admin.cli.progress import Bar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,9 +129,11 @@ def pingpong(
     with Bar("cases") as bar:
         rows = pingpong.measure(cases, rounds, passes, folder=folder, progress=bar.at)
     if table:
-        pingpong.write_csv(table, rows)
+        with whole(table) as draft:
+            pingpong.write_csv(draft, rows)
     if png:
-        plot.draw(png, rows)
+        with whole(png) as draft:
+            plot.draw(draft, rows)
     show(rows + pingpong.powers(rows), output, columns)
 
 

@@ -10,7 +10,7 @@ import click
 
 from mombroker.admin import demo as show
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import show_one
+from mombroker.admin.cli.output import show_one, whole
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 
@@ -85,5 +85,6 @@ def _prepare(file: Path, folder: Path, history: "list[Line]") -> "Topology":
     git_history.write(folder / HISTORY_FILE, history)
     authors = 1 + max(line.author for line in history)
     topology = show.staged(options.load(file), folder, folder / HISTORY_FILE, authors)
-    (folder / DEMO_FILE).write_text(config.dumps(topology, folder))
+    with whole(folder / DEMO_FILE) as draft:
+        draft.write_text(config.dumps(topology, folder))
     return topology

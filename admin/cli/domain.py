@@ -12,7 +12,7 @@ from mombroker import agents
 from mombroker import store as stores
 from mombroker.admin import reset as surgery
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import echo_json, output_options, show
+from mombroker.admin.cli.output import echo_json, output_options, show, whole
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.store.base import Store
@@ -82,7 +82,8 @@ def reset(file: Path, server: str, yes: bool, output: str, columns: str) -> None
         found |= open_all(stack, topology, [server])
         report = surgery.reset(topology, server, found, program, time.time_ns())
     # A second run would not find again what the first one has reported.
-    (aside / REPORT).write_text(json.dumps(report.as_dict(), indent=1))
+    with whole(aside / REPORT) as draft:
+        draft.write_text(json.dumps(report.as_dict(), indent=1))
     show_report(report, output, columns, aside / REPORT)
 
 

@@ -1,8 +1,10 @@
 """One way out: the table on the screen is a rendering of the same dicts that `-o json` prints."""
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
@@ -41,8 +43,8 @@ class Target(click.Path):
         path = Path(str(super().convert(value, param, ctx)))  # it refuses what is there and not to be written
         if self.new and path.exists():
             raise MomError(f"{path} is there already: delete it, or choose another name")
-        if not path.exists():
-            place = path.parent
+        if not path.exists() or path.is_file():
+            place = path.resolve().parent if path.exists() else path.parent
             while self.dir_okay and not place.exists():
                 place = place.parent  # it is to be made, too
             try:
@@ -54,15 +56,28 @@ class Target(click.Path):
 
 def write(path: Path, text: str) -> None:
     """A file that the user asked for. Raises MomError if it cannot be written."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MomError(unwritten(path, error)) from None
+    with whole(path) as draft:
+        draft.write_text(text, encoding="utf-8")
     click.echo(f"wrote {path}", err=True)
 
 
-def unwritten(path: Path, error: OSError) -> str:
-    return f"{error.filename or path} cannot be written: {(error.strerror or str(error)).lower()}"
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """What is to be written in the place of a file, which becomes that file at the end: should the disk be full, it
+    stays as it was. A device is written itself. Raises MomError if it cannot be written."""
+    draft = target = path.resolve()  # a link stays one
+    if not target.exists() or target.is_file():
+        draft = target.with_name(f".{os.getpid()}-{target.name}")
+    try:
+        yield draft
+        if draft != target:
+            draft.replace(target)
+    except OSError as error:
+        raise MomError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        if draft != target:
+            with suppress(OSError):
+                draft.unlink()
 
 
 def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> None:

@@ -14,7 +14,7 @@ import click
 
 import mombroker
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import Target, output_options, show, unwritten, write
+from mombroker.admin.cli.output import Target, output_options, show, whole, write
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
 
@@ -320,28 +320,25 @@ def _write(
                                  for row in base.means(table, figure, columns)])  # fmt: skip
         if drawn:
             try:
-                picture = path.with_suffix(".png")
-                plot.draw(picture, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
-                pictures[figure] = picture
-                written.append(picture)
-            except OSError as error:
-                raise MomError(unwritten(picture, error)) from None
+                plot.need()
             except MomError as error:
                 drawn = False
                 click.echo(f"mom: {error}", err=True)
+        if drawn:
+            pictures[figure] = picture = path.with_suffix(".png")
+            with whole(picture) as draft:
+                plot.draw(draft, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
+            written.append(picture)
         for each in [] if quiet else written:
             click.echo(f"wrote {each}", err=True)
     return pictures
 
 
 def _write_rows(path: Path, rows: "Sequence[Row]") -> None:
-    try:
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise MomError(unwritten(path, error)) from None
+    with whole(path) as draft, draft.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def note(stem: str, figure: "Figure", rows: "Sequence[Row]") -> str:

@@ -244,7 +244,7 @@ def compare(
 
     Every message goes from and to the same servers, when it did; an answer waits for its question. A message takes as
     long over a link as in the logs; one that did not go there, as long as the next that did. All but the delays and the
-    state is per message.
+    state is per message. The first row is what the bus has paid, if the logs of all servers are there.
 
     \b
     packets, control_bytes   on links, what passes on included
@@ -261,7 +261,9 @@ def compare(
 
     topology = options.load(file)
     traffic = _traffic(file, topology, logs)
-    rows = [{"plan": "the logs", **whatif.recorded(traffic)}]
+    rows = [{"plan": "the logs", **whatif.recorded(traffic)}] if traffic.whole else []
+    if not traffic.delays:
+        click.echo("mom: of no link both ends are in the logs: a message takes 1 ms on each", err=True)
     words = [[word.strip() for word in each.split(",") if word.strip()] for each in (orderings, layouts)]
     for name, (each, backends) in whatif.plans(topology, *words).items():
         rows.append({"plan": name, **whatif.replay(each, traffic, backends, seed)})
@@ -278,9 +280,10 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
     found = stores.find(logs)
     if silent := topology.servers.keys() - found.keys():
         names = ", ".join(name for name in topology.servers if name in silent)
-        click.echo(f"mom: {logs} has no store of {names}: what they sent is left out", err=True)
+        click.echo(f"mom: {logs} has no store of {names}: what they sent and what they paid is left out", err=True)
     readers = {name: store.read(data) for name, data in found.items()}
     traffic = whatif.read({name: every(reader) for name, reader in readers.items()})
+    traffic.whole = not silent
     traffic.state_bytes = sum(
         len(blob) for each in readers.values() for name in topology.domains for blob in each.core(name).values()
     )

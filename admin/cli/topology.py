@@ -244,4 +244,5 @@ def write(text: str, out: Path | None) -> None:
     except FileExistsError:
         raise MomError(f"{out} is there already: delete it, or choose another name") from None
     except OSError as error:
+        out.unlink(missing_ok=True)  # it was not there before
         raise MomError(f"{out} cannot be written: {(error.strerror or str(error)).lower()}") from None

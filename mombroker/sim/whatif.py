@@ -41,7 +41,8 @@ class Sent:
 
 @dataclass(slots=True)
 class Traffic:
-    """What the logs say. `control_bytes` and `packets` are of all packets that were stamped."""
+    """What the logs say. `control_bytes` and `packets` are of all packets that were stamped. `whole`: no server's log
+    is missing."""
 
     sends: list[Sent] = field(default_factory=list)
     delays: Delays = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Traffic:
     held: int = 0
     state_bytes: int = 0  # of clocks in the stores, now
     latencies: list[int] = field(default_factory=list)  # ns from send to delivery at another server
+    whole: bool = True
 
 
 def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from mombroker.admin.cli import output
 from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.output import show, show_one
+from mombroker.core.errors import MomError
 
 ROWS = [{"server": "a", "held": 3, "full": True}, {"server": "long name", "held": 10, "peers": ["x", "y"]}]
 
@@ -128,3 +130,29 @@ def test_what_is_there_may_be_written_again_and_what_is_not_is_left_alone(tmp_pa
     assert folder.convert(tmp_path / "a" / "b", None, None) == tmp_path / "a" / "b" and not [*tmp_path.iterdir()]
     (tmp_path / "old").write_text("old")
     assert target.convert(str(tmp_path / "old"), None, None).read_text() == "old"
+
+
+@pytest.mark.parametrize("was", [None, "as it was"])
+def test_a_full_disk_leaves_a_file_as_it_was_and_nothing_half_written(tmp_path, was):
+    """No file may become longer than 4 kB, as if there were no room."""
+    target = tmp_path / "a.svg"
+    if was is not None:
+        target.write_text(was)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(MomError, match="a.svg cannot be written: file too large"):
+            output.write(target, "x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each.read_text() for each in tmp_path.iterdir()] == [was] * (was is not None)
+
+
+def test_a_link_and_a_device_are_written_and_stay(tmp_path, capsys):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "null").symlink_to(os.devnull)
+    for name in ("link", "null"):
+        output.write(tmp_path / name, "text")
+    assert (tmp_path / "file").read_text() == "text" and not (tmp_path / "file").is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "link", "null"}
+    assert (tmp_path / "link").is_symlink() and not os.path.isfile(os.devnull)

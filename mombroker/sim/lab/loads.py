@@ -71,6 +71,7 @@ def bursts(
 
 
 WORKLOADS = {"poisson": poisson, "constant": constant, "bursts": bursts}
+ROW = "a row is ms, server, and destinations with spaces between"
 
 
 def trace(file: Path, topology: Topology) -> list[Send]:
@@ -85,14 +86,16 @@ def trace(file: Path, topology: Topology) -> list[Send]:
             continue
         try:
             at, me, dests = int(float(row[0]) * MS), row[1], tuple(row[2].split())
-            if at < 0:
-                raise ValueError("before the start")
+            if at < 0 or not dests:
+                raise ValueError("before the start, or to nobody")
         except (ValueError, OverflowError, IndexError):
-            raise MomError(f"{file}:{number}: a row is ms, server, and destinations with spaces between") from None
+            raise MomError(f"{file}:{number}: {ROW}") from None
         for name in (me, *dests):
             if name not in topology.servers:
                 raise MomError(f"{file}:{number}: {name!r} is no server of {topology.name}")
         found.append(Send(EPOCH + at, me, tuple(dest for dest in dict.fromkeys(dests) if dest != me)))
+    if not found:
+        raise MomError(f"{file} has no messages: {ROW}")
     return sorted(found)
 
 

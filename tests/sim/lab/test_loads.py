@@ -47,6 +47,8 @@ def test_a_trace_is_read_and_what_is_wrong_is_said(tmp_path):
         (EPOCH + 1_500_000, "s1", ("s2",), 0), (EPOCH + 5 * MS, "s2", ("s1", "s3"), 0)
     ]  # fmt: skip
     wrong = [(f"{at},s1,s2", "trace.csv:1: a row is ms") for at in ("x", "nan", "inf", "1e400", "-1")]
+    wrong += [("1,s1,", "trace.csv:1: a row is ms"), ("1,s1, ", "trace.csv:1: a row is ms")]
+    wrong += [("", "trace.csv has no messages: a row is ms"), ("ms,server,dests", "has no messages")]
     for line, said in (*wrong, ("1,s1,nobody", "'nobody' is no server"), ("1,s1," + "s" * 140_000, "is no CSV file")):
         file.write_text(line)
         with pytest.raises(MomError, match=said):
