@@ -197,14 +197,19 @@ def svg(story: Story, title: str, middle: str = "") -> str:
     xs = places(moments)
     first = {arrow.message: arrow for arrow in reversed(story.arrows)}  # it has the name
     held = [arrow for arrow in story.arrows if arrow.held]
-    names = lanes([(a.frm, xs[a.left], xs[a.left] + CHAR * len(a.message)) for a in first.values()])
     bars = lanes([(a.to, xs[a.came], xs[a.delivered]) for a in held])
+    under = [_only_up(story, a) and all(each.to != a.frm for each in held) for a in first.values()]
+    names = lanes([
+        (f"{a.frm}{' under' if low else ''}", xs[a.left], xs[a.left] + CHAR * len(a.message))
+        for a, low in zip(first.values(), under, strict=True)
+    ])  # fmt: skip
     ys, y = {}, TOP
-    for process in story.processes:  # names above its line, bars below
-        above = max((lane + 1 for a, lane in zip(first.values(), names, strict=True) if a.frm == process), default=0)
-        below = max((lane + 1 for a, lane in zip(held, bars, strict=True) if a.to == process), default=0)
+    for process in story.processes:  # names above its line, bars below, or the names of what only goes up
+        mine = [(low, lane + 1) for a, low, lane in zip(first.values(), under, names, strict=True) if a.frm == process]
+        above, below = (max((lanes for at, lanes in mine if at == low), default=0) for low in (False, True))
+        waits = max((lane + 1 for a, lane in zip(held, bars, strict=True) if a.to == process), default=0)
         ys[process] = y + NAME * above + APART
-        y = ys[process] + BAR * below + APART
+        y = ys[process] + BAR * waits + NAME * below + APART
     width = max((*xs.values(), LEFT + 320)) + RIGHT
     height = y + 34
     colours = {message: COLOURS[at % len(COLOURS)] for at, message in enumerate(first)}
@@ -222,14 +227,25 @@ def svg(story: Story, title: str, middle: str = "") -> str:
     for a in story.arrows:
         wide = 2.6 if a.message == middle else 1.4
         parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], wide, begin, a.waited_for in first)
-    for a, lane in zip(first.values(), names, strict=True):  # above all lines
-        at = f'x="{xs[a.left] - 4}" y="{ys[a.frm] - 9 - NAME * lane}"' + ' font-weight="700"' * (a.message == middle)
+    for a, low, lane in zip(first.values(), under, names, strict=True):  # in front of all lines
+        y = ys[a.frm] + (16 + NAME * lane if low else -9 - NAME * lane)
+        at = f'x="{xs[a.left] - 4}" y="{y}"' + ' font-weight="700"' * (a.message == middle)
         name = escape(a.message)
         parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
         parts.append(f'<text id="{name}" {at} fill="{colours[a.message]}">{name}</text>')
     legend = "arrow: a packet   dot: delivery   ring: passed on, or a duplicate   bar: waits for an earlier message"
     parts.append(f'<text x="12" y="{height - 12}" fill="#5b6875" xml:space="preserve">{legend}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _only_up(story: Story, first: Arrow) -> bool:
+    """Whether all arrows that begin where a message does go to processes above."""
+    row = story.processes.index
+    return all(
+        row(arrow.to) < row(first.frm)
+        for arrow in story.arrows
+        if (arrow.message, arrow.frm) == (first.message, first.frm)
+    )  # fmt: skip
 
 
 Span = tuple[str, int, int]  # of a process, from x to x

@@ -97,6 +97,17 @@ def test_bars_and_names_of_a_process_cover_each_other_nowhere():
     )
 
 
+def test_a_name_is_on_the_side_of_the_line_where_no_arrow_of_its_message_begins():
+    """Unless something waits below."""
+    story = Story(["a", "b", "c"], [Arrow("up", "b", "a", 1, 9, 9), Arrow("both", "b", "a", 2, 8, 8),
+                                    Arrow("both", "b", "c", 2, 7, 7), Arrow("down", "a", "c", 3, 10, 12, "up"),
+                                    Arrow("held", "c", "a", 4, 11, 11)])  # fmt: skip
+    root = ElementTree.fromstring(diagram.svg(story, "title"))
+    line = {each.text: float(each.get("y")) - 4 for each in root.iter(f"{SVG}text") if each.text in story.processes}
+    name = {each.get("id"): float(each.get("y")) for each in root.iter(f"{SVG}text") if each.get("id")}
+    assert name["down"] < line["a"] < name["both"] < line["b"] < name["up"] < name["held"] < line["c"]
+
+
 # -- from logs ---------------------------------------------------------------------------------------------------------
 
 BUS = layouts.build({"left": ("a", "b", "r"), "right": ("r", "c", "d")})

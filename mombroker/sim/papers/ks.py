@@ -178,7 +178,7 @@ PAPER = Paper(
     number="002",
     title="Performance of the Optimal Causal Multicast Algorithm: A Statistical Analysis",
     figures={
-        "3": picture("n", "n"),
+        "3": picture("n", "n", log_x=True),
         "4": picture("MTT", "MTT, ms", log_x=True),
         "5": picture("MIMT", "MIMT, ms", log_x=True),
         "6": picture("M/T", "M/T"),

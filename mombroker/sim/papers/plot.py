@@ -57,6 +57,8 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
             axes.set_yscale("log")
             _plain(axes.yaxis)
         else:
+            axes.update_datalim([(axes.dataLim.x0, 0)])  # so that room is left above a curve that is level, too
+            axes.autoscale_view(scalex=False)
             axes.set_ylim(0, None)
         if figure.log_x:
             axes.set_xscale("log")

@@ -29,7 +29,7 @@ DRAWN = [
     ("daisy", "7", RATE, ["kB in each process, mean"], DAISY),
     ("daisy", "8", RATE, ["mean delay until the sender knows, ms"], DAISY),
     ("daisy", "9", RATE, ["kB in each process, mean"], DAISY),
-    ("ks", "3", "n", [PERCENT], KS),
+    ("ks", "3", "n (log)", [PERCENT], KS),
     ("ks", "4", "MTT, ms (log)", [PERCENT], KS),
     ("ks", "5", "MIMT, ms (log)", [PERCENT], KS),
     ("ks", "6", "M/T", [PERCENT], KS),
