@@ -49,7 +49,7 @@ def main() -> None:
     print(f"{figures['totals']['control_bytes']} control bytes in the logs, {wire} on the wire")
 
     advice = advise(topology, load)
-    replay_all(advice, report.sends(log, 3000), load, spark)
+    replay_all(advice, load, spark)
     for option in advice.as_dict()["options"]:
         print("{topology:10} {control_bytes:8} control bytes a message, replayed {replayed_bytes:8}".format(**option))
     print(advice.verdict())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mombroker import ordering
 from mombroker.admin.analysis import cost, findings
-from mombroker.admin.topology.costs import Load
+from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
 from mombroker.ordering.base import INTEGER
 from mombroker.sim.lab.loads import Send
@@ -32,9 +32,11 @@ SKEW = 3.0  # times the mean load: a server, or destination, is hot
 BROADCAST = 1_000_000  # commits, at most, that are told to every task
 
 
-def analyse(log: DataFrame, topology: Topology | None = None, found: Findings | None = None) -> tuple[Figures, Load]:
-    """All figures, and the traffic as the advice wants it. `topology` names members and servers that the log does not;
-    what an audit `found` is told by the link that it came over, if there is one.
+def analyse(
+    log: DataFrame, topology: Topology | None = None, found: Findings | None = None, messages: int = SAMPLE
+) -> tuple[Figures, Load]:
+    """All figures, and the traffic as the advice wants it, with so many messages to be played. `topology` names members
+    and servers that the log does not; what an audit `found` is told by the link that it came over, if there is one.
 
     Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links, agents
     and flows, not of records.
@@ -57,7 +59,7 @@ def analyse(log: DataFrame, topology: Topology | None = None, found: Findings | 
         for each in (flowing, took, spreads):
             each.unpersist()
     rows["machines"] = machines
-    return _figures(rows, topology, start, span), _load(rows)
+    return _figures(rows, topology, start, span), _load(log, rows, messages)
 
 
 def _collected(part: DataFrame) -> list[Row]:
@@ -65,14 +67,14 @@ def _collected(part: DataFrame) -> list[Row]:
     return sorted(part.collect(), key=repr)
 
 
-def load(log: DataFrame) -> Load:
-    """The traffic alone, with the delays that were measured."""
+def load(log: DataFrame, messages: int = SAMPLE) -> Load:
+    """The traffic alone, with the delays that were measured, and so many messages to be played."""
     delays = cost.delays(cost.spread(cost.hops(log, small=False), cost.links(cost.taken(log))))
     parts = {
         "servers": cost.servers(cost.flows(log)), "delays": delays, "stamped": cost.stamped(log),
         "arrivals": cost.arrivals(log),
     }  # fmt: skip
-    return _load({name: _collected(part) for name, part in parts.items()})
+    return _load(log, {name: _collected(part) for name, part in parts.items()}, messages)
 
 
 def _span(machines: Sequence[Row]) -> tuple[int, int]:
@@ -81,16 +83,17 @@ def _span(machines: Sequence[Row]) -> tuple[int, int]:
     return start, max((row["last"] for row in machines), default=0) - start
 
 
-def _load(rows: Mapping[str, Sequence[Row]]) -> Load:
+def _load(log: DataFrame, rows: Mapping[str, Sequence[Row]], most: int) -> Load:
     """Who sends to whom, with the delays that were measured."""
-    flows = {(row.source, tuple(row.targets)): float(row.messages) for row in rows["servers"] if row.targets}
     used = [row for row in rows["servers"] if row.targets]
-    span = max((row.last for row in used), default=0) - min((row.first for row in used), default=0)
+    flows = {(row.source, tuple(row.targets)): float(row.messages) for row in used}
     known = [row for row in rows["delays"] if row.server and row.link_count]
     took = {(row.peer, row.server): (row.store + row.link) // row.link_count for row in known}
-    messages = sum(row.link_count for row in known)
-    mean = sum(row.store + row.link for row in known) // messages if messages else Delays().mean
-    return Load(flows, span, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())))
+    count = sum(row.link_count for row in known)
+    mean = sum(row.store + row.link for row in known) // count if count else Delays().mean
+    times = min((row.first for row in used), default=0), max((row.last for row in used), default=0)
+    sent = sends(log, times, most, whole=sum(flows.values()) <= most) if used and most else []
+    return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())))
 
 
 def _seen(rows: Mapping[str, Sequence[Row]], messages: float) -> Figures:
@@ -464,13 +467,20 @@ def _percent(part: float, whole: float) -> float | None:
     return round(100 * part / whole, 1) if whole else None
 
 
-def sends(log: DataFrame, most: int) -> list[Send]:
-    """The first messages of the log that leave their servers, for a replay: up to `most`, in order of time."""
+def sends(log: DataFrame, times: tuple[int, int], most: int, whole: bool) -> list[Send]:
+    """Messages of the log that leave their servers, in order of time: all, or up to `most`, the first ones of each of
+    SLOTS parts of the log between `times`, in which the first and the last of them were sent."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     homes = F.array_distinct(F.transform("dests", lambda agent: F.split_part(agent, F.lit("/"), F.lit(1))))
     rows = log.where("kind = 'send'").select(
-        "server", "sent", "payload", F.array_remove(homes, F.col("server")).alias("to")
+        "server", "sent", "payload", F.array_sort(F.array_remove(homes, F.col("server"))).alias("to")
     )
-    rows = rows.where(F.size("to") > 0).orderBy("sent", "server", "to").limit(most)
-    return [Send(row.sent, row.server, tuple(sorted(row.to)), row.payload) for row in rows.collect()]
+    rows = rows.where(F.size("to") > 0)
+    if not whole:
+        slot = F.floor((F.col("sent") - times[0]) / ((times[1] - times[0]) // SLOTS + 1))
+        order = Window.partitionBy(slot).orderBy("sent", "server", "to")
+        rows = rows.withColumn("place", F.row_number().over(order)).where(F.col("place") <= max(most // SLOTS, 1))
+    found = [Send(row.sent, row.server, tuple(row.to), row.payload) for row in rows.collect()]
+    return sorted(found)

@@ -10,7 +10,7 @@ from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, records
 from mombroker.admin.cli.output import Target, echo_json, show
-from mombroker.admin.topology.costs import DIRECT, PACKET
+from mombroker.admin.topology.costs import DIRECT, PACKET, SAMPLE
 
 if TYPE_CHECKING:
     from mombroker.admin.topology.advise import Advice
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     "--packet", type=options.Number(0), default=PACKET, show_default=True,
     help="What one more packet weighs, in control bytes: the more, the fewer hops.",
 )  # fmt: skip
-@click.option("--replay", is_flag=True, help="Play messages of the log on each topology, side by side on Spark.")
-@click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="So many, with --replay.")
+@click.option(
+    "--messages",
+    type=click.IntRange(1),
+    default=SAMPLE,
+    show_default=True,
+    help="So many messages of the log are played in each domain.",
+)
+@click.option("--replay", is_flag=True, help="Play them through each whole topology, too, side by side on Spark.")
 @click.option("--out", type=Target(new=True), help="Write the proposed topology file here.")
 @MASTER
 @MEMORY
@@ -49,9 +55,9 @@ def advise(
     """Propose domains that fit the traffic, and a back end for each.
 
     Who talks to whom is read from the log. Compared are the topology of FILE, one domain for all, √N domains of √N
-    servers on a backbone, and the proposal: what a message costs in each by the model, and by --replay also as counted
-    by the ordering cores themselves. Nothing is changed: the proposal goes to a file, and `mom topology adopt` takes it
-    over once the bus is at rest.
+    servers on a backbone, and the proposal: what a message costs in each by the model, which plays each domain by
+    itself, and by --replay also with all domains and routers together. Nothing is changed: the proposal goes to a file,
+    and `mom topology adopt` takes it over once the bus is at rest.
 
     \b
     Example:
@@ -64,10 +70,10 @@ def advise(
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
     advising.check(topology, chosen)
     with records(source or file, master, memory) as log:
-        load = report.load(log)
+        load = report.load(log, messages)
         advice = advising.advise(topology, load, chosen, max_domain or 0, packet)
         if replay:
-            advising.replay_all(advice, report.sends(log, messages), load, log.sparkSession)
+            advising.replay_all(advice, load, log.sparkSession)
     if out:
         from mombroker.admin.cli.topology import write
 

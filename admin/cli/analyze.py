@@ -75,7 +75,7 @@ def analyze(
         if check and topology is not None:
             with Bar("log records") as bar:
                 found = extra("audit").audit(topology, folder, at_hand(topology), progress=bar.at)
-        figures, load = report.analyse(log, topology, found)
+        figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
     if advise and topology is not None:
         figures["advice"] = advising.advise(topology, load).as_dict()
     if html:

@@ -17,7 +17,6 @@ from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Topology, listed
-from mombroker.sim.lab.loads import Send
 from mombroker.sim.replay import Played, replay
 
 if TYPE_CHECKING:
@@ -115,6 +114,7 @@ def advise(
         raise MomError("no message in this log has left its server: there is nothing to go by")
     if strangers := {name for a, to in load.flows for name in (a, *to)} - topology.servers.keys():
         raise MomError(f"the log has servers that the topology file has not: {', '.join(sorted(strangers))}")
+    assert load.sends, "a load without messages that can be played"
     options = {
         CURRENT: Option(topology, costs.predict(topology, load)),
         FLAT: _option(topology, layouts.flat(servers), load),
@@ -122,7 +122,7 @@ def advise(
     }
     most = min(largest or len(servers), costs.largest(backends, servers))
     fit_in = {name: each for name, each in options.items() if not _above(each.topology, most)}
-    tuned = {name: _tuned(each.topology, load, backends, packet) for name, each in fit_in.items()}
+    tuned = {name: costs.choose(each.topology, load, backends, packet)[1] for name, each in fit_in.items()}
     others = fit_in or options  # none of which is to be had
     best = min(cost.price(packet) for cost in [*tuned.values(), *(each.cost for each in others.values())])
     found, fit = _search(topology, load, backends, most if most < len(servers) else 0, packet, options)
@@ -154,10 +154,6 @@ def _above(topology: Topology, most: int) -> list[str]:
     return [name for name, domain in topology.domains.items() if len(domain.members) > most]
 
 
-def _tuned(topology: Topology, load: Load, backends: Sequence[str], packet: float) -> Cost:
-    return costs.predict(costs.choose(topology, load, backends, packet), load)
-
-
 def _option(topology: Topology, domains: Mapping[str, Sequence[str]], load: Load) -> Option:
     made = replace(topology, domains={name: Domain(name, tuple(each)) for name, each in domains.items()}, checked=True)
     return Option(made, costs.predict(made, load))
@@ -175,8 +171,8 @@ def _search(
         search = split.Search(list(topology.servers), copies, by_size, split.Bounds(largest), begin)
         for domains in search.best()[:CANDIDATES]:
             plain = replace(topology, domains=_named(topology, search.named(domains)), checked=True)
-            made = costs.choose(plain, load, backends, packet / lean)
-            found.append((Option(_kept(topology, made), costs.predict(made, load)), search.fit(domains)))
+            made, cost = costs.choose(plain, load, backends, packet / lean)
+            found.append((Option(_kept(topology, made), cost), search.fit(domains)))
         lighter = [each for each in found if each[0].cost.control_bytes < least]
         if lighter:
             found = lighter
@@ -266,10 +262,10 @@ def changes(old: Topology, new: Topology) -> list[str]:
 # -- replay ------------------------------------------------------------------------------------------------------------
 
 
-def replay_all(advice: Advice, sends: Sequence[Send], load: Load, spark: SparkSession | None = None) -> None:
-    """Play the same messages on every option; on Spark side by side, one task each."""
+def replay_all(advice: Advice, load: Load, spark: SparkSession | None = None) -> None:
+    """Play the same messages as the model on every option; on Spark side by side, one task each."""
     topologies = {id(option): option.topology for option in advice.options.values()}
-    jobs = [(key, topology, list(sends), load.delays) for key, topology in topologies.items()]
+    jobs = [(key, topology, load) for key, topology in topologies.items()]
     results: Iterable[tuple[int, Played | str]]
     if spark is None:
         results = [_play(job) for job in jobs]
@@ -283,10 +279,10 @@ def replay_all(advice: Advice, sends: Sequence[Send], load: Load, spark: SparkSe
                 option.replayed = played
 
 
-def _play(job: tuple[int, Topology, list[Send], costs.Delays]) -> tuple[int, Played | str]:
+def _play(job: tuple[int, Topology, Load]) -> tuple[int, Played | str]:
     """Errors are told as text: a task that raises is tried again, and fails again."""
-    key, topology, sends, delays = job
+    key, topology, load = job
     try:
-        return key, replay(topology, sends, delays)
+        return key, replay(topology, load.sends, load.delays, first=load.first)
     except Exception as error:
         return key, f"{type(error).__name__}: {error}"

@@ -1,48 +1,55 @@
-"""What a topology costs under a traffic: a model, that needs who sends to whom and how often, and no schedule.
+"""What a topology costs under a traffic: a model, in which no domain waits for another.
 
-Routes are fixed, so what each domain has to carry follows exactly. What its clocks put on the wire does not follow from
-a formula: stamps depend on who talks to whom inside. So each domain is played by itself, by its own ordering cores,
-under a sample of its traffic in random order.
+What a message's stamp weighs does not follow from a formula: it depends on who talks to whom in a domain, and in which
+order. So each domain is played by itself, by its own ordering cores, under its part of a log's own messages; what a
+router has to send on comes when it would if nothing were held on the way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import accumulate
+from functools import cache, lru_cache
 from math import log
-from random import Random
 from typing import Any
 
 from mombroker import ordering
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.ordering import Packet, Step
+from mombroker.sim.communities import uniform
 from mombroker.sim.lab import domain as lab
+from mombroker.sim.lab.loads import Send
 from mombroker.sim.lab.observers import Control, Held
-from mombroker.sim.replay import Delays, Flows, Links, flows
+from mombroker.sim.replay import Act, Delays, Links, acts
 from mombroker.sim.world import MS, World
 
 PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
-SAMPLE = 8000  # messages of a domain that are played
+SAMPLE = 8000  # messages of a log that are played
 WRITES = 400  # steps at the end whose rows are counted
 SEEN = ("control_bytes", "packets", "hops", "delay_ms")  # figures of a cost that a log has, too
 DIRECT = ("fifo", "matrix", "ks")  # back ends that send to nobody else, and let nobody pass on
 
-Pattern = tuple[tuple[tuple[int, tuple[int, ...]], float], ...]  # ((member, members), messages), ...
+Flows = Mapping[tuple[str, tuple[str, ...]], float]  # (from, to) -> how many
 
 
 @dataclass(slots=True)
 class Load:
-    """The traffic that a log shows. `flows` counts messages by (from, to)."""
+    """The traffic that a log shows. `flows` counts messages by (from, to); `sends` are the messages that are played,
+    all or some of them, in order of time."""
 
     flows: Flows
-    span_ns: int  # in which they were sent
+    sends: Sequence[Send]
     delays: Delays = field(default_factory=Delays)
     seen: dict[str, float] = field(default_factory=dict)  # by a message: what the log says of some of SEEN
 
     @property
     def messages(self) -> float:
         return sum(self.flows.values())
+
+    @property
+    def first(self) -> int:
+        """How many are played before it counts. All count where all are played; else the first half do not: the clocks
+        of a bus that has run for long are not new."""
+        return len(self.sends) // 2 if self.messages > len(self.sends) else 0
 
 
 @dataclass(slots=True)
@@ -79,22 +86,25 @@ class Cost:
 
 def predict(topology: Topology, load: Load) -> Cost:
     """What this traffic costs on this topology."""
-    domains = []
-    for name, carried in flows(topology, load.flows).items():
-        domains.append(domain_cost(topology.domains[name], carried, load))
+    carried = acts(topology, load.sends, load.delays)
+    domains = [domain_cost(topology.domains[name], each, load) for name, each in carried.items()]
     return _sum(topology, load, domains)
 
 
-def choose(topology: Topology, load: Load, backends: Iterable[str] = DIRECT, packet: float = PACKET) -> Topology:
-    """The same domains, each with the one of these back ends that costs least there."""
-    carried, domains = flows(topology, load.flows), {}
+def choose(
+    topology: Topology, load: Load, backends: Iterable[str] = DIRECT, packet: float = PACKET
+) -> tuple[Topology, Cost]:
+    """The same domains, each with the one of these back ends that costs least there; and what that costs."""
+    carried, domains, costs = acts(topology, load.sends, load.delays), {}, []
     for name, domain in topology.domains.items():
         fit = [Domain(name, domain.members, each) for each in backends if not _unfit(each, domain.members)]
         if not fit:
             raise MomError(f"none of these back ends can order {name}: add matrix")
-        costs = [domain_cost(each, carried[name], load) for each in fit]
-        domains[name] = min(zip(costs, fit, strict=True), key=lambda one: _price(one[0], packet))[1]
-    return replace(topology, domains=domains, checked=True)
+        found = [domain_cost(each, carried[name], load) for each in fit]
+        cost, domains[name] = min(zip(found, fit, strict=True), key=lambda one: _price(one[0], packet))
+        costs.append(cost)
+    made = replace(topology, domains=domains, checked=True)
+    return made, _sum(made, load, costs)
 
 
 def largest(backends: Iterable[str], servers: Sequence[str]) -> int:
@@ -114,15 +124,18 @@ def _price(cost: DomainCost, packet: float) -> float:
     return cost.control_bytes + packet * cost.packets
 
 
-def domain_cost(domain: Domain, carried: Flows, load: Load) -> DomainCost:
+def domain_cost(domain: Domain, carried: Sequence[Act], load: Load) -> DomainCost:
+    """`carried` is what comes of `load.sends` in this domain."""
     index = domain.index
-    pattern = tuple(sorted(((index(a), tuple(sorted(map(index, to)))), count) for (a, to), count in carried.items()))
+    pattern = tuple((act.at, index(act.server), tuple(map(index, act.peers))) for act in carried)
+    first = sum(act.number <= load.first for act in carried)
     options = tuple(sorted((key, repr(value)) for key, value in domain.options.items()))
     links = tuple(load.delays.links.get((a, b), 0) for a in domain.members for b in domain.members)
-    sample = _Sample(domain, options, pattern, load.span_ns, load.delays.mean, links if any(links) else ())
-    total = sum(carried.values())
-    figures = sample.play() if total else (0.0,) * 5
-    return DomainCost(domain.name, domain.backend, len(domain.members), total, *(total * each for each in figures))
+    sample = _Sample(domain, domain.backend, options, pattern, first, load.delays.mean, links if any(links) else ())
+    share = load.messages / max(len(load.sends) - load.first, 1)
+    figures = _play(sample) if pattern else (0.0,) * 5
+    messages = share * (len(carried) - first)
+    return DomainCost(domain.name, domain.backend, len(domain.members), messages, *(share * each for each in figures))
 
 
 @dataclass(frozen=True)
@@ -130,14 +143,12 @@ class _Sample:
     """A domain under its own traffic; two that are alike in everything that matters are played once."""
 
     domain: Domain = field(compare=False)
+    backend: str
     options: tuple[tuple[str, str], ...]
-    pattern: Pattern
-    span_ns: int
+    pattern: tuple[tuple[int, int, tuple[int, ...]], ...]  # when, from which member, to which
+    first: int  # how many do not count
     mean: int
     links: tuple[int, ...]
-
-    def play(self) -> tuple[float, float, float, float, float]:
-        return _play(self, self.domain.backend, len(self.domain.members))
 
 
 class _Rows(lab.Observer):
@@ -160,40 +171,26 @@ class _Rows(lab.Observer):
         self.sent(me, 0, step.send)
 
 
-@cache
-def _play(sample: _Sample, backend: str, size: int) -> tuple[float, float, float, float, float]:
-    """Of one message: packets, control bytes, control integers, rows, and ms held."""
-    rng = Random(0)
-    acts, counts = [act for act, _ in sample.pattern], [count for _, count in sample.pattern]
-    total = sum(counts)
-    if total <= SAMPLE:  # all of it, in another order
-        drawn = [act for act, count in sample.pattern for _ in range(round(count))]
-        rng.shuffle(drawn)
-        first = 0
-    else:
-        drawn = rng.choices(acts, cum_weights=list(accumulate(counts)), k=SAMPLE)
-        first = SAMPLE // 2  # the clocks of a bus that has run for long are not new
-    world = World(0)
-    members = sample.domain.members
+@lru_cache(256)
+def _play(sample: _Sample) -> tuple[float, float, float, float, float]:
+    """Packets, control bytes, control integers, rows, and ms held."""
+    world, domain, pattern = World(0), sample.domain, sample.pattern
+    members, size = domain.members, len(domain.members)
     pairs = [(a, b) for a in members for b in members]
     means = dict(zip(pairs, sample.links, strict=True)) if sample.links else {}
     links = Links(world, members, Delays(sample.mean, {pair: mean for pair, mean in means.items() if mean}))
-    options = ordering.backend(backend).resolve(members, sample.domain.options)
-    control, held, rows = Control(first), Held(first), _Rows()
-    played = lab.Domain(world, lab.cores(backend, size, **options), links, [control, held, rows])
-    gap = sample.span_ns / total
-    at = 0.0
-    written = max(min(WRITES, len(drawn)), 1)
-    for number, (me, dests) in enumerate(drawn):
-        at += rng.expovariate(1 / gap) if gap else 0.0
-        if number == len(drawn) - written:
-            world.after(int(at), rows.begin)
-        world.after(int(at), played.send, me, dests)
+    options = ordering.backend(sample.backend).resolve(members, domain.options)
+    control, held, rows = Control(sample.first), Held(sample.first), _Rows()
+    played = lab.Domain(world, lab.cores(sample.backend, size, **options), links, [control, held, rows])
+    begin = max(len(pattern) - WRITES, 0)
+    for number, (at, me, dests) in enumerate(pattern):
+        if number == begin:
+            world.after(at - pattern[0][0], rows.begin)
+        world.after(at - pattern[0][0], played.send, me, dests)
     played.finish()
-    messages = max(len(drawn) - first, 1)
     return (
-        control.packets / messages, control.bytes / messages, control.integers / messages, rows.rows / written,
-        held.waited / MS / messages,
+        control.packets, control.bytes, control.integers,
+        rows.rows * (len(pattern) - sample.first) / (len(pattern) - begin), held.waited / MS,
     )  # fmt: skip
 
 
@@ -263,10 +260,11 @@ class BySize:
 @cache
 def _uniform(backend: str, size: int) -> tuple[float, float]:
     """(packets, control bytes) of a message from any to any other."""
-    members = tuple(f"s{at}" for at in range(size))
-    carried = {(a, (b,)): float(max(EACH // (size - 1), 1)) for a in members for b in members if a != b}
-    load = Load({}, int(sum(carried.values()) * 100 * MS / size))
-    cost = domain_cost(Domain("d", members, backend), carried, load)
+    any_to_any = uniform(size, 0)
+    sends = any_to_any.sends(EACH * size)
+    flat = any_to_any.flat()
+    made = replace(flat, domains={"d1": Domain("d1", any_to_any.servers, backend)}, checked=True)
+    cost = predict(made, Load(traffic((send.origin, send.dests) for send in sends), sends))
     return cost.packets / cost.messages, cost.control_bytes / cost.messages
 
 
@@ -291,7 +289,7 @@ def compared(cost: Cost, seen: Mapping[str, float]) -> list[dict[str, Any]]:
     return found
 
 
-def traffic(sends: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], float]:
+def traffic(sends: Iterable[tuple[str, tuple[str, ...]]]) -> Flows:
     """Flows, of single messages."""
     found: dict[tuple[str, tuple[str, ...]], float] = {}
     for origin, dests in sends:
@@ -300,10 +298,10 @@ def traffic(sends: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tup
     return found
 
 
-def matrix(flows_: Mapping[tuple[str, tuple[str, ...]], float]) -> dict[tuple[str, str], float]:
+def matrix(flows: Flows) -> dict[tuple[str, str], float]:
     """Copies from server to server."""
     found: dict[tuple[str, str], float] = {}
-    for (origin, dests), count in flows_.items():
+    for (origin, dests), count in flows.items():
         for dest in dests:
             found[origin, dest] = found.get((origin, dest), 0.0) + count
     return found

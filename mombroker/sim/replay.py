@@ -2,10 +2,10 @@
 each domain puts on the wire.
 """
 
-from collections import defaultdict
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.sim.lab.bus import Bus, onward
@@ -36,11 +36,15 @@ class Links:
         self.world, self.servers, self.delays = world, servers, delays
         self.last: dict[tuple[int, int], int] = {}  # by link: the latest arrival
 
-    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+    def arrival(self, frm: int, to: int) -> int:
+        """When what is sent now is there."""
         world, link = self.world, (frm, to)
         at = max(world.now + self.delays.draw(world, self.servers[frm], self.servers[to]), self.last.get(link, 0))
         self.last[link] = at
-        world.after(at - world.now, arrive, *args)
+        return at
+
+    def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
+        self.world.after(self.arrival(frm, to) - self.world.now, arrive, *args)
 
 
 @dataclass(slots=True)
@@ -66,37 +70,60 @@ class Played:
         return Tally(*(sum(getattr(tally, name) for tally in each) for name in Tally.__slots__))
 
 
-def replay(topology: Topology, sends: Sequence[Send], delays: Delays | None = None, seed: int = 0) -> Played:
-    """What this traffic costs on this topology, from new clocks on. Times of sends are moved to the start."""
+def replay(
+    topology: Topology, sends: Sequence[Send], delays: Delays | None = None, seed: int = 0, first: int = 0
+) -> Played:
+    """What this traffic costs on this topology, from new clocks on; the `first` messages are not counted. Times of
+    sends are moved to the start."""
     world = World(seed)
     links = Links(world, list(topology.servers), delays or Delays())
-    watchers = {name: (Control(), Held()) for name in topology.domains}
+    watchers = {name: (Control(first), Held(first)) for name in topology.domains}
     bus = Bus(world, topology, lambda domain: links, watchers.__getitem__)
-    start = EPOCH - min((send.at for send in sends), default=EPOCH)
-    play(bus, [send._replace(at=send.at + start) for send in sends])
+    play(bus, _from_the_start(sends))
     tallies = {
         name: Tally(control.packets, control.bytes, held.held, held.waited)
         for name, (control, held) in watchers.items()
     }
-    return Played(tallies, len(sends), len(bus.delays), bus.hops())
+    return Played(tallies, len(sends) - first, bus.copies(first), bus.hops(first))
 
 
-Flows = Mapping[tuple[str, tuple[str, ...]], float]  # (from, to) -> how many
+def _from_the_start(sends: Sequence[Send]) -> list[Send]:
+    start = EPOCH - min((send.at for send in sends), default=EPOCH)
+    return [send._replace(at=send.at + start) for send in sends]
 
 
-def flows(topology: Topology, traffic: Flows) -> dict[str, dict[tuple[str, tuple[str, ...]], float]]:
-    """What each domain has to carry of this traffic: the multicasts of its members among themselves."""
-    routes = {server: RoutingTable(topology, server) for server in topology.servers}
-    found: dict[str, dict[tuple[str, tuple[str, ...]], float]] = {name: defaultdict(float) for name in topology.domains}
+class Act(NamedTuple):
+    """What a domain has to carry: a multicast of one of its members to others. `number` is that of the message."""
+
+    at: int  # ns
+    number: int
+    server: str
+    peers: tuple[str, ...]
+
+
+def acts(
+    topology: Topology, sends: Sequence[Send], delays: Delays | None = None, seed: int = 0
+) -> dict[str, list[Act]]:
+    """By domain, in order of time, what its members have to send of this traffic, if nothing is held on the way: links
+    keep their order, so that what a router has to send on comes in bursts. Messages are numbered from 1 on."""
+    world, servers = World(seed), list(topology.servers)
+    links, places = Links(world, servers, delays or Delays()), {name: at for at, name in enumerate(servers)}
+    routes = {server: RoutingTable(topology, server) for server in servers}
+    found: dict[str, list[Act]] = {name: [] for name in topology.domains}
     memo: dict[tuple[str, tuple[str, ...], str], dict[str, dict[str, list[str]]]] = {}
-    for (origin, dests), count in traffic.items():
-        stack = [(origin, dests, "")]
-        while stack:
-            step = stack.pop()
-            me = step[0]
-            if step not in memo:
-                memo[step] = onward(routes[me], *step)
-            for into, peers in memo[step].items():
-                found[into][me, tuple(peers)] += count
-                stack += [(peer, tuple(beyond), into) for peer, beyond in peers.items() if beyond != [peer]]
-    return {name: dict(each) for name, each in found.items()}
+
+    def step(number: int, me: str, dests: tuple[str, ...], came: str) -> None:
+        key = me, dests, came
+        if key not in memo:
+            memo[key] = onward(routes[me], me, dests, came)
+        for into, peers in memo[key].items():
+            found[into].append(Act(world.now, number, me, tuple(peers)))
+            for peer, beyond in peers.items():
+                at = links.arrival(places[me], places[peer])
+                if beyond != [peer]:
+                    world.after(at - world.now, step, number, peer, tuple(beyond), into)
+
+    for number, send in enumerate(_from_the_start(sends), 1):
+        world.after(send.at - EPOCH, step, number, send.origin, send.dests, "")
+    world.run(calls=sys.maxsize)
+    return found

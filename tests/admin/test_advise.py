@@ -1,6 +1,7 @@
 """Advice on domains: it finds hidden communities, leaves uniform traffic alone, and its model tells the truth."""
 
 from random import Random
+from statistics import fmean
 
 import pytest
 
@@ -10,7 +11,8 @@ from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
 from mombroker.net import config
 from mombroker.sim.communities import communities, uniform
-from mombroker.sim.replay import replay
+from mombroker.sim.replay import Delays, replay
+from mombroker.sim.world import EPOCH, MS
 
 pytest.importorskip("networkx", reason="advice needs the extra spark")
 
@@ -18,14 +20,14 @@ from mombroker.admin.topology import advise, costs, split  # noqa: E402
 
 
 def load_of(sends):
-    return costs.Load(costs.traffic((send.origin, send.dests) for send in sends), sends[-1].at - sends[0].at)
+    return costs.Load(costs.traffic((send.origin, send.dests) for send in sends), sends)
 
 
 def advised(traffic, each=60, **options):
     sends = traffic.sends(each * len(traffic.servers))
     load = load_of(sends)
     found = advise.advise(traffic.flat(), load, **options)
-    advise.replay_all(found, sends, load)
+    advise.replay_all(found, load)
     return found, sends
 
 
@@ -141,7 +143,7 @@ def test_the_present_topology_is_proposed_with_a_word_on_back_ends_that_are_not_
 
 def test_on_one_server_nothing_is_to_be_gained():
     with pytest.raises(MomError, match="^nothing is to be gained: a bus of one server"):
-        advise.advise(layouts.build(layouts.flat(["s1"]), servers=["s1"]), costs.Load({("s1", ("s1",)): 3.0}, 1))
+        advise.advise(layouts.build(layouts.flat(["s1"]), servers=["s1"]), costs.Load({("s1", ("s1",)): 3.0}, []))
 
 
 def test_the_price_is_told_with_the_weight_of_a_packet_that_was_asked_for():
@@ -156,7 +158,7 @@ def test_the_price_is_told_with_the_weight_of_a_packet_that_was_asked_for():
 @pytest.mark.parametrize("flows, text", [({}, "has left its server"), ({("s1", ("s9",)): 1.0}, "file has not: s9")])
 def test_a_log_that_advice_cannot_go_by_is_refused(flows, text):
     with pytest.raises(MomError, match=text):
-        advise.advise(uniform(4, 1).flat(), costs.Load(flows, 1))
+        advise.advise(uniform(4, 1).flat(), costs.Load(flows, []))
 
 
 def test_the_model_is_held_against_the_log():
@@ -200,14 +202,35 @@ def test_changes_are_told_in_words():
     assert advise.changes(old, old) == []
 
 
-def test_long_traffic_is_sampled_and_the_price_of_a_message_stays():
+def test_of_long_traffic_a_part_is_played_whose_first_half_does_not_count():
     traffic = communities(1007)
-    load = load_of(traffic.sends(3000))
-    twenty, eighty = (
-        costs.predict(
-            traffic.split(), costs.Load({key: n * count for key, count in load.flows.items()}, n * load.span_ns)
-        )
-        for n in (20, 80)
+    sends = traffic.sends(6000)
+    whole, flows = load_of(sends), costs.traffic((send.origin, send.dests) for send in sends)
+    part = costs.Load(flows, sends[:2400])
+    assert (whole.first, part.first) == (0, 1200)
+    for topology in (traffic.split(), traffic.flat()):
+        late, again = costs.predict(topology, part), replay(topology, part.sends, first=1200)
+        assert late.messages == 6000 and again.messages == 1200
+        assert late.control_bytes / 6000 == pytest.approx(again.total.control_bytes / 1200, rel=0.02)
+        assert late.packets / 6000 == pytest.approx(again.total.packets / 1200, rel=0.02)
+        assert late.packets == pytest.approx(costs.predict(topology, whole).packets, rel=0.05)
+
+
+@pytest.mark.parametrize("size, apart", [(1, 0), (10, 1)], ids=["single", "bursts"])
+@pytest.mark.parametrize("delays", [(60,), (5, 10, 200)], ids=["slow", "uneven"])
+@pytest.mark.parametrize("shape", ["bus", "split"])
+def test_the_model_is_right_however_long_links_take_and_in_whatever_order_messages_come(shape, delays, size, apart):
+    """Ten times as many messages are under way on each link as at the pace of the other tests; in a burst, stamps are
+    nearly empty."""
+    traffic, lots = communities(1003, 36), Random(5)
+    links = {(a, b): lots.choice(delays) * MS for a in traffic.servers for b in traffic.servers if a != b}
+    sends = sorted(
+        each._replace(at=EPOCH + (each.at - EPOCH) * size // 10 + number * apart * MS)
+        for each in traffic.sends(3000 // size)
+        for number in range(size)
     )
-    assert eighty.packets == pytest.approx(4 * twenty.packets, rel=0.02)
-    assert eighty.control_bytes / eighty.messages == pytest.approx(twenty.control_bytes / twenty.messages, rel=0.05)
+    load = load_of(sends)
+    load.delays = Delays(round(fmean(links.values())), links)
+    topology = traffic.split() if shape == "split" else layouts.build(layouts.bus(traffic.servers))
+    played = replay(topology, sends, load.delays)
+    assert costs.predict(topology, load).control_bytes == pytest.approx(played.total.control_bytes, rel=0.1)

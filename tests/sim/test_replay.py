@@ -9,7 +9,7 @@ from mombroker.core.topology import Domain, Topology
 from mombroker.sim.communities import SHAPES, communities, uniform
 from mombroker.sim.lab.loads import Send
 from mombroker.sim.recording import mixed, paced, record
-from mombroker.sim.replay import Delays, flows, replay
+from mombroker.sim.replay import Delays, acts, replay
 from mombroker.sim.workloads import hidden_communities
 from mombroker.sim.world import EPOCH, MS
 
@@ -26,9 +26,34 @@ def test_a_multicast_is_one_packet_for_each_next_server():
     assert {name: tally.packets for name, tally in played.domains.items()} == {"left": 2, "right": 2}
 
 
-def test_flows_say_what_each_domain_carries():
-    found = flows(chain(), {("a", ("b", "d", "e")): 2.0, ("d", ("e",)): 1.0})
-    assert found == {"left": {("a", ("b", "c")): 2.0}, "right": {("c", ("d", "e")): 2.0, ("d", ("e",)): 1.0}}
+def test_acts_say_what_each_domain_carries_and_when():
+    """In the order of the links: c has what a has sent later not before what a has sent first."""
+    sends = [Send(7, "a", ("b", "d", "e")), Send(7 + MS, "a", ("d",)), Send(9, "d", ("e",))]
+    for seed in range(20):
+        found = acts(chain(), sends, Delays(10 * MS), seed)
+        assert [(act.number, act.server, act.peers) for act in found["left"]] == [
+            (1, "a", ("b", "c")),
+            (2, "a", ("c",)),
+        ]
+        right = [(act.number, act.server, act.peers) for act in found["right"]]
+        assert right == [(3, "d", ("e",)), (1, "c", ("d", "e")), (2, "c", ("d",))]
+        assert [act.at - EPOCH for act in found["left"]] == [0, MS] and found["right"][1].at >= EPOCH + 5 * MS
+    played = replay(chain(), sends)
+    assert {name: len(each) for name, each in found.items()} == {"left": 2, "right": 3}
+    assert {name: sum(len(act.peers) for act in each) for name, each in found.items()} == {
+        name: tally.packets for name, tally in played.domains.items()
+    }
+
+
+def test_what_comes_first_is_played_and_not_counted():
+    sends = [Send(at * MS, "a", ("b", "d") if at < 5 else ("c",)) for at in range(10)]
+    whole, rest = replay(chain(), sends), replay(chain(), sends, first=5)
+    assert (whole.messages, whole.copies, whole.hops) == (10, 15, 20) and (rest.messages, rest.copies, rest.hops) == (
+        5,
+        5,
+        5,
+    )
+    assert rest.total.packets == 5 and whole.total.packets == 20
 
 
 def test_what_overtakes_its_cause_is_held():

@@ -104,9 +104,17 @@ class Bus:
             self._routes[me] = RoutingTable(self.topology, self.names[me])
         return self._routes[me]
 
-    def hops(self) -> int:
-        """Links that all copies have crossed on their routes, relays in a domain not counted."""
-        return sum(self.routes(self.origins[number]).distance(self.names[me]) for number, me, _ in self.delays)
+    def copies(self, first: int = 0) -> int:
+        """That have come to the servers they are for, of messages after the `first`."""
+        return sum(number > first for number, _, _ in self.delays)
+
+    def hops(self, first: int = 0) -> int:
+        """Links that these copies have crossed on their routes, relays in a domain not counted."""
+        return sum(
+            self.routes(self.origins[number]).distance(self.names[me])
+            for number, me, _ in self.delays
+            if number > first
+        )
 
     def finish(self) -> None:
         """Run until nothing is under way any more: every message is at every server that it is for."""

@@ -147,7 +147,7 @@ folder, out = map(Path, sys.argv[1:])
 topology = config.load(folder / "bus.toml")
 spark = session.session()
 log = source.read(spark, folder / "exported")
-figures, load = report.analyse(log, topology)
+figures, load = report.analyse(log, topology, messages=500)
 (out / "figures.json").write_text(json.dumps(figures))
 
 
@@ -159,7 +159,7 @@ def where(_):
 
 found = spark.sparkContext.parallelize([0], 1).map(where).first()
 advice = advise(topology, load)
-replay_all(advice, report.sends(log, 500), load, spark)
+replay_all(advice, load, spark)
 replayed = {name: option.replayed.total.control_bytes for name, option in advice.options.items()}
 (out / "replayed.json").write_text(json.dumps([found, replayed]))
 """
