@@ -27,7 +27,8 @@ Figures = dict[str, Any]
 MS = 1e6
 SLOTS = 12  # parts of the log's time in which holds are looked at
 GROWTH = 3.0  # times what was held in the first third: holds grow
-SILENT = 0.25  # of the log's time: a server that has been quiet for so long at the end is silent
+SILENT = 0.25  # of the log's time: a server that has been quiet for so long at the end is silent, but not before
+PAUSE = 1e9  # ns
 SKEW = 3.0  # times the mean load: a server, or destination, is hot
 BROADCAST = 1_000_000  # commits, at most, that are told to every task
 
@@ -388,7 +389,7 @@ def _anomalies(
                 f"{short[server]} packets of it came that its log has not: it ends before the others, or begins later"
             )
             yield {"kind": "short log", "where": server, "text": text}
-        elif end - lasts[server] > SILENT * span:
+        elif end - lasts[server] > max(SILENT * span, PAUSE):
             text = f"its last record is {(end - lasts[server]) / 1e9:.1f} s before the end"
             yield {"kind": "silent server", "where": server, "text": text}
     wanted: dict[str, int] = defaultdict(int)

@@ -68,7 +68,7 @@ def analysis(exported: Path) -> dict[str, Any]:
     from mombroker.admin.analysis import report, source
 
     spark, start = session()
-    figures, _ = report.analyse(source.read(spark, exported))
+    figures, _ = report.analyse(source.read(spark, exported), messages=0)
     seconds = cpu() - start
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
     peak = next(line for line in Path(f"/proc/{jvm}/status").open() if line.startswith("VmHWM"))

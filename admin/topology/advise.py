@@ -69,7 +69,7 @@ class Advice:
             kept = f"; kept, though not among the back ends allowed: {listed(self.kept)}" if self.kept else ""
             return f"nothing is to be gained: no split that follows this traffic is better than one that does not{kept}"
         new, old = self.options[PROPOSED].cost, self.options[CURRENT].cost
-        return (f"nothing is to be gained, but {self.forced}: " if self.forced else "") + (
+        return (f"{self.forced}; but for that nothing is to be gained. " if self.forced else "") + (
             f"{len(self.changes)} changes: {old.control_bytes / old.messages:.1f} control bytes a message become "
             f"{new.control_bytes / new.messages:.1f}, {old.packets / old.messages:.2f} packets "
             f"{new.packets / new.messages:.2f}, {old.hops:.2f} hops {new.hops:.2f}"

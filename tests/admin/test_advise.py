@@ -126,7 +126,7 @@ def test_domains_that_are_larger_than_allowed_are_cut_where_nothing_is_gained_by
     traffic = uniform(8, 1)
     found = advise.advise(traffic.flat(), load_of(traffic.sends(160)), backends, 2)
     assert not found.worthwhile and found.changes
-    assert found.verdict().startswith("nothing is to be gained, but d1 has more than 2 servers: ")
+    assert found.verdict().startswith("d1 has more than 2 servers; but for that nothing is to be gained. ")
     assert {len(domain.members) for domain in found.options["proposed"].topology.domains.values()} == {2}
     assert not any("one domain for all" in line for line in found.remarks)  # it is not allowed
 

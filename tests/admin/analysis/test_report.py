@@ -183,6 +183,14 @@ def test_nor_does_a_log_that_is_not_there():
     assert anomalies(rows) == [("silent server", "s1")]
 
 
+def test_of_a_run_of_moments_no_server_is_silent():
+    def ended(after: float, whole: float):
+        rows = log(machines=[machine("s1", last=whole), machine("s2", last=whole), machine("s3", last=after)])
+        return anomalies(rows)
+
+    assert ended(0.1, 1) == [] and ended(0.1, 2) == [("silent server", "s3")]
+
+
 HOUR = 3600
 
 
@@ -232,4 +240,4 @@ def test_the_log_says_what_the_model_says_too():
     rows["arrivals"].append(
         Row(server="s1", origin="s1", hops=0, copies=70, queue=9, total=9, queue_ns=NS, total_ns=NS)
     )
-    assert report._load(rows).seen == {"control_bytes": 10, "packets": 1, "hops": 1, "delay_ms": 4}
+    assert report._load(None, rows, 0).seen == {"control_bytes": 10, "packets": 1, "hops": 1, "delay_ms": 4}
