@@ -206,7 +206,7 @@ def _sum(topology: Topology, load: Load, domains: list[DomainCost]) -> Cost:
             hops += count * len(path)
             here = origin
             for _, server in path:
-                delay += count * load.delays.links.get((here, server), load.delays.mean)
+                delay += count * load.delays.of(here, server)
                 here = server
             for _, router in path[:-1]:
                 passed[router] += count

@@ -24,23 +24,30 @@ class Delays:
     mean: int = 10 * MS
     links: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
-    def draw(self, world: World, a: str, b: str) -> int:
-        mean = self.links.get((a, b), self.mean)
-        return mean // 2 + world.about(mean - mean // 2)
+    def of(self, a: str, b: str) -> int:
+        return self.links.get((a, b), self.mean)
 
 
 class Links:
-    """Links that take as long as `delays` says, and keep the order of sending."""
+    """Links that take as long as `delays` says, and keep the order of sending. A delay that is drawn holds for a while,
+    for as long as one takes in the mean: if each were drawn by itself, all on a busy link would wait for the slowest,
+    and it would take much longer in the mean than `delays` says.
+    """
 
     def __init__(self, world: World, servers: Sequence[str], delays: Delays):
         self.world, self.servers, self.delays = world, servers, delays
+        self.drawn: dict[tuple[int, int], tuple[int, int]] = {}  # by link: a delay, and until when it holds
         self.last: dict[tuple[int, int], int] = {}  # by link: the latest arrival
 
     def arrival(self, frm: int, to: int) -> int:
         """When what is sent now is there."""
-        world, link = self.world, (frm, to)
-        at = max(world.now + self.delays.draw(world, self.servers[frm], self.servers[to]), self.last.get(link, 0))
-        self.last[link] = at
+        now, link = self.world.now, (frm, to)
+        took, until = self.drawn.get(link, (0, 0))
+        if now >= until:
+            mean = self.delays.of(self.servers[frm], self.servers[to])
+            took = mean // 2 + self.world.about(mean - mean // 2)
+            self.drawn[link] = took, now + mean
+        at = self.last[link] = max(now + took, self.last.get(link, 0))
         return at
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:

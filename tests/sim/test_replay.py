@@ -1,5 +1,7 @@
 """Traffic on a topology: what the replay counts is what the routes say, and what real servers do."""
 
+from statistics import fmean
+
 import pytest
 
 from mombroker import store
@@ -9,9 +11,9 @@ from mombroker.core.topology import Domain, Topology
 from mombroker.sim.communities import SHAPES, communities, uniform
 from mombroker.sim.lab.loads import Send
 from mombroker.sim.recording import mixed, paced, record
-from mombroker.sim.replay import Delays, acts, replay
+from mombroker.sim.replay import Delays, Links, acts, replay
 from mombroker.sim.workloads import hidden_communities
-from mombroker.sim.world import EPOCH, MS
+from mombroker.sim.world import EPOCH, MS, World
 
 
 def chain(backend=""):
@@ -43,6 +45,20 @@ def test_acts_say_what_each_domain_carries_and_when():
     assert {name: sum(len(act.peers) for act in each) for name, each in found.items()} == {
         name: tally.packets for name, tally in played.domains.items()
     }
+
+
+@pytest.mark.parametrize("gap", [100, 10, 1, 0.1])
+def test_a_link_takes_as_long_in_the_mean_however_busy_it_is(gap):
+    world, took = World(3), []
+    links = Links(world, ["a", "b"], Delays(10 * MS))
+
+    def send():
+        took.append(links.arrival(0, 1) - world.now)
+
+    for at in range(int(4000 / min(gap, 1))):
+        world.after(int(at * gap * MS), send)
+    world.run()
+    assert fmean(took) == pytest.approx(10 * MS, rel=0.15)
 
 
 def test_what_comes_first_is_played_and_not_counted():
