@@ -75,18 +75,15 @@ def cost(params: Params) -> float:
 
 
 LOADS, FULL_LOADS = [1, 2, 5, 10, 20], [1, 2, 3, 4, 5, 7, 10, 13, 16, 20]  # messages a second of each process
-# Sends, and how many of them are not measured. At a high load, above all in the flat group, what waits now has much to
-# do with what waited before.
-QUICK, FULL = (1_300, 300), (6_000, 1_000)
-BUSY_QUICK, BUSY_FULL = (2_600, 300), (12_000, 1_000)
+# Sends, and how many of them are not measured. In the flat group, and at a high load, what waits now has much to do
+# with what waited before.
+QUICK, BUSY_QUICK = (1_300, 300), (2_600, 300)
+FULL = {DAISY: (6_000, 1_000), FLAT: (12_000, 1_000)}
 
 
 def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> list[Point]:
     def params(architecture: str, load: float, seed: int) -> Params:
-        if full:
-            sends, first = BUSY_FULL if architecture == FLAT and load >= 10 else FULL
-        else:
-            sends, first = BUSY_QUICK if load >= 20 else QUICK
+        sends, first = FULL[architecture] if full else BUSY_QUICK if load >= 20 else QUICK
         run = {"architecture": architecture, "load": load, "seed": seed, "sends": sends, "first": first, "mbit": 100}
         return run | reading
 
