@@ -26,6 +26,7 @@ Figures = dict[str, Any]
 
 MS = 1e6
 SLOTS = 12  # parts of the log's time in which holds are looked at
+PARTS = 24  # parts of the log's time from each of which a sample of its messages has its share
 GROWTH = 3.0  # times what was held in the first third: holds grow
 SILENT = 0.25  # of the log's time: a server that has been quiet for so long at the end is silent, but not before
 PAUSE = 1e9  # ns
@@ -93,7 +94,7 @@ def _load(log: DataFrame, rows: Mapping[str, Sequence[Row]], most: int) -> Load:
     count = sum(row.link_count for row in known)
     mean = sum(row.store + row.link for row in known) // count if count else Delays().mean
     times = min((row.first for row in used), default=0), max((row.last for row in used), default=0)
-    sent = sends(log, times, most, whole=sum(flows.values()) <= most) if used and most else []
+    sent = sends(log, times, most) if used and most else []
     return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())))
 
 
@@ -468,20 +469,25 @@ def _percent(part: float, whole: float) -> float | None:
     return round(100 * part / whole, 1) if whole else None
 
 
-def sends(log: DataFrame, times: tuple[int, int], most: int, whole: bool) -> list[Send]:
-    """Messages of the log that leave their servers, in order of time: all, or up to `most`, the first ones of each of
-    SLOTS parts of the log between `times`, in which the first and the last of them were sent."""
+def sends(log: DataFrame, times: tuple[int, int], most: int) -> list[Send]:
+    """Messages of the log that leave their servers, in order of time: all, or where there are more than `most` a sample
+    of half as many: from each of PARTS parts of the log's time its share, the first ones. `times`: when the first and
+    the last of them were sent."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     homes = F.array_distinct(F.transform("dests", lambda agent: F.split_part(agent, F.lit("/"), F.lit(1))))
+    part = F.floor((F.col("sent") - times[0]) / ((times[1] - times[0]) // PARTS + 1)).cast("int")
     rows = log.where("kind = 'send'").select(
-        "server", "sent", "payload", F.array_sort(F.array_remove(homes, F.col("server"))).alias("to")
-    )
+        "server", "sent", "payload", F.array_sort(F.array_remove(homes, F.col("server"))).alias("to"),
+        part.alias("part"),
+    )  # fmt: skip
     rows = rows.where(F.size("to") > 0)
-    if not whole:
-        slot = F.floor((F.col("sent") - times[0]) / ((times[1] - times[0]) // SLOTS + 1))
-        order = Window.partitionBy(slot).orderBy("sent", "server", "to")
-        rows = rows.withColumn("place", F.row_number().over(order)).where(F.col("place") <= max(most // SLOTS, 1))
-    found = [Send(row.sent, row.server, tuple(row.to), row.payload) for row in rows.collect()]
-    return sorted(found)
+    counts = {row["part"]: row["count"] for row in rows.groupBy("part").count().collect()}
+    total = sum(counts.values())
+    if total > most:
+        shares = [F.lit(-(-counts.get(at, 0) * most // (2 * total))) for at in range(PARTS)]
+        order = Window.partitionBy("part").orderBy("sent", "server", "to")
+        rows = rows.withColumn("place", F.row_number().over(order))
+        rows = rows.where(F.col("place") <= F.element_at(F.array(*shares), F.col("part") + 1))
+    return sorted(Send(row.sent, row.server, tuple(row.to), row.payload) for row in rows.collect())

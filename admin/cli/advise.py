@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=SAMPLE,
     show_default=True,
-    help="So many messages of the log are played in each domain.",
+    help="Played on each topology; of a longer log a sample of half as many, twice, and the second time counts.",
 )
 @click.option("--replay", is_flag=True, help="Play them through each whole topology, too, side by side on Spark.")
 @click.option("--out", type=Target(new=True), help="Write the proposed topology file here.")

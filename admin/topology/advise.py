@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 GAIN = 0.1  # below that nothing is to be gained: of the price,
 FIT = 0.2  # and of the ways alone, against servers dealt at random (any traffic of few messages has some pattern)
 LEAN = (1, 2, 4, 8, 16)  # packets are made cheaper by so much, until a split has the fewest control bytes
+OFF = 0.25  # share by which the model is off the log, from which on it is told
 ALIKE = 0.02  # of two splits whose prices differ by less the one with fewer control bytes is taken
 CANDIDATES = 3  # splits of each search that are judged by their traffic
 CURRENT, FLAT, BUS, PROPOSED = "current", "flat", "bus", "proposed"
@@ -127,12 +128,13 @@ def advise(
     best = min(cost.price(packet) for cost in [*tuned.values(), *(each.cost for each in others.values())])
     found, fit = _search(topology, load, backends, most if most < len(servers) else 0, packet, options)
     price, model = found.cost.price(packet), costs.compared(options[CURRENT].cost, load.seen)
+    doubts = _doubts(model, load)
     gain, words, large = 1 - price / best, changes(topology, found.topology), _above(topology, most)
     if gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
         options[PROPOSED] = found
-        return Advice(options, gain, fit, words, packet=packet, model=model)
+        return Advice(options, gain, fit, words, doubts, packet=packet, model=model)
     options[PROPOSED] = found if large else options[CURRENT]
-    remarks = _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
+    remarks = doubts + _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
     if not large:
         kept = [f"{each.backend} in {name}" for name, each in topology.domains.items() if each.backend not in backends]
         return Advice(options, gain, fit, [], remarks, kept=kept, packet=packet, model=model)
@@ -212,6 +214,13 @@ def _kept(topology: Topology, made: Topology) -> Topology:
     return replace(made, domains=domains, checked=True)
 
 
+def _doubts(model: Iterable[Mapping[str, Any]], load: Load) -> list[str]:
+    """Where what the model says of the current topology is not what the log says."""
+    off = [f"{row['error_pct']:+.0f} % in {row['figure']}" for row in model if abs(row["error_pct"] or 0) > 100 * OFF]
+    what = "play more messages (--messages)" if load.sampled else "is it the log of this topology?"
+    return [f"the model does not fit the log of the current topology, {listed(off)}: {what}"] if off else []
+
+
 def _remarks(others: Mapping[str, Option], current: Cost, tuned: Cost | None, packet: float) -> list[str]:
     """What would cost less without regard to the traffic."""
     found = []
@@ -283,6 +292,6 @@ def _play(job: tuple[int, Topology, Load]) -> tuple[int, Played | str]:
     """Errors are told as text: a task that raises is tried again, and fails again."""
     key, topology, load = job
     try:
-        return key, replay(topology, load.sends, load.delays, first=load.first)
+        return key, replay(topology, load.played, load.delays, first=load.first)
     except Exception as error:
         return key, f"{type(error).__name__}: {error}"

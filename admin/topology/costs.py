@@ -23,7 +23,7 @@ from mombroker.sim.replay import Act, Delays, Links, acts
 from mombroker.sim.world import MS, World
 
 PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
-SAMPLE = 8000  # messages of a log that are played
+SAMPLE = 8000  # messages that are played on each topology
 WRITES = 400  # steps at the end whose rows are counted
 SEEN = ("control_bytes", "packets", "hops", "delay_ms")  # figures of a cost that a log has, too
 DIRECT = ("fifo", "matrix", "ks")  # back ends that send to nobody else, and let nobody pass on
@@ -33,8 +33,8 @@ Flows = Mapping[tuple[str, tuple[str, ...]], float]  # (from, to) -> how many
 
 @dataclass(slots=True)
 class Load:
-    """The traffic that a log shows. `flows` counts messages by (from, to); `sends` are the messages that are played,
-    all or some of them, in order of time."""
+    """The traffic that a log shows. `flows` counts messages by (from, to); `sends` are the messages themselves, all or
+    a sample, in order of time."""
 
     flows: Flows
     sends: Sequence[Send]
@@ -46,10 +46,22 @@ class Load:
         return sum(self.flows.values())
 
     @property
+    def sampled(self) -> bool:
+        return self.messages > len(self.sends)
+
+    @property
     def first(self) -> int:
-        """How many are played before it counts. All count where all are played; else the first half do not: the clocks
-        of a bus that has run for long are not new."""
-        return len(self.sends) // 2 if self.messages > len(self.sends) else 0
+        """How many are played before it counts."""
+        return len(self.sends) if self.sampled else 0
+
+    @property
+    def played(self) -> list[Send]:
+        """A sample is played twice, and counts the second time: the clocks of a bus that has run for long are not new,
+        and each part of the log is to count."""
+        if not self.sampled:
+            return list(self.sends)
+        later = self.sends[-1].at - self.sends[0].at + self.delays.mean
+        return [*self.sends, *(send._replace(at=send.at + later) for send in self.sends)]
 
 
 @dataclass(slots=True)
@@ -86,7 +98,7 @@ class Cost:
 
 def predict(topology: Topology, load: Load) -> Cost:
     """What this traffic costs on this topology."""
-    carried = acts(topology, load.sends, load.delays)
+    carried = acts(topology, load.played, load.delays)
     domains = [domain_cost(topology.domains[name], each, load) for name, each in carried.items()]
     return _sum(topology, load, domains)
 
@@ -95,7 +107,7 @@ def choose(
     topology: Topology, load: Load, backends: Iterable[str] = DIRECT, packet: float = PACKET
 ) -> tuple[Topology, Cost]:
     """The same domains, each with the one of these back ends that costs least there; and what that costs."""
-    carried, domains, costs = acts(topology, load.sends, load.delays), {}, []
+    carried, domains, costs = acts(topology, load.played, load.delays), {}, []
     for name, domain in topology.domains.items():
         fit = [Domain(name, domain.members, each) for each in backends if not _unfit(each, domain.members)]
         if not fit:
@@ -125,14 +137,14 @@ def _price(cost: DomainCost, packet: float) -> float:
 
 
 def domain_cost(domain: Domain, carried: Sequence[Act], load: Load) -> DomainCost:
-    """`carried` is what comes of `load.sends` in this domain."""
+    """`carried` is what comes of `load.played` in this domain."""
     index = domain.index
     pattern = tuple((act.at, index(act.server), tuple(map(index, act.peers))) for act in carried)
     first = sum(act.number <= load.first for act in carried)
     options = tuple(sorted((key, repr(value)) for key, value in domain.options.items()))
     links = tuple(load.delays.links.get((a, b), 0) for a in domain.members for b in domain.members)
     sample = _Sample(domain, domain.backend, options, pattern, first, load.delays.mean, links if any(links) else ())
-    share = load.messages / max(len(load.sends) - load.first, 1)
+    share = load.messages / max(len(load.sends), 1)
     figures = _play(sample) if pattern else (0.0,) * 5
     messages = share * (len(carried) - first)
     return DomainCost(domain.name, domain.backend, len(domain.members), messages, *(share * each for each in figures))

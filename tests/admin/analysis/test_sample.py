@@ -1,0 +1,39 @@
+"""The messages of a log that are played for advice: each part of the log's time has its share among them."""
+
+from itertools import accumulate
+
+import pytest
+
+from mombroker.admin.analysis import report
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000_000
+OTHERS = ["s2/a", "s3/a", "s4/a"]
+
+
+def sent(spark, *phases):
+    """A log: for each phase so many messages to so many agents, at this gap (s); and one to its own server."""
+    gaps = [(gap, dests) for count, gap, dests in phases for _ in range(count)]
+    times = accumulate(int(gap * SECOND) for gap, _ in gaps)
+    rows = [("send", "s1", at, 10, OTHERS[:dests]) for at, (_, dests) in zip(times, gaps, strict=True)]
+    rows += [("send", "s1", 5, 10, ["s1/b"]), ("react", "s2", 5, 10, ["s2/a"])]
+    log = spark.createDataFrame(rows, "kind string, server string, sent long, payload long, dests array<string>")
+    return log.repartition(3), (rows[0][2], rows[-3][2])
+
+
+def test_what_is_rare_and_slow_has_no_more_than_its_share(spark):
+    log, times = sent(spark, (900, 0.001, 1), (100, 0.1, 3))
+    found = report.sends(log, times, 200)
+    assert sorted(set(map(len, (send.dests for send in found)))) == [1, 3] and found == sorted(found)
+    assert 100 <= len(found) <= 100 + report.PARTS
+    assert sum(len(send.dests) == 1 for send in found) == pytest.approx(90, abs=3)
+    assert report.sends(log, times, 1000) == sorted(report.sends(log, times, 10**9))
+    assert len(report.sends(log, times, 1000)) == 1000
+
+
+def test_a_pause_costs_nothing_of_the_sample(spark):
+    log, times = sent(spark, (300, 0.01, 1), (1, 20_000, 1), (300, 0.01, 2))
+    found = report.sends(log, times, 200)
+    assert [sum(len(send.dests) == count for send in found) for count in (1, 2)] == pytest.approx([50, 50], abs=2)
+    assert len(report.sends(log, times, 2)) == 2  # one of each part that has any
