@@ -83,7 +83,7 @@ def whole(path: Path) -> Iterator[Path]:
 def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> None:
     """Print rows as a table, or as one JSON array. `default` names the table's columns if the user names none."""
     known = list(dict.fromkeys(name for row in rows for name in row))
-    chosen = _choose(columns, known) if rows else []
+    chosen = choose(columns, known) if rows else []
     if output == "json":
         echo_json([{name: row.get(name) for name in chosen} for row in rows] if chosen else list(rows))
         return
@@ -97,7 +97,7 @@ def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> N
 
 def show_one(record: Row, output: str, columns: str = "") -> None:
     """Print one record: a table of two columns, or one JSON object."""
-    picked = {name: record[name] for name in _choose(columns, list(record)) or record}
+    picked = {name: record[name] for name in choose(columns, list(record)) or record}
     table = [[name, text(value)] for name, value in picked.items()]
     if output == "json":
         echo_json(picked)
@@ -118,7 +118,8 @@ def _text_keys(value: object) -> object:
     return [_text_keys(each) for each in value] if isinstance(value, list) else value
 
 
-def _choose(columns: str, known: list[str]) -> list[str]:
+def choose(columns: str, known: list[str]) -> list[str]:
+    """The columns that the user asked for, if all of them are known."""
     chosen = [name.strip() for name in columns.split(",") if name.strip()]
     for name in chosen:
         if name not in known:

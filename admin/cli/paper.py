@@ -14,7 +14,7 @@ import click
 
 import mombroker
 from mombroker.admin.cli import options
-from mombroker.admin.cli.output import Target, output_options, show, whole, write
+from mombroker.admin.cli.output import Target, choose, output_options, show, whole, write
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
 
@@ -135,6 +135,7 @@ def run(
     """
     from mombroker.sim.papers import base, sweep
 
+    choose(columns, list(base.JUDGED))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
     wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
     changed: base.Params = {}
@@ -172,9 +173,15 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
     from mombroker.sim.papers import base, plot, summary, sweep
     from mombroker.sim.papers.report import Chapter, page
 
+    kind = "quick" if quick else "full"
+    target = target or folder / f"report-{kind}.html"
+    if target.suffix == ".json":
+        raise click.UsageError(f"--to is the page, its values lie beside it as JSON: name it {target.stem}.html")
+    values_to = None if target.exists() and not target.is_file() else target.with_suffix(".json")  # no file by a device
+    if values_to and values_to.exists():
+        Target().convert(str(values_to), None, None)
     plot.need()
     live = pingpong.live(folder / LIVE) if (folder / LIVE).exists() else {}
-    kind = "quick" if quick else "full"
     work = []
     for chosen in map(sweep.load, sweep.PAPERS):
         points = sweep.points(chosen, [*chosen.figures], not quick, chosen.seeds, {})
@@ -196,10 +203,10 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
         }  # fmt: skip
         images = {name: path.read_bytes() for name, path in pictures.items()}
         chapters.append(Chapter(chosen, claims, images, note, live if chosen.name == "domains" else {}))
-    target = target or folder / f"report-{kind}.html"
     said = f"{kind.capitalize()} runs of mombroker {mombroker.__version__}, with the ordering cores of the bus."
     write(target, page(chapters, "The papers, measured again", said))
-    write(target.with_suffix(".json"), json.dumps(values) + "\n")
+    if values_to:
+        write(values_to, json.dumps(values) + "\n")
 
 
 @paper.command()
@@ -227,6 +234,7 @@ def spread(
     """
     from mombroker.sim.papers import base, sweep
 
+    choose(columns, list(base.HALVES))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
     wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
     runs = runs or max(chosen.seeds // 2, 1)

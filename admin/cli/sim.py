@@ -222,7 +222,8 @@ def _draw(target: Path, story: Any, around: str, title: str) -> None:
     held = [arrow.message for arrow in story.arrows if arrow.held]
     message = around or (held or [story.arrows[0].message])[0]
     if message not in {arrow.message for arrow in story.arrows}:
-        raise MomError(f"there is no message {message}; the last is {story.arrows[-1].message}")
+        last = max(story.arrows, key=lambda arrow: arrow.left).message
+        raise MomError(f"there is no message {message}; the last is {last}")
     write(target, drawing.svg(story.around(message), f"{title}: around {message}", message))
 
 

@@ -238,3 +238,18 @@ def test_the_halves_of_the_runs_are_compared(mom):
         assert row["off_pct"] == pytest.approx(off, abs=0.1)  # of two numbers of four digits
     few = mom("spread", "ks", "--figure", "5", "--above", "1000")
     assert "0 of 24 values are apart by more than 1000 %" in few.stderr
+
+
+def test_the_page_and_its_values_have_places_of_their_own(mom, tmp_path):
+    assert "name it page.html" in mom("report", "--to", "page.json", code=2).output
+    (tmp_path / "page.json").mkdir()
+    assert "page.json" in mom("report", "--to", "page.html", code=2).output
+    assert not (tmp_path / "mom-papers").exists()  # nothing was run
+
+
+@pytest.mark.parametrize("command", ["run", "spread"])
+def test_columns_that_are_not_there_are_refused_before_the_work(mom, tmp_path, command):
+    assert (
+        "there is no column 'foo'; there are figure, " in mom(command, "ks", "--columns", "figure,foo", code=2).output
+    )
+    assert not (tmp_path / "mom-papers").exists()

@@ -218,6 +218,9 @@ class Table:
         return max(100 * (max(values) / min(values) - 1) for values in found)
 
 
+HALVES = ("figure", "setting", "x", "column", "one", "two", "off_pct")
+
+
 def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
     """For each point with so many seeds: the mean of the runs of the first `runs` seeds, that of the next as many, and
     by how many per cent of the mean of both they are apart."""
@@ -233,10 +236,7 @@ def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
         )
         for x in one:
             off = 200 * abs(one[x] - two[x]) / abs(one[x] + two[x]) if one[x] != two[x] else 0.0
-            found.append(
-                {"figure": figure, "setting": setting, "x": x, "column": column, "one": one[x], "two": two[x],
-                 "off_pct": off}
-            )  # fmt: skip
+            found.append(dict(zip(HALVES, (figure, setting, x, column, one[x], two[x], off), strict=True)))
     return found
 
 
@@ -288,6 +288,9 @@ def power(curve: Mapping[float, float]) -> tuple[float, float]:
     return line.slope, student(free) * error
 
 
+JUDGED = ("figure", "place", "claim", "verdict", "measured", "why")
+
+
 def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, str]]:
     """A row for each claim about a figure."""
     rows = []
@@ -297,10 +300,8 @@ def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, 
                 found = claim.judge(table)
             except Missing as error:
                 found = Judgement(UNKNOWN, "", str(error))
-            rows.append({
-                "figure": figure, "place": claim.place, "claim": claim.text, "verdict": found.verdict,
-                "measured": found.measured, "why": found.why,
-            })  # fmt: skip
+            told = figure, claim.place, claim.text, found.verdict, found.measured, found.why
+            rows.append(dict(zip(JUDGED, told, strict=True)))
     return rows
 
 
