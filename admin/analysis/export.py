@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from mombroker.admin.analysis import files, schema
 from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns, uncollected
-from mombroker.admin.analysis.stores import read_before
+from mombroker.admin.analysis.stores import LAST, commits, read_before, within
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.store.base import LOST
 
@@ -58,6 +58,11 @@ def export(
     `progress` hears the number of records written so far, and `refused` why a store could not be exported: without it
     that is raised, with it the stores after that are exported. Raises MomError.
     """
+    if within(target):
+        raise MomError(
+            f"there are stores in {target}, and whoever reads it would find the export in their place; export to "
+            f"another folder, {target / 'exported'} for example"
+        )
     with _alone(target):
         files.tidy(target)
         marks, done = files.marks(files.every(target)), 0
@@ -104,10 +109,11 @@ def _export(
             f"the store of {server} ends at record {end}, and record {mark}, which is exported, is not in it: it was "
             "restored from a backup; export to a new folder"
         )
+    commits(store, end, LAST, 1)  # a row whose count is no number is behind this end
     columns, file, records, made, gap = Columns(store, IN_FILES), None, 0, 0, 0
     try:
-        while commits := store.commits(mark, end, PAGE):
-            for commit in commits:
+        while page := commits(store, mark, end, PAGE):
+            for commit in page:
                 day = f"{datetime.fromtimestamp(commit.last / 1e9, UTC):%Y-%m-%d}"
                 if file and (commit.id != mark + 1 or day != file.day or file.count >= FILE_RECORDS):
                     file.add(columns)

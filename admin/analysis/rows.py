@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from mombroker.admin.analysis import schema
+from mombroker.admin.analysis import schema, stores
 from mombroker.admin.reset import ORDER_UPTO
 from mombroker.core.errors import MomError
 from mombroker.core.trace import FIELDS
 from mombroker.store import columns
-from mombroker.store.reader import REPAIR
 
 if TYPE_CHECKING:
     from mombroker.store.reader import Commit, SqliteReader
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 PAGE = 500  # commits read in one short transaction: a reader that stays keeps the write-ahead log from ending
 RECORDS = 1 << 16  # of a batch, about
 
-LAST = 1 << 62  # above every sequence
 STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
 DAMAGE = (ValueError, TypeError, LookupError, OverflowError, AttributeError)  # what bytes raise that are no columns
 EMPTY: dict[str, Any] = {"array<string>": (), schema.OUT: (), schema.MISSING: (), "string": "", "bigint": 0}
@@ -39,7 +37,7 @@ def batches(
     """
     reader = Columns(store, names)
     while after < upto:
-        commits = store.commits(after, upto, PAGE)
+        commits = stores.commits(store, after, upto, PAGE)
         if not commits or commits[0].id != after + 1:
             raise MomError(
                 f"records of {reader.identity['server']} went while they were read, by the rules of [log]; read again, "
@@ -74,7 +72,7 @@ class Columns:
     def __init__(self, store: "SqliteReader", names: tuple[str, ...]):
         meta = store.meta()
         self.identity = {"server": str(meta["server"]), "incarnation": str(meta["incarnation"])}
-        self.path = store.path
+        self.store = store
         self.orders = orders(meta)
         self.names = names
         self.schema = schema.arrow(names)
@@ -123,7 +121,7 @@ class Columns:
 
     def _damaged(self, which: str, error: Exception) -> MomError:
         why = str(error).partition("\n")[0] or type(error).__name__
-        return MomError(f"{which} of the store of {self.identity['server']} is damaged ({self.path}: {why}); {REPAIR}")
+        return stores.damaged(self.store, which, why)
 
     def _field(self, name: str, values: list[Any]) -> pa.Array:
         type = schema.TYPES[name]
@@ -180,7 +178,7 @@ def orders(meta: dict[str, Any]) -> list[tuple[int, dict[str, str]]]:
     former = [(int(key.removeprefix(ORDER_UPTO)), value) for key, value in meta.items() if key.startswith(ORDER_UPTO)]
     return [
         (upto, {name: domain["backend"] for name, domain in json.loads(str(order)).items() if "backend" in domain})
-        for upto, order in [*sorted(former), (LAST, meta["order"])]
+        for upto, order in [*sorted(former), (stores.LAST, meta["order"])]
     ]
 
 

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from mombroker import store
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.store.folder import STORE
+from mombroker.store.reader import REPAIR, Commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mombroker.core.topology import Topology
     from mombroker.store.reader import SqliteReader
+
+WRITTEN = (int, int, int, int, bytes)  # what a server writes in a row of the log, and then
+COUNTED = ((int, int, int), (type(None),) * 3)
+SOUND = {WRITTEN + each for each in COUNTED}
+LAST = 1 << 62  # above every sequence
 
 
 def find(
@@ -50,14 +56,40 @@ def find(
 def _places(path: Path, topology: "Topology | None") -> list[tuple[str, Path]]:
     """The data folders that hold a store, each with its server's name in the topology file, if that is given."""
     if path.is_dir():
-        folders = [path] if (path / STORE).exists() else sorted(each.parent for each in path.glob(f"*/{STORE}"))
-        return [("", each) for each in folders]
+        return [("", each) for each in within(path)]
     if topology is None:
         from mombroker.net import config
 
         topology = config.load(path)
     there = [(server.name, Path(server.data)) for server in topology.servers.values()]
     return [(name, data) for name, data in there if (data / STORE).exists()]
+
+
+def within(path: Path) -> list[Path]:
+    """The data folders that a folder leads to: itself, or those in it."""
+    return [path] if (path / STORE).exists() else sorted(each.parent for each in path.glob(f"*/{STORE}"))
+
+
+def commits(reader: "SqliteReader", after: int, upto: int, limit: int) -> list[Commit]:
+    """As the reader has them. Raises MomError for a row that no server wrote."""
+    found = reader.commits(after, upto, limit)
+    for commit in found:
+        if tuple(map(type, commit)) not in SOUND or commit.records < 1:
+            raise damaged(reader, f"record {commit.id}", f"{_fault(commit)} in its row of the log")
+    return found
+
+
+def _fault(commit: Commit) -> str:
+    wanted = dict(zip(Commit._fields, WRITTEN, strict=False))
+    for name, value in commit._asdict().items():
+        column = "count" if name == "records" else name
+        if not isinstance(value, wanted.get(name, (int, type(None)))):
+            return f"{column} is {'NULL' if value is None else type(value).__name__}"
+    return f"count is {commit.records}" if commit.records < 1 else "one of commits, rows and bytes is NULL"
+
+
+def damaged(reader: "SqliteReader", which: str, why: str) -> MomError:
+    return MomError(f"{which} of the store of {reader.meta()['server']} is damaged ({reader.path}: {why}); {REPAIR}")
 
 
 def check_owner(reader: "SqliteReader", name: str, data: Path | str) -> None:
@@ -76,9 +108,9 @@ def read_before(reader: "SqliteReader", mark: int, last: int) -> bool:
     """
     if mark == 0:
         return True
-    commits = reader.commits(reader.commit_before(mark), mark, 1)
-    if commits:
-        return commits[0].id + commits[0].records - 1 == mark and commits[0].last // 1000 == last
+    found = commits(reader, reader.commit_before(mark), mark, 1)
+    if found:
+        return found[0].id + found[0].records - 1 == mark and found[0].last // 1000 == last
     return reader.log_end() > mark
 
 

@@ -436,6 +436,50 @@ def test_a_log_row_that_is_no_records_is_named_and_the_others_are_exported(blob,
     assert not list((tmp_path / "out").rglob(f"*{files.DRAFT}"))
 
 
+@pytest.mark.parametrize(
+    "damage, fault",
+    [
+        ("last = NULL", "last is NULL"),
+        ("last = 'noon'", "last is str"),
+        ("count = 'few'", "count is str"),
+        ("count = 0", "count is 0"),
+        ("count = 1.5", "count is float"),
+        ("version = x'01'", "version is bytes"),
+        ("columns = 'none'", "columns is str"),
+        ("rows = 'many'", "rows is str"),
+        ("bytes = NULL", "one of commits, rows and bytes is NULL"),
+    ],
+)
+def test_a_log_row_with_a_wrong_column_is_named_and_the_others_are_exported(damage, fault, tmp_path, played):
+    """Wherever it is in the log: here it is the last one."""
+    for name in ("s03", "s04"):
+        shutil.copytree(played.topology.servers[name].data, tmp_path / "bus" / name)
+    with contextlib.closing(sqlite3.connect(tmp_path / "bus" / "s03" / "store.sqlite")) as conn:
+        conn.execute(f"UPDATE log SET {damage} WHERE id = (SELECT max(id) FROM log)")
+        (last,) = conn.execute("SELECT max(id) FROM log").fetchone()
+        conn.commit()
+    done = exported(tmp_path)
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("log records")]
+    path = tmp_path / "bus" / "s03" / "store.sqlite"
+    wanted = f"mom: record {last} of the store of s03 is damaged ({path}: {fault} in its row of the log); restore it"
+    assert done.exit_code == 1 and line.startswith(wanted), done.output
+    assert "s04" in {file.server for file in files.every(tmp_path / "out")}
+    done = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus" / "s03"), "--to", str(tmp_path / "more")])
+    assert done.exit_code == 1 and line in done.stderr
+
+
+@pytest.mark.parametrize("target", ["bus", "bus/s03"])
+def test_an_export_does_not_take_the_place_of_the_stores(target, tmp_path, played):
+    shutil.copytree(played.topology.servers["s03"].data, tmp_path / "bus" / "s03")
+    before = sorted(tmp_path.rglob("*"))
+    done = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus"), "--to", str(tmp_path / target)])
+    assert done.exit_code == 1 and f"there are stores in {tmp_path / target}, " in done.stderr, done.output
+    assert not files.is_export(tmp_path / target)
+    assert {path for path in tmp_path.rglob("*") if path not in before} <= {*tmp_path.rglob("store.sqlite-*")}
+    done = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus"), "--to", str(tmp_path / "bus" / "exported")])
+    assert done.exit_code == 0, done.output
+
+
 def test_two_data_folders_of_one_server_are_refused(tmp_path, played):
     """Which of them is the copy, nobody but the user knows."""
     from mombroker.admin.analysis.stores import find
