@@ -19,7 +19,7 @@ with itself for example, each would read what the other asked for. An option bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 PARTITION = 500_000  # records
 OPTIONS = {"path", "servers", "kinds", "since", "partition", "maxrecords", "failondataloss"}
+NO_KIND = "there are no records of kind"
+DIGITS = 18  # of a number that SQLite takes
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,7 +64,7 @@ def read(
     """The log records that `path` leads to, all columns: an export, or stores as the data source takes them.
 
     With `servers`, `kinds` or `since` only theirs; the others are not even read. Of an export, each record once,
-    whatever run or compaction is under way. Raises MomError if there are none.
+    whatever run or compaction is under way. Raises MomError if there are none, or no such servers or kinds.
     """
     path = Path(path)
     if not files.is_export(path):
@@ -70,7 +72,10 @@ def read(
         loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
         return loading.option("since", _utc(since).isoformat() if since else "").load(str(path))
     reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))
-    found = reader.parquet(*[str(file.path) for file in files.chosen(path)])
+    chosen = files.chosen(path)
+    _known(servers, dict.fromkeys(file.server for file in chosen), "there are no records of server")
+    _known(kinds, KINDS, NO_KIND)
+    found = reader.parquet(*[str(file.path) for file in chosen])
     for name, values in (("server", servers), ("kind", kinds)):
         if values:
             found = found.where(found[name].isin(*values))
@@ -134,13 +139,15 @@ class Request:
         if files.is_export(Path(self.path)):
             raise MomError(f"{self.path} is an export: read it by mombroker.admin.analysis.source.read(spark, PATH)")
         found = stores.find(Path(self.path))
-        if unknown := [name for name in self.servers if name not in found]:
-            raise MomError(f"there is no store of {', '.join(unknown)}; there are {', '.join(found)}")
+        _known(self.servers, found, "there is no store of")
         return {name: path for name, path in found.items() if not self.servers or name in self.servers}
 
     def begin(self, reader: SqliteReader) -> int:
         """A sequence after which all records are that are asked for and kept."""
-        return max(reader.commit_before(1), reader.log_before(self.since) if self.since else 0)
+        try:
+            return max(reader.commit_before(1), reader.log_before(self.since) if self.since else 0)
+        except TypeError:
+            raise stores.damaged(reader, "a record", "its row of the log does not say when it was written") from None
 
 
 @dataclass
@@ -159,9 +166,13 @@ def _names(options: Any, name: str) -> tuple[str, ...]:
 
 def _kinds(options: Any) -> tuple[str, ...]:
     names = _names(options, "kinds")
-    if unknown := [name for name in names if name not in KINDS]:
-        raise MomError(f"there are no records of kind {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    _known(names, KINDS, NO_KIND)
     return names
+
+
+def _known(names: Sequence[str], known: Collection[str], sentence: str) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise MomError(f"{sentence} {', '.join(unknown)}; there are {', '.join(known)}")
 
 
 def _true(options: Any, name: str, default: bool) -> bool:
@@ -185,7 +196,8 @@ def _nanoseconds(time: datetime) -> int:
 
 def _positive(options: Any, name: str, default: int) -> int:
     text = str(options.get(name, default))
-    if not text.isdigit() or (not int(text) and default):
+    number = text.isascii() and text.isdigit() and len(text) <= DIGITS
+    if not number or (not int(text) and default):
         raise MomError(f"{name} = {text!r} is no number of records")
     return int(text)
 
@@ -296,8 +308,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _offset(self, reader: SqliteReader, seq: int) -> dict[str, Any]:
-        commits = reader.commits(reader.commit_before(seq), seq, 1) if seq else []
-        last = commits[0].last // 1000 if commits else 0
+        found = stores.commits(reader, reader.commit_before(seq), seq, 1) if seq else []
+        last = found[0].last // 1000 if found else 0
         return {"incarnation": str(reader.meta()["incarnation"]), "seq": seq, "last": last}
 
     def _check(self, read: Offset) -> None:

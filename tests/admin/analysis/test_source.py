@@ -249,6 +249,8 @@ def test_a_stream_is_killed_at_five_random_points(piece, played, tmp_path):
     ("options", "sentence"),
     [
         ({"kinds": "send,sends"}, "there are no records of kind sends; there are send, react"),
+        ({"partition": "²"}, "partition = '²' is no number of records"),
+        ({"maxRecords": "9" * 5000}, "9' is no number of records"),
         ({"failOnDataLoss": "maybe"}, "failondataloss = 'maybe' is neither true nor false"),
         ({"server": "s00"}, "there is no option server; there are servers, kinds"),
     ],
@@ -262,6 +264,30 @@ def test_an_option_that_is_misspelled_is_refused(played, options, sentence):
     Logs(CaseInsensitiveDict({"path": str(played.file), "failOnDataLoss": "False"}))
     with pytest.raises(MomError, match=sentence):
         Logs(CaseInsensitiveDict({"path": str(played.file), **options}))
+
+
+def test_an_export_refuses_what_stores_refuse(spark, exported):
+    from mombroker.admin.analysis import source
+    from mombroker.core.errors import MomError
+
+    with pytest.raises(MomError, match="there are no records of server zz; there are s00, s01"):
+        source.read(spark, exported, servers=["s00", "zz"])
+    with pytest.raises(MomError, match="there are no records of kind foo; there are send, react"):
+        source.read(spark, exported, kinds=["foo"])
+
+
+def test_a_log_row_without_its_time_is_named(played, tmp_path):
+    from mombroker.admin.analysis.source import Logs
+    from mombroker.core.errors import MomError
+
+    shutil.copytree(played.topology.servers["s03"].data, tmp_path / "s03")
+    with contextlib.closing(sqlite3.connect(tmp_path / "s03" / "store.sqlite")) as conn:
+        conn.execute("UPDATE log SET last = NULL")
+        conn.commit()
+    with pytest.raises(MomError, match="of the store of s03 is damaged"):
+        Logs({"path": str(tmp_path), "since": "2026-01-01"}).reader(schema.spark()).partitions()
+    with pytest.raises(MomError, match="of the store of s03 is damaged .*: last is NULL"):
+        Logs({"path": str(tmp_path)}).streamReader(schema.spark()).reportLatestOffset()
 
 
 def test_a_stream_does_not_go_on_with_a_store_that_was_restored(played, tmp_path):
