@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "findings", "hot")  # shown without -o json
 LONG = ("waits", "findings", "hot")  # of which the first TOP are shown
 TOP = 20
+NO_ADVICE = {  # and why, as its verdict
+    "worthwhile": False, "gain_pct": None, "fit_pct": None, "options": [], "model": [], "changes": [], "remarks": [],
+    "proposed": {},
+}  # fmt: skip
 KINDS = "an export, a topology file, a data folder, or a folder of data folders"
 SOURCE = click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
 MASTER = click.option(
@@ -77,7 +81,10 @@ def analyze(
                 found = extra("audit").audit(topology, folder, at_hand(topology), progress=bar.at)
         figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
     if advise and topology is not None:
-        figures["advice"] = advising.advise(topology, load).as_dict()
+        try:
+            figures["advice"] = advising.advise(topology, load).as_dict()
+        except MomError as error:  # the rest of the report stands
+            figures["advice"] = {**NO_ADVICE, "verdict": str(error)}
     if html:
         write(html, page.page(figures, topology, figures.get("advice")))
     if output == "json":
@@ -91,6 +98,8 @@ def analyze(
             show(figures[name][:most], output, "", BRIEF.get(name, ""))
             if len(figures[name]) > most:
                 click.echo(f"and {len(figures[name]) - most} more: -o json has all")
+    if advise:
+        click.echo(f"\nadvice\n{figures['advice']['verdict']}")
 
 
 BRIEF = {

@@ -45,7 +45,7 @@ def analyze(recorded, *more):
     file, exported = (str(recorded.folder / name) for name in ("bus.toml", "exported"))
     run = CliRunner().invoke(cli, ["analyze", exported, "--file", file, "-o", "json", *more])
     assert run.exit_code == 0, run.output
-    return json.loads(run.stdout)
+    return run.stdout if "table" in more else json.loads(run.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,22 @@ def test_the_page_needs_nothing_beside_it(recorded, figures):
     text = (recorded.folder / "report.html").read_text()
     assert text.count("<svg") == 5 and "<h2>Advice</h2>" in text and "http" not in text and "<script" not in text
     assert all(f">{name}<" in text for name in recorded.topology.servers)
+
+
+def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypatch):
+    """Of a log in which each message stays on its server, say."""
+    from mombroker.admin.analysis import report
+    from mombroker.admin.topology.costs import Load
+
+    sentence = "no message in this log has left its server: there is nothing to go by"
+    rest = {name: value for name, value in figures.items() if name != "advice"}
+    monkeypatch.setattr(report, "analyse", lambda *_, **__: (dict(rest), Load({}, [])))
+    page = recorded.folder / "unadvised.html"
+    found = analyze(recorded, "--advise", "--html", str(page))
+    assert found["advice"]["verdict"] == sentence and {**found, "advice": None} == {**rest, "advice": None}
+    assert f'<p class="note">{sentence}</p>' in page.read_text()
+    shown = analyze(recorded, "--advise", "-o", "table")
+    assert shown.endswith(f"\nadvice\n{sentence}\n") and "\ndomains\n" in shown
 
 
 @pytest.mark.long
