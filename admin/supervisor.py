@@ -213,7 +213,7 @@ def holder(file: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.pread(lock, 20, 0).decode().strip()
-        return int(text) if text.isdigit() else 0
+        return int(text) if text.isdecimal() else 0
     finally:
         os.close(lock)
     return 0

@@ -90,6 +90,6 @@ def _queues(file: Path, server: str | None, named: tuple[str, ...]) -> Iterator[
 def _letter(server: str, queue: str, row: dict[str, Any]) -> dict[str, Any]:
     told = {name.removeprefix("dead-letter-"): value for name, value in row["properties"].items()}
     brief = {name: told.get(name, "") for name in ("from", "reason", "count", "time")}
-    if str(brief["time"]).isdigit():
+    if str(brief["time"]).isdecimal():
         brief["time"] = options.utc(int(brief["time"]))
     return {"server": server, "queue": queue, **brief, **row}

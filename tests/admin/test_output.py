@@ -156,3 +156,9 @@ def test_a_link_and_a_device_are_written_and_stay(tmp_path, capsys):
     assert (tmp_path / "file").read_text() == "text" and not (tmp_path / "file").is_symlink()
     assert {each.name for each in tmp_path.iterdir()} == {"file", "link", "null"}
     assert (tmp_path / "link").is_symlink() and not os.path.isfile(os.devnull)
+
+
+def test_a_dead_letter_with_a_time_that_is_no_number_is_shown():
+    from mombroker.admin.cli.dlq import _letter
+
+    assert _letter("a", "DLQ.q", {"properties": {"dead-letter-time": "²"}})["time"] == "²"
