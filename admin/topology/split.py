@@ -33,7 +33,7 @@ BACKBONE = 6  # domains joined by one, at most, before domains of these are made
 @dataclass(slots=True)
 class Bounds:
     largest: int = 0  # servers of a domain; 0: any number
-    share: float = 1 / 3  # of all copies that one router may pass on
+    share: float = 1 / 3  # of all copies that one router may pass on without a penalty
 
 
 class Search:
