@@ -18,6 +18,7 @@ from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Topology, listed
 from mombroker.sim.replay import Played, replay
+from mombroker.sim.world import MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,8 @@ class Advice:
             if option.replayed is not None:
                 played, error = option.replayed, option.error()
                 row["replayed_bytes"] = round(played.total.control_bytes / max(played.messages, 1), 1)
+                row["replayed_rows"] = round(played.total.rows / max(played.last, 1), 2)
+                row["replayed_ms"] = round(played.delay_ns / MS, 2)
                 row["error_pct"] = None if error is None else round(100 * error, 1)
             rows.append(row)
         return {

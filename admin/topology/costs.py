@@ -14,17 +14,15 @@ from typing import Any
 from mombroker import ordering
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, RoutingTable, Topology
-from mombroker.ordering import Packet, Step
 from mombroker.sim.communities import uniform
 from mombroker.sim.lab import domain as lab
 from mombroker.sim.lab.loads import Send
-from mombroker.sim.lab.observers import Control, Held
-from mombroker.sim.replay import Act, Delays, Links, acts
+from mombroker.sim.lab.observers import Control, Held, Rows
+from mombroker.sim.replay import WRITES, Act, Delays, Links, acts
 from mombroker.sim.world import MS, World
 
 PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
 SAMPLE = 8000  # messages that are played on each topology
-WRITES = 400  # steps at the end whose rows are counted
 SEEN = ("control_bytes", "packets", "hops", "delay_ms")  # figures of a cost that a log has, too
 DIRECT = ("fifo", "matrix", "ks")  # back ends that send to nobody else, and let nobody pass on
 
@@ -163,26 +161,6 @@ class _Sample:
     links: tuple[int, ...]
 
 
-class _Rows(lab.Observer):
-    """Rows of out-queues and clocks that the steps write, from `begin` on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.on, self.rows = False, 0
-
-    def begin(self) -> None:
-        self.on = True
-        for core in self.domain.members:
-            core.dirty()
-
-    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
-        if self.on:
-            self.rows += len(packets) + len(self.domain.members[me].dirty()[0])
-
-    def received(self, me: int, packet: Packet, step: Step) -> None:
-        self.sent(me, 0, step.send)
-
-
 @lru_cache(256)
 def _play(sample: _Sample) -> tuple[float, float, float, float, float]:
     """Packets, control bytes, control integers, rows, and ms held."""
@@ -192,12 +170,10 @@ def _play(sample: _Sample) -> tuple[float, float, float, float, float]:
     means = dict(zip(pairs, sample.links, strict=True)) if sample.links else {}
     links = Links(world, members, Delays(sample.mean, {pair: mean for pair, mean in means.items() if mean}))
     options = ordering.backend(sample.backend).resolve(members, domain.options)
-    control, held, rows = Control(sample.first), Held(sample.first), _Rows()
-    played = lab.Domain(world, lab.cores(sample.backend, size, **options), links, [control, held, rows])
     begin = max(len(pattern) - WRITES, 0)
-    for number, (at, me, dests) in enumerate(pattern):
-        if number == begin:
-            world.after(at - pattern[0][0], rows.begin)
+    control, held, rows = Control(sample.first), Held(sample.first), Rows(begin)
+    played = lab.Domain(world, lab.cores(sample.backend, size, **options), links, [control, held, rows])
+    for at, me, dests in pattern:
         world.after(at - pattern[0][0], played.send, me, dests)
     played.finish()
     return (

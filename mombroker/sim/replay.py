@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.sim.lab.bus import Bus, onward
 from mombroker.sim.lab.loads import Send, play
-from mombroker.sim.lab.observers import Control, Held
+from mombroker.sim.lab.observers import Control, Held, Rows
 from mombroker.sim.world import EPOCH, MS, World
+
+WRITES = 400  # messages at the end whose rows are counted
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class Tally:
     control_bytes: int = 0
     held: int = 0  # copies that waited for their causes
     held_ns: int = 0
+    rows: int = 0  # of out-queues and clocks, that the last messages write
 
 
 @dataclass(slots=True)
@@ -70,6 +73,8 @@ class Played:
     messages: int
     copies: int  # of messages, at their final servers
     hops: int  # links that these have crossed, relays not counted
+    delay_ns: float  # mean of a copy
+    last: int  # how many messages have their rows counted
 
     @property
     def total(self) -> Tally:
@@ -84,14 +89,17 @@ def replay(
     sends are moved to the start."""
     world = World(seed)
     links = Links(world, list(topology.servers), delays or Delays())
-    watchers = {name: (Control(first), Held(first)) for name in topology.domains}
+    begin = max(len(sends) - WRITES, first)
+    watchers = {name: (Control(first), Held(first), Rows(begin)) for name in topology.domains}
     bus = Bus(world, topology, lambda domain: links, watchers.__getitem__)
     play(bus, _from_the_start(sends))
     tallies = {
-        name: Tally(control.packets, control.bytes, held.held, held.waited)
-        for name, (control, held) in watchers.items()
+        name: Tally(control.packets, control.bytes, held.held, held.waited, rows.rows)
+        for name, (control, held, rows) in watchers.items()
     }
-    return Played(tallies, len(sends) - first, bus.copies(first), bus.hops(first))
+    took = [ns for number, _, ns in bus.delays if number > first]
+    delay = sum(took) / max(len(took), 1)
+    return Played(tallies, len(sends) - first, len(took), bus.hops(first), delay, len(sends) - begin)
 
 
 def _from_the_start(sends: Sequence[Send]) -> list[Send]:

@@ -70,6 +70,9 @@ def test_the_price_of_a_split_is_that_of_its_routes(seed):
 def test_hidden_communities_are_found():
     found = judge(1007)
     assert found.worthwhile and found.gain > 0.2 and found.fit > 0.4
+    for row in found.as_dict()["options"]:
+        assert row["replayed_rows"] > 4 and row["rows"] == pytest.approx(row["replayed_rows"], rel=0.1)
+        assert row["replayed_ms"] > 9 and row["delay_ms"] == pytest.approx(row["replayed_ms"], rel=0.1)
     assert found.options["proposed"].topology.routers  # and it is valid: a Topology refuses cycles
     assert "domain d1 goes" in found.changes and any("become" in line for line in found.changes)
 

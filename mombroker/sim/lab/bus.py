@@ -104,12 +104,9 @@ class Bus:
             self._routes[me] = RoutingTable(self.topology, self.names[me])
         return self._routes[me]
 
-    def copies(self, first: int = 0) -> int:
-        """That have come to the servers they are for, of messages after the `first`."""
-        return sum(number > first for number, _, _ in self.delays)
-
     def hops(self, first: int = 0) -> int:
-        """Links that these copies have crossed on their routes, relays in a domain not counted."""
+        """Links that all copies of messages after the `first` have crossed on their routes, relays in a domain not
+        counted."""
         return sum(
             self.routes(self.origins[number]).distance(self.names[me])
             for number, me, _ in self.delays

@@ -197,6 +197,31 @@ class Written(Observer):
         return {"rows": self.rows, "row_bytes": self.bytes}
 
 
+class Rows(Observer):
+    """Rows of out-queues and clocks that a bus would write for messages after the `first`."""
+
+    def __init__(self, first: int = 0):
+        super().__init__(first)
+        self.on, self.rows = False, 0
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        self._count(me, number > self.first, packets)
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        self._count(me, number_of(packet) > self.first if packet.body else self.on, step.send)
+
+    def _count(self, me: int, counts: bool, packets: Sequence[Packet]) -> None:
+        if counts and not self.on:
+            self.on = True
+            for at, core in enumerate(self.domain.members):
+                if at != me:
+                    core.dirty()  # what went before
+        if self.on:
+            changed, _ = self.domain.members[me].dirty()
+            if counts:
+                self.rows += len(packets) + len(changed)
+
+
 class Trace(Observer):
     """Every send and every delivery, in order."""
 
