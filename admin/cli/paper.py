@@ -143,7 +143,8 @@ def run(
         changed |= chosen.readings[_known("reading", each, [*chosen.readings])]
     points = sweep.points(chosen, wanted, not quick, seeds or chosen.seeds, changed)
     kept = sweep.Cache(folder / CACHE, name)
-    table = base.Table(_run(chosen, points, kept, processes, spark))
+    drawn = sweep.drawn(chosen, wanted, not quick, changed)
+    table = base.Table(_run(chosen, points, kept, processes, spark), drawn)
     usual = seeds in (None, chosen.seeds)
     stem = "-".join([name, "quick" if quick else "full", *_words(reading), *([] if usual else [f"seeds-{seeds}"])])
     _write(folder, stem, chosen, wanted, table, reading="+".join(_words(reading)) or ADOPTED)

@@ -64,13 +64,15 @@ def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
 
 def test_without_matplotlib_there_is_everything_but_the_picture(mom, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
+    result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1", "-o", "json")
     assert "pip install 'mombroker[plots]'" in result.stderr and "cannot be judged" in result.stdout
     names = ["ks-quick-seeds-1-figure-5-means.csv", "ks-quick-seeds-1-figure-5.csv"]
     assert sorted(path.name for path in (tmp_path / "mom-papers").glob("*.*")) == names
     with (tmp_path / "mom-papers" / names[0]).open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["paper"], row["column"], row["runs"]) for row in rows} == {("ks", "ks", "1"), ("ks", "ks_bitmap", "1")}
+    assert {(row["standard_error"], row["interval_95"]) for row in rows} == {("", "")}
+    assert "one run of each point tells nothing of chance" in result.stdout
 
 
 def test_ctrl_c_says_what_is_kept(mom, monkeypatch):

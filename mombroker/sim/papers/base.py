@@ -1,8 +1,8 @@
 """What a reproduced paper is made of: figures of points, a run that measures one point, and claims to be judged."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import hypot, log
+from dataclasses import dataclass, replace
+from math import hypot, isnan, log, nan
 from statistics import fmean, linear_regression, stdev
 from typing import Any
 
@@ -85,7 +85,8 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A mean, and half of its 95 % interval: 0 where nothing says how sure it is, or nothing is left to chance."""
+    """A mean, and half of its 95 % interval: 0 where nothing is left to chance, not a number where nothing tells how
+    much is: then values are compared as they are."""
 
     mean: float
     of: float = 0.0
@@ -112,6 +113,7 @@ class Missing(MomError):
 
 
 ENOUGH = 3  # runs of a point that tell by themselves how far runs are apart
+ONE_RUN = "by value alone: one run of each point tells nothing of chance"
 CONTROL, FORETOLD = "control", "foretold "  # a figure that is none; before the name of a column
 
 
@@ -122,10 +124,13 @@ class Table:
     alone foretells of a column, up to a factor (`FORETOLD`), and rows of the figure `CONTROL` what it foretells in the
     mean of very many draws, and its standard error. Then every value is corrected by what its own draw was off (a
     control variate, as a ratio): the mean over few runs becomes about that over the many draws.
+
+    `drawn`: the curves, by figure and setting, of which chance decides the runs. `untold`: how sure some value is was
+    asked for, and nothing tells it.
     """
 
-    def __init__(self, rows: Iterable[Row]):
-        self.rows = list(rows)
+    def __init__(self, rows: Iterable[Row], drawn: Collection[tuple[str, str]] = ()):
+        self.rows, self.drawn, self.untold = list(rows), drawn, False
         self.controls = {
             (row["setting"], row["x"], row["seed"]): row for row in self.rows if row["figure"] == CONTROL
         }  # fmt: skip
@@ -143,9 +148,12 @@ class Table:
 
     def errors(self, figure: str, setting: str, column: str) -> dict[float, float]:
         """x -> the standard error of the mean. Of one or two runs by how far the runs of all points of the curve are
-        apart, as a share of their means; 0 where no point has two. Raises Missing if there is none."""
+        apart, as a share of their means; where no point has two it is not a number, or 0 if nothing is drawn by chance.
+        Raises Missing if there is none."""
         found = {}
         curve = self.values(figure, setting, column)
+        if (figure, setting) in self.drawn and all(len(values) == 1 for values in curve.values()):
+            return dict.fromkeys(curve, nan)
         for x, rows in self._runs(figure, setting).items():
             values = curve[x]
             if len(values) >= ENOUGH:
@@ -163,7 +171,7 @@ class Table:
         return found
 
     def intervals(self, figure: str, setting: str, column: str) -> dict[float, float]:
-        """x -> half of the 95 % confidence interval of the mean, by Student's t; 0 where the error is."""
+        """x -> half of the 95 % confidence interval of the mean, by Student's t; 0 or not a number as the error is."""
         errors, runs = self.errors(figure, setting, column), self._runs(figure, setting)
         pooled = sum(len(rows) - 1 for rows in runs.values())
         return {
@@ -174,6 +182,7 @@ class Table:
     def measured(self, figure: str, setting: str, column: str) -> dict[float, Value]:
         """x -> the mean, and how sure it is. Raises Missing if there is none."""
         curve, intervals = self.curve(figure, setting, column), self.intervals(figure, setting, column)
+        self.untold |= any(map(isnan, intervals.values()))
         return {x: Value(mean, intervals[x]) for x, mean in curve.items()}
 
     def _runs(self, figure: str, setting: str) -> dict[float, list[Row]]:
@@ -241,17 +250,21 @@ def halves(table: Table, figure: str, column: str, runs: int) -> list[Row]:
 
 
 def means(table: Table, figure: str, columns: Iterable[str]) -> list[Row]:
-    """A row for each value of a figure: the mean, on how many runs it rests, and how sure it is."""
+    """A row for each value of a figure: the mean, on how many runs it rests, and how sure it is (None: not known)."""
     return [
         {
             "figure": figure, "setting": setting, "x": x, "column": column, "runs": len(values), "mean": fmean(values),
-            "standard_error": table.errors(figure, setting, column)[x],
-            "interval_95": table.intervals(figure, setting, column)[x],
+            "standard_error": _told(table.errors(figure, setting, column)[x]),
+            "interval_95": _told(table.intervals(figure, setting, column)[x]),
         }
         for setting in table.settings(figure)
         for column in columns
         for x, values in table.values(figure, setting, column).items()
     ]  # fmt: skip
+
+
+def _told(error: float) -> float | None:
+    return None if isnan(error) else error
 
 
 # 97.5 % quantiles of Student's t, by degrees of freedom from 1 on, and the normal one
@@ -296,10 +309,13 @@ def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, 
     rows = []
     for claim in claims:
         if claim.figure == figure:
+            table.untold = False
             try:
                 found = claim.judge(table)
             except Missing as error:
                 found = Judgement(UNKNOWN, "", str(error))
+            if table.untold and found.verdict != UNKNOWN:
+                found = replace(found, why="; ".join(filter(None, [ONE_RUN, found.why])))
             told = figure, claim.place, claim.text, found.verdict, found.measured, found.why
             rows.append(dict(zip(JUDGED, told, strict=True)))
     return rows

@@ -48,9 +48,10 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
             for (column, label), line in zip(panel.lines.items(), lines, strict=False):
                 points = table.measured(name, setting, column)
                 means, bars = [value.mean for value in points.values()], [value.of for value in points.values()]
+                sure = any(bar > 0 for bar in bars)  # one run of each point: no bars
                 axes.errorbar(
-                    [*points], means, bars if any(bars) else None, fmt=line, color=f"C{number}", markersize=4,
-                    capsize=3 if any(bars) else 0, label=f"{setting} {label}".strip(),
+                    [*points], means, bars if sure else None, fmt=line, color=f"C{number}", markersize=4,
+                    capsize=3 if sure else 0, label=f"{setting} {label}".strip(),
                 )  # fmt: skip
         axes.set(xlabel=figure.x, ylabel=panel.y)
         if panel.log_y:

@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing, suppress
@@ -51,6 +52,15 @@ def points(paper: Paper, figures: Sequence[str], full: bool, seeds: int, changed
     """What these figures and their claims need, each once."""
     found = (point for name in figures for point in paper.points(name, full, range(1, seeds + 1), changed))
     return list({repr(point): point for point in found}.values())
+
+
+def drawn(paper: Paper, figures: Sequence[str], full: bool, changed: Params) -> set[tuple[str, str]]:
+    """The curves, by figure and setting, of which chance decides the runs: two seeds are more of them than one."""
+    one, two = (
+        Counter((point.figure, point.setting) for point in points(paper, figures, full, seeds, changed))
+        for seeds in (1, 2)
+    )
+    return {curve for curve, runs in two.items() if runs > one[curve]}
 
 
 @cache

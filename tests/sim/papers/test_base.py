@@ -7,13 +7,17 @@ from mombroker.sim.papers.base import (
     FAILS,
     FORETOLD,
     HOLDS,
+    ONE_RUN,
     PARTLY,
     UNKNOWN,
+    Claim,
+    Judgement,
     Table,
     Value,
     constant,
     every,
     halves,
+    judge,
     means,
     power,
     student,
@@ -117,3 +121,22 @@ def test_halves_are_of_seeds_and_each_has_its_own_control():
     (row,) = halves(Table(rows), "3", "delay", 1)
     assert (row["one"], row["two"], row["off_pct"]) == (6, 6, 0)
     assert halves(Table(rows), "3", "delay", 2) == []
+
+
+def test_one_run_of_each_point_tells_nothing_of_chance():
+    """Where it is drawn by chance: then a claim is judged by value, and says so; a second run of one point tells."""
+    rows = [{"figure": "3", "setting": "a", "x": x, "seed": 1, "delay": x} for x in (1, 2)]
+    claims = [Claim("3", "", "rises", lambda table: Judgement(
+        verdict([table.measured("3", "a", "delay")[1].below(table.measured("3", "a", "delay")[2])]), "", "as printed"
+    )), Claim("3", "", "is there", lambda table: Judgement(HOLDS, str(table.curve("3", "a", "delay"))))]  # fmt: skip
+
+    def told(table):
+        (row, _), (rises, there) = means(table, "3", ["delay"]), judge(claims, "3", table)
+        assert there["why"] == "" and rises["verdict"] == HOLDS
+        return row["standard_error"], row["interval_95"], rises["why"]
+
+    assert told(Table(rows)) == (0, 0, "as printed")
+    drawn = [("3", "a")]
+    assert told(Table(rows, drawn)) == (None, None, f"{ONE_RUN}; as printed")
+    more = Table([*rows, rows[0] | {"seed": 2}], drawn)
+    assert told(more) == (0, 0, "as printed")

@@ -272,3 +272,10 @@ def test_spark_finds_the_same_and_what_is_done_is_kept_wave_by_wave(points, tmp_
     assert len(sweep.missing(PAPER, points, spread)) == 2
     rows = sweep.run(PAPER, points, spread, progress=cut, spark=spark)
     assert spark.waves == [4, 2] and without_time(rows) == without_time(sweep.run(PAPER, points, alone))
+
+
+def test_what_chance_decides_is_what_has_more_runs_with_more_seeds():
+    assert sweep.drawn(PAPER, ["6"], False, {}) >= {("6", f"S{at}") for at in (1, 2, 3, 4)}
+    assert sweep.drawn(sweep.load("domains"), ["8", "9", "11", "12"], False, {}) == set()
+    groups = sweep.load("groups")
+    assert {figure for figure, _ in sweep.drawn(groups, [*groups.figures], False, {})} == {"compression"}
