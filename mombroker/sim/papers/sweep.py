@@ -99,11 +99,14 @@ class Cache:
         return self.folder / f"{sha256(text.encode()).hexdigest()[:32]}.json"
 
     def get(self, params: Params) -> Result | None:
+        """None where no whole result is: then it is run anew."""
         try:
-            result: Result = json.loads(self.path(params).read_text())["result"]
+            result = json.loads(self.path(params).read_text())["result"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return result
+        if not isinstance(result, dict) or "cpu_s" not in result:
+            return None
+        return result if all(type(value) in (int, float) for value in result.values()) else None
 
     def put(self, params: Params, result: Result) -> None:
         """Raises MomError if it cannot be written."""
@@ -122,9 +125,15 @@ class Cache:
 
 def missing(paper: Paper, points: Sequence[Point], cached: Cache) -> list[Params]:
     """What is still to run, each once, the costly first: so that no process is left alone at the end."""
-    wanted = {str(cached.path(point.params)): point.params for point in points}
-    left = [params for params in wanted.values() if cached.get(params) is None]
-    return sorted(left, key=paper.cost, reverse=True)
+    left = {str(cached.path(point.params)): point.params for point in points if not _there(paper, point, cached)}
+    return sorted(left.values(), key=paper.cost, reverse=True)
+
+
+def _there(paper: Paper, point: Point, cached: Cache) -> bool:
+    """With all that the picture of its figure shows."""
+    found, figure = cached.get(point.params), paper.figures.get(point.figure)
+    panels = [panel for panel in figure.panels if point.setting not in panel.without] if figure else []
+    return found is not None and all(column in found for panel in panels for column in panel.lines)
 
 
 def run(

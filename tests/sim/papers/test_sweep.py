@@ -113,9 +113,14 @@ def idle(end):
     signal.pause()
 
 
-def test_a_spoilt_result_is_run_anew(points, kept):
+@pytest.mark.parametrize("text", [
+    '{"params": {}', '{"result": {}}', '{"result": 5}', '{"result": []}', '[]', '{"result": {"cpu_s": 1, "ks": 1}}',
+    '{"result": {"cpu_s": 1, "ks": "1", "ks_bitmap": 1}}', '{"result": {"cpu_s": 1, "ks": null, "ks_bitmap": 1}}',
+])  # fmt: skip
+def test_a_spoilt_result_is_run_anew(text, points, kept):
+    points = points[:2]
     rows = sweep.run(PAPER, points, kept)
-    kept.path(points[0].params).write_text('{"params": {}')
+    kept.path(points[0].params).write_text(text)
     assert len(sweep.missing(PAPER, points, kept)) == 1
     assert without_time(sweep.run(PAPER, points, kept)) == without_time(rows)
 
