@@ -86,14 +86,12 @@ def formula(table: Table) -> Judgement:
         if row["figure"] == "12" and row["kind"] == REMOTE and row["layout"] in ("flat", "bus"):
             a, b, n = row["a_us"] / 1000, row["b_us"] / 1000, row["n"]
             flat = row["layout"] == "flat"
-            bound = 2 * (a + b * n * n) if flat else 6 * (a + b * (n**0.5 + 1) ** 2)
+            bound = 2 * (a + b * n * n) if flat else 6 * (a + b * n)
             held.append(abs(row["rtt_ms"] / bound - 1) < 1e-6 if flat else row["rtt_ms"] <= bound)
             shown.append(row["rtt_ms"] / bound)
     if not held:
         raise Missing("it needs figure 12")
-    return Judgement(
-        verdict(held), f"{min(shown):.2f} to {max(shown):.2f} of the formula", f"{MODEL}; domains of the bus: √n ± 1"
-    )
+    return Judgement(verdict(held), f"{min(shown):.2f} to {max(shown):.2f} of the formula", MODEL)
 
 
 def gain(table: Table) -> Judgement:
