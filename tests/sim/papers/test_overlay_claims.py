@@ -102,7 +102,8 @@ def test_where_fewer_bytes_are_sent(few, some, many, expected):
 
 @pytest.mark.parametrize("figure", ["12", "13", "14"])
 def test_queues_that_are_empty_and_others_that_are_not(figure):
-    for values, empty, kept in (((0, 1, 1), HOLDS, HOLDS), ((1, 0, 1), FAILS, PARTLY), (((0, 1), 0, 0), FAILS, FAILS)):
+    for values, empty, kept in (((0, 1, 1), HOLDS, HOLDS), ((1, 0, 1), FAILS, PARTLY), (((0, 1), 0, 0), FAILS, FAILS),
+                                ((0, (1, 0), (1, 0)), HOLDS, PARTLY), ((0, 0.04, 0), HOLDS, FAILS)):  # fmt: skip
         found = table("held_most_here", {figure: values})
         assert verdict("always empty", figure, found) == empty
         assert verdict("keeps messages", figure, found) == kept
