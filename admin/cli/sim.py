@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import Target, output_options, show, write
@@ -100,6 +101,8 @@ def run(
     elif workload != PINGPONG:
         known = ", ".join([*loads.WORKLOADS, PINGPONG])
         raise click.UsageError(f"there is no workload, file or folder {workload!r}; there are {known}")
+    if workload not in loads.WORKLOADS:
+        _untaken(workload, ["gap", "multicasts", "local"] + ["sends"] * (workload != PINGPONG))
     watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
     ids: list[whatif.Id] = [("", 0)]
     bus = _bus(topology, seed, network, transit, ordering, watchers, traffic, ids)
@@ -118,6 +121,14 @@ def run(
         )
     rows.append({"domain": "all", "members": len(names)} | _whole(bus, rows))
     show(rows, output, columns)
+
+
+def _untaken(workload: str, options: list[str]) -> None:
+    """Refuse what this workload does not take, where it was said."""
+    said = click.get_current_context().get_parameter_source
+    found = [f"--{each}" for each in options if said(each) is not ParameterSource.DEFAULT]
+    if found:
+        raise click.UsageError(f"--workload {workload} does not take {', '.join(found)}")
 
 
 def _rounded(found: dict[str, float]) -> dict[str, float]:

@@ -38,6 +38,16 @@ def test_a_trace_file_is_a_workload_and_an_unknown_name_is_wrong_usage(mom, tmp_
     assert "poisson, constant, bursts" in mom("sim", "run", "bus.toml", "--workload", "x", code=2).stderr
 
 
+def test_an_option_that_a_workload_does_not_take_is_refused(mom, tmp_path):
+    (tmp_path / "t.csv").write_text("1,s1,s9\n")
+    words = ["sim", "run", "bus.toml", "--workload"]
+    said = mom(*words, "ping-pong", "--multicasts", "1", "--local", "1", "--gap", "5", code=2).stderr
+    assert "--workload ping-pong does not take --gap, --multicasts, --local\n" in said
+    assert "--workload t.csv does not take --sends\n" in mom(*words, "t.csv", "--sends", "5", code=2).stderr
+    assert "there is no workload" in mom(*words, "x", "--gap", "5", code=2).stderr
+    mom(*words, "constant", "--sends", "5", "--gap", "5", "--multicasts", "1", "--local", "1")
+
+
 def test_ping_pong_asks_all_and_waits_for_all(mom):
     """48 of 54 messages: six rounds, each of a multicast and eight answers; paper 004, section 6."""
     words = ["sim", "run", "bus.toml", "--workload", "ping-pong", "--sends", "54", "-o", "json"]
