@@ -137,7 +137,7 @@ def run(
 
     choose(columns, list(base.JUDGED))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
-    wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
+    wanted = [_known("figure", each, [*chosen.figures]) for each in dict.fromkeys(_words(figures))] or [*chosen.figures]
     changed: base.Params = {}
     for each in _words(reading):
         changed |= chosen.readings[_known("reading", each, [*chosen.readings])]
@@ -237,7 +237,7 @@ def spread(
 
     choose(columns, list(base.HALVES))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
-    wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
+    wanted = [_known("figure", each, [*chosen.figures]) for each in dict.fromkeys(_words(figures))] or [*chosen.figures]
     runs = runs or max(chosen.seeds // 2, 1)
     points = sweep.points(chosen, wanted, not quick, 2 * runs, {})
     table = base.Table(_run(chosen, points, sweep.Cache(folder / CACHE, name), processes, spark))

@@ -58,7 +58,7 @@ def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
     assert len(rows) == 24 and {row["setting"] for row in rows} == {"S1", "S2", "S3", "S4"}
     assert {row["mimt"] for row in rows} == {"50", "400", "1200"} and all(float(row["ks"]) > 0 for row in rows)
     assert (folder / "ks-quick-figure-5.png").stat().st_size < 100_000
-    again = mom("run", "ks", "--figure", "5", "-o", "json")
+    again = mom("run", "ks", "--figure", "5,5", "-o", "json")
     assert again.stdout == first.stdout and "0 runs" in again.stderr and "26 are there already" in again.stderr
 
 
