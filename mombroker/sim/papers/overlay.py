@@ -149,14 +149,17 @@ KINDS = {
     "Message count": ((Panel("fragments sent", {"messages": ""}, True), Panel("bytes sent", {"bytes": ""}, True)), 6),
     "Hop count": ((Panel("fragments on physical links", {"hops": ""}, True),), 9),
     "Node message queue size": (
-        (Panel("messages held by a node, mean", {"held": ""}), Panel("maximum", {"held_most_here": ""})), 12,
+        (
+            Panel("messages held by a node, mean", {"held": ""}),
+            Panel("messages held by a node, maximum", {"held_most_here": ""}),
+        ), 12,
     ),
     "Network load": (
         (
             Panel("fragments queued on a link, mean", {"queue": ""}, True),
-            Panel("maximum", {"queue_most": ""}, True),
+            Panel("fragments queued on a link, maximum", {"queue_most": ""}, True),
             Panel("bytes queued on a link, mean", {"queue_bytes": ""}, True),
-            Panel("maximum", {"queue_most_bytes": ""}, True),
+            Panel("bytes queued on a link, maximum", {"queue_most_bytes": ""}, True),
         ), 15,
     ),
 }  # fmt: skip

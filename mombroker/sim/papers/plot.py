@@ -1,5 +1,6 @@
 """A figure of a paper as a picture: the paper's axes, every curve, a legend."""
 
+import math
 from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,8 +65,7 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
         if figure.log_x:
             axes.set_xscale("log")
             _plain(axes.xaxis)
-        else:
-            axes.set_xticks(_ticks({row["x"] for row in table.rows if row["figure"] == name}))
+        axes.set_xticks(_ticks({row["x"] for row in table.rows if row["figure"] == name}, figure.log_x))
         axes.grid(alpha=0.3)
     fig.suptitle(
         "\n".join(filter(None, [f"Figure {name}. {figure.title}" if name.isdigit() else figure.title, note])),
@@ -88,11 +88,12 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
-def _ticks(xs: Collection[float]) -> list[float]:
+def _ticks(xs: Collection[float], log: bool = False) -> list[float]:
     """The points that were run, but for those too near to the one before."""
     found: list[float] = []
-    least = APART * (max(xs) - min(xs))
+    place = math.log if log else float
+    least = APART * (place(max(xs)) - place(min(xs)))
     for x in sorted(xs):
-        if not found or x - found[-1] >= least:
+        if not found or place(x) - place(found[-1]) >= least:
             found.append(x)
     return found

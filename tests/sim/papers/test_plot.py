@@ -20,11 +20,13 @@ DRAWN = [
     ("overlay", "3 4 5", "nodes", ["mean delay, ms (log)", "maximum delay, ms (log)"], OVERLAY),
     ("overlay", "6 7 8", "nodes", ["fragments sent (log)", "bytes sent (log)"], OVERLAY),
     ("overlay", "9 10 11", "nodes", ["fragments on physical links (log)"], OVERLAY),
-    ("overlay", "12 13 14", "nodes", ["messages held by a node, mean", "maximum"], OVERLAY),
+    ("overlay", "12 13 14", "nodes", ["messages held by a node, mean", "messages held by a node, maximum"], OVERLAY),
     ("overlay", "15 16 17", "nodes",
-     ["fragments queued on a link, mean (log)", "maximum (log)", "bytes queued on a link, mean (log)", "maximum (log)"],
+     ["fragments queued on a link, mean (log)", "fragments queued on a link, maximum (log)",
+      "bytes queued on a link, mean (log)", "bytes queued on a link, maximum (log)"],
      OVERLAY),
-    ("overlay", "sustained", "nodes", ["messages held by a node, mean", "maximum"], OVERLAY[2:]),
+    ("overlay", "sustained", "nodes", ["messages held by a node, mean", "messages held by a node, maximum"],
+     OVERLAY[2:]),
     ("daisy", "6", RATE, ["mean delay over three hops, ms"], DAISY),
     ("daisy", "7", RATE, ["kB in each process, mean"], DAISY),
     ("daisy", "8", RATE, ["mean delay until the sender knows, ms"], DAISY),
@@ -79,6 +81,16 @@ def test_a_figure_shows_its_axes_every_curve_and_a_legend(paper, name, across, u
     (legend,) = made.legends
     assert [text.get_text() for text in legend.get_texts()] == curves
     assert chosen.figures[name].title in made.get_suptitle() and "two runs a point" in made.get_suptitle()
+
+
+def test_the_points_that_were_run_are_labelled():
+    """All of a few sizes; of many those that are not too near to the one before, by what the axis shows."""
+    points = [point for point in sweep.load("ks").points("3", False, (1, 2), {}) if point.figure == "3"]
+    figure = sweep.load("ks").figures["3"]
+    (axes,) = plot.drawn("3", figure, Table(rows(points, figure)), "").axes
+    assert {float(x) for x in axes.get_xticks()} == {point.x for point in points} >= {10, 15, 20, 30}
+    assert [axes.xaxis.get_major_formatter()(x) for x in (15, 6000)] == ["15", "6,000"]
+    assert plot._ticks([1, 1.1, 10, 50, 95, 100], log=True) == [1, 10, 50, 95]
 
 
 def test_no_figure_is_left_out():
