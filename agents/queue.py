@@ -133,7 +133,7 @@ class Queue(Stock):
         if home == self.server.name:
             return True  # our clients were let in, or stopped before
         if home not in self.told:  # let it hold back its clients
-            self.told.add(home)
+            self.told[home] = None
             self.post(f"{home}/_clients", Full(self.id, True))
             self.change()
         if policy.full == "block":
@@ -159,7 +159,7 @@ class Queue(Stock):
             return
         for home in self.told:
             self.post(f"{home}/_clients", Full(self.id, False))
-        self.told = set()
+        self.told = {}
         self.service.freed(self.id)
 
     # -- out -----------------------------------------------------------------------------------------------------

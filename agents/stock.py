@@ -50,7 +50,7 @@ class Stock(Native):
         self.times: list[tuple[int, int]] = []  # heap of (due, id) of those, and of some that have left
         self.takers = Takers()
         self.count = self.ready = self.bytes = self.loose = 0  # loose: bytes without a row
-        self.told: set[str] = set()  # servers that hold back their clients
+        self.told: dict[str, None] = {}  # servers that hold back their clients, in the order they were told
         self.dropped = 0
         self.purged = 0  # what waits up to this id is to go
         self._shelf: Shelf | None = None
@@ -102,7 +102,7 @@ class Stock(Native):
         rows = {number: len(lane) - lane.loose for number, lane in self.lanes.items()}
         remote = [[c.key[0], c.credit, c.note.values()] for c in self.takers if self._remote(c.key[0])]
         leaving = [proxy for proxy in self.leaving if self._remote(proxy)]
-        return _state(self.bytes - self.loose, rows, remote, sorted(self.told), self.purged, self.more_state(), leaving)
+        return _state(self.bytes - self.loose, rows, remote, list(self.told), self.purged, self.more_state(), leaving)
 
     @staticmethod
     def blank(more: Any) -> bytes:
@@ -120,7 +120,7 @@ class Stock(Native):
         _, self.bytes, rows, remote, told, self.purged, more = values[:7]
         self.take_up(more)
         self.leaving = dict.fromkeys(values[7] if len(values) > 7 else ())
-        self.told = set(told)
+        self.told = dict.fromkeys(told)
         for number, rest in rows.items():
             if rest:
                 self.lane(number).rest = rest
