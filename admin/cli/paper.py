@@ -133,7 +133,7 @@ def run(
       mom paper run ks --full --processes 2
       mom paper run ks --full --spark spark://head:7077
     """
-    from mombroker.sim.papers import base, sweep
+    from mombroker.sim.papers import base, summary, sweep
 
     choose(columns, list(base.JUDGED))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
@@ -149,6 +149,9 @@ def run(
     stem = "-".join([name, "quick" if quick else "full", *_words(reading), *([] if usual else [f"seeds-{seeds}"])])
     _write(folder, stem, chosen, wanted, table, reading="+".join(_words(reading)) or ADOPTED)
     claims = [claim for figure in wanted for claim in base.judge(chosen.claims, figure, table)]
+    values = {"values": summary.values(chosen, table, wanted), "claims": summary.claims(claims)}
+    which = f"-figure-{'-'.join(wanted)}" if figures else ""
+    write(folder / f"{stem}{which}.json", json.dumps({name: values}) + "\n")
     show(claims, output, columns)
 
 
@@ -200,7 +203,8 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
         took = {str(kept.path(point.params)): row["cpu_s"] for point, row in zip(points, table.rows, strict=True)}
         note = f"{len(took)} runs, which took {duration(sum(took.values()))} of CPU time"
         values[chosen.name] = {
-            "values": summary.values(chosen, table), "sample": summary.sample(chosen, points, table.rows)
+            "values": summary.values(chosen, table), "claims": summary.claims(claims),
+            "sample": summary.sample(chosen, points, table.rows),
         }  # fmt: skip
         images = {name: path.read_bytes() for name, path in pictures.items()}
         chapters.append(Chapter(chosen, claims, images, note, live if chosen.name == "domains" else {}))

@@ -1,22 +1,28 @@
 """The values of a report in few bytes: docs/papers.md is held against them, and the code against some of its runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mombroker.sim.papers.base import Paper, Point, Row, Table, means
+from mombroker.sim.papers.base import JUDGED, Paper, Point, Row, Table, means
 
 DIGITS = 4  # of a value
 CPU = "cpu_"  # columns that no seed decides
 
 
-def values(paper: Paper, table: Table) -> dict[str, Any]:
-    """figure -> column -> setting -> x -> [mean, standard error, runs]."""
+def values(paper: Paper, table: Table, figures: Sequence[str] = ()) -> dict[str, Any]:
+    """figure -> column -> setting -> x -> [mean, standard error (None: not known), runs], of what was run."""
     found: dict[str, Any] = {}
-    for name, figure in paper.figures.items():
-        for row in means(table, name, [column for panel in figure.panels for column in panel.lines]):
+    for name in figures or paper.figures:
+        columns = [column for panel in paper.figures[name].panels for column in panel.lines]
+        for row in means(table, name, columns):
             curve = found.setdefault(name, {}).setdefault(row["column"], {}).setdefault(row["setting"], {})
             curve[f"{row['x']:g}"] = [_short(row["mean"]), _short(row["standard_error"]), row["runs"]]
     return found
+
+
+def claims(judged: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Of rows of `base.judge` what the document tells."""
+    return [{column: row[column] for column in JUDGED if column != "place"} for row in judged]
 
 
 def sample(paper: Paper, points: Sequence[Point], rows: Sequence[Row]) -> dict[str, Any]:
@@ -28,5 +34,5 @@ def sample(paper: Paper, points: Sequence[Point], rows: Sequence[Row]) -> dict[s
     return {"params": params, "result": {column: value for column, value in row.items() if column not in known}}
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")

@@ -17,12 +17,13 @@ TO_PROCESSES = LAN_MS * (ON_LAN - 1) / ON_LAN  # from or to the processes of a L
 BATCH, WARM = 20_000, 1_000  # messages of which a mean is taken; messages that are not measured
 
 
-def reckoned(load: float, messages: int, seed: int) -> tuple[float, float]:
-    """The mean delay in ms and its standard error: what messages wait, and what the network takes in the mean."""
+def reckoned(load: float, messages: int, seed: int) -> list[tuple[float, float]]:
+    """The mean delay in ms and its standard error: what messages wait, and what the network takes in the mean. First of
+    three hops, then also of messages whose sender is on the LAN of the campus."""
     lots, order, queue = Random(seed), count(), []
     counts = [[[0] * SERVERS for _ in range(SERVERS)] for _ in MS]  # by group, by member: delivered of each member
     waiting = [[[] for _ in range(SERVERS)] for _ in MS]
-    batches = [[0, 0.0] for _ in range((messages - WARM) // BATCH)]
+    batches = [([], []) for _ in range((messages - WARM) // BATCH)]  # delays, by reading
 
     def after(at, call, *args):
         heappush(queue, (at, next(order), call, args))
@@ -65,14 +66,15 @@ def reckoned(load: float, messages: int, seed: int) -> tuple[float, float]:
             broadcast(now, me, 0, message, waited)
         elif group == building and me == 0:
             broadcast(now, CAMPUS, group, message, waited)
-        elif group != building and me and server and 0 <= (at := (number - WARM) // BATCH) < len(batches):
-            batches[at][0] += 1
-            batches[at][1] += waited
+        elif group != building and me and 0 <= (at := (number - WARM) // BATCH) < len(batches):
+            hops = [group, CAMPUS] + [building] * (server > 0)
+            delay = waited + sum(MS[hop] + TRANSMISSION for hop in hops) + 2 * TO_PROCESSES
+            for delays in batches[at][server == 0 :]:
+                delays.append(delay)
 
     after(0.0, begin, 0)
     while queue:
         now, _, call, args = heappop(queue)
         call(now, *args)
-    network = sum(MS[at] + TRANSMISSION for at in (0, CAMPUS, 0)) + 2 * TO_PROCESSES
-    means = [waited / copies + network for copies, waited in batches]
-    return fmean(means), stdev(means) / len(means) ** 0.5
+    means = [[fmean(delays) for delays in each] for each in zip(*batches, strict=True)]
+    return [(fmean(each), stdev(each) / len(each) ** 0.5) for each in means]

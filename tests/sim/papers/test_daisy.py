@@ -38,6 +38,8 @@ def test_members_that_pass_on_wait_for_those_beyond():
     tree = run(DAISY, 0.01, sends=60, first=0)
     assert tree["held_pct"] < 1 and 30 < tree["stable_ms"] < 50
     assert tree["delay_ms"] == pytest.approx(14.2, rel=0.25)
+    # A quarter of the senders is on the LAN of the campus: 2 ms less
+    assert tree["delay_ms"] - tree["delay_from_any_ms"] == pytest.approx(0.5, abs=0.2)
 
 
 def test_a_slow_backbone_takes_longer():
@@ -55,16 +57,17 @@ def runs(architecture, load):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("column", ["delay_ms", "buffered", "stable_ms"])
+@pytest.mark.parametrize("column", ["delay_ms", "delay_from_any_ms", "buffered", "stable_ms"])
 @pytest.mark.parametrize("architecture", [FLAT, DAISY])
 @pytest.mark.parametrize("load", EXPECTED)
 def test_delays_are_those_of_an_independent_model(load, architecture, column, request):
     """At a load of 1, what is more than the 14.2 ms of the network is the order on the campus. Of messages of one
     sender it takes 0.97 ms, as theory has it; causes in the third building take the rest. The ten runs of a load of 1
-    are 5.04 % above, ± 0.4."""
+    are 5.04 % above, ± 0.4. With messages from any LAN of another building all four are within 2 %: the values do not
+    tell which hops they are of."""
     if (load, architecture, column) == (1, DAISY, "delay_ms"):
         request.applymarker(ON_THE_EDGE)
-    at = ("delay_ms", "buffered", "stable_ms").index(column)
+    at = ("buffered", "stable_ms").index(column) + 1 if not column.startswith("delay") else 0
     expected = EXPECTED[load][architecture == DAISY][at]
     near = pytest.approx(expected, rel=0.15, abs=0.01) if column == "buffered" else pytest.approx(expected, rel=0.05)
     assert fmean(each[column] for each in runs(architecture, load)) == near
@@ -73,7 +76,7 @@ def test_delays_are_those_of_an_independent_model(load, architecture, column, re
 @pytest.mark.long
 @pytest.mark.parametrize("load", EXPECTED)
 def test_the_delay_is_that_of_the_model_without_cores(load):
-    mean, error = reckoned(load, 200_000, 1)
-    found = [each["delay_ms"] for each in runs(DAISY, load)]
-    both = (error**2 + stdev(found) ** 2 / len(found)) ** 0.5
-    assert both < 0.01 * mean and abs(fmean(found) - mean) < 3 * both
+    for column, (mean, error) in zip(["delay_ms", "delay_from_any_ms"], reckoned(load, 200_000, 1), strict=True):
+        found = [each[column] for each in runs(DAISY, load)]
+        both = (error**2 + stdev(found) ** 2 / len(found)) ** 0.5
+        assert both < 0.01 * mean and abs(fmean(found) - mean) < 3 * both
