@@ -58,6 +58,11 @@ def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
     assert len(rows) == 24 and {row["setting"] for row in rows} == {"S1", "S2", "S3", "S4"}
     assert {row["mimt"] for row in rows} == {"50", "400", "1200"} and all(float(row["ks"]) > 0 for row in rows)
     assert (folder / "ks-quick-figure-5.png").stat().st_size < 100_000
+    kept = json.loads((folder / "ks-quick-figure-5.json").read_text())["ks"]
+    assert [claim["verdict"] for claim in kept["claims"]] == [claim["verdict"] for claim in claims]
+    both = [float(row["ks"]) for row in rows if row["setting"] == "S3" and row["mimt"] == "400"]
+    mean, _, runs = kept["values"]["5"]["ks"]["S3"]["400"]
+    assert runs == len(both) == 2 and mean == pytest.approx(sum(both) / 2, rel=1e-3)
     again = mom("run", "ks", "--figure", "5,5", "-o", "json")
     assert again.stdout == first.stdout and "0 runs" in again.stderr and "26 are there already" in again.stderr
 
@@ -66,12 +71,15 @@ def test_without_matplotlib_there_is_everything_but_the_picture(mom, tmp_path, m
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1", "-o", "json")
     assert "pip install 'mombroker[plots]'" in result.stderr and "cannot be judged" in result.stdout
-    names = ["ks-quick-seeds-1-figure-5-means.csv", "ks-quick-seeds-1-figure-5.csv"]
+    stem = "ks-quick-seeds-1-figure-5"
+    names = [f"{stem}-means.csv", f"{stem}.csv", f"{stem}.json"]
     assert sorted(path.name for path in (tmp_path / "mom-papers").glob("*.*")) == names
     with (tmp_path / "mom-papers" / names[0]).open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["paper"], row["column"], row["runs"]) for row in rows} == {("ks", "ks", "1"), ("ks", "ks_bitmap", "1")}
     assert {(row["standard_error"], row["interval_95"]) for row in rows} == {("", "")}
+    kept = json.loads((tmp_path / "mom-papers" / names[2]).read_text())["ks"]["values"]["5"]["ks"]
+    assert {value[1] for curve in kept.values() for value in curve.values()} == {None}
     assert "one run of each point tells nothing of chance" in result.stdout
 
 

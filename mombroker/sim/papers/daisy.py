@@ -122,7 +122,7 @@ PAPER = Paper(
             LOAD,
             (
                 Panel("mean delay over three hops, ms", {"delay_ms": ""}),
-                Panel("mean delay from any LAN of another building, ms", {"delay_from_any_ms": ""}),
+                Panel("mean delay from any LAN, ms", {"delay_from_any_ms": ""}),
             ),
             unit="sends",
         ),
