@@ -258,7 +258,10 @@ def spread(
 
 
 def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if text and not words:
+        raise click.UsageError(f"{text!r} names nothing; leave the option out for the default")
+    return words
 
 
 def _known(what: str, word: str, known: Sequence[str]) -> str:

@@ -150,6 +150,11 @@ def test_unknown_names_are_wrong_usage(mom, words, known):
     assert f"there are {known}" in mom("run", *words, code=2).stderr
 
 
+@pytest.mark.parametrize("option", ["--figure", "--reading"])
+def test_a_list_of_nothing_is_wrong_usage(mom, option):
+    assert "',' names nothing" in mom("run", "ks", option, ",", code=2).stderr
+
+
 def test_a_paper_with_one_reading_says_so_and_the_others_list_theirs(mom):
     assert (
         "there is no reading 'x'; there are none but the adopted"

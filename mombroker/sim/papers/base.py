@@ -343,10 +343,21 @@ def verdict(held: Sequence[bool | None]) -> str:
     return HOLDS if all(held) else PARTLY if any(decided) else FAILS
 
 
-def within_chance(held: Mapping[str, bool | None], why: str = "") -> str:
-    """What chance leaves open, before other reasons."""
-    open_ = [name for name, each in held.items() if each is None]
-    return "; ".join(filter(None, [f"within chance, by 95 % intervals: {', '.join(open_)}" if open_ else "", why]))
+def reasons(held: Mapping[str, bool | None], why: str = "") -> str:
+    """What chance leaves open, then why the rest is not so; without a reason where it is not."""
+    open_, off = ([name for name, each in held.items() if each is answer] for answer in (None, False))
+    if off and not why:
+        why = "nowhere so" if len(off) == len(held) > 1 else f"not so: {_grouped(off)}"
+    return "; ".join(filter(None, [f"within chance, by 95 % intervals: {_grouped(open_)}" if open_ else "", why]))
+
+
+def _grouped(names: Sequence[str]) -> str:
+    """Names such as "bytes at n = 100": each thing once, with all its sizes."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        what, _, size = name.partition(" at n = ")
+        found.setdefault(what, []).append(size)
+    return ", ".join(f"{what} at n = {' / '.join(sizes)}" if sizes[0] else what for what, sizes in found.items())
 
 
 def listed(values: Mapping[str, float], form: str = ".1f") -> str:

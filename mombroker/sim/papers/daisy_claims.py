@@ -10,9 +10,9 @@ from mombroker.sim.papers.base import (
     Table,
     constant,
     every,
+    reasons,
     spread_of,
     verdict,
-    within_chance,
 )
 
 DAISY, FLAT = "daisy", "flat"
@@ -36,10 +36,8 @@ def lower(figure: str, column: str, who: str, unit: str, form: str) -> Judge:
     def judge(table: Table) -> Judgement:
         one, other = (table.measured(figure, setting, column) for setting in (who, FLAT if who == DAISY else DAISY))
         held = {f"a load of {load:g}": value.below(other[load]) for load, value in one.items()}
-        off = [load for load, good in held.items() if good is False]
-        why = within_chance(held, f"the other way round: {', '.join(off)}" if off else "")
         shown = both(pairs(table, figure, column), form)
-        return Judgement(verdict([*held.values()]), f"flat / daisy, {unit}, by load: {shown}", why)
+        return Judgement(verdict([*held.values()]), f"flat / daisy, {unit}, by load: {shown}", reasons(held))
 
     return judge
 
@@ -66,7 +64,7 @@ def flat_constant(table: Table) -> Judgement:
     held = constant(curve, CONSTANT)
     return Judgement(
         verdict([held]), f"{min(values):.1f} to {max(values):.1f} ms, {spread_of(values):.1f} % apart",
-        within_chance({"the least and the greatest": held}),
+        reasons({"the least and the greatest": held}),
     )  # fmt: skip
 
 
@@ -80,7 +78,7 @@ def daisy_grows(table: Table) -> Judgement:
     return Judgement(
         verdict([held]),
         f"{values[0].mean:.1f} to {values[-1].mean:.1f} ms, {'not always' if held is False else 'always'} up",
-        within_chance(steps),
+        reasons(steps),
     )
 
 
@@ -97,15 +95,18 @@ def sizes(table: Table) -> Judgement:
 
 def narrow(figure: str, column: str) -> Judge:
     def judge(table: Table) -> Judgement:
-        found = {}
+        found, wide = {}, list[str]()
         for setting in (FLAT, DAISY):
             runs = table.values(figure, setting, column)
             if min(map(len, runs.values())) < 3:
                 raise Missing("it needs three seeds or more")
-            found[setting] = max(100 * each.of / each.mean for each in table.measured(figure, setting, column).values())
+            halves = {x: 100 * each.of / each.mean for x, each in table.measured(figure, setting, column).items()}
+            found[setting] = max(halves.values())
+            wide += [f"{setting} at a load of {x:g}" for x, half in halves.items() if half >= NARROW]
         return Judgement(
             verdict([value < NARROW for value in found.values()]),
             f"at most {found[FLAT]:.1f} (flat) and {found[DAISY]:.1f} % (daisy) of the mean",
+            f"wider: {', '.join(wide)}; runs four times as long would halve them" if wide else "",
         )
 
     return judge

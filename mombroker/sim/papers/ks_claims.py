@@ -15,9 +15,9 @@ from mombroker.sim.papers.base import (
     curves,
     every,
     listed,
+    reasons,
     spread_of,
     verdict,
-    within_chance,
 )
 
 FLOOR = "floor"  # the points with a transmission time of 0
@@ -68,7 +68,7 @@ def below(figure: str, column: str, limit: float, n: int, settings: Sequence[str
         why = ""
         if False in held.values():
             why = necessary(table, n, column, limit) or (OPTIMAL if column == "ks" else "")
-        return Judgement(verdict([*held.values()]), f"{at}{listed(most)} %", within_chance(held, why))
+        return Judgement(verdict([*held.values()]), f"{at}{listed(most)} %", reasons(held, why))
 
     return judge
 
@@ -83,7 +83,7 @@ def about(figure: str, column: str, value: float, n: int) -> Judge:
         off = [setting for setting, good in held.items() if good is False]
         why = f"{', '.join(off)}: more than {ABOUT} % off" if off else ""
         why = why and necessary(table, n, column, most) or why
-        return Judgement(verdict([*held.values()]), f"{listed(found)} %", within_chance(held, why))
+        return Judgement(verdict([*held.values()]), f"{listed(found)} %", reasons(held, why))
 
     return judge
 
@@ -101,7 +101,7 @@ def constant(figure: str, column: str, start: float = 0, settings: Sequence[str]
             held[setting] = base.constant(values, FLAT)
         return Judgement(
             verdict([*held.values()]), f"greatest above least: {listed(spreads)} %",
-            within_chance(held, f"constant: within {FLAT} %"),
+            reasons(held, f"constant: within {FLAT} %"),
         )  # fmt: skip
 
     return judge
@@ -208,7 +208,7 @@ def near_at_last(table: Table) -> Judgement:
     held = {setting: ratio.within(1 - CLOSE / 100, 1 + CLOSE / 100) for setting, ratio in ratios.items()}
     return Judgement(
         verdict([*held.values()]), f"KS' beside KS at n = 100: {listed(gaps, '+.1f')} %",
-        within_chance(held, f"close: within {CLOSE} %"),
+        reasons(held, f"close: within {CLOSE} %"),
     )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def unaffected(table: Table) -> Judgement:
     held = {f"n = {n:g}": base.constant([curve[n] for curve in values], FLAT) for n in sorted(common)}
     return Judgement(
         verdict([*held.values()]), f"greatest of the three above least: {listed(spreads)} %",
-        within_chance(held, f"same: within {FLAT} %"),
+        reasons(held, f"same: within {FLAT} %"),
     )  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def levels_off(table: Table) -> Judgement:
         held[setting] = every([curve[min(curve)].below(curve[max(curve)]), steady])
     return Judgement(
         verdict([*held.values()]), f"{spans(found)} %; over the last decade of MTT: {listed(late, '+.1f')} %",
-        within_chance(held, f"steady: within {FLAT} % while MTT grows tenfold"),
+        reasons(held, f"steady: within {FLAT} % while MTT grows tenfold"),
     )  # fmt: skip
 
 
@@ -303,7 +303,7 @@ def falls_slightly(table: Table) -> Judgement:
         shown[setting] = 100 * (ratio.mean - 1)
         held[setting] = ratio.within(1 - FLAT / 100, 1)
     return Judgement(
-        verdict([*held.values()]), f"KS from the least M/T to 1: {listed(shown, '+.1f')} %", within_chance(held)
+        verdict([*held.values()]), f"KS from the least M/T to 1: {listed(shown, '+.1f')} %", reasons(held)
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from mombroker.sim.papers.base import (
     Missing,
     Table,
     Value,
+    reasons,
     verdict,
-    within_chance,
 )
 
 OVERLAY, UNICASTS, MULTICAST = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
@@ -59,7 +59,7 @@ def less(figure: str, winner: str, columns: Sequence[str], readings: Sequence[st
                 held |= who_has_less(found, winner, f"{column.replace('_', ' ')} {reading}")
                 what = f" ({column.replace('_', ' ')})" if len(columns) > 1 else ""
                 shown.append(f"Timestamp {reading} over Overlay{what}: {span(found)}")
-        return Judgement(verdict([*held.values()]), "; ".join(shown), within_chance(held))
+        return Judgement(verdict([*held.values()]), "; ".join(shown), reasons(held))
 
     return judge
 
@@ -79,7 +79,7 @@ def gap_shrinks(table: Table) -> Judgement:
             for n in large
         }
         shown.append(f"{reading}: {span(small)} without data, {span(large)} with 100 bytes")
-    return Judgement(verdict([*held.values()]), "Timestamp over Overlay " + "; ".join(shown), within_chance(held))
+    return Judgement(verdict([*held.values()]), "Timestamp over Overlay " + "; ".join(shown), reasons(held))
 
 
 def more_influenced(table: Table) -> Judgement:
@@ -94,7 +94,7 @@ def more_influenced(table: Table) -> Judgement:
         for n, most in grown[OVERLAY].items()
     }
     shown = "; ".join(f"{setting}: {span(values, '.1f')}" for setting, values in grown.items())
-    return Judgement(verdict([*held.values()]), f"times the delay without data: {shown}", within_chance(held))
+    return Judgement(verdict([*held.values()]), f"times the delay without data: {shown}", reasons(held))
 
 
 def counts(figure: str) -> Judge:
@@ -162,7 +162,7 @@ def timestamp_queues(figure: str) -> Judge:
         rate, ms = load(table, figure)
         why = f"{rate:g} messages a ms for {ms:g} ms: almost all may be sent before anything arrives"
         text = f"at most, at any node, in the mean over runs: {'; '.join(shown)}"
-        return Judgement(verdict([*held.values()]), text, within_chance(held, "" if all(held.values()) else why))
+        return Judgement(verdict([*held.values()]), text, reasons(held, "" if all(held.values()) else why))
 
     return judge
 
@@ -210,7 +210,7 @@ def link_queues(columns: Sequence[str], winner: str) -> Judge:
                 held |= who_has_less(found, winner, f"{unit} {reading}")
                 shown.append(f"{unit}, {reading}: {span(found)}")
         text = f"Timestamp over Overlay in {'; '.join(shown)}"
-        return Judgement(verdict([*held.values()]), text, within_chance(held))
+        return Judgement(verdict([*held.values()]), text, reasons(held))
 
     return judge
 
@@ -224,7 +224,7 @@ def overlay_grows(table: Table) -> Judgement:
             what = f"{column.replace('_', ' ')} {reading}"
             held |= {f"{what} at n = {n:g}": large[n].below(small[n]) for n in large}
             shown.append(f"{what}: {span(small)} without data, {span(large)} with 1000")
-    return Judgement(verdict([*held.values()]), "Timestamp over Overlay, " + "; ".join(shown), within_chance(held))
+    return Judgement(verdict([*held.values()]), "Timestamp over Overlay, " + "; ".join(shown), reasons(held))
 
 
 DELAYS = ["delay_ms", "delay_max_ms"]

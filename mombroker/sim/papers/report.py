@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from mombroker.sim.papers import about
 from mombroker.sim.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN, Paper
 
 STYLE = """
@@ -27,6 +28,10 @@ td.number { text-align: right; }
 .holds { background: #d9f2df; color: #14532d; } .part { background: #fdf0cf; color: #6b4a00; }
 .fails { background: #fbdcdc; color: #7f1d1d; } .unknown { background: #e6eaee; color: #3d4a57; }
 """
+READINGS = (
+    "Where a paper leaves open what it did, one reading is adopted; docs/papers.md says which, lists the errata, and "
+    "has what other readings give. Pictures show means with their 95 % intervals, where chance has a part."
+)
 CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "fails", UNKNOWN: "unknown"}
 
 
@@ -45,8 +50,12 @@ class Chapter:
 def page(chapters: Sequence[Chapter], title: str, note: str) -> str:
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
     head += f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
-    body = [f"<h1>{escape(title)}</h1>", f'<p class="soft">{escape(note)}</p>', _summary(chapters)]
+    body = [f"<h1>{escape(title)}</h1>", *map(_soft, (note, READINGS)), _summary(chapters), _soft(about.verdicts())]
     return "\n".join([head, "<body>", *body, *map(_chapter, chapters), "</body></html>", ""])
+
+
+def _soft(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>'
 
 
 def _summary(chapters: Sequence[Chapter]) -> str:
@@ -63,13 +72,15 @@ def _summary(chapters: Sequence[Chapter]) -> str:
 def _chapter(chapter: Chapter) -> str:
     paper = chapter.paper
     parts = [f'<h2 id="{paper.name}">{paper.number}. {escape(paper.title)}</h2>']
-    parts.append(f'<p class="soft">{escape(chapter.note)}</p>')
+    parts += [f"<p>{escape(about.PAPERS[paper.name])}</p>", _soft(chapter.note)]
     for name, figure in paper.figures.items():
         heading = name if not name.isdigit() else f"Figure {name}"
         parts.append(f'<h3 id="{paper.name}-{name}">{escape(heading)}. {escape(figure.title)}</h3>')
         if name in chapter.pictures:
             data = b64encode(chapter.pictures[name]).decode()
             parts.append(f'<img alt="{escape(figure.title)}" src="data:image/png;base64,{data}">')
+        if told := about.figure(paper.name, name):
+            parts.append(_soft(told))
         rows = [_claim(claim) for claim in chapter.claims if claim["figure"] == name]
         if rows:
             parts.append(

@@ -20,9 +20,9 @@ from mombroker.sim.papers.base import (
     judge,
     means,
     power,
+    reasons,
     student,
     verdict,
-    within_chance,
 )
 
 
@@ -68,8 +68,11 @@ def test_what_chance_leaves_open():
     assert [verdict(each) for each in ([True, None], [False, None], [None], [True, False, None], [True])] == [
         PARTLY, FAILS, UNKNOWN, PARTLY, HOLDS,
     ]  # fmt: skip
-    assert within_chance({"a": True, "b": None}, "why") == "within chance, by 95 % intervals: b; why"
-    assert within_chance({"a": False}) == ""
+    assert reasons({"a": True, "b": None}, "why") == "within chance, by 95 % intervals: b; why"
+    assert reasons({"a": True, "b at n = 2": False, "b at n = 3": False, "c": False}) == "not so: b at n = 2 / 3, c"
+    assert reasons({"a": False, "b": None}) == "within chance, by 95 % intervals: b; not so: a"
+    assert (reasons({"a": False, "b": False}), reasons({"a": True})) == ("nowhere so", "")
+    assert reasons({"a": False}, "why") == "why"
 
 
 def test_that_values_are_constant_is_not_left_open_by_chance():

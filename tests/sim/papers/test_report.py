@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import replace
+from html import escape
 
-from mombroker.sim.papers import groups, sweep
+from mombroker.sim.papers import about, groups, sweep
 from mombroker.sim.papers.base import HOLDS, UNKNOWN, Table, judge
 from mombroker.sim.papers.report import Chapter, page
 
@@ -18,12 +19,20 @@ def chapter():
 
 def test_every_claim_is_on_the_page_with_its_verdict():
     text = page([chapter()], "title", "note")
-    assert text.count("cannot be judged") == len(groups.CLAIMS) - 1 + 1 and text.count(">holds<") == 1 + 1
+    assert text.count("cannot be judged") == len(groups.CLAIMS) - 1 + 2 and text.count(">holds<") == 1 + 1
     assert "a &lt; b &amp; c" in text and "7 %" in text
     assert all(figure.title in text for figure in groups.PAPER.figures.values())
     counted = re.search(r'<td class="number">(\d+)</td>' * 4, text)
     assert counted.groups() == ("1", "0", "0", str(len(groups.CLAIMS) - 1))
     assert {row["verdict"] for row in chapter().claims} == {HOLDS, UNKNOWN}
+
+
+def test_a_stranger_is_told_what_is_compared_and_what_the_curves_and_verdicts_are():
+    for paper in map(sweep.load, sweep.PAPERS):
+        text = page([Chapter(paper, [], {}, "one run")], "title", "note")
+        assert escape(about.PAPERS[paper.name]) in text and all(meaning in text for meaning in about.VERDICTS.values())
+        if paper.name == "ks":
+            assert "S3: MTT 400, M/T 0.1, n 20;" in text and "S4: MTT 50, MIMT 1600, n 15<" in text
 
 
 def test_the_page_needs_nothing_else():
