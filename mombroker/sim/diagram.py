@@ -1,5 +1,6 @@
 """Space-time diagrams as SVG: processes as lines, messages as arrows, what waits as bars, deliveries as dots."""
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -24,7 +25,7 @@ COLOURS = ("#1558a6", "#b3261e", "#1b7f3b", "#8a4baf", "#b26a00", "#00788a", "#a
 class Arrow:
     """A packet of a message from one process to another. `delivered`: when it was in order there, 0 for what is not put
     in order there (a member passes it on) or is a duplicate; `waited_for` is the message that set it free; `passed`: it
-    was for others than this process.
+    was for others than this process; `bare`: it had no body, and was only to be counted there.
     """
 
     message: str
@@ -35,6 +36,7 @@ class Arrow:
     delivered: int = 0
     waited_for: str = ""
     passed: bool = False
+    bare: bool = False
 
     @property
     def held(self) -> bool:
@@ -91,38 +93,36 @@ class Watch(Observer):
     def __init__(self, names: Sequence[str]):
         super().__init__()
         self.story = Story(names, [])
-        self._flying: dict[tuple[int, int, int], list[Arrow]] = {}  # (from, to, number): in the order of leaving
+        self._flying: dict[tuple[int, int], deque[Arrow | None]] = {}  # by link, which keeps the order of leaving
         self._waiting: dict[tuple[int, int], Arrow] = {}  # (member, number)
 
     def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
-        self._leave(me, packets)
-
-    def _leave(self, me: int, packets: Iterable[Packet]) -> None:
-        names, now = self.story.processes, self.domain.world.now
         for packet in packets:
-            if packet.body:
-                number = number_of(packet)
-                arrow = Arrow(f"m{number}", names[me], names[packet.to], now, 0)
-                self._flying.setdefault((me, packet.to, number), []).append(arrow)
+            self._leave(me, packet, f"m{number}")
+
+    def _leave(self, me: int, packet: Packet, message: str) -> None:
+        """No arrow for what is of no message: members tell each other what they have."""
+        names, now = self.story.processes, self.domain.world.now
+        arrow = Arrow(message, names[me], names[packet.to], now, 0, bare=not packet.body) if message else None
+        self._flying.setdefault((me, packet.to), deque()).append(arrow)
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
-        now = self.domain.world.now
-        if packet.body:
-            number = number_of(packet)
-            arrow = self._flying[packet.frm, me, number].pop(0)
+        now, arrow = self.domain.world.now, self._flying[packet.frm, me].popleft()
+        if arrow:
             arrow.came = now
             self.story.arrows.append(arrow)
             arrow.passed = me not in packet.dests
             if packet in step.deliver:
                 arrow.delivered = now
-            elif self.domain.members[me].missing(packet) is not None:
-                self._waiting[me, number] = arrow
+            elif packet.body and self.domain.members[me].missing(packet) is not None:
+                self._waiting[me, number_of(packet)] = arrow
         for done in step.deliver:
             waiting = self._waiting.pop((me, number_of(done)), None)
             if waiting:
                 waiting.delivered = now
-                waiting.waited_for = f"m{number_of(packet)}" if packet.body else ""
-        self._leave(me, step.send)
+                waiting.waited_for = arrow.message if arrow else ""
+        for each in step.send:
+            self._leave(me, each, f"m{number_of(each)}" if each.body else "")
 
 
 def logged(logs: Mapping[str, Iterable[Record]], topology: Topology) -> Story:
@@ -210,8 +210,10 @@ def svg(story: Story, title: str, middle: str = "") -> str:
         waits = max((lane + 1 for a, lane in zip(held, bars, strict=True) if a.to == process), default=0)
         ys[process] = y + NAME * above + APART
         y = ys[process] + BAR * waits + NAME * below + APART
-    width = max((*xs.values(), LEFT + 320)) + RIGHT
-    height = y + 34
+    width = max((*xs.values(), LEFT + 480)) + RIGHT  # at least that of the legend
+    legend = ["arrow: a packet   dot: delivery   ring: for others, or a duplicate   bar: waits for an earlier message"]
+    legend += ["dashed: without the body, to be counted"] * any(arrow.bare for arrow in story.arrows)
+    height = y + 18 + 16 * len(legend)
     colours = {message: COLOURS[at % len(COLOURS)] for at, message in enumerate(first)}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -233,8 +235,9 @@ def svg(story: Story, title: str, middle: str = "") -> str:
         name = escape(a.message)
         parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
         parts.append(f'<text id="{name}" {at} fill="{colours[a.message]}">{name}</text>')
-    legend = "arrow: a packet   dot: delivery   ring: passed on, or a duplicate   bar: waits for an earlier message"
-    parts.append(f'<text x="12" y="{height - 12}" fill="#5b6875" xml:space="preserve">{legend}</text>')
+    for at, line in enumerate(reversed(legend)):
+        y = height - 12 - 16 * at
+        parts.append(f'<text x="12" y="{y}" fill="#5b6875" xml:space="preserve">{line}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -283,7 +286,7 @@ def _arrow(
 ) -> list[str]:  # fmt: skip
     x1, y1, x2, y2 = xs[arrow.left], ys[arrow.frm], xs[arrow.came], ys[arrow.to]
     said = f"{arrow.message}: {arrow.frm} to {arrow.to}, sent at {(arrow.left - begin) / 1e6:.2f} ms, "
-    said += f"came after {(arrow.came - arrow.left) / 1e6:.2f} ms"
+    said += f"came after {(arrow.came - arrow.left) / 1e6:.2f} ms" + ", without its body" * arrow.bare
     if arrow.held:
         said += f", waited {(arrow.delivered - arrow.came) / 1e6:.2f} ms"
         said += f" for {arrow.waited_for}" if arrow.waited_for else ""
@@ -292,7 +295,8 @@ def _arrow(
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
     tip = x2 - 5 * dx, y2 - 5 * dy
     wings = [(tip[0] - 8 * dx + side * 3.5 * dy, tip[1] - 8 * dy - side * 3.5 * dx) for side in (1, -1)]
-    parts.append(f'<line x1="{x1}" y1="{y1}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke-width="{wide}"/>')
+    dashed = ' stroke-dasharray="5 3"' * arrow.bare
+    parts.append(f'<line x1="{x1}" y1="{y1}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke-width="{wide}"{dashed}/>')
     head = " ".join(f"{x:.1f},{y:.1f}" for x, y in (tip, *wings))
     parts.append(f'<polygon points="{head}" stroke="none"/>')
     fill = "" if arrow.delivered and not arrow.passed else ' fill="#fff"'
