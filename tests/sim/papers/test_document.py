@@ -22,6 +22,7 @@ SECTION = {paper: f"## Paper {sweep.load(paper).number}:" for paper in sweep.PAP
 SHORT = {"in part": base.PARTLY}
 VERDICT = re.compile("|".join(sorted([base.HOLDS, base.PARTLY, base.FAILS, base.UNKNOWN, *SHORT], key=len)[::-1]))
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+OVERLAYS = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
 FULL_RUN = "full run:"  # before a verdict that needs one, or is another by it
 DAISY = {
     "delay, ms": ("6", "delay_ms"), "the same from any LAN of another building": ("6", "delay_from_any_ms"),
@@ -76,17 +77,34 @@ def test_the_table_of_ks_over_three_ratios():
                 agrees(printed, value("ks", "678"[at // 3], column, setting.split()[0], (0.1, 0.5, 1)[at % 3]))
 
 
+def agree_with_errors(cell, figure, column, n):
+    """Overlay, unicasts and multicast, each with its standard error."""
+    for setting, printed in zip(OVERLAYS, cell.split(" / "), strict=True):
+        for each, measured in zip(
+            printed.replace(",", "").split(" ± "), FULL["overlay"]["values"][figure][column][setting][n], strict=False
+        ):
+            agrees(each, measured)
+
+
 def test_the_table_of_the_overlays():
-    _, _, *rows = table("![Figure 5](papers/overlay-5.png)")
-    for d, n, delays, fragments, ratio in rows:
+    _, _, *rows = table("![Figure 15](papers/overlay-15.png)")
+    assert len(rows) == 3 * 6
+    for d, n, delays, greatest, fragments, ratio in rows:
         at = ("0", "100", "1000").index(d)
-        settings = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
-        for setting, printed in zip(settings, delays.split(" / "), strict=True):
-            agrees(printed.split(" ± ")[0], value("overlay", str(3 + at), "delay_ms", setting, n))
-        for setting, printed in zip(settings, fragments.split(" / "), strict=False):
-            agrees(printed, value("overlay", str(6 + at), "messages", setting, n) / 1000)
-        sent = [value("overlay", str(6 + at), "bytes", setting, n) for setting in settings]
+        agree_with_errors(delays, str(3 + at), "delay_ms", n)
+        agree_with_errors(greatest, str(3 + at), "delay_max_ms", n)
+        for setting, printed in zip(OVERLAYS, fragments.split(" / "), strict=False):
+            agrees(printed, value("overlay", str(6 + at), "messages", setting, n, FULL) / 1000)
+        sent = [value("overlay", str(6 + at), "bytes", setting, n, FULL) for setting in OVERLAYS]
         agrees(ratio, sent[1] / sent[0])
+
+
+def test_the_table_of_queues_on_links():
+    _, _, *rows = table("The queues on links, without data")
+    assert len(rows) == 6
+    for n, mean, greatest in rows:
+        agree_with_errors(mean, "15", "queue", n)
+        agree_with_errors(greatest, "15", "queue_most", n)
 
 
 def test_the_table_of_the_daisy():
