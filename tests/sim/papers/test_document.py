@@ -23,6 +23,10 @@ SHORT = {"in part": base.PARTLY}
 VERDICT = re.compile("|".join(sorted([base.HOLDS, base.PARTLY, base.FAILS, base.UNKNOWN, *SHORT], key=len)[::-1]))
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 OVERLAYS = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
+FULL_DAISY = {
+    "delay, ms": ("6", "delay_ms"), "from any LAN": ("6", "delay_from_any_ms"),
+    "kB that wait": ("7", "buffered_kb"), "stability delay, ms": ("8", "stable_ms"),
+}  # fmt: skip
 FULL_RUN = "full run:"  # before a verdict that needs one, or is another by it
 DAISY = {
     "delay, ms": ("6", "delay_ms"), "the same from any LAN of another building": ("6", "delay_from_any_ms"),
@@ -117,6 +121,19 @@ def test_the_table_of_the_daisy():
                 for setting, printed in zip(("flat", "daisy"), cell.split(" / "), strict=True):
                     agrees(printed, value("daisy", *DAISY[name], setting, x))
     assert checked == len(DAISY)
+
+
+def test_the_full_runs_of_the_daisy():
+    head, _, *rows = table("Full runs, five of 12,000 messages")
+    assert len(rows) == 2 * len(FULL_DAISY)
+    for name, *cells in rows:
+        setting, _, what = name.partition(": ")
+        figure, column = FULL_DAISY[what]
+        curve = FULL["daisy"]["values"][figure][column][setting]
+        assert {x for x, cell in zip(head[1:], cells, strict=True) if cell} == set(curve)
+        for x, cell in zip(head[1:], cells, strict=True):
+            for printed, measured in zip(cell.split(" ± "), curve.get(x, []), strict=False):
+                agrees(printed, measured)
 
 
 def claims(kept, paper):
