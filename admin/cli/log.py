@@ -74,7 +74,7 @@ def diagram(message: str, file: Path, target: Path) -> None:
 
     MSGID is as in the column `message` of `mom log tail`: the server of the send, #, and a number. Times are those of
     the servers' clocks; at most 50 events are drawn. Servers whose stores are not on this machine are named, and what
-    only they know is left out.
+    only they know is left out. So is, under vector, what came only to be counted, unless something waited for it.
 
     \b
     Example:
@@ -84,10 +84,17 @@ def diagram(message: str, file: Path, target: Path) -> None:
 
     topology = options.load(file)
     places = _places(options.found(file), topology)
-    story = drawing.logged({name: every(store.read(data)) for name, data in places.items()}, topology)
+    readers = {name: store.read(data) for name, data in places.items()}
+    cut = [name for name, reader in readers.items() if beginning(reader) > 1]
+    story = drawing.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
     write(target, drawing.svg(story.around(message), f"around {message}", message))
+
+
+def beginning(reader: SqliteReader) -> int:
+    """The sequence of the oldest record: above 1 if older ones are gone."""
+    return next((seq for seq, _ in reader.log(0, 1)), 1)
 
 
 def every(reader: SqliteReader) -> "Iterator[Record]":

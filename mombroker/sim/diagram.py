@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import islice
 
 from mombroker import ordering
 from mombroker.core.topology import Topology
@@ -25,7 +26,8 @@ COLOURS = ("#1558a6", "#b3261e", "#1b7f3b", "#8a4baf", "#b26a00", "#00788a", "#a
 class Arrow:
     """A packet of a message from one process to another. `delivered`: when it was in order there, 0 for what is not put
     in order there (a member passes it on) or is a duplicate; `waited_for` is the message that set it free; `passed`: it
-    was for others than this process; `bare`: it had no body, and was only to be counted there.
+    was for others than this process; `bare`: it had no body, and was only to be counted there; `latest`: it may have
+    come before `came`.
     """
 
     message: str
@@ -37,6 +39,7 @@ class Arrow:
     waited_for: str = ""
     passed: bool = False
     bare: bool = False
+    latest: bool = False
 
     @property
     def held(self) -> bool:
@@ -125,66 +128,121 @@ class Watch(Observer):
             self._leave(me, each, f"m{number_of(each)}" if each.body else "")
 
 
-def logged(logs: Mapping[str, Iterable[Record]], topology: Topology) -> Story:
-    """What the logs of a bus say, those that are there; a message is `server#number`.
+def logged(logs: Mapping[str, Iterable[Record]], topology: Topology, cut: Collection[str] = ()) -> Story:
+    """What the logs of a bus say, those that are there; a message is `server#number`. `cut`: servers whose old records
+    are gone.
 
     Of the messages that one was missing when it came, that which was last in order is what it has waited for.
     """
-    left: dict[tuple[str, str, str], int] = {}  # (message, from, to): when it left
-    came: dict[tuple[str, str], Arrow] = {}  # (message, server): of one that is for agents here, and others, one packet
-    into: dict[tuple[str, str], str] = {}  # the same, in the order of coming: in which domain
-    missing: dict[tuple[str, str], set[str]] = {}  # the same: whose messages it waited for when it came
+    noted = _Noted(topology, cut)
     for server, records in logs.items():
         for record in records:
-            kind, message, domain, peer = record[0], f"{record[1]}#{record[2]}", record[6], record[7]
-            if kind in ("send", "forward", "relay"):
-                for _, to, _, _ in record[13]:
-                    left.setdefault((message, server, to), record[9] if kind == "send" else record[12])
-            if kind == "hold":
-                into[message, server] = domain
-                members = topology.domains[domain].members
-                missing[message, server] = {members[member] for member, _ in record[14] if member < len(members)}
-            elif domain and record[1] and kind in ("react", "forward", "relay", "dead", "drop", "expire"):
-                passed = kind in ("forward", "relay")
-                if peer == record[1] and record[9]:
-                    left.setdefault((message, peer, server), record[9])
-                known = came.setdefault((message, server), Arrow(message, peer, server, 0, record[10], passed=passed))
-                known.passed = known.passed and passed
-                if kind != "relay":
-                    known.delivered = known.delivered or record[11] or record[12]
-                into.setdefault((message, server), domain)
-    arrows = []
-    for (message, server), arrow in came.items():
-        if (message, arrow.frm, server) not in left:
-            continue  # its beginning is not in the logs
-        arrow.left = min(left[message, arrow.frm, server], arrow.came)
-        if (message, server) not in missing and arrow.delivered:
-            arrow.delivered = arrow.came
-        arrows.append(arrow)
-    arrows.sort(key=lambda arrow: (arrow.left, arrow.came))
-    here: dict[tuple[str, str], list[Arrow]] = {}  # by server and domain
-    for key, domain_name in into.items():
-        if key in came:
-            here.setdefault((key[1], domain_name), []).append(came[key])
-    for arrow in arrows:
-        if arrow.held:
-            key = arrow.message, arrow.to
-            backend = topology.domains[into[key]].backend
-            arrow.waited_for = _cause(arrow, here[arrow.to, into[key]], missing[key], backend)
-    return Story(list(logs), arrows)
+            noted.take(server, record)
+    return Story([*dict.fromkeys([*logs, *topology.servers])], noted.arrows())  # those without a log send, too
 
 
-def _cause(arrow: Arrow, here: Sequence[Arrow], whose: Collection[str], backend: str) -> str:
+class _Noted:
+    """What logs say, most of it by message and server."""
+
+    def __init__(self, topology: Topology, cut: Collection[str]):
+        self.topology, self.cut = topology, cut
+        self.left: dict[tuple[str, str, str], int] = {}  # (message, from, to): when it left
+        self.came: dict[tuple[str, str], Arrow] = {}  # of one that is for agents here, and others, one packet
+        self.into: dict[tuple[str, str], str] = {}  # in the order of coming: in which domain
+        self.missing: dict[tuple[str, str], list[tuple[str, int]]] = {}  # of whom it waited for what when it came
+        self.homes: set[tuple[str, str]] = set()  # it is for agents there
+        self.stamped: dict[tuple[str, str], list[str]] = {}  # by server and domain: what it has sent there, in order
+
+    def take(self, server: str, record: Record) -> None:
+        kind, message, domain, peer = record[0], f"{record[1]}#{record[2]}", record[6], record[7]
+        if kind in ("send", "forward", "relay"):
+            for _, to, _, _ in record[13]:
+                self.left.setdefault((message, server, to), record[9] if kind == "send" else record[12])
+        if kind in ("send", "forward"):
+            self.homes.update((message, agent.partition("/")[0]) for agent in record[4])
+            for into in dict.fromkeys(each[0] for each in record[13]):
+                self.stamped.setdefault((server, into), []).append(message)
+        if kind == "hold":
+            self.into[message, server] = domain
+            members = self.topology.domains[domain].members
+            self.missing[message, server] = [(members[who], n) for who, n in record[14] if who < len(members)]
+        elif domain and record[1] and kind in ("react", "forward", "relay", "dead", "drop", "expire"):
+            passed = kind in ("forward", "relay")
+            if peer == record[1] and record[9]:
+                self.left.setdefault((message, peer, server), record[9])
+            known = self.came.setdefault((message, server), Arrow(message, peer, server, 0, record[10], passed=passed))
+            known.passed = known.passed and passed
+            if kind != "relay":
+                known.delivered = known.delivered or record[11] or record[12]
+            self.into.setdefault((message, server), domain)
+
+    def arrows(self) -> list[Arrow]:
+        found = []
+        for (message, server), arrow in self.came.items():
+            if (message, arrow.frm, server) not in self.left:
+                continue  # its beginning is not in the logs
+            arrow.left = min(self.left[message, arrow.frm, server], arrow.came)
+            if (message, server) not in self.missing and arrow.delivered:
+                arrow.delivered = arrow.came
+            found.append(arrow)
+        found.sort(key=lambda arrow: (arrow.left, arrow.came))
+        here: dict[tuple[str, str], list[Arrow]] = {}  # by server and domain
+        for key, domain in self.into.items():
+            if key in self.came:
+                here.setdefault((key[1], domain), []).append(self.came[key])
+        counted: dict[tuple[str, str], Arrow] = {}
+        for arrow in found:
+            if arrow.held:
+                cause = self._cause(arrow, here[arrow.to, self.into[arrow.message, arrow.to]])
+                arrow.waited_for = cause.message if cause else ""
+                if cause and cause.bare and (cause.message, cause.to) not in self.homes:
+                    counted.setdefault((cause.message, cause.to), cause)
+        return sorted([*found, *counted.values()], key=lambda arrow: (arrow.left, arrow.came))
+
+    def _cause(self, arrow: Arrow, here: Sequence[Arrow]) -> Arrow | None:
+        domain = self.topology.domains[self.into[arrow.message, arrow.to]]
+        missing = self.missing[arrow.message, arrow.to]
+        whose, relays = {who for who, _ in missing}, ordering.backend(domain.backend).relays
+        if domain.backend != "vector":
+            return _last(arrow, here, whose, relays)
+        missed = [
+            (who, n, sent[n - 1])
+            for who, n in missing
+            if who not in self.cut and n <= len(sent := self.stamped.get((who, domain.name), []))
+        ]
+        if len(missed) == len(missing):
+            names = {message for _, _, message in missed}
+            here = [other for other in here if other.message in names]
+        last = _last(arrow, here, whose, relays)
+        return last if last and last.delivered == arrow.delivered else self._counted(arrow, domain.name, missed)
+
+    def _counted(self, arrow: Arrow, domain: str, missed: Iterable[tuple[str, int, str]]) -> Arrow | None:
+        """The last of what `arrow` missed that had no body for this server: so there is no record of it here, and it
+        came when `arrow` was in order, or before."""
+        found: Arrow | None = None
+        for who, n, message in missed:
+            on_link = islice(self.stamped[who, domain], n - 1, None)
+            noted = next((self.came[each, arrow.to] for each in on_link if (each, arrow.to) in self.came), None)
+            if noted and (noted.message == message or noted.came < arrow.came):
+                continue  # the latter: it had come, too, and what was missed is another, since numbers began anew
+            left = self.left.get((message, who, arrow.to), -1)  # -1: the domain had another back end then
+            if left >= 0 and (not found or found.left < left):
+                found = Arrow(message, who, arrow.to, min(left, arrow.delivered), arrow.delivered, passed=True)
+                found.bare = found.latest = True
+        return found
+
+
+def _last(arrow: Arrow, here: Sequence[Arrow], whose: Collection[str], relays: bool) -> Arrow | None:
     """Of what was put in order while `arrow` waited, the last from whom it missed something, but nothing that came
     later over the same link. Where members pass messages on, these may have come from anybody."""
-    relays, found, later = ordering.backend(backend).relays, arrow, False
+    found, later = arrow, False
     for other in sorted(here, key=lambda each: each.came):
         later = later or other is arrow
         if later and other.frm == arrow.frm or not (relays or other.frm in whose):
             continue
         if arrow.came < other.delivered <= arrow.delivered and (found is arrow or found.delivered <= other.delivered):
             found = other
-    return found.message if found is not arrow else ""
+    return found if found is not arrow else None
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------------
@@ -235,8 +293,8 @@ def svg(story: Story, title: str, middle: str = "") -> str:
         name = escape(a.message)
         parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
         parts.append(f'<text id="{name}" {at} fill="{colours[a.message]}">{name}</text>')
-    for at, line in enumerate(reversed(legend)):
-        y = height - 12 - 16 * at
+    for row, line in enumerate(reversed(legend)):
+        y = height - 12 - 16 * row
         parts.append(f'<text x="12" y="{y}" fill="#5b6875" xml:space="preserve">{line}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
@@ -286,10 +344,11 @@ def _arrow(
 ) -> list[str]:  # fmt: skip
     x1, y1, x2, y2 = xs[arrow.left], ys[arrow.frm], xs[arrow.came], ys[arrow.to]
     said = f"{arrow.message}: {arrow.frm} to {arrow.to}, sent at {(arrow.left - begin) / 1e6:.2f} ms, "
-    said += f"came after {(arrow.came - arrow.left) / 1e6:.2f} ms" + ", without its body" * arrow.bare
+    said += f"came after {'at most ' * arrow.latest}{(arrow.came - arrow.left) / 1e6:.2f} ms"
+    said += ", without its body" * arrow.bare
     if arrow.held:
         said += f", waited {(arrow.delivered - arrow.came) / 1e6:.2f} ms"
-        said += f" for {arrow.waited_for}" if arrow.waited_for else ""
+        said += f" for {arrow.waited_for or 'an earlier message that the logs do not name'}"
     parts = [f'<g stroke="{colour}" fill="{colour}"><title>{escape(said)}</title>']
     length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5 or 1.0
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
