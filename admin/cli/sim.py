@@ -258,6 +258,9 @@ def compare(
     long over a link as in the logs; one that did not go there, as long as the next that did. All but the delays and the
     state is per message. The first row is what the bus has paid, if the logs of all servers are there.
 
+    Where old records are gone, only messages that were sent once all logs begin are counted, in all rows; those before
+    are played, so that clocks are what they were.
+
     \b
     packets, control_bytes   on links, what passes on included
     hops, p50_ms, p99_ms     of a copy, from its send to its delivery
@@ -273,6 +276,9 @@ def compare(
 
     topology = options.load(file)
     traffic = _traffic(file, topology, logs)
+    if early := len(traffic.sends) - len(traffic.counted):
+        said = f"{early} messages that were sent before are played, but not counted; {len(traffic.counted)} are"
+        click.echo(f"mom: {said}", err=True)
     rows = [{"plan": "the logs", **whatif.recorded(traffic)}] if traffic.whole else []
     if not traffic.delays:
         click.echo("mom: of no link both ends are in the logs: a message takes 1 ms on each", err=True)
@@ -286,7 +292,7 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
     """What the logs say, of a bus that has run this topology."""
     from mombroker import store
     from mombroker.admin.analysis import stores
-    from mombroker.admin.cli.log import every
+    from mombroker.admin.cli.log import beginning, every
     from mombroker.sim import whatif
 
     found = stores.find(logs)
@@ -294,8 +300,14 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
         names = ", ".join(name for name in topology.servers if name in silent)
         click.echo(f"mom: {logs} has no store of {names}: what they sent and what they paid is left out", err=True)
     readers = {name: store.read(data) for name, data in found.items()}
-    traffic = whatif.read({name: every(reader) for name, reader in readers.items()})
-    traffic.whole = not silent
+    cut = [name for name, reader in readers.items() if beginning(reader) > 1]
+    traffic = whatif.read({name: every(reader) for name, reader in readers.items()}, cut)
+    if cut:
+        said = f"{traffic.gone} messages are left out, whose sends are gone"
+        click.echo(f"mom: the oldest records of {', '.join(cut)} are gone: {said}", err=True)
+    if traffic.sends and not traffic.whole:
+        click.echo("mom: no message is in all logs: what the bus has paid is left out", err=True)
+    traffic.whole = traffic.whole and not silent
     traffic.state_bytes = sum(
         len(blob) for each in readers.values() for name in topology.domains for blob in each.core(name).values()
     )

@@ -6,8 +6,9 @@ an answer, however long the question is on its way.
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 from mombroker import ordering
@@ -41,45 +42,60 @@ class Sent:
 
 @dataclass(slots=True)
 class Traffic:
-    """What the logs say. `control_bytes` and `packets` are of all packets that were stamped. `whole`: no server's log
-    is missing."""
+    """What the logs say; all but `sends` and `delays` are of the messages `counted`. `control_bytes` and `packets` are
+    of all packets that were stamped. `whole`: all there is of these messages is in the logs."""
 
     sends: list[Sent] = field(default_factory=list)
     delays: Delays = field(default_factory=dict)
+    counted: frozenset[Id] = frozenset()
     control_bytes: int = 0
     packets: int = 0
     hops: int = 0
     held: int = 0
     state_bytes: int = 0  # of clocks in the stores, now
     latencies: list[int] = field(default_factory=list)  # ns from send to delivery at another server
+    gone: int = 0  # messages whose send is no more in its log, though something else is in others
     whole: bool = True
 
 
-def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
+def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Traffic:
     """Of messages whose send is in the logs. The servers' clocks are taken as they are, but that one which was set back
-    goes on from where it was."""
+    goes on from where it was.
+
+    `cut`: servers whose old records are gone. Then only what was sent once all logs had begun is counted, and not the
+    first tenth, so that there is something before it. What is before makes the clocks what they were.
+    """
     traffic, left = Traffic(), dict[tuple[Id, str], int]()
     came: list[tuple[Id, str, str, int]] = []  # message, from, to, when
     seen: set[tuple[Id, str]] = set()  # a server may have to pass a message on, and be one that it is for
     sends: dict[str, list[Sent]] = defaultdict(list)
     delivered: dict[str, dict[Id, int]] = defaultdict(dict)
+    paid: dict[Id, _Paid] = defaultdict(_Paid)
+    told: list[tuple[int, int, int]] = []  # of packets about no message: when, how many, their control bytes
+    begun = 0  # when the last of the logs that are cut begins
     for server, records in logs.items():
         last = back = 0
-        for record in records:
+        for at, record in enumerate(records):
             kind, id, domain, peer = record[0], (record[1], record[2]), record[6], record[7]
+            if at == 0 and server in cut:
+                begun = max(begun, record[12] or record[10] or record[9])
             if kind in ("send", "react", "forward"):  # others are told of later, or have no such time
                 if record[12] + back < last:
                     back = last + 1 - record[12]
                 last = record[12] + back
             received, done, out = record[10] + back, record[12] + back, record[13]
-            traffic.packets += len(out)
-            traffic.control_bytes += sum(each[2] for each in out)
+            control = sum(each[2] for each in out)
+            if record[1]:
+                paid[id].packets += len(out)
+                paid[id].control_bytes += control
+            elif out:
+                told.append((done, len(out), control))
             if kind == "send":
                 dests = dict.fromkeys(agent.partition("/")[0] for agent in record[4])
                 sends[server].append(Sent(id, record[9] + back, server, tuple(d for d in dests if d != server)))
                 left[id, server] = record[9] + back
             elif kind == "hold":
-                traffic.held += 1
+                paid[id].held += 1
             elif domain and kind in ("react", "forward", "dead", "drop", "expire"):
                 if (id, server) not in seen:
                     seen.add((id, server))
@@ -88,8 +104,8 @@ def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
                     left[id, server] = done
                 elif id not in delivered[server]:
                     delivered[server][id] = record[11] + back if record[11] else done
-                    traffic.latencies.append((record[11] or record[12]) - record[9])
-                    traffic.hops += record[8]
+                    paid[id].latencies.append((record[11] or record[12]) - record[9])
+                    paid[id].hops += record[8]
     known = {send.id for each in sends.values() for send in each}
     for server, each in sends.items():
         each.sort(key=lambda send: (send.at, send.id))
@@ -102,7 +118,37 @@ def read(logs: Mapping[str, Iterable[Record]]) -> Traffic:
             send.after = frozenset(id for _, id in order[start:before])
     traffic.sends = sorted((send for each in sends.values() for send in each), key=lambda send: (send.at, send.id))
     traffic.delays = _delays(came, left)
+    if begun and known:
+        begun = max(begun, traffic.sends[len(known) // 10].at)
+    traffic.counted = frozenset(send.id for send in traffic.sends if send.at >= begun)
+    traffic.gone = sum(1 for id in paid if id[0] in cut and id not in known)
+    if not traffic.counted:
+        traffic.counted, traffic.whole = frozenset(known), False
+    for id in traffic.counted:
+        paid[id].add(traffic)
+    for at, packets, control in told:
+        if at >= begun:
+            traffic.packets += packets
+            traffic.control_bytes += control
     return traffic
+
+
+@dataclass(slots=True)
+class _Paid:
+    """For one message, as the logs have it."""
+
+    packets: int = 0
+    control_bytes: int = 0
+    held: int = 0
+    hops: int = 0
+    latencies: list[int] = field(default_factory=list)
+
+    def add(self, traffic: Traffic) -> None:
+        traffic.packets += self.packets
+        traffic.control_bytes += self.control_bytes
+        traffic.held += self.held
+        traffic.hops += self.hops
+        traffic.latencies += self.latencies
 
 
 def _delays(
@@ -152,6 +198,37 @@ class Links(Observer):
         passed = self.passed[link]
         at = bisect_left(passed, (self.world.now - EPOCH + self.start, 0))
         return passed[min(at, len(passed) - 1)][1]
+
+
+class Paid(Control):
+    """Control bytes of some messages; of what is about none, once the first of these is sent."""
+
+    def __init__(self, ids: Sequence[Id], only: Collection[Id]):
+        super().__init__()
+        self.ids, self.only, self.on = ids, only, False
+
+    def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
+        if self.ids[number] in self.only:
+            self.on = True
+            self._count(me, packets)
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        counts = [self.ids[number_of(each)] in self.only if each.body else self.on for each in step.send]
+        self._count(me, [*compress(step.send, counts)])
+
+
+class Waited(Held):
+    """Packets of some messages that came before their causes."""
+
+    def __init__(self, ids: Sequence[Id], only: Collection[Id]):
+        super().__init__()
+        self.ids, self.only = ids, only
+
+    def received(self, me: int, packet: Packet, step: Step) -> None:
+        if packet.body and self.ids[number_of(packet)] in self.only:
+            super().received(me, packet, step)
+        else:
+            self.duplicates[me] = self.domain.members[me].duplicates
 
 
 class Kept(Observer):
@@ -216,16 +293,18 @@ def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | N
     ids: list[Id] = [("", 0)]
     start = traffic.sends[0].at
     links = {name: Links(world, names, traffic.delays, ids, start) for name in topology.domains}
-    watchers = {name: (Control(), Held(), Kept()) for name in topology.domains}
+    only = traffic.counted
+    watchers = {name: (Paid(ids, only), Waited(ids, only), Kept()) for name in topology.domains}
     bus = Bus(world, topology, links.__getitem__, lambda domain: (*watchers[domain], links[domain]), backends)
     Player(bus, traffic.sends, ids).play()
+    delays = [each for each in bus.delays if ids[each[0]] in only]
     return row(
-        len(traffic.sends),
+        len(only),
         sum(control.packets for control, _, _ in watchers.values()),
         sum(control.bytes for control, _, _ in watchers.values()),
-        bus.hops(),
+        sum(bus.routes(bus.origins[number]).distance(names[me]) for number, me, _ in delays),
         sum(held.held for _, held, _ in watchers.values()),
-        [ns for _, _, ns in bus.delays],
+        [ns for _, _, ns in delays],
     ) | {
         "state_bytes": sum(sum(kept.sizes.values()) for _, _, kept in watchers.values())
     }  # fmt: skip
@@ -259,7 +338,7 @@ def row(messages: int, packets: int, control: int, hops: int, held: int, latenci
 def recorded(traffic: Traffic) -> Row:
     """The same of the logs themselves."""
     copies = max(len(traffic.latencies), 1)
-    found = row(len(traffic.sends), traffic.packets, traffic.control_bytes, 0, traffic.held, traffic.latencies)
+    found = row(len(traffic.counted), traffic.packets, traffic.control_bytes, 0, traffic.held, traffic.latencies)
     return found | {"hops": round(traffic.hops / copies, 2), "state_bytes": traffic.state_bytes}
 
 

@@ -1,6 +1,7 @@
 """`mom sim`: what it prints and writes."""
 
 import json
+import sqlite3
 
 import pytest
 from click.testing import CliRunner
@@ -142,3 +143,12 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
     said = mom("log", "diagram", message, "-f", "bus.toml", "--to", "why.svg").stderr
     assert said == "mom: the store of s3 is not on this machine\nwrote why.svg\n"
     assert "is in the logs" in mom("log", "diagram", "s1#999999", "-f", "bus.toml", "--to", "x.svg", code=1).stderr
+    (tmp_path / "elsewhere").rename(tmp_path / "var" / "s3")
+    for name in ("s2", "s5"):
+        with sqlite3.connect(tmp_path / "var" / name / "store.sqlite") as db:
+            db.execute("DELETE FROM log WHERE id < (SELECT max(id) * 6 / 10 FROM log)")
+    some = mom("sim", "compare", "bus.toml", "--log", "var", "--ordering", "", "--layout", "", "-o", "json")
+    then, again = json.loads(some.stdout)
+    assert (then["packets"], then["hops"]) == (again["packets"], again["hops"])
+    assert "mom: the oldest records of s2, s5 are gone: " in some.stderr
+    assert "messages are left out, whose sends are gone\n" in some.stderr and "but not counted; " in some.stderr
