@@ -4,7 +4,7 @@ import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate, chain
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,10 @@ class Columns:
             stored = columns.stored(commit.columns, len(FIELDS))
             for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
                 column = stored[at] or default
-                values += column if len(column) == count else columns.expanded(column, count)
+                if len(column) == 1:
+                    values += column * count
+                else:
+                    values += column if len(column) == count else columns.expanded(column, count)
         except DAMAGE as error:
             raise self._damaged(f"record {commit.id}", error) from None
         self.commits.append(commit)
@@ -110,6 +113,9 @@ class Columns:
 
     def take(self) -> pa.RecordBatch:
         """What was collected since the last call."""
+        self.counts = np.array([commit.records for commit in self.commits], np.int64)
+        self.of = np.repeat(np.arange(len(self.commits)), self.counts)  # by record: its commit,
+        self.inside = np.arange(self.count) - (np.cumsum(self.counts) - self.counts)[self.of]  # and its place there
         try:
             made = {name: self._field(name, values) for (_, name), values in zip(self.fields, self.values, strict=True)}
             batch = pa.record_batch([self._column(name, made) for name in self.names], schema=self.schema)
@@ -129,10 +135,11 @@ class Columns:
             return pa.array(values, pa.int64())
         if type == "string":
             return _strings(values)
-        offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        offsets = np.zeros(len(values) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
         flat = list(chain.from_iterable(values))
         if name == "dests":
-            return pa.ListArray.from_arrays(offsets, _strings(flat))
+            return pa.ListArray.from_arrays(pa.array(offsets), _strings(flat))
         if name == "out":
             domains = _strings(_part(flat, 0))
             numbers = _integers(flat, 2), _integers(flat, 3)
@@ -140,7 +147,7 @@ class Columns:
         else:
             arrays = [_integers(flat, 0), _integers(flat, 1)]
         struct = self.schema.field(name).type.value_type
-        return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(arrays, fields=list(struct)))
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays(arrays, fields=list(struct)))
 
     def _column(self, name: str, made: dict[str, pa.Array]) -> pa.Array:
         if name in made:
@@ -159,18 +166,14 @@ class Columns:
         return names.take(coded.indices)
 
     def _commit(self, name: str) -> pa.Array:
-        counts = np.fromiter((commit.records for commit in self.commits), np.int64, len(self.commits))
-        firsts = np.fromiter((commit.id for commit in self.commits), np.int64, len(self.commits))
-        if name == "seq":
-            inside = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
-            return pa.array(np.repeat(firsts, counts) + inside)
-        if name == "commit":
-            return pa.array(np.repeat(firsts, counts))
+        if name in ("seq", "commit"):
+            firsts = np.array([commit.id for commit in self.commits], np.int64)[self.of]
+            return pa.array(firsts + self.inside if name == "seq" else firsts)
         if name == "commit_records":
-            return pa.array(np.repeat(counts, counts))
+            return pa.array(self.counts[self.of])
         attribute = {"version": "version", "commits": "commits", "commit_rows": "rows", "commit_bytes": "bytes"}[name]
         values = pa.array([getattr(commit, attribute) for commit in self.commits], pa.int64())
-        return values.take(pa.array(np.repeat(np.arange(len(self.commits)), counts)))
+        return values.take(pa.array(self.of))
 
 
 def orders(meta: dict[str, Any]) -> list[tuple[int, dict[str, str]]]:
