@@ -7,8 +7,9 @@ a star of pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from mombroker import ordering
@@ -53,7 +54,8 @@ class Advice:
     that has domains that are larger than allowed."""
 
     options: dict[str, Option]
-    gain: float  # of a message's price, against the best of the others that are allowed, under their best back ends
+    gain: float  # of a message's price, against the best of the others that are allowed, under their best back ends;
+    # where it is proposed without regard to who talks to whom, against the current one alone
     fit: float  # against the same domains with servers dealt at random
     changes: list[str]  # in words
     remarks: list[str] = field(default_factory=list)
@@ -126,24 +128,73 @@ def advise(
     }
     most = min(largest or len(servers), costs.largest(backends, servers))
     fit_in = {name: each for name, each in options.items() if not _above(each.topology, most)}
-    tuned = {name: costs.choose(each.topology, load, backends, packet)[1] for name, each in fit_in.items()}
-    others = fit_in or options  # none of which is to be had
-    best = min(cost.price(packet) for cost in [*tuned.values(), *(each.cost for each in others.values())])
+    tuned = {name: _tuned(topology, each.topology, load, backends, packet) for name, each in fit_in.items()}
+    others = [each.cost.price(packet) for each in [*tuned.values(), *(fit_in or options).values()]]
     found, fit = _search(topology, load, backends, most if most < len(servers) else 0, packet, options)
     price, model = found.cost.price(packet), costs.compared(options[CURRENT].cost, load.seen)
     doubts = _doubts(model, load)
-    gain, words, large = 1 - price / best, changes(topology, found.topology), _above(topology, most)
-    if gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
+    gain, large = 1 - price / min(others), _above(topology, most)
+    least = min((each.cost.control_bytes for each in _to_be_had(fit_in, tuned, backends)), default=inf)
+    candidates = [found, *(each for name, each in tuned.items() if name != CURRENT and _regrouped(topology, each))]
+    light = [each for each in candidates if each.cost.control_bytes <= least]
+    if found in light and gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
         options[PROPOSED] = found
-        return Advice(options, gain, fit, words, doubts, packet=packet, model=model)
-    options[PROPOSED] = found if large else options[CURRENT]
+        return Advice(options, gain, fit, changes(topology, found.topology), doubts, packet=packet, model=model)
+    if CURRENT in tuned:
+        saved, better = _without_regard(options[CURRENT].cost, tuned[CURRENT].cost, light, packet)
+        if better:
+            options[PROPOSED] = better
+            remark = "which servers are together matters little for this traffic; how many are, does"
+            words = changes(topology, better.topology)
+            return Advice(options, saved, fit, words, [remark, *doubts], packet=packet, model=model)
     remarks = doubts + _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
+    if found not in light and not large and gain >= GAIN and fit >= FIT:
+        n, now = load.messages, options[CURRENT].cost
+        remarks.append(
+            f"domains that follow the traffic would have {found.cost.packets / n:.2f} packets a message in place of "
+            f"{now.packets / n:.2f}, but {found.cost.control_bytes / n:.1f} control bytes in place of "
+            f"{now.control_bytes / n:.1f}"
+        )
     if not large:
+        options[PROPOSED] = options[CURRENT]
         kept = [f"{each.backend} in {name}" for name, each in topology.domains.items() if each.backend not in backends]
         return Advice(options, gain, fit, [], remarks, kept=kept, packet=packet, model=model)
+    options[PROPOSED] = min(light or candidates, key=lambda each: each.cost.price(packet))
+    words = changes(topology, options[PROPOSED].topology)
     verb = "has" if len(large) == 1 else "have"
     forced = f"{listed(large)} {verb} more than {most} servers"
     return Advice(options, gain, fit, words, remarks, forced, packet=packet, model=model)
+
+
+def _tuned(topology: Topology, other: Topology, load: Load, backends: Sequence[str], packet: float) -> Option:
+    """The domains of the second under the back ends that cost least there, as they would be in place of the first."""
+    domains = _named(topology, [domain.members for domain in other.domains.values()])
+    made, cost = costs.choose(replace(topology, domains=domains, checked=True), load, backends, packet)
+    return Option(_kept(topology, made), cost)
+
+
+def _to_be_had(fit_in: Mapping[str, Option], tuned: Mapping[str, Option], backends: Sequence[str]) -> Iterator[Option]:
+    """What no proposal is to be dearer than: these, or under back ends that are allowed. The current one is there."""
+    for name, each in fit_in.items():
+        allowed = name == CURRENT or all(domain.backend in backends for domain in each.topology.domains.values())
+        yield each if allowed else tuned[name]
+
+
+def _regrouped(topology: Topology, option: Option) -> bool:
+    """Whether it has other domains, and not other back ends alone."""
+    before, after = ({frozenset(each.members) for each in one.domains.values()} for one in (topology, option.topology))
+    return before != after
+
+
+def _without_regard(
+    current: Cost, tuned: Cost, candidates: Iterable[Option], packet: float
+) -> tuple[float, Option | None]:
+    """The cheapest of these, and its gain against the current domains under their best back ends, if it is a gain
+    whatever a packet weighs: where messages go to all, domains cost no packet more."""
+    fits = [each for each in candidates if each.cost.packets <= (1 + GAIN) * current.packets]
+    best = min(fits, key=lambda each: each.cost.price(packet), default=None)
+    gain = 1 - best.cost.price(packet) / tuned.price(packet) if best else 0.0
+    return gain, best if gain >= GAIN else None
 
 
 def check(topology: Topology, backends: Sequence[str] = DIRECT) -> None:
@@ -168,7 +219,7 @@ def _search(
     topology: Topology, load: Load, backends: Sequence[str], largest: int, packet: float, others: Mapping[str, Option]
 ) -> tuple[Option, float]:
     """The best split, and how well it fits. It has fewer control bytes than the others, if that can be had."""
-    least = min(other.cost.control_bytes for name, other in others.items() if name != CURRENT)
+    least = min(other.cost.control_bytes for other in others.values())
     copies, found = costs.matrix(load.flows), list[tuple[Option, float]]()
     begin = [[domain.members for domain in topology.domains.values()]]
     for lean in LEAN:
@@ -224,14 +275,14 @@ def _doubts(model: Iterable[Mapping[str, Any]], load: Load) -> list[str]:
     return [f"the model does not fit the log of the current topology, {listed(off)}: {what}"] if off else []
 
 
-def _remarks(others: Mapping[str, Option], current: Cost, tuned: Cost | None, packet: float) -> list[str]:
+def _remarks(others: Mapping[str, Option], current: Cost, tuned: Option | None, packet: float) -> list[str]:
     """What would cost less without regard to the traffic."""
     found = []
-    if tuned and tuned.price(packet) < (1 - GAIN) * current.price(packet):
-        saved = 1 - tuned.control_bytes / current.control_bytes
+    if tuned and tuned.cost.price(packet) < (1 - GAIN) * current.price(packet):
+        saved = 1 - tuned.cost.control_bytes / current.control_bytes
         wanted = [
             f"{new.ordering} in {new.domain}"
-            for new, old in zip(tuned.domains, current.domains, strict=True)
+            for new, old in zip(tuned.cost.domains, current.domains, strict=True)
             if new.ordering != old.ordering
         ]
         found.append(f"other back ends would save {saved:.0%} of the control bytes: {listed(wanted)}")

@@ -98,6 +98,44 @@ def test_nor_is_it_on_a_larger_bus(n):
     assert not found.worthwhile
 
 
+def broadcasts(n, each=10):
+    """Each message goes to all."""
+    servers = uniform(n, 1).servers
+    return [
+        send._replace(dests=tuple(name for name in servers if name != send.origin))
+        for send in uniform(n, 1).sends(each * n)
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"largest": 5}, {"backends": ("matrix",)}])
+def test_what_costs_least_is_proposed_for_broadcasts_though_no_split_follows_them(options):
+    load = load_of(broadcasts(12))
+    found = advise.advise(uniform(12, 1).flat(), load, **options)
+    proposed = found.options["proposed"]
+    assert found.fit < advise.FIT and proposed.topology.routers and found.changes
+    for name in ("current", "flat", "bus"):
+        assert proposed.cost.control_bytes <= found.options[name].cost.control_bytes, name
+        assert proposed.cost.price() <= found.options[name].cost.price(), name
+    domains = proposed.topology.domains.values()
+    assert max(len(domain.members) for domain in domains) <= options.get("largest", 12)
+    assert {domain.backend for domain in domains} <= {*options.get("backends", costs.DIRECT)}
+    if "largest" not in options:
+        assert found.worthwhile and found.gain >= advise.GAIN
+        assert any("which servers are together matters little" in line for line in found.remarks)
+    assert not advise.advise(proposed.topology, load, **options).changes  # once that is done, nothing is left to gain
+
+
+def test_no_proposal_has_more_control_bytes_than_what_it_is_compared_with():
+    """Also where the current topology is one with few control bytes, and many hops: a star of pairs."""
+    traffic = communities(1007, 24)
+    load, hub = load_of(traffic.sends(300)), traffic.servers[0]
+    star = layouts.build({f"p{at}": [hub, each] for at, each in enumerate(traffic.servers[1:])})
+    found = advise.advise(star, load)
+    least = min(option.cost.control_bytes for option in found.options.values())
+    assert found.options["proposed"].cost.control_bytes == least
+    assert any("domains that follow the traffic would have" in line for line in found.remarks)
+
+
 def test_a_topology_that_fits_is_left_alone():
     traffic = communities(1007)
     found = advise.advise(traffic.split(), load_of(traffic.sends(1500)))
