@@ -9,6 +9,7 @@ waits for its agent (`queue`). Parts that the log does not know are null.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -40,6 +41,15 @@ def schema(ddl: str) -> Callable[[Step], Step]:
         return checked
 
     return decorate
+
+
+def within(log: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
+    """The records of messages that were sent at `since` or later and before `until`, whenever they were written: a
+    message is in it with all of them, or with none. What does not say when its message was sent (`relay`, and what is
+    about no message) goes by its own time."""
+    at = F.when(F.col("sent") > 0, F.timestamp_micros(F.floor(F.col("sent") / 1000))).otherwise(F.col("time"))
+    log = log.where(at >= since) if since else log
+    return log.where(at < until) if until else log
 
 
 # -- what is on the wire -----------------------------------------------------------------------------------------------

@@ -76,8 +76,9 @@ def _advice(advice: Figures) -> Iterable[str]:
     yield f'<p class="{"good" if advice["worthwhile"] else "note"}">{escape(advice["verdict"])}</p>'
     if advice["options"]:  # else none could be had, for the reason that the verdict gives
         yield _table(advice["options"])
-        yield "<p>The model of the current topology against the log:</p>"
-        yield _table(advice["model"])
+        if advice["model"]:
+            yield "<p>The model of the current topology against the log:</p>"
+            yield _table(advice["model"])
     if lines := [*advice["changes"], *advice["remarks"]]:
         yield "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 

@@ -1,6 +1,7 @@
 """`mom topology advise`: domains that fit the traffic that a log shows."""
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ import click
 
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
-from mombroker.admin.cli.analyze import MASTER, MEMORY, records
+from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, records
 from mombroker.admin.cli.output import Target, echo_json, show
 from mombroker.admin.topology.costs import DIRECT, PACKET, SAMPLE
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 )
 @click.option("--replay", is_flag=True, help="Play them through each whole topology, too, side by side on Spark.")
 @click.option("--out", type=Target(new=True), help="Write the proposed topology file here.")
+@SINCE
+@UNTIL
 @MASTER
 @MEMORY
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
@@ -48,6 +51,8 @@ def advise(
     replay: bool,
     messages: int,
     out: Path | None,
+    since: datetime | None,
+    until: datetime | None,
     master: str,
     memory: str,
     output: str,
@@ -57,11 +62,12 @@ def advise(
     Who talks to whom is read from the log. Compared are the topology of FILE, one domain for all, √N domains of √N
     servers on a backbone, and the proposal: what a message costs in each by the model, which plays each domain by
     itself, and by --replay also with all domains and routers together. Nothing is changed: the proposal goes to a file,
-    and `mom topology adopt` takes it over once the bus is at rest.
+    and `mom topology adopt` takes it over once the bus is at rest. Messages of servers that FILE has not are left out.
 
     \b
     Example:
       mom topology advise bus.toml
+      mom topology advise bus.toml --log exported --since 2026-03-01
       mom topology advise bus.toml --log exported --max-domain 12 --replay --out better.toml
     """
     from mombroker.admin.topology import advise as advising
@@ -69,7 +75,7 @@ def advise(
     report, topology = extra("report"), options.load(file)
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
     advising.check(topology, chosen)
-    with records(source or file, master, memory) as log:
+    with records(source or file, master, memory, since, until) as log:
         load = report.load(log, messages)
         advice = advising.advise(topology, load, chosen, max_domain or 0, packet)
         if replay:
@@ -83,8 +89,9 @@ def advise(
         echo_json(record)
         return
     show(record["options"], output, "")
-    click.echo("\nthe model of the current topology against the log")
-    show(record["model"], output, "")
+    if record["model"]:
+        click.echo("\nthe model of the current topology against the log")
+        show(record["model"], output, "")
     click.echo(f"\n{record['verdict']}")
     for line in [*record["changes"], *record["remarks"]]:
         click.echo(f"- {line}")

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,10 @@ MASTER = click.option(
     "--master", default="", help="Where Spark runs, as it takes it. [default: this machine, or as spark-submit says]"
 )
 MEMORY = click.option("--memory", default="1g", show_default=True, help="Of Spark's driver.")
+SINCE = click.option(
+    "--since", type=options.Time(), help="Messages sent then or later, as 2026-03-01T12:00:00, UTC. [default: all]"
+)
+UNTIL = click.option("--until", type=options.Time(), help="Messages sent before. [default: all]")
 TOPOLOGY = click.option(
     "-f", "--file", "file", type=click.Path(path_type=Path),
     help="The topology file, to name members and silent servers; not needed where SOURCE is one.",
@@ -46,20 +51,33 @@ TOPOLOGY = click.option(
 @click.option("--html", type=Target(), help="Write the report as one page, with pictures.")
 @click.option("--advise", is_flag=True, help="With advice, as `mom topology advise` gives it; needs a topology file.")
 @click.option("--check", is_flag=True, help="With what `mom check` finds, by link; needs a topology file.")
+@SINCE
+@UNTIL
 @MASTER
 @MEMORY
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
 def analyze(
-    source: Path, file: Path | None, html: Path | None, advise: bool, check: bool, master: str, memory: str, output: str
+    source: Path,
+    file: Path | None,
+    html: Path | None,
+    advise: bool,
+    check: bool,
+    since: datetime | None,
+    until: datetime | None,
+    master: str,
+    memory: str,
+    output: str,
 ) -> None:
     """Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.
 
     SOURCE is an export (see `mom log export`), a topology file, a data folder, or a folder of data folders; the servers
-    may run. Spark does the work, on this machine unless --master names another.
+    may run. Spark does the work, on this machine unless --master names another. Of a message that --since and --until
+    choose all records are read, also those that were written later.
 
     \b
     Example:
       mom analyze bus.toml
+      mom analyze exported --since 2026-03-01 --until 2026-03-02
       mom analyze exported --file bus.toml --html report.html
       mom analyze exported -o json > costs.json
     """
@@ -69,12 +87,14 @@ def analyze(
         raise click.UsageError("advice needs the topology: name its file by --file")
     if check and topology is None:
         raise click.UsageError("a check needs the topology: name its file by --file")
+    if check and (since or until):
+        raise click.UsageError("a check needs the whole log: leave --since and --until away")
     if advise and topology is not None:
         from mombroker.admin.topology import advise as advising
 
         advising.check(topology)
     with exported(source) as folder:
-        log = extra("source").read(extra("session").session(master, memory), folder)
+        log = chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
         found = None
         if check and topology is not None:
             with Bar("log records") as bar:
@@ -119,10 +139,22 @@ def topology_of(source: Path, file: Path | None) -> "Topology | None":
 
 
 @contextmanager
-def records(source: Path, master: str, memory: str) -> "Iterator[DataFrame]":
+def records(
+    source: Path, master: str, memory: str, since: datetime | None, until: datetime | None
+) -> "Iterator[DataFrame]":
     """The log as a DataFrame."""
     with exported(source) as folder:
-        yield extra("source").read(extra("session").session(master, memory), folder)
+        yield chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
+
+
+def chosen(log: "DataFrame", since: datetime | None, until: datetime | None) -> "DataFrame":
+    """Of messages that were sent in this time. Raises MomError if there are none."""
+    if not since and not until:
+        return log
+    log = extra("cost").within(log, since, until)
+    if log.isEmpty():
+        raise MomError("the log has nothing that was sent in this time; see --since and --until")
+    return log
 
 
 @contextmanager

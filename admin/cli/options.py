@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,6 +47,19 @@ class Seconds(click.FloatRange):
         if seconds != seconds:
             self.fail(f"{value!r} is no number of seconds.", param, ctx)
         return min(seconds, float(LAST_S))
+
+
+class Time(click.ParamType):
+    """As ISO 8601 has it; without a zone it is UTC, as in the logs."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time like 2026-03-01T12:00:00.", param, ctx)
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def file_argument(command: F) -> F:

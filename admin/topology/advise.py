@@ -116,10 +116,11 @@ def advise(
     """
     check(topology, backends)
     servers = list(topology.servers)
+    load, left_out = known(topology, load)
+    if left_out and not load.sends:
+        raise MomError(f"no message is left to go by: {left_out}")
     if not load.flows:
         raise MomError("no message in this log has left its server: there is nothing to go by")
-    if strangers := {name for a, to in load.flows for name in (a, *to)} - topology.servers.keys():
-        raise MomError(f"the log has servers that the topology file has not: {', '.join(sorted(strangers))}")
     assert load.sends, "a load without messages that can be played"
     options = {
         CURRENT: Option(topology, costs.predict(topology, load)),
@@ -132,7 +133,7 @@ def advise(
     others = [each.cost.price(packet) for each in [*tuned.values(), *(fit_in or options).values()]]
     found, fit = _search(topology, load, backends, most if most < len(servers) else 0, packet, options)
     price, model = found.cost.price(packet), costs.compared(options[CURRENT].cost, load.seen)
-    doubts = _doubts(model, load)
+    doubts = [*_doubts(model, load), *([left_out] if left_out else [])]
     gain, large = 1 - price / min(others), _above(topology, most)
     least = min((each.cost.control_bytes for each in _to_be_had(fit_in, tuned, backends)), default=inf)
     candidates = [found, *(each for name, each in tuned.items() if name != CURRENT and _regrouped(topology, each))]
@@ -204,6 +205,30 @@ def check(topology: Topology, backends: Sequence[str] = DIRECT) -> None:
     if len(topology.servers) == 1:
         raise MomError("nothing is to be gained: a bus of one server orders nothing between servers")
     costs.largest(backends, list(topology.servers))
+
+
+def known(topology: Topology, load: Load) -> tuple[Load, str]:
+    """The load without servers that the topology has not, as those of a log that began under an earlier one, and what
+    was left out, in words. Of a load with such servers nothing is held against the model: it is of another topology."""
+    strangers = {name for origin, to in load.flows for name in (origin, *to)} - topology.servers.keys()
+    if not strangers:
+        return load, ""
+
+    def kept(to: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in to if name not in strangers)
+
+    flows: dict[tuple[str, tuple[str, ...]], float] = {}
+    lost = 0.0
+    for (origin, to), count in load.flows.items():
+        lost += 0 if origin not in strangers and kept(to) == to else count
+        if origin not in strangers and kept(to):
+            flows[origin, kept(to)] = flows.get((origin, kept(to)), 0.0) + count
+    sends = [each._replace(dests=kept(each.dests)) for each in load.sends if each.origin not in strangers]
+    text = (
+        f"{lost:.0f} of {load.messages:.0f} messages came from or went to {listed(sorted(strangers), 12)}, which the "
+        "topology file has not: these, or their copies there, are left out"
+    )
+    return Load(flows, [each for each in sends if each.dests], load.delays), text
 
 
 def _above(topology: Topology, most: int) -> list[str]:
@@ -327,6 +352,7 @@ def changes(old: Topology, new: Topology) -> list[str]:
 
 def replay_all(advice: Advice, load: Load, spark: SparkSession | None = None) -> None:
     """Play the same messages as the model on every option; on Spark side by side, one task each."""
+    load, _ = known(advice.options[CURRENT].topology, load)
     topologies = {id(option): option.topology for option in advice.options.values()}
     jobs = [(key, topology, load) for key, topology in topologies.items()]
     results: Iterable[tuple[int, Played | str]]

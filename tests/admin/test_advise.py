@@ -196,10 +196,42 @@ def test_the_price_is_told_with_the_weight_of_a_packet_that_was_asked_for():
         assert row["price"] == round((cost.control_bytes + packet * cost.packets) / cost.messages, 1)
 
 
-@pytest.mark.parametrize("flows, text", [({}, "has left its server"), ({("s1", ("s9",)): 1.0}, "file has not: s9")])
+@pytest.mark.parametrize(
+    "flows, text",
+    [
+        ({}, "has left its server"),
+        ({("s1", ("s9",)): 1.0}, "no message is left to go by: 1 of 1 messages came from or went to s9, which the"),
+    ],
+)
 def test_a_log_that_advice_cannot_go_by_is_refused(flows, text):
     with pytest.raises(MomError, match=text):
         advise.advise(uniform(4, 1).flat(), costs.Load(flows, []))
+
+
+def test_servers_that_are_gone_from_the_file_are_left_out_and_named():
+    """Half of the messages go to one of them alone, or come from it, or go to it, too."""
+    traffic, gone = uniform(6, 1), ("s7", "s8")
+    sends = traffic.sends(60)
+    odd = [
+        send._replace(origin="s7")
+        if at % 3 == 0
+        else send._replace(dests=("s8",) if at % 3 == 1 else (*send.dests, "s8"))
+        for at, send in enumerate(sends)
+    ]
+    load = load_of(sorted([*sends, *odd]))
+    load.seen = {"hops": 1.0}
+    found = advise.advise(traffic.flat(), load)
+    advise.replay_all(found, load)
+    assert found.remarks[0] == (
+        "60 of 120 messages came from or went to s7 and s8, which the topology file has not: these, or their copies "
+        "there, are left out"
+    )
+    assert found.options["current"].cost.messages == found.options["current"].replayed.messages == 80
+    assert found.options["current"].error() == 0 and not found.model
+    known, _ = advise.known(traffic.flat(), load)
+    assert known.messages == len(known.sends) == 80 and sum(costs.matrix(known.flows).values()) == 80
+    assert advise.known(traffic.flat(), known) == (known, "")
+    assert not any(name in domain for name in gone for domain in found.options["proposed"].topology.domains.values())
 
 
 def test_the_model_is_held_against_the_log():

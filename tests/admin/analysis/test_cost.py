@@ -1,6 +1,7 @@
 """What Spark makes of a log is what an outsider has counted at the wire, at the disk, and in the agents."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -175,6 +176,41 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
     assert f'<p class="note">{sentence}</p>' in page.read_text()
     shown = analyze(recorded, "--advise", "-o", "table")
     assert shown.endswith(f"\nadvice\n{sentence}\n") and "\ndomains\n" in shown
+
+
+def test_a_message_is_in_one_part_of_the_time_with_all_of_its_records(recorded):
+    """Wherever its records were written: what two parts add up to is the whole."""
+    from mombroker.admin.analysis import cost
+
+    sent = sorted(row.sent for row in recorded.log.where("kind = 'send'").select("sent").collect())
+    cut = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[len(sent) // 2] // 1000)
+    halves = cost.within(recorded.log, None, cut), cost.within(recorded.log, cut, None)
+
+    def messages(log):
+        rows = log.where("origin != '' and kind != 'relay'").groupBy("origin", "number").count().collect()
+        return {(row.origin, row.number): row["count"] for row in rows}
+
+    first, second = map(messages, halves)
+    assert first and second and not first.keys() & second.keys()
+    assert first | second == messages(recorded.log)
+    assert sum(half.count() for half in halves) == recorded.log.count()
+    assert cost.within(recorded.log, cut, cut).isEmpty()
+
+
+@pytest.mark.parametrize("command", ["analyze {exported}", "topology advise {file} --log {exported}"])
+@pytest.mark.parametrize("time", ["--since 2999-01-01T12:00:00", "--until 1999-12-31T23:00:00+01:00"])
+def test_a_time_of_which_the_log_has_nothing_is_refused(command, time, recorded):
+    file, exported = (str(recorded.folder / name) for name in ("bus.toml", "exported"))
+    run = CliRunner().invoke(cli, [*command.format(file=file, exported=exported).split(), *time.split()])
+    assert run.exit_code == 1 and "the log has nothing that was sent in this time" in run.output
+
+
+def test_what_is_no_time_is_refused_and_so_is_a_check_of_a_part(recorded):
+    run = CliRunner().invoke(cli, ["analyze", "exported", "--since", "noon"])
+    assert run.exit_code == 2 and "'noon' is no time like 2026-03-01T12:00:00" in run.output
+    file = str(recorded.folder / "bus.toml")
+    run = CliRunner().invoke(cli, ["analyze", file, "--check", "--since", "2026-03-01"])
+    assert run.exit_code == 2 and "a check needs the whole log" in run.output
 
 
 @pytest.mark.long
