@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -111,15 +111,33 @@ def analyze(
         echo_json(figures)
         return
     show_one(figures["totals"], output)
-    for name in TABLES:
-        if figures[name]:
+    tables = {name: figures[name] for name in TABLES[:2]} | percentiles(figures)
+    for name, rows in (tables | {name: figures[name] for name in TABLES}).items():
+        if rows:
             click.echo(f"\n{name}")
-            most = TOP if name in LONG else len(figures[name])
-            show(figures[name][:most], output, "", BRIEF.get(name, ""))
-            if len(figures[name]) > most:
-                click.echo(f"and {len(figures[name]) - most} more: -o json has all")
+            most = TOP if name in LONG else len(rows)
+            show(rows[:most], output, "", BRIEF.get(name, ""))
+            if len(rows) > most:
+                click.echo(f"and {len(rows) - most} more: -o json has all")
     if advise:
         click.echo(f"\nadvice\n{figures['advice']['verdict']}")
+
+
+def percentiles(figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Of the parts of the time in all and by domain, and of the whole way by hops."""
+    by_domain = [
+        {
+            "domain": row["domain"], "part": part, "mean_ms": row[f"{part}_ms"],
+            **{f"{each}_ms": row[f"{part}_{each}_ms"] for each in ("p50", "p95", "p99")},
+        }
+        for row in figures["domains"]
+        for part in ("store", "link", "hold")
+    ]  # fmt: skip
+    return {
+        "time of a copy": figures["latency"]["parts"],
+        "time by domain": by_domain,
+        "time by hops": figures["latency"]["by_hops"],
+    }
 
 
 BRIEF = {

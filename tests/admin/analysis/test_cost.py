@@ -175,6 +175,20 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
     assert found["advice"]["verdict"] == sentence and {**found, "advice": None} == {**rest, "advice": None}
     assert f'<p class="note">{sentence}</p>' in page.read_text()
     shown = analyze(recorded, "--advise", "-o", "table")
+    tables = {name: [line.split() for line in rest] for name, *rest in map(str.splitlines, shown.split("\n\n"))}
+    assert tables["time of a copy"][0] == ["part", "seconds", "pct", "p50_ms", "p95_ms", "p99_ms"]
+    assert [line[0] for line in tables["time of a copy"][1:]] == ["store", "link", "hold", "queue"]
+    assert [float(line[3]) for line in tables["time of a copy"][1:]] == [
+        part["p50_ms"] for part in rest["latency"]["parts"]
+    ]
+    assert tables["time by domain"][0] == ["domain", "part", "mean_ms", "p50_ms", "p95_ms", "p99_ms"]
+    first = rest["domains"][0]
+    assert tables["time by domain"][1][:2] == [first["domain"], "store"]
+    assert [float(each) for each in tables["time by domain"][1][2:]] == [
+        first[f"store_{each}"] for each in ("ms", "p50_ms", "p95_ms", "p99_ms")
+    ]
+    assert len(tables["time by domain"]) == 1 + 3 * len(rest["domains"])
+    assert "p95_ms" in tables["time by hops"][0]
     assert shown.endswith(f"\nadvice\n{sentence}\n") and "\ndomains\n" in shown
 
 
