@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from mombroker.sim.whatif import Id, Traffic
     from mombroker.sim.world import World
 
-NETWORKS = ("exponential", "uniform", "wires", "multicast", "campus", "logs")
+DRAWN = ("exponential", "uniform", "wires", "multicast")  # of the mean that --transit says
+NETWORKS = (*DRAWN, "campus", "logs")
+DAY = 86_400_000  # ms: longer is no delay of a link, and no gap
 PINGPONG = "ping-pong"
 LAN, BUILDING, RATE = 5, 20, 10_000_000  # of `campus`: servers, servers, bits a second
 DIAGRAMS = ("matrix", "rst", "ks", "vector", "overlay", "daisy", "fifo")
@@ -46,7 +48,9 @@ def sim() -> None:
     "CSV file of ms, server, and destinations with spaces between; or a folder of data folders, for their logs.",
 )  # fmt: skip
 @click.option("--sends", type=click.IntRange(1), default=1000, show_default=True, help="Messages in all.")
-@click.option("--gap", type=options.Number(0.001), default=100.0, show_default=True, help="ms between two of a server.")
+@click.option(
+    "--gap", type=options.Number(0.001, DAY), default=100.0, show_default=True, help="ms between two of a server."
+)
 @click.option("--multicasts", type=options.Number(0, 1), default=0.1, show_default=True, help="Share of all sends.")
 @click.option(
     "--local", type=options.Number(0, 1), default=0.0, show_default=True,
@@ -58,7 +62,10 @@ def sim() -> None:
     "wires that copy what goes to many; campus: LANs of 5 servers, buildings of 20; logs: delays as in the logs that "
     "are the workload; or a CSV file of server, server, and ms.",
 )  # fmt: skip
-@click.option("--transit", type=options.Number(0), default=20.0, show_default=True, help="Mean delay of a link, ms.")
+@click.option(
+    "--transit", type=options.Number(0, DAY), default=20.0, show_default=True,
+    help=f"Mean delay of a link, ms; of {', '.join(DRAWN)}.",
+)  # fmt: skip
 @click.option("--ordering", default="", help="This back end in all domains, instead of those of the file.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
 @output_options
@@ -102,7 +109,9 @@ def run(
         known = ", ".join([*loads.WORKLOADS, PINGPONG])
         raise click.UsageError(f"there is no workload, file or folder {workload!r}; there are {known}")
     if workload not in loads.WORKLOADS:
-        _untaken(workload, ["gap", "multicasts", "local"] + ["sends"] * (workload != PINGPONG))
+        _untaken(f"--workload {workload}", ["gap", "multicasts", "local"] + ["sends"] * (workload != PINGPONG))
+    if network not in DRAWN and (network in NETWORKS or Path(network).is_file()):
+        _untaken(f"--network {network}", ["transit"])
     watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
     ids: list[whatif.Id] = [("", 0)]
     bus = _bus(topology, seed, network, transit, ordering, watchers, traffic, ids)
@@ -123,12 +132,12 @@ def run(
     show(rows, output, columns)
 
 
-def _untaken(workload: str, options: list[str]) -> None:
-    """Refuse what this workload does not take, where it was said."""
+def _untaken(choice: str, options: list[str]) -> None:
+    """Refuse what this workload or network does not take, where it was said."""
     said = click.get_current_context().get_parameter_source
     found = [f"--{each}" for each in options if said(each) is not ParameterSource.DEFAULT]
     if found:
-        raise click.UsageError(f"--workload {workload} does not take {', '.join(found)}")
+        raise click.UsageError(f"{choice} does not take {', '.join(found)}")
 
 
 def _rounded(found: dict[str, float]) -> dict[str, float]:
@@ -186,6 +195,7 @@ def _bus(
 
 def _network(world: "World", kind: str, transit: float, names: list[str], seed: int) -> "Network":
     from mombroker.sim.lab import networks, paths, tiers
+    from mombroker.sim.world import MS
 
     mean, size = round(transit * 1e6), len(names)
     if kind == "exponential":
@@ -198,7 +208,13 @@ def _network(world: "World", kind: str, transit: float, names: list[str], seed: 
         lots, made = Random(f"wires {seed}"), networks.Physical if kind == "wires" else networks.Multicast
         return made(world, networks.random_graph(lots, size, networks.density(size)), lots, delay=2 * mean + 1)
     if Path(kind).is_file():
-        return paths.Measured(world, names, paths.measured(Path(kind), names))
+        delays = paths.measured(Path(kind), names)
+        for (a, b), some in delays.items():
+            if a == b:
+                raise MomError(f"{kind}: {a} has no link to itself")
+            if max(some) > DAY * MS:
+                raise MomError(f"{kind}: from {a} to {b} it takes longer than a day")
+        return paths.Measured(world, names, delays)
     raise click.UsageError(f"there is no network and no file {kind!r}; there are {', '.join(NETWORKS)}")
 
 

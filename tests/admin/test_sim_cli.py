@@ -49,6 +49,28 @@ def test_an_option_that_a_workload_does_not_take_is_refused(mom, tmp_path):
     mom(*words, "constant", "--sends", "5", "--gap", "5", "--multicasts", "1", "--local", "1")
 
 
+def test_an_option_that_a_network_does_not_take_is_refused(mom, tmp_path):
+    (tmp_path / "links.csv").write_text("s1,s2,7\n")
+    (tmp_path / "var").mkdir()
+    words = ["sim", "run", "bus.toml", "--sends", "5", "--transit", "77", "--network"]
+    for network in ("campus", "links.csv", "logs"):
+        said = mom(*words, network, code=2).stderr
+        assert f"--network {network} does not take --transit\n" in said
+    assert "there is no network" in mom(*words, "x", code=2).stderr
+    for network in ("exponential", "uniform", "wires", "multicast"):
+        mom(*words, network)
+
+
+def test_delays_that_no_link_has_are_refused(mom, tmp_path):
+    for option in ("--transit", "--gap"):
+        assert "86400000" in mom("sim", "run", "bus.toml", option, "1e300", code=2).stderr
+    for row, said in (("s1,s1,5", "s1 has no link to itself"), ("s1,s2,1e300", "from s1 to s2 it takes longer than")):
+        (tmp_path / "links.csv").write_text(f"s2,s3,5\n{row}\n")
+        assert mom("sim", "run", "bus.toml", "--network", "links.csv", code=1).stderr.startswith(
+            f"Error: links.csv: {said}"
+        )
+
+
 def test_ping_pong_asks_all_and_waits_for_all(mom):
     """48 of 54 messages: six rounds, each of a multicast and eight answers; paper 004, section 6."""
     words = ["sim", "run", "bus.toml", "--workload", "ping-pong", "--sends", "54", "-o", "json"]
