@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import islice
+from itertools import accumulate, islice
 
 from mombroker import ordering
 from mombroker.core.topology import Topology
@@ -58,8 +58,9 @@ class Story:
     arrows: list[Arrow]
 
     def around(self, message: str, most: int = MOST) -> "Story":
-        """A message, where it waited for others and these, its other ways, what waited for it, then what is near in
-        time; only processes that take part. What waited comes first, so that its cause is there however far it went.
+        """A message, where it waited for others first, its other ways, what waited for it, then what is near in time;
+        only processes that take part. With what waited comes what it waited for, however far it went, and what that
+        waited for; if all this is too much, it is left out, but of the first as much is there as may be.
 
         An arrow is two events, or three where it is held.
         """
@@ -71,20 +72,27 @@ class Story:
         def distance(arrow: Arrow) -> int:
             return max(begin - arrow.left, arrow.came - end, 0)
 
-        order: list[Arrow] = []
-        for arrow in own:
-            order += [arrow, *filter(None, [ways.get((arrow.waited_for, arrow.to))])]
+        order = [*own]
         order += sorted((a for a in self.arrows if a.waited_for == message), key=distance)
         order += sorted((a for a in self.arrows if any(a.message == own_.waited_for for own_ in own)), key=distance)
         order += sorted(self.arrows, key=distance)
         chosen: dict[int, Arrow] = {}
         events = 0
         for arrow in order:
-            if id(arrow) not in chosen:
-                events += arrow.events
-                if events > most and chosen:
-                    break
-                chosen[id(arrow)] = arrow
+            new: dict[int, Arrow] = {}
+            each: Arrow | None = arrow
+            while each and id(each) not in new and id(each) not in chosen and len(new) < most:
+                new[id(each)] = each
+                each = ways.get((each.waited_for, each.to))
+            if not chosen:
+                ends = accumulate(each.events for each in new.values())
+                new = dict(islice(new.items(), max(sum(end <= most for end in ends), 1)))
+            more = sum(each.events for each in new.values())
+            if not chosen or events + more <= most:
+                chosen |= new
+                events += more
+            if events + 2 > most:
+                break
         arrows = sorted(chosen.values(), key=lambda arrow: (arrow.left, arrow.came))
         names = {name for arrow in arrows for name in (arrow.frm, arrow.to)}
         return Story([name for name in self.processes if name in names], arrows)
@@ -282,11 +290,11 @@ def svg(story: Story, title: str, middle: str = "") -> str:
     for process, y in ys.items():
         parts.append(f'<text x="12" y="{y + 4}" fill="#1d2733">{escape(process)}</text>')
         parts.append(f'<line x1="{LEFT}" y1="{y}" x2="{width - RIGHT // 2}" y2="{y}" stroke="#b9c2cc"/>')
-    begin = moments[0] if moments else 0
+    begin, drawn = moments[0] if moments else 0, {(arrow.message, arrow.to) for arrow in story.arrows}
     lane_of = {id(a): lane for a, lane in zip(held, bars, strict=True)}
     for a in story.arrows:
         wide = 2.6 if a.message == middle else 1.4
-        parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], wide, begin, a.waited_for in first)
+        parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], wide, begin, (a.waited_for, a.to) in drawn)
     for a, low, lane in zip(first.values(), under, names, strict=True):  # in front of all lines
         y = ys[a.frm] + (16 + NAME * lane if low else -9 - NAME * lane)
         at = f'x="{xs[a.left] - 4}" y="{y}"' + ' font-weight="700"' * (a.message == middle)

@@ -103,6 +103,28 @@ def test_the_cause_is_there_however_far_it_went_and_no_link_leads_nowhere():
     assert any("for far" in (each.text or "") for each in root.iter(f"{SVG}title"))
 
 
+@pytest.mark.parametrize(("backend", "seed"), [("ks", 3), ("ks", 4), ("vector", 1), ("daisy", 1)])
+def test_with_what_waited_is_drawn_what_it_waited_for(backend, seed):
+    story = diagram.played(backend, 12, 40, 0.6, seed)
+    for middle in [arrow.message for arrow in story.arrows if arrow.held][:8]:
+        near = story.around(middle)
+        held = [arrow for arrow in near.arrows if arrow.held]
+        drawn = {(arrow.message, arrow.to) for arrow in near.arrows}
+        assert held and all((arrow.waited_for, arrow.to) in drawn for arrow in held)
+        assert sum(arrow.events for arrow in near.arrows) <= diagram.MOST
+        assert len(links(ElementTree.fromstring(diagram.svg(near, "title")))) == len(held)
+
+
+def test_of_a_chain_that_is_too_long_its_end_is_drawn():
+    chain = [Arrow(f"m{at}", "a", "b", at, 20 + at, 99, f"m{at - 1}" if at else "") for at in range(20)]
+    near = Story(["a", "b"], [*chain, Arrow("n", "b", "a", 19, 40, 40)]).around("m19", most=13)
+    assert [arrow.message for arrow in near.arrows] == ["m16", "m17", "m18", "m19"]
+    root = ElementTree.fromstring(diagram.svg(near, "title"))
+    assert links(root) == ["#m16", "#m17", "#m18"]
+    assert any("waited 0.00 ms for m15" in (each.text or "") for each in root.iter(f"{SVG}title"))
+    assert len(Story(["a", "b"], chain).around("m19", most=1).arrows) == 1
+
+
 def test_bars_and_names_of_a_process_cover_each_other_nowhere():
     spans = [("a", 0, 50), ("a", 10, 20), ("a", 15, 60), ("b", 15, 60), ("a", 24, 30), ("a", 0, 50)]
     found = diagram.lanes(spans)
