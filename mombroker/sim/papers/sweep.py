@@ -101,12 +101,10 @@ class Cache:
     def get(self, params: Params) -> Result | None:
         """None where no whole result is: then it is run anew."""
         try:
-            result = json.loads(self.path(params).read_text())["result"]
+            kept = json.loads(self.path(params).read_text())
+            return kept["result"] if kept["sum"] == _sum(params, kept["result"]) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        if not isinstance(result, dict) or "cpu_s" not in result:
-            return None
-        return result if all(type(value) in (int, float) for value in result.values()) else None
 
     def put(self, params: Params, result: Result) -> None:
         """Raises MomError if it cannot be written."""
@@ -114,7 +112,7 @@ class Cache:
         part = path.with_suffix(f".{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps({"params": params, "result": result}))
+            part.write_text(json.dumps({"params": params, "result": result, "sum": _sum(params, result)}))
             part.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -123,17 +121,14 @@ class Cache:
             raise MomError(f"{self.folder} cannot be written: {why}; the runs before are kept") from None
 
 
+def _sum(params: Params, result: Result) -> str:
+    return sha256(json.dumps([params, result], sort_keys=True).encode()).hexdigest()[:16]
+
+
 def missing(paper: Paper, points: Sequence[Point], cached: Cache) -> list[Params]:
     """What is still to run, each once, the costly first: so that no process is left alone at the end."""
-    left = {str(cached.path(point.params)): point.params for point in points if not _there(paper, point, cached)}
+    left = {str(cached.path(point.params)): point.params for point in points if cached.get(point.params) is None}
     return sorted(left.values(), key=paper.cost, reverse=True)
-
-
-def _there(paper: Paper, point: Point, cached: Cache) -> bool:
-    """With all that the picture of its figure shows."""
-    found, figure = cached.get(point.params), paper.figures.get(point.figure)
-    panels = [panel for panel in figure.panels if point.setting not in panel.without] if figure else []
-    return found is not None and all(column in found for panel in panels for column in panel.lines)
 
 
 def run(

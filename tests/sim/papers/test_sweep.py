@@ -1,6 +1,7 @@
 """Points are run once, kept, and not run again; and claims are judged by what was run."""
 
 import errno
+import json
 import multiprocessing
 import os
 import pickle
@@ -113,15 +114,26 @@ def idle(end):
     signal.pause()
 
 
-@pytest.mark.parametrize("text", [
-    '{"params": {}', '{"result": {}}', '{"result": 5}', '{"result": []}', '[]', '{"result": {"cpu_s": 1, "ks": 1}}',
-    '{"result": {"cpu_s": 1, "ks": "1", "ks_bitmap": 1}}', '{"result": {"cpu_s": 1, "ks": null, "ks_bitmap": 1}}',
-])  # fmt: skip
-def test_a_spoilt_result_is_run_anew(text, points, kept):
+def spoilt(text):
+    """What may have become of the file of a result."""
+    whole = json.loads(text)
+    result = whole["result"]
+    yield from ("", text[:-9], "[]", "5", "\0" * len(text))
+    for key in ("result", "sum"):
+        yield json.dumps({name: value for name, value in whole.items() if name != key})
+        yield json.dumps(whole | {key: []})
+    for changed in ({"ks": float("nan")}, {"ks": None}, {"ks": str(result["ks"])}, {"ks": result["ks"] + 1e-9}):
+        yield json.dumps(whole | {"result": result | changed})
+    yield json.dumps(whole | {"result": {name: value for name, value in result.items() if name != "ks"}})
+
+
+def test_a_spoilt_result_is_run_anew(points, kept):
     points = points[:2]
     rows = sweep.run(PAPER, points, kept)
-    kept.path(points[0].params).write_text(text)
-    assert len(sweep.missing(PAPER, points, kept)) == 1
+    one, other = (kept.path(point.params) for point in points)
+    for text in (*spoilt(one.read_text()), other.read_text()):
+        one.write_text(text)
+        assert sweep.missing(PAPER, points, kept) == [points[0].params], text
     assert without_time(sweep.run(PAPER, points, kept)) == without_time(rows)
 
 
