@@ -158,6 +158,7 @@ class _Noted:
         self.came: dict[tuple[str, str], Arrow] = {}  # of one that is for agents here, and others, one packet
         self.into: dict[tuple[str, str], str] = {}  # in the order of coming: in which domain
         self.missing: dict[tuple[str, str], list[tuple[str, int]]] = {}  # of whom it waited for what when it came
+        self.first: dict[tuple[str, str], int] = {}  # when it came, of what waited
         self.homes: set[tuple[str, str]] = set()  # it is for agents there
         self.stamped: dict[tuple[str, str], list[str]] = {}  # by server and domain: what it has sent there, in order
 
@@ -172,6 +173,7 @@ class _Noted:
                 self.stamped.setdefault((server, into), []).append(message)
         if kind == "hold":
             self.into[message, server] = domain
+            self.first[message, server] = record[10]
             members = self.topology.domains[domain].members
             self.missing[message, server] = [(members[who], n) for who, n in record[14] if who < len(members)]
         elif domain and record[1] and kind in ("react", "forward", "relay", "dead", "drop", "expire"):
@@ -189,6 +191,8 @@ class _Noted:
         for (message, server), arrow in self.came.items():
             if (message, arrow.frm, server) not in self.left:
                 continue  # its beginning is not in the logs
+            if not arrow.came:  # its server has died while it waited, and has forgotten when it came
+                arrow.came = self.first.get((message, server), arrow.delivered)
             arrow.left = min(self.left[message, arrow.frm, server], arrow.came)
             if (message, server) not in self.missing and arrow.delivered:
                 arrow.delivered = arrow.came

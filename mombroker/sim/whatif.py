@@ -97,7 +97,7 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
             elif kind == "hold":
                 paid[id].held += 1
             elif domain and kind in ("react", "forward", "dead", "drop", "expire"):
-                if (id, server) not in seen:
+                if (id, server) not in seen and record[10]:  # 0: its server has died while it waited
                     seen.add((id, server))
                     came.append((id, peer, server, received))
                 if kind == "forward":

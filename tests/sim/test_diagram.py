@@ -206,6 +206,26 @@ def test_what_was_missing_is_what_is_waited_for():
     assert [(a.message, a.waited_for) for a in story.arrows if a.held] == [("b#1", "a#1"), ("b#2", "b#1")]
 
 
+@pytest.mark.parametrize("noted", [True, False])
+def test_what_waited_when_its_server_died_came_when_it_began_to_wait(noted):
+    """The server has forgotten when it came; the record of the wait may be gone."""
+    logs = {
+        "a": [record("send", "a#1", sent=1, out=[("left", "b")])],
+        "r": [record("send", "r#1", sent=2, out=[("left", "b")])],
+        "b": [
+            *[record("hold", "r#1", "left", "r", 2, 20, missing=[(0, 1)])] * noted,
+            record("react", "a#1", "left", "a", 1, 50, 50, 50),
+            record("react", "r#1", "left", "r", 2, 0, 50, 51),
+        ],
+    }
+    story = diagram.logged(logs, BUS)
+    (arrow,) = [arrow for arrow in story.arrows if arrow.message == "r#1"]
+    assert (arrow.left, arrow.came, arrow.delivered, arrow.waited_for) == (
+        (2, 20, 50, "a#1") if noted else (2, 50, 50, "")
+    )
+    assert diagram.svg(story.around("r#1"), "title")
+
+
 def test_logs_that_are_not_there_leave_out_what_only_they_know():
     """The origin's clock is in all records; when a router sent it on, only the router knows."""
     logs = {name: records for name, records in ACROSS.items() if name in ("b", "c")}

@@ -51,6 +51,13 @@ def test_where_old_records_are_gone_both_sides_count_the_same_messages(ran, seed
     assert whatif.recorded(whatif.read(logs, [])) == whole
 
 
+def test_what_waited_when_its_server_died_says_nothing_of_its_link(ran):
+    """When it came is forgotten, and is 0 in the log."""
+    _, logs = ran
+    forgot = {name: [(*each[:10], 0, *each[11:]) for each in records] for name, records in logs.items()}
+    assert whatif.read(logs).delays and not whatif.read(forgot).delays
+
+
 def test_where_no_message_is_in_all_logs_all_are_counted_and_nothing_is_said_to_be_paid(ran):
     topology, logs = ran
     last = next(name for name in logs if logs[name][-1][12] == max(each[-1][12] for each in logs.values()))
