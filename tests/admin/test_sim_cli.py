@@ -39,6 +39,17 @@ def test_a_trace_file_is_a_workload_and_an_unknown_name_is_wrong_usage(mom, tmp_
     assert "poisson, constant, bursts" in mom("sim", "run", "bus.toml", "--workload", "x", code=2).stderr
 
 
+def test_a_csv_file_may_begin_with_a_byte_order_mark(mom, tmp_path):
+    """As Excel writes it."""
+    words = ["sim", "run", "bus.toml", "-o", "json", "--workload"]
+    for head in ("", "ms,server,dests\n"):
+        (tmp_path / "t.csv").write_text(f"{head}1,s1,s9\n", encoding="utf-8-sig")
+        assert json.loads(mom(*words, "t.csv").stdout)[-1]["messages"] == 1
+    for head in ("", "from,to,ms\n"):
+        (tmp_path / "links.csv").write_text(f"{head}s1,s2,7\n", encoding="utf-8-sig")
+        assert json.loads(mom(*words, "t.csv", "--network", "links.csv").stdout)[-1]["p50_ms"] % 7 == 0
+
+
 def test_an_option_that_a_workload_does_not_take_is_refused(mom, tmp_path):
     (tmp_path / "t.csv").write_text("1,s1,s9\n")
     words = ["sim", "run", "bus.toml", "--workload"]

@@ -78,7 +78,7 @@ def trace(file: Path, topology: Topology) -> list[Send]:
     """Rows of a CSV file: ms, server, its destinations with spaces between. Raises MomError for what is none."""
     found = []
     try:
-        rows = list(csv.reader(file.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.reader(file.read_text(encoding="utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error):
         raise MomError(f"{file} is no CSV file") from None
     for number, row in enumerate(rows, 1):

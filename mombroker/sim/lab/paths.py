@@ -60,7 +60,7 @@ def measured(file: Path, names: Sequence[str]) -> dict[tuple[str, str], list[int
     """Rows of a CSV file: server, server, ms. Raises MomError for what is none."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     try:
-        rows = list(csv.reader(file.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.reader(file.read_text(encoding="utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error):
         raise MomError(f"{file} is no CSV file") from None
     for number, row in enumerate(rows, 1):
