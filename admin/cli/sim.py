@@ -60,7 +60,8 @@ def sim() -> None:
     "--network", default="exponential", show_default=True, metavar="NAME|FILE",
     help="Delays that are exponential, or uniform; wires of 10 Mbit/s with queues, on a random graph; multicast: such "
     "wires that copy what goes to many; campus: LANs of 5 servers, buildings of 20; logs: delays as in the logs that "
-    "are the workload; or a CSV file of server, server, and ms.",
+    "are the workload; or a CSV file of server, server, and ms: a link that is not in it takes the delays of all, in "
+    "turn.",
 )  # fmt: skip
 @click.option(
     "--transit", type=options.Number(0, DAY), default=20.0, show_default=True,

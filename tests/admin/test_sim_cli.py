@@ -116,7 +116,14 @@ def test_a_workload_of_no_messages_is_refused(mom, tmp_path):
     for text in ("", "ms,server,dests\n"):
         (tmp_path / "t.csv").write_text(text)
         said = mom("sim", "run", "bus.toml", "--workload", "t.csv", code=1).stderr
-        assert said == "Error: t.csv has no messages: a row is ms, server, and destinations with spaces between\n"
+        assert said.startswith("Error: t.csv has no messages: a row is ms (of a day at most), server, and dest")
+
+
+@pytest.mark.parametrize("row", ["0,paris", "0,paris,lyon,lyon", "1e300,paris,lyon", "nan,paris,lyon", "-1,paris,lyon"])
+def test_a_row_that_is_no_message_is_refused(mom, tmp_path, row):
+    (tmp_path / "t.csv").write_text(f"ms,server,dests\n{row}\n")
+    said = mom("sim", "run", "bus.toml", "--workload", "t.csv", code=1).stderr
+    assert said.startswith("Error: t.csv:2: a row is ms (of a day at most), server, and destinations")
 
 
 def test_a_diagram_is_drawn_around_what_waits_or_what_is_asked_for(mom, tmp_path):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.sim.lab.bus import Bus
-from mombroker.sim.world import EPOCH, MS
+from mombroker.sim.world import EPOCH, MS, SECOND
 
 
 class Send(NamedTuple):
@@ -71,7 +71,8 @@ def bursts(
 
 
 WORKLOADS = {"poisson": poisson, "constant": constant, "bursts": bursts}
-ROW = "a row is ms, server, and destinations with spaces between"
+ROW = "a row is ms (of a day at most), server, and destinations with spaces between"
+LONGEST = 24 * 3600 * SECOND
 
 
 def trace(file: Path, topology: Topology) -> list[Send]:
@@ -85,10 +86,11 @@ def trace(file: Path, topology: Topology) -> list[Send]:
         if not row or number == 1 and row[0] == "ms":
             continue
         try:
-            at, me, dests = int(float(row[0]) * MS), row[1], tuple(row[2].split())
-            if at < 0 or not dests:
-                raise ValueError("before the start, or to nobody")
-        except (ValueError, OverflowError, IndexError):
+            when, me, to = row
+            at, dests = int(float(when) * MS), tuple(to.split())
+            if not (0 <= at <= LONGEST and dests):
+                raise ValueError("before the start, later than any run, or to nobody")
+        except (ValueError, OverflowError):
             raise MomError(f"{file}:{number}: {ROW}") from None
         for name in (me, *dests):
             if name not in topology.servers:

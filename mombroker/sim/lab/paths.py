@@ -67,10 +67,11 @@ def measured(file: Path, names: Sequence[str]) -> dict[tuple[str, str], list[int
         if not row or number == 1 and row[-1] == "ms":
             continue
         try:
-            a, b, ms = row[0], row[1], float(row[2])
+            a, b, told = row
+            ms = float(told)
             if not (isfinite(ms) and ms >= 0):
                 raise ValueError("no delay")
-        except (ValueError, IndexError):
+        except ValueError:
             raise MomError(f"{file}:{number}: a row is server, server, and ms from one to the other") from None
         for name in (a, b):
             if name not in names:

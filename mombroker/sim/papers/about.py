@@ -45,8 +45,8 @@ PAPERS = {
 
 FIGURES = {
     ("overlay", "16"): "No claim is about this figure alone; it is drawn as the paper has it.",
-    ("overlay", "sustained"): "Not in the paper, whose rate no link can carry: here the claim on delivery queues "
-    "(figure 12) is judged, too.",
+    ("overlay", "sustained"): "Not in the paper, at whose rate almost all is sent before anything comes: here the "
+    "claim that delivery queues grow with the system (figure 12) is judged.",
 }  # fmt: skip
 PARAMETERS = ("MTT", "MIMT", "M/T", "n")  # of a curve of paper 002
 

@@ -125,8 +125,8 @@ class Table:
     mean of very many draws, and its standard error. Then every value is corrected by what its own draw was off (a
     control variate, as a ratio): the mean over few runs becomes about that over the many draws.
 
-    `drawn`: the curves, by figure and setting, of which chance decides the runs. `untold`: how sure some value is was
-    asked for, and nothing tells it.
+    `drawn`: the curves, by figure and setting, of which chance decides the runs. `untold`: some value was asked for of
+    which nothing tells how sure it is.
     """
 
     def __init__(self, rows: Iterable[Row], drawn: Collection[tuple[str, str]] = ()):
@@ -144,7 +144,9 @@ class Table:
 
     def values(self, figure: str, setting: str, column: str) -> dict[float, list[float]]:
         """x -> the value of each run, by seed. Raises Missing if there is none."""
-        return {x: self._corrected(rows, column) for x, rows in self._runs(figure, setting).items()}
+        found = {x: self._corrected(rows, column) for x, rows in self._runs(figure, setting).items()}
+        self.untold |= (figure, setting) in self.drawn and all(len(values) == 1 for values in found.values())
+        return found
 
     def errors(self, figure: str, setting: str, column: str) -> dict[float, float]:
         """x -> the standard error of the mean. Of one or two runs by how far the runs of all points of the curve are
@@ -182,7 +184,6 @@ class Table:
     def measured(self, figure: str, setting: str, column: str) -> dict[float, Value]:
         """x -> the mean, and how sure it is. Raises Missing if there is none."""
         curve, intervals = self.curve(figure, setting, column), self.intervals(figure, setting, column)
-        self.untold |= any(map(isnan, intervals.values()))
         return {x: Value(mean, intervals[x]) for x, mean in curve.items()}
 
     def _runs(self, figure: str, setting: str) -> dict[float, list[Row]]:

@@ -15,7 +15,7 @@ from mombroker.sim.papers.base import (
 )
 
 OVERLAY, UNICASTS, MULTICAST = "Overlay", "Timestamp, unicasts", "Timestamp, multicast"
-SUSTAINED = "sustained"  # the points at a rate that the links can carry
+SUSTAINED = "sustained"  # the points at a lower rate
 TIMESTAMP = {"as unicasts": UNICASTS, "as network multicast": MULTICAST}  # the readings
 EMPTY, LITTLE = 0.05, 2  # a mean queue shorter than this is empty; messages by which little affects a queue
 
@@ -186,14 +186,14 @@ def queues_grow(table: Table) -> Judgement:
     decided = [step for step in steps if step is not None]
     told = ", ".join(f"{value.mean:.2g} ± {value.of:.2g} at n = {n:g}" for n, value in values.items())
     if steps and not decided:
-        raise Missing(f"at a rate that the links can carry the intervals overlap: {told}; run it with --full")
+        raise Missing(f"at a lower rate the intervals overlap: {told}; run it with --full")
     (rate, ms), (slow_rate, slow_ms) = load(table, "12"), load(table, SUSTAINED)
     return Judgement(
-        verdict([*decided, max(burst.values()) > EMPTY]),
+        verdict(decided),
         f"mean at a node, {slow_rate:g} messages a ms for {slow_ms:g} ms: {told}; "
         f"{rate:g} messages a ms for {ms:g} ms: {span(burst, '.2g')}",
-        "judged where the links can carry what is sent, too: at the printed 10 messages a ms they cannot; it grows, or "
-        "falls, from one size to the next where the intervals do not overlap",
+        "judged at a lower rate than the printed, at which almost all is sent before anything comes; a link carries it "
+        "to n = 300, not beyond. They grow, or fall, from one size to the next where the intervals do not overlap",
     )
 
 

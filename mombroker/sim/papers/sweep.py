@@ -103,7 +103,7 @@ class Cache:
         try:
             kept = json.loads(self.path(params).read_text())
             return kept["result"] if kept["sum"] == _sum(params, kept["result"]) else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def put(self, params: Params, result: Result) -> None:
@@ -118,7 +118,9 @@ class Cache:
             with suppress(OSError):
                 part.unlink()
             why = (error.strerror or str(error)).lower()
-            raise MomError(f"{self.folder} cannot be written: {why}; the runs before are kept") from None
+            raise MomError(
+                f"{error.filename2 or self.folder} cannot be written: {why}; the runs before are kept"
+            ) from None
 
 
 def _sum(params: Params, result: Result) -> str:

@@ -117,11 +117,12 @@ def test_data_that_has_little_effect(last, expected):
 
 
 @pytest.mark.parametrize(
-    ("slow", "burst", "expected"),
-    [((1, 2), 0.06, HOLDS), ((1, 2), 0.04, PARTLY), ((2, 1), 0.06, PARTLY), ((2, 2), 0.04, FAILS)],
+    ("slow", "expected"),
+    [((1, 2), HOLDS), ((2, 1), FAILS), ((2, 2), FAILS)],
 )
-def test_queues_that_become_longer(slow, burst, expected):
-    rows = table("held", {"12": (0, 0, burst)}).rows + table("held", {SUSTAINED: (0, 0, slow)}, per_ms=0.1).rows
+def test_queues_that_become_longer(slow, expected):
+    """By the lower rate alone: in a burst there are hardly any at any size."""
+    rows = table("held", {"12": (0, 0, 0.06)}).rows + table("held", {SUSTAINED: (0, 0, slow)}, per_ms=0.1).rows
     assert verdict("longer with more nodes", "12", Table(rows)) == expected
     assert "0.1 messages a ms for 1 ms" in claims.queues_grow(Table(rows)).measured
 
