@@ -114,6 +114,7 @@ class Missing(MomError):
 
 ENOUGH = 3  # runs of a point that tell by themselves how far runs are apart
 ONE_RUN = "by value alone: one run of each point tells nothing of chance"
+CPU = "cpu_"  # before the name of a column that no seed decides, but the machine
 CONTROL, FORETOLD = "control", "foretold "  # a figure that is none; before the name of a column
 
 
@@ -151,10 +152,12 @@ class Table:
     def errors(self, figure: str, setting: str, column: str) -> dict[float, float]:
         """x -> the standard error of the mean. Of one or two runs by how far the runs of all points of the curve are
         apart, as a share of their means; where no point has two it is not a number, or 0 if nothing is drawn by chance.
+        Of CPU time it is not a number: it is the least of several, and swings with the machine.
         Raises Missing if there is none."""
         found = {}
         curve = self.values(figure, setting, column)
-        if (figure, setting) in self.drawn and all(len(values) == 1 for values in curve.values()):
+        alone = (figure, setting) in self.drawn and all(len(values) == 1 for values in curve.values())
+        if alone or column.startswith(CPU):
             return dict.fromkeys(curve, nan)
         for x, rows in self._runs(figure, setting).items():
             values = curve[x]

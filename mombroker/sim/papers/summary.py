@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mombroker.sim.papers.base import JUDGED, Paper, Point, Row, Table, means
+from mombroker.sim.papers.base import CPU, JUDGED, Paper, Point, Row, Table, means
 
 DIGITS = 4  # of a value
-CPU = "cpu_"  # columns that no seed decides
 
 
 def values(paper: Paper, table: Table, figures: Sequence[str] = ()) -> dict[str, Any]:

@@ -143,3 +143,9 @@ def test_one_run_of_each_point_tells_nothing_of_chance():
     assert told(Table(rows, drawn)) == (None, None, f"{ONE_RUN}; as printed")
     more = Table([*rows, rows[0] | {"seed": 2}], drawn)
     assert told(more) == (0, 0, "as printed")
+
+
+def test_the_error_of_cpu_time_is_not_known():
+    """Nothing is drawn by chance there, and yet it is no exact value."""
+    (row,) = means(Table([{"figure": "V", "setting": "a", "x": 0, "seed": 1, "cpu_us": 5.0}]), "V", ["cpu_us"])
+    assert (row["mean"], row["standard_error"], row["interval_95"]) == (5, None, None)
