@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from mombroker.admin.analysis import report
 from mombroker.core.topology import Topology
 
 Figures = Mapping[str, Any]
@@ -40,13 +41,15 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
         parts += _advice(advice)
     charts = (
         ("Control bytes on a packet, by domain", "domains", "domain", "bytes_per_packet"),
-        ("Where the time goes, seconds", "latency.parts", "part", "seconds"),
+        ("Where the time goes, seconds (without the rest: see below)", "latency.parts", "part", "seconds"),
         ("Mean time of a commit, ms", "servers", "server", "commit_ms"),
     )
     parts += ["<h2>At a glance</h2>", '<div class="side">']
     for caption, where, label, value in charts:
         parts.append(_bars(caption, _at(figures, where), label, value))
     parts.append("</div>")
+    times = [*_at(figures, "latency.parts"), *_at(figures, "latency.whole")]
+    parts += ["<h2>Time of a copy</h2>", _table(times), f"<p>{escape(report.TIMES)}</p>"]
     tables = (
         ("Domains", "domains"), ("Back ends", "orderings"), ("Servers", "servers"),
         ("Delay by hops", "latency.by_hops"), ("Who waits for whom", "waits"), ("Anomalies", "anomalies"),

@@ -33,6 +33,12 @@ PAUSE = 1e9  # ns
 SKEW = 3.0  # times the mean load: a server, or destination, is hot
 BROADCAST = 1_000_000  # commits, at most, that are told to every task
 
+TIMES = (  # what the table of a copy's time is of
+    "store, link and hold: of crossings of links, each once; queue and all: of copies, all from send to reaction. "
+    "rest: what the sums leave of all: the time before the last relay in domains whose back end relays (daisy, "
+    "overlay), and what copies that share a crossing, or that have not been reacted to, make different."
+)
+
 
 def analyse(
     log: DataFrame, topology: Topology | None = None, found: Findings | None = None, messages: int = SAMPLE
@@ -319,12 +325,17 @@ def _latency(rows: Mapping[str, Sequence[Row]]) -> Figures:
     parts = {part: (crossed[part], crossed[f"{part}_ns"]) if crossed else (0, None) for part in cost.PARTS}
     parts["queue"] = (every.queue, every.queue_ns) if every else (0, None)
     total = sum(time for time, _ in parts.values())
+    whole = every.total if every else 0
     slow = max(_pairs(rows), key=lambda row: (row.total_ns[1], row.origin, row.server), default=None)
     by_hops = [row for row in rows["arrivals"] if row.server is None and row.hops is not None]
     return {
         "parts": [
             {"part": part, "seconds": round(time / 1e9, 3), "pct": _percent(time, total), **_percentiles(ns)}
             for part, (time, ns) in parts.items()
+        ],
+        "whole": [
+            {"part": part, "seconds": round(time / 1e9, 3), "pct": None, **_percentiles(ns)}
+            for part, time, ns in (("rest", whole - total, None), ("all", whole, every.total_ns if every else None))
         ],
         "by_hops": [
             {

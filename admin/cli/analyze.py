@@ -112,11 +112,16 @@ def analyze(
         return
     show_one(figures["totals"], output)
     tables = {name: figures[name] for name in TABLES[:2]} | percentiles(figures)
+    notes = {
+        "time of a copy": report.TIMES, "time by domain": "of crossings of links", "time by hops": "of copies",
+    }  # fmt: skip
     for name, rows in (tables | {name: figures[name] for name in TABLES}).items():
         if rows:
             click.echo(f"\n{name}")
             most = TOP if name in LONG else len(rows)
             show(rows[:most], output, "", BRIEF.get(name, ""))
+            if name in notes:
+                click.echo(notes[name])
             if len(rows) > most:
                 click.echo(f"and {len(rows) - most} more: -o json has all")
     if advise:
@@ -134,7 +139,7 @@ def percentiles(figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
         for part in ("store", "link", "hold")
     ]  # fmt: skip
     return {
-        "time of a copy": figures["latency"]["parts"],
+        "time of a copy": figures["latency"]["parts"] + figures["latency"]["whole"],
         "time by domain": by_domain,
         "time by hops": figures["latency"]["by_hops"],
     }

@@ -8,9 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
+from mombroker.core import layouts
 from mombroker.net import config
 from mombroker.sim.communities import communities
+from mombroker.sim.lab.loads import Send
 from mombroker.sim.recording import Truth, mixed, paced, record
+from mombroker.sim.world import EPOCH, MS
 
 pytestmark = pytest.mark.spark
 
@@ -109,6 +112,35 @@ def test_the_whole_report_adds_up(recorded, figures):
     ]
 
 
+@pytest.mark.parametrize("backend", ["daisy", "overlay", pytest.param("rst", marks=pytest.mark.long)])
+def test_the_parts_and_the_rest_are_the_whole_and_the_rest_is_the_time_before_the_last_relay(
+    spark, arrow, tmp_path, backend
+):
+    from mombroker.admin.analysis import cost, export, report, source, stores
+
+    names = [f"s{at}" for at in range(1, 8)]
+    topology = layouts.build({"d1": names}, ordering=backend)
+    sends = [Send(EPOCH + at * 3 * MS, names[at % 7], (names[(at * 5 + 2) % 7],), 10) for at in range(70)]
+    truth = record(topology, [send for send in sends if send.origin not in send.dests], tmp_path / "bus")
+    list(export.export(stores.read(tmp_path / "bus"), tmp_path / "exported"))
+    log = source.read(spark, tmp_path / "exported")
+    delays = cost.delays(cost.spread(cost.hops(log), cost.links(cost.taken(log))))
+    latency = report._latency({"arrivals": cost.arrivals(log).collect(), "delays": delays.collect()})
+
+    passages = [one for each in truth.passages.values() for one in each]
+    firsts = {}
+    for one in passages:
+        firsts[one.id] = min(one.stamped, firsts.get(one.id, one.stamped))
+    before = sum(one.stamped - firsts[one.id] for one in passages if one.ordered)
+    assert (before == 0) == (backend == "rst")
+    rest, whole = latency["whole"]
+    assert (rest["part"], rest["seconds"], rest["p50_ms"]) == ("rest", round(before / 1e9, 3), None)
+    every = sum(row["mean_ms"] * row["copies"] for row in latency["by_hops"]) / 1e3
+    assert whole["part"] == "all" and whole["p50_ms"] <= whole["p95_ms"] <= whole["p99_ms"]
+    assert whole["seconds"] == pytest.approx(every, abs=0.002)
+    assert sum(row["seconds"] for row in latency["parts"]) + rest["seconds"] == pytest.approx(every, abs=0.005)
+
+
 def test_percentiles_are_within_half_a_percent(recorded, figures):
     """Of the times themselves, which the outsider has seen; the rank of each is exact."""
     import numpy as np
@@ -159,6 +191,7 @@ def test_the_model_says_what_the_log_says(recorded, figures):
 def test_the_page_needs_nothing_beside_it(recorded, figures):
     text = (recorded.folder / "report.html").read_text()
     assert text.count("<svg") == 5 and "<h2>Advice</h2>" in text and "http" not in text and "<script" not in text
+    assert "<h2>Time of a copy</h2>" in text and "before the last relay" in text
     assert all(f">{name}<" in text for name in recorded.topology.servers)
 
 
@@ -177,8 +210,9 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
     shown = analyze(recorded, "--advise", "-o", "table")
     tables = {name: [line.split() for line in rest] for name, *rest in map(str.splitlines, shown.split("\n\n"))}
     assert tables["time of a copy"][0] == ["part", "seconds", "pct", "p50_ms", "p95_ms", "p99_ms"]
-    assert [line[0] for line in tables["time of a copy"][1:]] == ["store", "link", "hold", "queue"]
-    assert [float(line[3]) for line in tables["time of a copy"][1:]] == [
+    assert [line[0] for line in tables["time of a copy"][1:7]] == ["store", "link", "hold", "queue", "rest", "all"]
+    assert tables["time of a copy"][7] == report.TIMES.split()
+    assert [float(line[3]) for line in tables["time of a copy"][1:5]] == [
         part["p50_ms"] for part in rest["latency"]["parts"]
     ]
     assert tables["time by domain"][0] == ["domain", "part", "mean_ms", "p50_ms", "p95_ms", "p99_ms"]
@@ -187,7 +221,7 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
     assert [float(each) for each in tables["time by domain"][1][2:]] == [
         first[f"store_{each}"] for each in ("ms", "p50_ms", "p95_ms", "p99_ms")
     ]
-    assert len(tables["time by domain"]) == 1 + 3 * len(rest["domains"])
+    assert len(tables["time by domain"]) == 1 + 3 * len(rest["domains"]) + 1
     assert "p95_ms" in tables["time by hops"][0]
     assert shown.endswith(f"\nadvice\n{sentence}\n") and "\ndomains\n" in shown
 
