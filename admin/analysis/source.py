@@ -186,7 +186,7 @@ def _time(options: Any) -> int:
     text = str(options.get("since", ""))
     try:
         return _nanoseconds(_utc(datetime.fromisoformat(text))) if text else 0
-    except ValueError:
+    except (ValueError, OverflowError):
         raise MomError(f"since = {text!r} is no time like 2026-03-01T12:00:00") from None
 
 

@@ -57,9 +57,9 @@ class Time(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
             time = datetime.fromisoformat(value)
-        except ValueError:
+            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):  # of year 1 or 9999 in a zone, before or after all years in UTC
             self.fail(f"{value!r} is no time like 2026-03-01T12:00:00.", param, ctx)
-        return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def file_argument(command: F) -> F:

@@ -226,23 +226,40 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
     assert shown.endswith(f"\nadvice\n{sentence}\n") and "\ndomains\n" in shown
 
 
-def test_a_message_is_in_one_part_of_the_time_with_all_of_its_records(recorded):
-    """Wherever its records were written: what two parts add up to is the whole."""
+@pytest.fixture(scope="module")
+def halves(recorded):
+    """The log of what was sent before a time, and of what was sent from then on."""
     from mombroker.admin.analysis import cost
 
     sent = sorted(row.sent for row in recorded.log.where("kind = 'send'").select("sent").collect())
     cut = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[len(sent) // 2] // 1000)
-    halves = cost.within(recorded.log, None, cut), cost.within(recorded.log, cut, None)
+    assert cost.within(recorded.log, cut, cut).isEmpty()
+    return cost.within(recorded.log, None, cut), cost.within(recorded.log, cut, None)
+
+
+def test_a_message_is_in_one_part_of_the_time_with_all_of_its_records(recorded, halves):
+    """Wherever its records were written, and those who relay it with it: what two parts add up to is the whole."""
 
     def messages(log):
-        rows = log.where("origin != '' and kind != 'relay'").groupBy("origin", "number").count().collect()
-        return {(row.origin, row.number): row["count"] for row in rows}
+        rows = log.where("origin != ''").groupBy("origin", "number", "kind").count().collect()
+        return {(row.origin, row.number, row.kind): row["count"] for row in rows}
 
     first, second = map(messages, halves)
-    assert first and second and not first.keys() & second.keys()
+    assert any(kind == "relay" for _, _, kind in first) and any(kind == "relay" for _, _, kind in second)
+    assert not {key[:2] for key in first} & {key[:2] for key in second}
     assert first | second == messages(recorded.log)
-    assert sum(half.count() for half in halves) == recorded.log.count()
-    assert cost.within(recorded.log, cut, cut).isEmpty()
+    others = [log.where("origin = '' and kind != 'commit'").count() for log in (*halves, recorded.log)]
+    assert others[0] + others[1] == others[2]
+
+
+def test_a_part_of_the_time_has_all_times_of_its_messages(recorded, halves):
+    """Those of commits after its end, too, and of packets that were relayed: none came that its log has not."""
+    from mombroker.admin.analysis import cost
+
+    first, second, whole = ({tuple(row) for row in cost.hops(log).collect()} for log in (*halves, recorded.log))
+    assert first and second and not first & second and first | second == whole
+    ended = halves[0].where("kind = 'commit'")
+    assert ended.count() == ended.distinct().count() < recorded.log.where("kind = 'commit'").count()
 
 
 @pytest.mark.parametrize("command", ["analyze {exported}", "topology advise {file} --log {exported}"])
@@ -256,6 +273,10 @@ def test_a_time_of_which_the_log_has_nothing_is_refused(command, time, recorded)
 def test_what_is_no_time_is_refused_and_so_is_a_check_of_a_part(recorded):
     run = CliRunner().invoke(cli, ["analyze", "exported", "--since", "noon"])
     assert run.exit_code == 2 and "'noon' is no time like 2026-03-01T12:00:00" in run.output
+    for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00-02:00"):  # no years in UTC
+        for command in (["analyze", "exported"], ["topology", "advise", "bus.toml"]):
+            run = CliRunner().invoke(cli, [*command, "--since", time])
+            assert run.exit_code == 2 and f"'{time}' is no time like 2026-03-01T12:00:00" in run.output
     file = str(recorded.folder / "bus.toml")
     run = CliRunner().invoke(cli, ["analyze", file, "--check", "--since", "2026-03-01"])
     assert run.exit_code == 2 and "a check needs the whole log" in run.output
