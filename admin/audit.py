@@ -58,11 +58,12 @@ class Findings:
     uncut: int = 0  # events left out because a cause of theirs was read too early to be seen
     unjudged: int = 0  # pairs whose other half may be in a part of the log that is not kept any more
     retired: list[str] = field(default_factory=list)  # servers whose log has lost its beginning
+    absent: list[str] = field(default_factory=list)  # servers of which an export has no record
     restored: list[str] = field(default_factory=list)  # of each server whose store is an old copy, why and what to do
 
     @property
     def clean(self) -> bool:
-        return not (self.violations or self.duplicates or self.unsent or self.lost)
+        return not (self.violations or self.duplicates or self.unsent or self.lost or self.absent)
 
 
 @dataclass(slots=True)

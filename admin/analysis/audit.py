@@ -43,13 +43,16 @@ def audit(
     """Judge the bus by an export of its logs; `stores` are those at hand.
 
     What has not arrived and could be in a store that is not given is not judged. With `at_rest` no store is asked: all
-    had arrived when the logs were exported, or never will. `progress` hears the number of log records read so far.
+    had arrived when the logs were exported, or never will. A server of which the export has no record is `absent`, unless
+    its store is given and has none either: it takes part in what cannot be judged. `progress` hears the number of log records read so far.
     """
     logs = _Logs(topology, target, stores, progress)
     logs.survey()
     pass_ = _Pass(logs)
     pass_.run()
     found = pass_.finish()
+    missing = sorted(server for server in topology.servers if server not in logs.files)
+    found.absent = [name for name in missing if name not in stores or stores[name].log(0, 1)]
     arriving = [(agent, id) for id, message in pass_.judge.messages.items() for agent in message.waiting]
     arriving = [pair for pair in cast(list[Pair], arriving) if pair not in pass_.beyond]
     if at_rest:

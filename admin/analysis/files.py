@@ -123,6 +123,13 @@ def reading(file: File) -> "Iterator[pq.ParquetFile]":
         ) from None
 
 
+def verify(file: File) -> None:
+    """Read all of a file. Raises MomError when it is damaged."""
+    with reading(file) as part:
+        for _ in part.iter_batches(1 << 16):
+            pass
+
+
 def publish(draft: Path, file: File) -> None:
     """A file that is whole gets its name; both survive a power failure."""
     fd = os.open(draft, os.O_RDONLY)

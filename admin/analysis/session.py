@@ -25,16 +25,21 @@ JVM = "spark.driver.extraJavaOptions"
 OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")  # which every JVM reads, too
 VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module: one without it dies of that, others warn
 
+# What a task dies of comes with the error of the query, so it need not be told twice more. One line each of the rest.
 LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+logger.task.name = org.apache.spark.executor.Executor
+logger.task.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %replace{%m}{(?s)\\\\R.*}{}%n%ex{none}
 """
 
 # Drops the one flag that the real `java` dies or warns of. It is `sh`, so that it costs milliseconds.
@@ -194,6 +199,25 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
         ) from None
     source.register(spark)
     return spark
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """Spark's own; none where it was not used."""
+    if sys.modules.get("pyspark") is None:
+        return ()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return Py4JError, PySparkException
+
+
+def failure(error: Exception) -> str:
+    """In one line what Spark failed for: the innermost cause that it tells."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line for line in lines if line.startswith(("Caused by: ", ": "))] or lines[:1]
+    why = re.sub(r"^(Caused by)?: |[\w.$]+(Exception|Error): ", "", causes[-1])
+    room = "; make room, or let TMPDIR name a folder that has some" if "No space left" in why else ""
+    return f"Spark has given up: {why}{room}"
 
 
 def _always() -> dict[str, str]:

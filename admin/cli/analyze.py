@@ -12,7 +12,7 @@ import click
 from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
-from mombroker.admin.cli.check import at_hand
+from mombroker.admin.cli.check import absent, at_hand
 from mombroker.admin.cli.output import Target, echo_json, show, show_one, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
@@ -99,6 +99,8 @@ def analyze(
         if check and topology is not None:
             with Bar("log records") as bar:
                 found = extra("audit").audit(topology, folder, at_hand(topology), progress=bar.at)
+            for sentence in absent(found):
+                click.echo(f"mom: {sentence}", err=True)
         figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
     if advise and topology is not None:
         try:
@@ -198,4 +200,10 @@ def exported(source: Path) -> Iterator[Path]:
             if not files.is_export(Path(folder)):
                 raise MomError(f"the logs of {source} are empty")
             source = Path(folder)
-        yield source
+        try:
+            yield source
+        except extra("session").errors() as error:
+            for file in files.chosen(source):
+                if file.path.name in str(error):  # it may be damaged, and then this has a remedy
+                    files.verify(file)
+            raise

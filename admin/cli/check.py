@@ -32,7 +32,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
     The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
     Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
     although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 1 if there are
-    any.
+    any, or if an export has no record of a server of FILE.
 
     An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
     do. What had not arrived is searched for in the stores that are on this machine.
@@ -55,7 +55,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
         echo_json(report)
     else:
         _tables(report, columns)
-    for sentence in found.restored:
+    for sentence in [*absent(found), *found.restored]:
         click.echo(f"mom: {sentence}", err=True)
     if not found.clean:
         raise SystemExit(1)
@@ -87,6 +87,17 @@ def _readers(servers: "Iterable[Server]") -> "dict[str, SqliteReader]":
     return readers
 
 
+def absent(found: audit.Findings) -> list[str]:
+    """A sentence on the servers of which an export has nothing."""
+    if not found.absent:
+        return []
+    names = ", ".join(found.absent)
+    return [
+        f"the export has no record of {names}, so what they did is not judged: export their logs, too (mom log export); "
+        "of one that never logged anything, check where its store is, without --at-rest"
+    ]
+
+
 def describe(found: audit.Findings) -> dict[str, Any]:
     """The findings as plain values; a message is written `server#number`."""
 
@@ -112,6 +123,7 @@ def describe(found: audit.Findings) -> dict[str, Any]:
         "outside_the_cut": found.uncut,
         "not_judged": found.unjudged,
         "logs_without_beginning": found.retired,
+        "servers_without_log": found.absent,
         "restored": found.restored,
         "agents": found.agents,
     }

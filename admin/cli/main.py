@@ -103,8 +103,19 @@ class LazyGroup(click.Group):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more at its end
             raise click.ClickException(f"what this prints cannot be written: {error.strerror}") from None
+        except _spark_errors() as error:
+            from mombroker.admin.analysis.session import failure
+
+            raise click.ClickException(failure(error)) from None
         except RecursionError:  # an agent may keep lists in lists a thousand deep
             raise click.ClickException("this is nested too deeply to be shown") from None
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """Asked for when something was raised: what needs no Spark shall not wait for its import."""
+    from mombroker.admin.analysis.session import errors
+
+    return errors()
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from mombroker.admin import audit as live
 from mombroker.admin.bench import logs
+from mombroker.admin.cli.main import cli
 from mombroker.net import config
+from mombroker.store.memory import MemoryStore
 from tests.admin.analysis import planted
 
 pytestmark = pytest.mark.usefixtures("arrow")
@@ -100,6 +103,19 @@ def test_a_log_without_its_beginning_is_judged_from_there_on(played, exported, t
     found = judge(played.topology, target)
     assert found.violations == found.duplicates == found.unsent == []
     assert found.retired == ["s09"] and found.unjudged > 0
+
+
+def test_a_server_of_which_the_export_has_nothing_is_named_and_not_clean(played, exported, tmp_path):
+    target = tmp_path / "out"
+    shutil.copytree(exported, target, ignore=shutil.ignore_patterns("server=s09"))
+    found = judge(played.topology, target)
+    assert found.absent == ["s09"] and not found.clean
+    assert judge(played.topology, exported).absent == []
+    done = CliRunner().invoke(cli, ["check", str(played.file), "--log", str(target)])
+    assert done.exit_code == 1 and "mom: the export has no record of s09, so what" in done.stderr
+    assert (
+        judge(played.topology, target, {"s09": MemoryStore(played.topology, "s09", "a new store")}).absent == []
+    )  # it never logged anything
 
 
 BIG = """

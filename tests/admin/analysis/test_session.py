@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from mombroker.admin.analysis import session
 from mombroker.admin.analysis.session import JavaNotFound, prepare_java
+from mombroker.admin.cli.main import cli
 from mombroker.core.errors import MomError
 
 MODULES = 'MODULES="java.base jdk.incubator.vector"'
@@ -204,6 +206,24 @@ def test_nothing_but_this_package_needs_the_extra(tmp_path):
     assert (run.returncode, run.stderr) == (
         1,
         "Error: this needs the extra `spark`; install it with: pip install 'mombroker[spark]'\n",
+    )
+
+
+def test_what_spark_fails_for_is_one_line(monkeypatch):
+    protocol = pytest.importorskip("py4j.protocol")
+    pytest.importorskip("pyspark", reason="this needs the extra spark")
+
+    def broken(*args, **more):
+        raise protocol.Py4JError(
+            "An error occurred while calling o317.collectToPython.\n: org.apache.spark.SparkException: Job aborted\n"
+            "\tat org.apache.spark.Some\nCaused by: java.io.IOException: No space left on device\n\t... 23 more\n"
+        )
+
+    monkeypatch.setattr("mombroker.admin.cli.options.load", broken)
+    done = CliRunner().invoke(cli, ["check", "bus.toml"])
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "Error: Spark has given up: No space left on device; make room, or let TMPDIR name a folder that has some\n",
     )
 
 
