@@ -91,8 +91,6 @@ def analyze(
         raise click.UsageError("a check needs the whole log: leave --since and --until away")
     if advise and topology is not None:
         from mombroker.admin.topology import advise as advising
-
-        advising.check(topology)
     with exported(source) as folder:
         log = chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
         found = None

@@ -31,6 +31,11 @@ OFF = 0.25  # share by which the model is off the log, from which on it is told
 ALIKE = 0.02  # of two splits whose prices differ by less the one with fewer control bytes is taken
 CANDIDATES = 3  # splits of each search that are judged by their traffic
 CURRENT, FLAT, BUS, PROPOSED = "current", "flat", "bus", "proposed"
+WORDS = {
+    CURRENT: "the current domains",
+    FLAT: "one domain for all",
+    BUS: "√n domains of √n servers on a backbone",
+}
 
 
 @dataclass(slots=True)
@@ -127,7 +132,8 @@ def advise(
         FLAT: _option(topology, layouts.flat(servers), load),
         BUS: _option(topology, layouts.bus(servers), load),
     }
-    most = min(largest or len(servers), costs.largest(backends, servers))
+    can = costs.largest(backends, servers)
+    most = min(largest or len(servers), can)
     fit_in = {name: each for name, each in options.items() if not _above(each.topology, most)}
     tuned = {name: _tuned(topology, each.topology, load, backends, packet) for name, each in fit_in.items()}
     others = [each.cost.price(packet) for each in [*tuned.values(), *(fit_in or options).values()]]
@@ -139,15 +145,19 @@ def advise(
     candidates = [found, *(each for name, each in tuned.items() if name != CURRENT and _regrouped(topology, each))]
     light = [each for each in candidates if each.cost.control_bytes <= least]
     if found in light and gain >= GAIN and fit >= FIT and price < options[CURRENT].cost.price(packet):
+        remarks = [*doubts, *_lighter(found, options, tuned, most, backends)]
         options[PROPOSED] = found
-        return Advice(options, gain, fit, changes(topology, found.topology), doubts, packet=packet, model=model)
+        return Advice(options, gain, fit, changes(topology, found.topology), remarks, packet=packet, model=model)
     if CURRENT in tuned:
-        saved, better = _without_regard(options[CURRENT].cost, tuned[CURRENT].cost, light, packet)
-        if better:
-            options[PROPOSED] = better
-            remark = "which servers are together matters little for this traffic; how many are, does"
-            words = changes(topology, better.topology)
-            return Advice(options, saved, fit, words, [remark, *doubts], packet=packet, model=model)
+        present = tuned[CURRENT]
+    else:  # too large to stay, yet what it costs is what is saved
+        present = options[CURRENT] if _above(topology, can) else _tuned(topology, topology, load, backends, packet)
+    saved, better = _without_regard(options[CURRENT].cost, present.cost, light, packet)
+    if better:
+        remark = "which servers are together matters little for this traffic; how many are, does"
+        remarks = [remark, *doubts, *_lighter(better, options, tuned, most, backends)]
+        options[PROPOSED] = better
+        return Advice(options, saved, fit, changes(topology, better.topology), remarks, packet=packet, model=model)
     remarks = doubts + _remarks(fit_in, options[CURRENT].cost, tuned.get(CURRENT), packet)
     if found not in light and not large and gain >= GAIN and fit >= FIT:
         n, now = load.messages, options[CURRENT].cost
@@ -160,7 +170,9 @@ def advise(
         options[PROPOSED] = options[CURRENT]
         kept = [f"{each.backend} in {name}" for name, each in topology.domains.items() if each.backend not in backends]
         return Advice(options, gain, fit, [], remarks, kept=kept, packet=packet, model=model)
-    options[PROPOSED] = min(light or candidates, key=lambda each: each.cost.price(packet))
+    forced_to = min(light or candidates, key=lambda each: each.cost.price(packet))
+    remarks += _lighter(forced_to, options, tuned, most, backends)
+    options[PROPOSED] = forced_to
     words = changes(topology, options[PROPOSED].topology)
     verb = "has" if len(large) == 1 else "have"
     forced = f"{listed(large)} {verb} more than {most} servers"
@@ -196,6 +208,25 @@ def _without_regard(
     best = min(fits, key=lambda each: each.cost.price(packet), default=None)
     gain = 1 - best.cost.price(packet) / tuned.price(packet) if best else 0.0
     return gain, best if gain >= GAIN else None
+
+
+def _lighter(
+    proposed: Option, options: Mapping[str, Option], tuned: Mapping[str, Option], most: int, backends: Sequence[str]
+) -> Iterator[str]:
+    """What would have fewer control bytes than what is proposed, and why it is not proposed."""
+    for name, shown in options.items():
+        each = min(shown, tuned.get(name, shown), key=lambda one: one.cost.control_bytes)
+        n, domains = each.cost.messages, each.topology.domains.values()
+        control = round(each.cost.control_bytes / n, 1)
+        if control >= round(proposed.cost.control_bytes / n, 1):
+            continue
+        if _above(each.topology, most):
+            why = "in domains that are larger than allowed"
+        elif others := sorted({domain.backend for domain in domains} - {*backends}):
+            why = f"under {listed(others)}, not among the back ends allowed"
+        else:
+            why = f"and {each.cost.packets / n:.2f} packets in place of {proposed.cost.packets / n:.2f}"
+        yield f"{WORDS[name]} would have fewer control bytes than what is proposed, {control} a message, {why}"
 
 
 def check(topology: Topology, backends: Sequence[str] = DIRECT) -> None:
@@ -315,9 +346,8 @@ def _remarks(others: Mapping[str, Option], current: Cost, tuned: Option | None, 
         other = others[name].cost
         if other.price(packet) < (1 - GAIN) * current.price(packet):
             saved = 1 - other.control_bytes / max(current.control_bytes, 1)
-            what = "one domain for all" if name == FLAT else "√n domains of √n servers on a backbone"
             hops = f"{current.hops:.2f} to {other.hops:.2f}"
-            found.append(f"{what} would change control bytes by {-saved:+.0%} and hops from {hops}")
+            found.append(f"{WORDS[name]} would change control bytes by {-saved:+.0%} and hops from {hops}")
     return found
 
 

@@ -125,6 +125,35 @@ def test_what_costs_least_is_proposed_for_broadcasts_though_no_split_follows_the
     assert not advise.advise(proposed.topology, load, **options).changes  # once that is done, nothing is left to gain
 
 
+def test_a_limit_does_not_hide_what_is_gained_for_broadcasts():
+    """One domain for all is too large to stay, and it would be too dear if it were not."""
+    load = load_of(broadcasts(9))
+    free = advise.advise(uniform(9, 1).flat(), load)
+    found = advise.advise(uniform(9, 1).flat(), load, largest=8)
+    assert free.worthwhile and found.worthwhile and "nothing is to be gained" not in found.verdict()
+    assert found.gain == pytest.approx(free.gain, abs=0.05) and found.gain >= advise.GAIN
+    assert max(len(domain.members) for domain in found.options["proposed"].topology.domains.values()) <= 8
+
+
+def test_a_domain_that_no_back_end_allowed_can_order_is_held_against_what_it_costs_now():
+    found = advise.advise(uniform(6, 1).flat(), load_of(broadcasts(6)), ["fifo"])
+    price = {name: option.cost.price() for name, option in found.options.items()}
+    assert found.worthwhile and found.gain == pytest.approx(1 - price["proposed"] / price["current"])
+
+
+def test_what_would_have_fewer_control_bytes_than_the_proposal_is_told():
+    """The bus has fewer for this one message, but under matrix, and only ks and fifo are allowed."""
+    send = uniform(9, 1).sends(1)[0]._replace(origin="s5", dests=("s3", "s4", "s6", "s7"))
+    found = advise.advise(uniform(9, 1).flat(), load_of([send]), ["ks", "fifo"], packet=0)
+    cost = {name: option.cost.control_bytes for name, option in found.options.items()}
+    assert found.worthwhile and cost["bus"] < cost["proposed"] < cost["current"]
+    told = [line for line in found.remarks if "would have fewer control bytes than what is proposed" in line]
+    assert told == [
+        "√n domains of √n servers on a backbone would have fewer control bytes than what is proposed, "
+        f"{cost['bus']} a message, under matrix, not among the back ends allowed"
+    ]
+
+
 def test_no_proposal_has_more_control_bytes_than_what_it_is_compared_with():
     """Also where the current topology is one with few control bytes, and many hops: a star of pairs."""
     traffic = communities(1007, 24)
