@@ -591,6 +591,16 @@ def test_a_damaged_file_is_named_with_what_to_do(damage, stores, tmp_path, playe
         run({"s03": stores["s03"]}, tmp_path)
 
 
+@pytest.mark.spark
+def test_a_damaged_file_is_named_by_what_runs_on_spark_too(spark, stores, tmp_path):
+    run({"s03": stores["s03"]}, tmp_path)
+    (file,) = files.every(tmp_path)
+    old = file.path.read_bytes()
+    file.path.write_bytes(old[:4] + bytes(byte ^ 255 for byte in old[4:5000]) + old[5000:])
+    done = CliRunner().invoke(cli, ["analyze", str(tmp_path)])
+    assert done.exit_code == 1 and done.stderr.startswith(f"Error: {file.path} is damaged"), done.output
+
+
 @pytest.mark.parametrize("short", [False, True])
 def test_another_file_under_the_name_of_an_exported_one_is_named_with_what_to_do(short, tmp_path):
     import pyarrow as pa
