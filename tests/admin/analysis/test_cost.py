@@ -237,6 +237,19 @@ def halves(recorded):
     return cost.within(recorded.log, None, cut), cost.within(recorded.log, cut, None)
 
 
+def test_a_report_stands_where_a_bus_of_one_server_is_advised(recorded, figures, monkeypatch):
+    from mombroker.admin.analysis import report
+    from mombroker.admin.topology.costs import Load
+
+    rest = {name: value for name, value in figures.items() if name != "advice"}
+    monkeypatch.setattr(report, "analyse", lambda *_, **__: (dict(rest), Load({}, [])))
+    file = recorded.folder / "one.toml"
+    file.write_text(config.dumps(layouts.build(layouts.flat(["s1"]), servers=["s1"])))
+    found = analyze(recorded, "--advise", "--file", str(file))
+    assert found["advice"]["verdict"].startswith("nothing is to be gained: a bus of one server")
+    assert not found["advice"]["options"] and {**found, "advice": None} == {**rest, "advice": None}
+
+
 def test_a_message_is_in_one_part_of_the_time_with_all_of_its_records(recorded, halves):
     """Wherever its records were written, and those who relay it with it: what two parts add up to is the whole."""
 
