@@ -42,9 +42,10 @@ def audit(
 ) -> Findings:
     """Judge the bus by an export of its logs; `stores` are those at hand.
 
-    What has not arrived and could be in a store that is not given is not judged. With `at_rest` no store is asked: all
-    had arrived when the logs were exported, or never will. A server of which the export has no record is `absent`, unless
-    its store is given and has none either: it takes part in what cannot be judged. `progress` hears the number of log records read so far.
+    What has not arrived and could be in a store that is not given is not judged. With `at_rest` no store is asked:
+    all had arrived when the logs were exported, or never will. A server of which the export has no record is
+    `absent`, unless its store is given and has none either: it takes part in what cannot be judged. `progress` hears
+    the number of log records read so far.
     """
     logs = _Logs(topology, target, stores, progress)
     logs.survey()

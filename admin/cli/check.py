@@ -93,8 +93,8 @@ def absent(found: audit.Findings) -> list[str]:
         return []
     names = ", ".join(found.absent)
     return [
-        f"the export has no record of {names}, so what they did is not judged: export their logs, too (mom log export); "
-        "of one that never logged anything, check where its store is, without --at-rest"
+        f"the export has no record of {names}, so what they did is not judged: export their logs, too (mom log "
+        "export); of one that never logged anything, check where its store is, without --at-rest"
     ]
 
 

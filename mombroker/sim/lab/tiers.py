@@ -31,15 +31,22 @@ class Tiers:
 
 
 class Routed(Tiers):
-    """The same wires with routers in the place of causal servers: one for each LAN, of which the first of a building is
-    also on the campus. A packet for many is copied where their ways part, so that they share the hops before.
+    """The same wires with routers in the place of causal servers: one for each LAN, and one of each building on the
+    campus. A packet for many is copied where their ways part, so that they share the hops before.
+
+    So to another building a packet takes three hops, whoever sends it.
     """
+
+    def __init__(self, world: World, lots: Random, lan: int, building: int, rate: int, joined: bool = False):
+        """`joined`: the router of a building's first LAN is the one on the campus."""
+        super().__init__(world, lots, lan, building, rate)
+        self.joined = joined
 
     def carry(self, frm: int, to: int, size: int, arrive: Callable[..., Any], *args: Any) -> None:
         self.world.after(self._time(frm, to // self.lan, size, {frm // self.lan: LAN}), arrive, *args)
 
     def cast(self, frm: int, size: int, arrive: Callable[..., Any], copies: Mapping[int, tuple[Any, ...]]) -> None:
-        at = {frm // self.lan: LAN}  # by LAN: when its router has the packet
+        at = {frm // self.lan: LAN}  # by LAN, or ~building for the campus: when its router has the packet
         lans: dict[int, list[tuple[Any, ...]]] = {}
         for to, args in copies.items():
             lans.setdefault(to // self.lan, []).append(args)
@@ -55,14 +62,17 @@ class Routed(Tiers):
     def _time(self, frm: int, lan: int, size: int, at: dict[int, int]) -> int:
         return LAN if lan == frm // self.lan else self._router(frm, lan, size, at) + LAN
 
-    def _router(self, frm: int, lan: int, size: int, at: dict[int, int]) -> int:
-        if lan not in at:
-            per = self.building // self.lan  # LANs in a building
-            first, home = lan // per * per, frm // self.building * per  # routers to the campus, there and here
-            if first == home:
-                at[lan] = at[frm // self.lan] + self._over(BUILDING, size)
-            elif lan == first:
-                at[lan] = self._router(frm, home, size, at) + self._over(CAMPUS, size)
+    def _router(self, frm: int, to: int, size: int, at: dict[int, int]) -> int:
+        if to not in at:
+            home, there = frm // self.building, to * self.lan // self.building if to >= 0 else ~to
+            if home == there:
+                at[to] = at[frm // self.lan] + self._over(BUILDING, size)
+            elif to == self._campus(there):
+                at[to] = self._router(frm, self._campus(home), size, at) + self._over(CAMPUS, size)
             else:
-                at[lan] = self._router(frm, first, size, at) + self._over(BUILDING, size)
-        return at[lan]
+                at[to] = self._router(frm, self._campus(there), size, at) + self._over(BUILDING, size)
+        return at[to]
+
+    def _campus(self, building: int) -> int:
+        """The router between a building and the campus."""
+        return building * self.building // self.lan if self.joined else ~building

@@ -1,5 +1,6 @@
 """Networks whose delays depend on what else is under way, and on where members are."""
 
+from functools import partial
 from random import Random
 from statistics import fmean
 
@@ -118,12 +119,22 @@ def test_uniform_delays_keep_the_order_of_a_link(world):
     assert MS <= came[0][1] and came[-1][1] <= 3 * MS
 
 
-@pytest.mark.parametrize("kind", [Tiers, Routed])
-def test_hops_of_a_campus(kind):
-    """LANs of 5, buildings of 20. With routers in between a packet takes all hops on its way, without only one."""
+ROUTED = {1: 2 * LAN + BUILDING, 6: LAN, 21: 2 * LAN + BUILDING + CAMPUS, 26: 2 * LAN + 2 * BUILDING + CAMPUS}
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        (Tiers, {1: BUILDING, 6: LAN, 21: CAMPUS, 26: CAMPUS}),
+        (partial(Routed, joined=True), ROUTED),
+        (Routed, ROUTED | {21: ROUTED[26]}),
+    ],
+)
+def test_hops_of_a_campus(network, expected):
+    """LANs of 5, buildings of 20. With routers in between a packet takes all hops on its way, without only one; the
+    router to the campus is one of its own, or that of the building's first LAN."""
     world = World(1)
-    network = kind(world, Random(1), 5, 20, 10**12)
-    means = {}
+    network, means = network(world, Random(1), 5, 20, 10**12), {}
     for to in (1, 6, 21, 26):
         came = []
         for _ in range(4000):
@@ -132,20 +143,22 @@ def test_hops_of_a_campus(kind):
             world.run()
             came[-1] = world.now - begin
         means[to] = fmean(came)
-    direct = {1: BUILDING, 6: LAN, 21: CAMPUS, 26: CAMPUS}
-    routed = {1: 2 * LAN + BUILDING, 6: LAN, 21: 2 * LAN + BUILDING + CAMPUS, 26: 2 * LAN + 2 * BUILDING + CAMPUS}
-    assert means == pytest.approx({Tiers: direct, Routed: routed}[kind], rel=0.06)
+    assert means == pytest.approx(expected, rel=0.06)
 
 
-def test_copies_share_the_hops_before_their_ways_part():
-    """Two members of one far LAN have it at the same moment; of two LANs one has it later or sooner."""
-    world = World(1)
-    came = {}
-    Routed(world, Random(1), 5, 20, 10**8).cast(
-        0, 100, lambda to: came.update({to: world.now}), {to: (to,) for to in (40, 41, 46, 47)}
-    )
-    world.run()
-    assert came[40] == came[41] < came[46] == came[47]
+@pytest.mark.parametrize("joined", [False, True])
+def test_copies_share_the_hops_before_their_ways_part(joined):
+    """Two members of one far LAN have it at the same moment; those of two far LANs, not on the campus, as far apart
+    as two hops over a building are: they share the campus."""
+    world, apart = World(1), []
+    network = Routed(world, Random(1), 5, 20, 10**8, joined)
+    for _ in range(2000):
+        came = {}
+        network.cast(0, 100, lambda to, came=came: came.update({to: world.now}), {to: (to,) for to in (46, 47, 51, 52)})
+        world.run()
+        assert came[46] == came[47] and came[51] == came[52]
+        apart.append(abs(came[46] - came[51]))
+    assert fmean(apart) == pytest.approx(BUILDING, rel=0.1)
 
 
 def test_what_is_too_early_waits_for_those_before_it():

@@ -13,10 +13,13 @@ from tests.sim.papers.campus import reckoned
 EXPECTED = {1: ((15.17, 0.05, 63.1), (15.04, 0.00, 39.8)), 10: ((21.67, 3.1, 63.1), (23.98, 0.31, 50.1))}
 
 
-def run(architecture, load, seed=1, sends=300, first=60, mbit=100):
+def run(architecture, load, seed=1, sends=300, first=60, mbit=100, joined=False):
     return daisy.run(
-        {"architecture": architecture, "load": load, "seed": seed, "sends": sends, "first": first, "mbit": mbit}
-    )
+        {
+            "architecture": architecture, "load": load, "seed": seed, "sends": sends, "first": first, "mbit": mbit,
+            "joined": joined,
+        }
+    )  # fmt: skip
 
 
 def test_daisy_and_flat_beside_each_other():
@@ -37,18 +40,22 @@ def test_members_that_pass_on_wait_for_those_beyond():
     """With hardly any load nothing waits, and stability takes the network's time alone: at least two campus hops."""
     tree = run(DAISY, 0.01, sends=60, first=0)
     assert tree["held_pct"] < 1 and 30 < tree["stable_ms"] < 50
-    assert tree["delay_ms"] == pytest.approx(14.2, rel=0.25)
+    assert tree["delay_three_ms"] == pytest.approx(14.2, rel=0.25)
     # A quarter of the senders is on the LAN of the campus: 2 ms less
-    assert tree["delay_ms"] - tree["delay_from_any_ms"] == pytest.approx(0.5, abs=0.2)
+    assert tree["delay_three_ms"] - tree["delay_ms"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_in_the_flat_group_all_take_the_first_hop():
+    """Unless the router of the first LAN is on the campus itself. With next to no load there is nothing else."""
+    apart, joined = (run(FLAT, 0.001, sends=60, first=0, joined=joined) for joined in (False, True))
+    assert apart["delay_ms"] == pytest.approx(apart["delay_three_ms"], rel=0.01)
+    assert joined["delay_three_ms"] == pytest.approx(apart["delay_three_ms"], rel=0.01)
+    assert joined["delay_three_ms"] - joined["delay_ms"] == pytest.approx(0.5, abs=0.2)
+    assert run(DAISY, 1, joined=True) == run(DAISY, 1)
 
 
 def test_a_slow_backbone_takes_longer():
     assert run(FLAT, 0.01, sends=30, first=0, mbit=1)["delay_ms"] > run(FLAT, 0.01, sends=30, first=0)["delay_ms"] + 3
-
-
-ON_THE_EDGE = pytest.mark.xfail(
-    strict=True, reason="5.1 % above: 15.81 ± 0.01 ms, reckoned from millions of messages, and 5 % are 15.79"
-)
 
 
 @cache
@@ -57,26 +64,26 @@ def runs(architecture, load):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("column", ["delay_ms", "delay_from_any_ms", "buffered", "stable_ms"])
+@pytest.mark.parametrize("column", ["delay_ms", "buffered", "stable_ms"])
 @pytest.mark.parametrize("architecture", [FLAT, DAISY])
 @pytest.mark.parametrize("load", EXPECTED)
-def test_delays_are_those_of_an_independent_model(load, architecture, column, request):
-    """At a load of 1, what is more than the 14.2 ms of the network is the order on the campus. Of messages of one
-    sender it takes 0.97 ms, as theory has it; causes in the third building take the rest. The ten runs of a load of 1
-    are 5.04 % above, ± 0.4. With messages from any LAN of another building all four are within 2.2 %: the values do not
-    tell which hops they are of."""
-    if (load, architecture, column) == (1, DAISY, "delay_ms"):
-        request.applymarker(ON_THE_EDGE)
-    at = ("buffered", "stable_ms").index(column) + 1 if not column.startswith("delay") else 0
+def test_delays_are_those_of_an_independent_model(load, architecture, column):
+    """Also in this: at a load of 1 the flat group is behind, by the first hop that a quarter of the daisy's messages
+    save, and at 10 it is ahead. Of the daisy's messages that take three hops it is up to 5.3 % more than these values:
+    so they are not of those alone."""
+    at = ("delay_ms", "buffered", "stable_ms").index(column)
     expected = EXPECTED[load][architecture == DAISY][at]
     near = pytest.approx(expected, rel=0.15, abs=0.01) if column == "buffered" else pytest.approx(expected, rel=0.05)
-    assert fmean(each[column] for each in runs(architecture, load)) == near
+    flat, tree = (fmean(each[column] for each in runs(who, load)) for who in (FLAT, DAISY))
+    assert (tree if architecture == DAISY else flat) == near
+    if column == "delay_ms":
+        assert (flat > tree) == (load == 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("load", EXPECTED)
 def test_the_delay_is_that_of_the_model_without_cores(load):
-    for column, (mean, error) in zip(["delay_ms", "delay_from_any_ms"], reckoned(load, 200_000, 1), strict=True):
+    for column, (mean, error) in zip(["delay_three_ms", "delay_ms"], reckoned(load, 200_000, 1), strict=True):
         found = [each[column] for each in runs(DAISY, load)]
         both = (error**2 + stdev(found) ** 2 / len(found)) ** 0.5
         assert both < 0.01 * mean and abs(fmean(found) - mean) < 3 * both
