@@ -164,6 +164,31 @@ def test_which_threshold_comes_first(s3, s4, verdict):
         assert ("not up to 100" in found["measured"]) == (None in (s3, s4))
 
 
+def test_what_chance_leaves_open_of_thresholds():
+    """KS' over KS rises by a hundredth with each n; two seeds have it so much higher and lower. They move the crossing
+    by as many n."""
+
+    def both(off):
+        return [
+            row | {"seed": seed}
+            for seed in (1, 2)
+            for row in rows("3", {
+                setting: {n: pair(10, 10 + (n - at + (3 - 2 * seed) * off) / 10) for n in (10, 40, 70, 100)}
+                for setting, at in {"S1": 55, "S2": 55, "S3": 60, "S4": 50}.items()
+            })
+        ]  # fmt: skip
+
+    # 2 seeds at 4 points: an error of √2 off / √2 by 4 degrees of freedom, 2.776 of it each
+    for off, order, over in ((1, HOLDS, HOLDS), (2, UNKNOWN, HOLDS), (17, UNKNOWN, UNKNOWN)):
+        found = both(off)
+        assert judged("comes earlier", found)["verdict"] == order
+        assert judged("for low n KS' is", found)["verdict"] == over
+        assert ("within chance" in judged("comes earlier", found)["why"]) == (order == UNKNOWN)
+    for off, open_ in ((1, True), (0.01, False)):  # S3 at 60 is near 62; S4 at 50, where 49.5 is near 45
+        found = judged("the threshold is n", both(off))
+        assert found["verdict"] == PARTLY and ("within chance" in found["why"]) == open_
+
+
 @pytest.mark.parametrize(("least", "verdict"), [(8.8, HOLDS), (8.6, FAILS)])
 def test_an_improvement_that_is_the_same(least, verdict):
     """S2 does not count."""
