@@ -61,7 +61,7 @@ def folder_option(command: F) -> F:
 def bench(ctx: click.Context) -> None:
     """Measure a bus on this machine.
 
-    Without a command all six run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
+    Without a command all seven run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
     that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object
     (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are medians of
     rounds in which the cases take turns.
@@ -259,6 +259,28 @@ def orderings(
 
 
 @bench.command()
+@click.option(
+    "--waiting", type=Numbers(1), default="1,100,1000,10000", show_default=True, help="Events that wait at a time."
+)
+@click.option("--events", type=click.IntRange(1), default=300_000, show_default=True, help="In each round.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
+@output_options
+def loop(waiting: list[int], events: int, rounds: int, output: str, columns: str) -> None:
+    """The simulator's loop: empty events a second of CPU time, in virtual time as far apart as chance has it.
+
+    \b
+    Example:
+      mom bench loop
+      mom bench loop --waiting 100000 --events 1000000
+    """
+    from mombroker.admin.bench import loop
+
+    with Bar("cases") as bar:
+        rows = loop.measure(waiting, events, rounds, bar.at)
+    show(rows, output, columns)
+
+
+@bench.command()
 @click.option("--url", "urls", multiple=True, metavar="URL", help="A broker; more than one take turns. [default: ours]")
 @click.option(
     "--pid", "pids", multiple=True, type=Numbers(1), metavar="PID,PID",
@@ -360,4 +382,5 @@ SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
             "columns": "",
         },
     ),
+    ("loop", loop, {"waiting": [1, 1000], "events": 300_000, "rounds": 3, "output": "table", "columns": ""}),
 ]  # fmt: skip

@@ -129,6 +129,12 @@ def test_orderings_stand_beside_each_other_in_every_pattern():
     assert all(min(row["copy_us"], row["packet_us"], row["rows_us"], row["row_bytes"]) > 0 for row in rows)
 
 
+def test_the_loop_is_measured_with_few_and_many_waiting():
+    rows = rows_of("loop", "--waiting", "1,50", "--events", 2000, "--rounds", 2)
+    assert [row["waiting"] for row in rows] == [1, 50]
+    assert all(row["rate_best"] >= row["rate"] > 0 and row["event_c"] > 0 for row in rows)
+
+
 def test_a_schedule_is_played_again_as_it_was_made():
     made = orderings.Domain(orderings.Schedule(*swapped("vector", 5)), "mixed", seed=3).run(80)
     assert made.copies >= 80 and 0 < made.mark < len(made.acts)
