@@ -81,6 +81,8 @@ def run(
     held_pct       of those that came, the share that waited for its causes, and held_ms for how long
     rows           of clocks that were written, and row_bytes
     p50_ms, p99_ms from send to delivery, and hops; in the row of the whole
+    fragments      of packets on wires, wire_hops of one in the mean, and on a wire waiting or being sent: queue in the
+                   mean, queue_most at a time; there too, with --network wires or multicast
 
     \b
     Example:
@@ -129,7 +131,7 @@ def run(
         rows.append(
             {"domain": name, "ordering": backend, "members": len(topology.domains[name].members)} | _rounded(found)
         )
-    rows.append({"domain": "all", "members": len(names)} | _whole(bus, rows))
+    rows.append({"domain": "all", "members": len(names)} | _whole(bus, rows) | _wires(bus))
     show(rows, output, columns)
 
 
@@ -162,6 +164,21 @@ def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
         "hops": round(bus.hops() / max(len(bus.delays), 1), 2),
         "p50_ms": round(delays[(len(delays) - 1) // 2] / 1e6, 2),
         "p99_ms": round(delays[(len(delays) - 1) * 99 // 100] / 1e6, 2),
+    }  # fmt: skip
+
+
+def _wires(bus: "Bus") -> dict[str, Any]:
+    """What a network of wires has to tell; nothing of others."""
+    from mombroker.sim.lab.networks import Physical
+    from mombroker.sim.world import EPOCH
+
+    wires = next(iter(bus.domains.values())).network.network  # type: ignore[attr-defined]
+    if not isinstance(wires, Physical):
+        return {}
+    queues = wires.queues(bus.world.now - EPOCH)
+    return {
+        "fragments": wires.messages, "wire_hops": round(wires.hops / max(wires.messages, 1), 2),
+        "queue": round(queues["queue"], 4), "queue_most": queues["queue_most"],
     }  # fmt: skip
 
 

@@ -96,6 +96,10 @@ def test_every_network_can_be_chosen_and_has_its_own_delays(mom, tmp_path):
     whole = {net: json.loads(mom(*words, net).stdout)[-1] for net in ("wires", "multicast", "campus", "links.csv")}
     assert len({(row["p50_ms"], row["p99_ms"]) for row in whole.values()}) == 4
     assert whole["links.csv"]["p50_ms"] % 7 == 0 and whole["campus"]["messages"] == 60
+    wires, copied = whole["wires"], whole["multicast"]
+    for row in (wires, copied):  # small packets, of a fragment each
+        assert row["fragments"] == row["packets"] and row["queue_most"] >= 1 > row["queue"] > 0
+    assert wires["wire_hops"] > copied["wire_hops"] > 0 and "fragments" not in whole["campus"]
     for network, said in (("x", "wires, multicast, campus, logs"), ("logs", "a folder of data folders")):
         assert said in mom(*words, network, code=2).stderr
     (tmp_path / "links.csv").write_text("s1,s2,nan\n")

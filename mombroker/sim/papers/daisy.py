@@ -125,7 +125,7 @@ PAPER = Paper(
             LOAD,
             (
                 Panel("mean delay over the campus, ms", {"delay_ms": ""}),
-                Panel("mean delay over three hops of the daisy, ms", {"delay_three_ms": ""}),
+                Panel("mean delay over three hops, ms", {"delay_three_ms": ""}),
             ),
             unit="sends",
         ),

@@ -27,7 +27,7 @@ DRAWN = [
      OVERLAY),
     ("overlay", "sustained", "nodes", ["messages held by a node, mean", "messages held by a node, maximum"],
      OVERLAY[2:]),
-    ("daisy", "6", RATE, ["mean delay over the campus, ms", "mean delay over three hops of the daisy, ms"], DAISY),
+    ("daisy", "6", RATE, ["mean delay over the campus, ms", "mean delay over three hops, ms"], DAISY),
     ("daisy", "7", RATE, ["kB in each process, mean"], DAISY),
     ("daisy", "8", RATE, ["mean delay until the sender knows, ms"], DAISY),
     ("daisy", "9", RATE, ["kB in each process, mean"], DAISY),
