@@ -147,15 +147,11 @@ def linear(table: Table) -> Judgement:
     return Judgement(verdict(held), f"integers grow as n to the power {listed(exponents, '.2f')}")
 
 
-def beside(table: Table, setting: str, column: str = "ks") -> dict[float, Value]:
-    """n -> KS' over KS in figure 3, run by run: one run measures both, so that chance moves their ratio less."""
-    rows = [
-        row | {"beside": row["ks_bitmap"] / row[column]}
-        for row in table.rows
-        if (row["figure"], row["setting"]) == ("3", setting)
-    ]
-    ratios = Table(rows, table.drawn)
-    found = ratios.measured("3", setting, "beside")
+def beside(table: Table, figure: str, setting: str, column: str = "ks") -> dict[float, Value]:
+    """x -> KS' over KS, run by run: one run measures both, so that chance moves their ratio less."""
+    chosen = (row for row in table.rows if (row["figure"], row["setting"]) == (figure, setting))
+    ratios = Table([row | {"beside": row["ks_bitmap"] / row[column]} for row in chosen], table.drawn)
+    found = ratios.measured(figure, setting, "beside")
     table.untold |= ratios.untold
     return found
 
@@ -170,7 +166,7 @@ def at_hundred(found: Mapping[str, Mapping[float, Value]]) -> dict[str, Value]:
 
 def overtakes(table: Table) -> Judgement:
     """KS' is better with few members, worse with many."""
-    found = {setting: beside(table, setting) for setting in curves(table, "3", "ks")}
+    found = {setting: beside(table, "3", setting) for setting in curves(table, "3", "ks")}
     many = at_hundred(found)
     few = {setting: curve[min(curve)] for setting, curve in found.items()}
     held = {setting: every([few[setting].below(1), Value(1).below(many[setting])]) for setting in found}
@@ -183,11 +179,13 @@ def overtakes(table: Table) -> Judgement:
 
 def crossing(table: Table, setting: str, column: str) -> Value | None:
     """The n from which KS' is not smaller any more, between two points by a straight line."""
-    ratios = [*beside(table, setting, column).items()]
-    for (a, before), (b, after) in zip(ratios, ratios[1:], strict=False):
-        if before.mean < 1 <= after.mean:
-            slope = (after.mean - before.mean) / (b - a)
-            return Value(a + (1 - before.mean) / slope, max(before.of, after.of) / slope)
+    plain, packed = table.curve("3", setting, column), table.curve("3", setting, "ks_bitmap")
+    ratios = beside(table, "3", setting, column)
+    gaps = [(n, packed[n] - plain[n], plain[n] * ratios[n].of) for n in plain]
+    for (a, before, off), (b, after, then) in zip(gaps, gaps[1:], strict=False):
+        if before < 0 <= after:
+            slope = (after - before) / (b - a)
+            return Value(a - before / slope, max(off, then) / slope)
     return None
 
 
@@ -224,7 +222,7 @@ def order_of_thresholds(table: Table) -> Judgement:
 
 
 def near_at_last(table: Table) -> Judgement:
-    ratios = at_hundred({setting: beside(table, setting) for setting in curves(table, "3", "ks")})
+    ratios = at_hundred({setting: beside(table, "3", setting) for setting in curves(table, "3", "ks")})
     gaps = {setting: 100 * (ratio.mean - 1) for setting, ratio in ratios.items()}
     held = {setting: ratio.within(1 - CLOSE / 100, 1 + CLOSE / 100) for setting, ratio in ratios.items()}
     return Judgement(
