@@ -248,8 +248,7 @@ def spread(
     rows = [
         row
         for figure in wanted
-        for panel in chosen.figures[figure].panels
-        for column in panel.lines
+        for column in chosen.figures[figure].columns
         for row in base.halves(table, figure, column, runs)
     ]
     apart = sorted((row for row in rows if row["off_pct"] > above), key=lambda row: -row["off_pct"])
@@ -329,11 +328,10 @@ def _write(
         rows = [row for row in table.rows if row["figure"] == figure]
         named = [{"paper": chosen.name, "reading": reading, **row} for row in rows]
         path = folder / f"{stem}-figure-{figure}.csv"
-        columns = [column for panel in chosen.figures[figure].panels for column in panel.lines]
         written = [path, path.with_name(f"{path.stem}-means.csv")]
         _write_rows(path, named)
         _write_rows(written[1], [{"paper": chosen.name, "reading": reading, **row}
-                                 for row in base.means(table, figure, columns)])  # fmt: skip
+                                 for row in base.means(table, figure, chosen.figures[figure].columns)])  # fmt: skip
         if drawn:
             try:
                 plot.need()

@@ -1,7 +1,7 @@
 """What a stranger to a paper has to know to read its chapter of the report: words, and no part of any result."""
 
 from mombroker.sim.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN
-from mombroker.sim.papers.ks import CURVES
+from mombroker.sim.papers.ks import PAPER as KS
 
 VERDICTS = {
     HOLDS: "everything that the claim says was found",
@@ -48,7 +48,6 @@ FIGURES = {
     ("overlay", "sustained"): "Not in the paper, at whose rate almost all is sent before anything comes: here the "
     "claim that delivery queues grow with the system (figure 12) is judged.",
 }  # fmt: skip
-PARAMETERS = ("MTT", "MIMT", "M/T", "n")  # of a curve of paper 002
 
 
 def verdicts() -> str:
@@ -57,10 +56,4 @@ def verdicts() -> str:
 
 def figure(paper: str, name: str) -> str:
     """What its curves stand for; empty where the legend says it."""
-    if paper != "ks":
-        return FIGURES.get((paper, name), "")
-    return "; ".join(
-        f"{setting}: "
-        + ", ".join(f"{what} {at:g}" for what, at in zip(PARAMETERS, values, strict=True) if at is not None)
-        for setting, values in CURVES[name].items()
-    )
+    return "; ".join(KS.figures[name].curves) if paper == KS.name else FIGURES.get((paper, name), "")

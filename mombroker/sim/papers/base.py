@@ -43,6 +43,12 @@ class Figure:
     panels: Sequence[Panel]
     log_x: bool = False
     unit: str = ""  # a column that says how much was run: "sends", say, for the note below the title
+    curves: Sequence[str] = ()  # what the curves stand for, piece by piece, where the legend does not say it
+
+    @property
+    def columns(self) -> list[str]:
+        """Each once, in however many panels it is."""
+        return list(dict.fromkeys(column for panel in self.panels for column in panel.lines))
 
 
 @dataclass(frozen=True, slots=True)

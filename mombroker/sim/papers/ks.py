@@ -108,6 +108,7 @@ def cost(params: Params) -> float:
 
 # -- the figures: (MTT, MIMT, ratio, n) of each curve; one of them is x ------------------------------------------------
 
+PARAMETERS = ("MTT", "MIMT", "M/T", "n")
 Curves = dict[str, tuple[int | None, int | None, float | None, int | None]]
 
 CURVES: dict[str, Curves] = {
@@ -167,10 +168,17 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
     return found
 
 
-def picture(what: str, x: str, log_x: bool = False) -> Figure:
+def picture(name: str, what: str, x: str, log_x: bool = False, log_y: bool = False) -> Figure:
+    """`log_y`: once more by powers of ten, beside the axis of the paper."""
     lines = {"ks": "KS", "ks_bitmap": "KS'"}
-    panels = (Panel("% of n² integers (RST)", lines),)
-    return Figure(f"Average message space overhead as a function of {what}", x, panels, log_x, "sends")
+    panels = [Panel("% of n² integers (RST)", lines, log) for log in (False, True)[: 1 + log_y]]
+    curves = [
+        f"{setting}: "
+        + ", ".join(f"{each} {at:g}" for each, at in zip(PARAMETERS, values, strict=True) if at is not None)
+        for setting, values in CURVES[name].items()
+    ]
+    title = f"Average message space overhead as a function of {what}"
+    return Figure(title, x, panels, log_x, "sends", ["MTT and MIMT in ms", *curves])
 
 
 PAPER = Paper(
@@ -178,12 +186,12 @@ PAPER = Paper(
     number="002",
     title="Performance of the Optimal Causal Multicast Algorithm: A Statistical Analysis",
     figures={
-        "3": picture("n", "n", log_x=True),
-        "4": picture("MTT", "MTT, ms", log_x=True),
-        "5": picture("MIMT", "MIMT, ms", log_x=True),
-        "6": picture("M/T", "M/T"),
-        "7": picture("|Dests|/n", "|Dests|/n"),
-        "8": picture("B/T", "B/T"),
+        "3": picture("3", "n", "n", log_x=True, log_y=True),
+        "4": picture("4", "MTT", "MTT, ms", log_x=True),
+        "5": picture("5", "MIMT", "MIMT, ms", log_x=True),
+        "6": picture("6", "M/T", "M/T"),
+        "7": picture("7", "|Dests|/n", "|Dests|/n"),
+        "8": picture("8", "B/T", "B/T"),
     },
     points=points,
     run=run,

@@ -1,7 +1,8 @@
-"""A figure of a paper as a picture: the paper's axes, every curve, a legend."""
+"""A figure of a paper as a picture: the paper's axes, every curve, a legend, and what its settings are."""
 
 import math
-from collections.abc import Collection
+import textwrap
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ WIDE, HIGH, DPI = 6.2, 4.6, 100
 COLOURS = 128
 COLUMNS = 2  # panels beside each other
 APART = 0.07  # of the axis, between the numbers below it
+ROUND = (0, 1, 2, 5)  # times a power of ten: numbers that people look for
+SMALL, LINE, LETTERS = 7, 0.14, 15  # small print: points, inches of a line, letters an inch
+NO_BREAK = "\u00a0"
 
 
 def need() -> None:
@@ -74,9 +78,20 @@ def drawn(name: str, figure: Figure, table: Table, note: str) -> Any:
     handles, labels = grid[0][0].get_legend_handles_labels()
     columns = min(4, max(1, int(across * WIDE * 12 // max(map(len, labels)))), len(labels))
     rows = -(-len(labels) // columns)
-    fig.legend(handles, labels, fontsize=8, ncols=columns, loc="lower center", frameon=False)
-    fig.set_layout_engine("tight", w_pad=2, rect=(0, (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
+    told = _wrapped(figure.curves, int(across * WIDE * LETTERS))
+    below = LINE * len(told) / (HIGH * down)
+    fig.text(0.5, 0.3 * below, "\n".join(told), fontsize=SMALL, ha="center", va="bottom")
+    fig.legend(
+        handles, labels, fontsize=8, ncols=columns, loc="lower center", frameon=False, bbox_to_anchor=(0.5, below)
+    )  # fmt: skip
+    fig.set_layout_engine("tight", w_pad=2, rect=(0, below + (0.1 + 0.2 * rows) / (HIGH * down), 1, 1))
     return fig
+
+
+def _wrapped(pieces: Sequence[str], letters: int) -> list[str]:
+    """Lines of whole pieces, where they are not longer than a line."""
+    kept = "; ".join(piece.replace(" ", NO_BREAK) for piece in pieces)
+    return [line.replace(NO_BREAK, " ") for line in textwrap.wrap(kept, letters)]
 
 
 def _plain(axis: Any) -> None:
@@ -89,11 +104,15 @@ def _plain(axis: Any) -> None:
 
 
 def _ticks(xs: Collection[float], log: bool = False) -> list[float]:
-    """The points that were run, but for those too near to the one before."""
+    """The points that were run, but for those too near to others: round ones go first, then the lesser."""
     found: list[float] = []
     place = math.log if log else float
     least = APART * (place(max(xs)) - place(min(xs)))
-    for x in sorted(xs):
-        if not found or place(x) - place(found[-1]) >= least:
+    for x in sorted(xs, key=lambda x: (not _round(x), x)):
+        if all(abs(place(x) - place(other)) >= least for other in found):
             found.append(x)
-    return found
+    return sorted(found)
+
+
+def _round(x: float) -> bool:
+    return float(f"{x:e}".partition("e")[0]) in ROUND

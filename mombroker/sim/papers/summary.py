@@ -12,8 +12,7 @@ def values(paper: Paper, table: Table, figures: Sequence[str] = ()) -> dict[str,
     """figure -> column -> setting -> x -> [mean, standard error (None: not known), runs], of what was run."""
     found: dict[str, Any] = {}
     for name in figures or paper.figures:
-        columns = [column for panel in paper.figures[name].panels for column in panel.lines]
-        for row in means(table, name, columns):
+        for row in means(table, name, paper.figures[name].columns):
             curve = found.setdefault(name, {}).setdefault(row["column"], {}).setdefault(row["setting"], {})
             curve[f"{row['x']:g}"] = [_short(row["mean"]), _short(row["standard_error"]), row["runs"]]
     return found

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mombroker.sim.papers import plot, sweep
-from mombroker.sim.papers.base import Table
+from mombroker.sim.papers import plot, summary, sweep
+from mombroker.sim.papers.base import Table, means
 
 pytest.importorskip("matplotlib")
 
@@ -31,7 +31,7 @@ DRAWN = [
     ("daisy", "7", RATE, ["kB in each process, mean"], DAISY),
     ("daisy", "8", RATE, ["mean delay until the sender knows, ms"], DAISY),
     ("daisy", "9", RATE, ["kB in each process, mean"], DAISY),
-    ("ks", "3", "n (log)", [PERCENT], KS),
+    ("ks", "3", "n (log)", [PERCENT, f"{PERCENT} (log)"], KS),
     ("ks", "4", "MTT, ms (log)", [PERCENT], KS),
     ("ks", "5", "MIMT, ms (log)", [PERCENT], KS),
     ("ks", "6", "M/T", [PERCENT], KS),
@@ -80,17 +80,42 @@ def test_a_figure_shows_its_axes_every_curve_and_a_legend(paper, name, across, u
         assert {x for line in shown.values() for x in line.get_xdata()} == xs
     (legend,) = made.legends
     assert [text.get_text() for text in legend.get_texts()] == curves
+    (told,) = (text for text in made.texts if text.get_fontsize() == plot.SMALL)
+    assert [f"{setting}: " in told.get_text() for setting in ("S1", "S4")] == [paper == "ks"] * 2
     assert chosen.figures[name].title in made.get_suptitle() and "two runs a point" in made.get_suptitle()
 
 
 def test_the_points_that_were_run_are_labelled():
-    """All of a few sizes; of many those that are not too near to the one before, by what the axis shows."""
+    """All of a few sizes; of many those that are not too near to each other, by what the axis shows."""
     points = [point for point in sweep.load("ks").points("3", False, (1, 2), {}) if point.figure == "3"]
     figure = sweep.load("ks").figures["3"]
-    (axes,) = plot.drawn("3", figure, Table(rows(points, figure)), "").axes
-    assert {float(x) for x in axes.get_xticks()} == {point.x for point in points} >= {10, 15, 20, 30}
+    axes, other = plot.drawn("3", figure, Table(rows(points, figure)), "").axes
+    for each in (axes, other):
+        assert {float(x) for x in each.get_xticks()} == {point.x for point in points} >= {10, 15, 20, 30}
     assert [axes.xaxis.get_major_formatter()(x) for x in (15, 6000)] == ["15", "6,000"]
-    assert plot._ticks([1, 1.1, 10, 50, 95, 100], log=True) == [1, 10, 50, 95]
+    assert plot._ticks([1, 1.1, 10, 50, 95, 100], log=True) == [1, 10, 50, 100]
+    full = {point.x for point in sweep.load("ks").points("3", True, (1,), {}) if point.figure == "3"}
+    assert plot._ticks(full, log=True) == [10, 15, 20, 30, 50, 70, 100, 200, 350, 500]
+    assert plot._ticks([0, 0.03, 0.1, 0.48, 0.5, 0.97, 1]) == [0, 0.1, 0.5, 1]
+
+
+def test_a_figure_that_is_drawn_twice_has_its_values_once():
+    chosen = sweep.load("ks")
+    figure = chosen.figures["3"]
+    points = chosen.points("3", False, (1, 2), {})
+    table = Table(rows(points, figure))
+    assert figure.columns == ["ks", "ks_bitmap"] and len(figure.panels) == 2
+    told = means(table, "3", figure.columns)
+    assert len(told) == len({(row["setting"], row["x"], row["column"]) for row in told})
+    kept = summary.values(chosen, table, ["3"])["3"]
+    assert sum(len(curve) for column in kept.values() for curve in column.values()) == len(told)
+
+
+def test_what_the_settings_are_is_wrapped_between_them():
+    pieces = ["in ms", "S1: MTT 50, n 15", "S2: MTT 400, n 15"]
+    assert plot._wrapped(pieces, 60) == ["in ms; S1: MTT 50, n 15; S2: MTT 400, n 15"]
+    assert plot._wrapped(pieces, 30) == ["in ms; S1: MTT 50, n 15;", "S2: MTT 400, n 15"]
+    assert plot._wrapped([], 30) == []
 
 
 def test_no_figure_is_left_out():
