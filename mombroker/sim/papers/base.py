@@ -337,6 +337,12 @@ def every(held: Iterable[bool | None]) -> bool | None:
     return False if False in held else None if None in held else True
 
 
+def some(held: Iterable[bool | None]) -> bool | None:
+    """Of statements of which one must be true, and of which chance leaves some open: None."""
+    held = list(held)
+    return True if True in held else None if None in held else False
+
+
 def constant(curve: Iterable[Value], most: float) -> bool | None:
     """The greatest is at most so many per cent above the least. Chance only drives them further apart: so if they are
     not, it leaves nothing open."""

@@ -164,6 +164,9 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
 
     for curve in CURVES[figure]:
         add(figure, curve, XS.get((figure, curve), XS[figure, ""])[full])
+    if figure in SPREADS:  # their claims compare them with the figure over M/T
+        for curve in CURVES["6"]:
+            add("6", curve, XS["6", ""][full])
     add(FLOOR, "MTT 0", [n for n in FLOORS.get(figure, []) if full or n <= MOST_QUICK])
     return found
 

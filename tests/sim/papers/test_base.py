@@ -21,6 +21,7 @@ from mombroker.sim.papers.base import (
     means,
     power,
     reasons,
+    some,
     student,
     verdict,
 )
@@ -65,6 +66,7 @@ def test_what_chance_leaves_open():
     assert ratio.mean == 2 and ratio.of == pytest.approx(2 * (0.1**2 + 0.075**2) ** 0.5)
     assert [ratio.within(*each) for each in ((1, 3), (1.8, 3), (0, 1), (0, 2.1))] == [True, None, False, None]
     assert [every(each) for each in ([True, True], [True, None], [None, False])] == [True, None, False]
+    assert [some(each) for each in ([True, None], [False, None], [False], [])] == [True, None, False, False]
     assert [verdict(each) for each in ([True, None], [False, None], [None], [True, False, None], [True])] == [
         PARTLY, FAILS, UNKNOWN, PARTLY, HOLDS,
     ]  # fmt: skip
