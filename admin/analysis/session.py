@@ -20,17 +20,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST = 17  # the Java that Spark 4 needs at least
-MASTERS = re.compile(r"local|spark://|k8s://|yarn$|$")  # Spark itself would tell of others by a Java stack
+# Spark itself would tell of others by a Java stack, as it does of yarn where no folder is named that tells of it.
+MASTERS = re.compile(
+    r"(local(\[(\*|0*[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*(,\s*\d+\s*){2}\]|(spark|k8s)://.+|yarn|)$"
+)
+HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 JVM = "spark.driver.extraJavaOptions"
 OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")  # which every JVM reads, too
 VECTOR = "jdk.incubator.vector"  # Spark asks every JVM for this module: one without it dies of that, others warn
 
-# What a task dies of comes with the error of the query, so it need not be told twice more. One line each of the rest.
+# What a task dies of comes with the error of the query, and what the start does with its own, so it need not be told
+# twice more. One line each of the rest.
 LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = off
 logger.task.name = org.apache.spark.executor.Executor
 logger.task.level = off
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
@@ -187,6 +194,8 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
     if SparkSession.getActiveSession() is None:
         conf = _always()
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            if master == "yarn" and not any(map(os.environ.get, HADOOP)):
+                raise MomError(f"Spark does not start on yarn: let {' or '.join(HADOOP)} name its configuration")
             prepare_java()  # else the JVM runs already, and has its settings
             conf |= _start(master or "local[*]", memory, own.pop(JVM, ""))
     for name, text in (conf | own).items():
@@ -194,9 +203,7 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        raise MomError(
-            f"Spark does not start{f' on {master}' if master else ''}: {str(error).splitlines()[0]}"
-        ) from None
+        raise MomError(f"Spark does not start{f' on {master}' if master else ''}: {cause(error)}") from None
     source.register(spark)
     return spark
 
@@ -211,11 +218,16 @@ def errors() -> tuple[type[Exception], ...]:
     return Py4JError, PySparkException
 
 
-def failure(error: Exception) -> str:
-    """In one line what Spark failed for: the innermost cause that it tells."""
+def cause(error: Exception) -> str:
+    """The innermost that Spark tells, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line for line in lines if line.startswith(("Caused by: ", ": "))] or lines[:1]
-    why = re.sub(r"^(Caused by)?: |[\w.$]+(Exception|Error): ", "", causes[-1])
+    return re.sub(r"^(Caused by)?: |[\w.$]+(Exception|Error): ", "", causes[-1])
+
+
+def failure(error: Exception) -> str:
+    """In one line what Spark failed for."""
+    why = cause(error)
     room = "; make room, or let TMPDIR name a folder that has some" if "No space left" in why else ""
     return f"Spark has given up: {why}{room}"
 

@@ -228,6 +228,45 @@ def test_what_spark_fails_for_is_one_line(monkeypatch):
 
 
 def test_what_is_no_master_is_refused_before_java_is_looked_for():
-    with pytest.raises(MomError, match="'nonsense://x' is no master of Spark: name local"):
-        session.session("nonsense://x")
-    assert all(map(session.MASTERS.match, ("", "local[2]", "local-cluster[2,1,1024]", "spark://head:7077", "yarn")))
+    for master in ("nonsense://x", "local[0]", "local[x]", "local[2", "local-cluster[1]", "spark://", "yarn2"):
+        with pytest.raises(MomError, match=f"^'{re.escape(master)}' is no master of Spark: name local"):
+            session.session(master)
+    assert all(
+        map(
+            session.MASTERS.match,
+            ("", "local", "local[*]", "local[12]", "local[10, 3]", "local-cluster[2,1,1024]", "spark://head:7077",
+             "k8s://https://head:6443", "yarn"),
+        )
+    )  # fmt: skip
+
+
+def test_yarn_without_its_configuration_is_refused_before_java_is_looked_for(monkeypatch):
+    pytest.importorskip("pyspark", reason="this needs the extra spark")
+    from pyspark.sql import SparkSession
+
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "prepare_java", None)
+    with pytest.raises(MomError, match="does not start on yarn: let HADOOP_CONF_DIR or YARN_CONF_DIR name"):
+        session.session("yarn")
+
+
+def test_why_spark_does_not_start_is_one_line(monkeypatch):
+    protocol = pytest.importorskip("py4j.protocol")
+    pytest.importorskip("pyspark", reason="this needs the extra spark")
+    from pyspark.sql import SparkSession
+
+    def broken(builder):
+        raise protocol.Py4JError(
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: External scheduler cannot be instantiated\n"
+            "\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3204)\n"
+            "Caused by: java.net.ConnectException: Connection refused\n\t... 27 more\n"
+        )
+
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # no JVM is started
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", broken)
+    with pytest.raises(MomError) as refused:
+        session.session("k8s://head:1")
+    assert str(refused.value) == "Spark does not start on k8s://head:1: Connection refused"
