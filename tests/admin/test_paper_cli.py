@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import subprocess
 import sys
 from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.bench import pingpong
-from mombroker.admin.cli import paper
+from mombroker.admin.cli import paper, reference
 from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.paper import note
 from mombroker.admin.cli.progress import duration
@@ -98,6 +100,33 @@ def test_ctrl_c_says_what_is_kept(mom, monkeypatch):
     assert "stopped; 3 of 26 runs are kept" in result.stderr
     monkeypatch.setattr(sweep, "work", work)
     assert "23 runs, about" in mom("run", "ks", "--figure", "5", "--processes", "1").stderr
+
+
+# A worker that still starts brings Ctrl-C upon all, itself too, as a terminal does: at that moment, on any machine. It
+# has time to say what it should not, as its parent cannot end it before.
+CUT = """
+import os, signal
+from mombroker.admin.cli.main import main
+
+if __name__ == "__main__":
+    main()
+elif not os.path.exists("cut"):
+    os.mkdir("cut")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGINT)
+"""
+
+
+def test_ctrl_c_while_the_workers_start_is_one_line(tmp_path):
+    (tmp_path / "cut.py").write_text(CUT)
+    command = [sys.executable, "cut.py", "paper", "run", "ks", "--figure", "3", "--full", "--processes", "2"]
+    env = os.environ | {"PYTHONPATH": str(reference.ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, start_new_session=True, timeout=120
+    )
+    said = done.stderr.splitlines()
+    assert (done.returncode, len(said)) == (1, 2), done.stderr
+    assert said[1].startswith("Error: stopped; 0 of ") and (tmp_path / "cut").exists()
 
 
 def test_a_worker_that_is_killed_is_one_line(mom, monkeypatch):

@@ -142,7 +142,7 @@ def run(
     spark: "SparkSession | None" = None,
 ) -> list[Row]:
     """A row for each point, in their order; whatever is not in the cache is run first, by processes of this machine or
-    by the executors of Spark."""
+    by the executors of Spark. Raises MomError if results cannot be kept, or are gone at the end."""
     left = missing(paper, points, cached)
     costs = [paper.cost(params) for params in left]
     total, done, begin = sum(costs), 0.0, monotonic()
@@ -156,7 +156,9 @@ def run(
     rows = []
     for point in points:
         found = cached.get(point.params)
-        assert found is not None, f"the result of {point} is gone from {cached.folder}"
+        if found is None:
+            gone = len(missing(paper, points, cached))
+            raise MomError(f"{gone} results that {cached.folder} had are gone: the same command runs them again")
         rows.append({"figure": point.figure, "setting": point.setting, "x": point.x, **point.params, **found})
     return rows
 
@@ -171,7 +173,12 @@ def _results(name: str, left: Sequence[Params], processes: int) -> Generator[tup
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, initializer=_obey) as pool:
         try:
-            futures = {pool.submit(work, name, params): at for at, params in enumerate(left)}
+            # Workers start here, and inherit that Ctrl-C has to wait: before `_obey` they would answer by a traceback.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                futures = {pool.submit(work, name, params): at for at, params in enumerate(left)}
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:  # also when the caller goes no further: what is under way is not waited for
@@ -202,6 +209,7 @@ def _task(name: str, job: tuple[int, Params]) -> tuple[int, Result]:
 def _obey() -> None:
     """Ctrl-C ends a worker without a word: its parent speaks. It does not outlive its parent, however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     Thread(target=_follow, daemon=True).start()
 
 

@@ -5,7 +5,9 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
+from multiprocessing import resource_tracker
 
 import pytest
 
@@ -86,6 +88,23 @@ def test_a_result_that_cannot_be_kept_is_one_line_and_leaves_no_part_of_itself(p
     assert [*kept.folder.iterdir()] == []
 
 
+def test_results_that_are_deleted_during_a_run_are_one_line_and_are_run_again(points, kept):
+    def cut(done, total, left):
+        if done == 4:
+            shutil.rmtree(kept.folder)
+
+    with pytest.raises(MomError, match="^4 results that .*ks had are gone: the same command runs them again$"):
+        sweep.run(PAPER, points, kept, progress=cut)
+    assert len(sweep.missing(PAPER, points, kept)) == 4
+    assert len(sweep.run(PAPER, points, kept)) == 6
+
+
+def test_a_folder_in_the_place_of_a_result_is_one_line(points, kept):
+    kept.path(points[0].params).mkdir(parents=True)
+    with pytest.raises(MomError, match="json cannot be written: is a directory; the runs before are kept"):
+        sweep.run(PAPER, points[:1], kept)
+
+
 def test_a_worker_does_not_outlive_its_parent():
     """Its own way to see the end of its parent, as that may have no chance to say anything."""
     context = multiprocessing.get_context("spawn")
@@ -99,6 +118,20 @@ def test_a_worker_does_not_outlive_its_parent():
     assert ours.poll(30) and worker  # the worker had the other end, too, and has gone
     with pytest.raises(EOFError):
         ours.recv()
+
+
+def test_ctrl_c_that_came_while_a_worker_started_ends_it_as_soon_as_it_obeys():
+    worker = multiprocessing.get_context("spawn").Process(target=idle, args=(None,))
+    resource_tracker.ensure_running()  # which would let Ctrl-C through, were it started later
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        worker.start()
+        os.kill(worker.pid, signal.SIGINT)
+        worker.join(30)
+        assert worker.exitcode == -signal.SIGINT
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        worker.kill()
 
 
 def killed(end):
