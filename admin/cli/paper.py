@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"  # what Spark calls this machine, with all its cores
 ADOPTED = "adopted"  # the reading of a paper, where no other is asked for
 CACHE, LIVE = "cache", "pingpong.json"  # in the folder of the results
+# What papers say that their runs cost was fitted where C of `bench.figures` was so many seconds. It is looked at so
+# often, for some hundredths of a second, before the cost is told.
+FITTED_C, LOOKS = 0.4e-6, 20
 
 
 @click.group()
@@ -102,21 +106,21 @@ def list_(output: str, columns: str) -> None:
 
 @paper.command()
 @click.argument("name", metavar="PAPER")
-@click.option("--figure", "figures", default="", help="Figures, with commas between. [default: all]")
+@click.option("--figure", "figures", default=None, help="Figures, with commas between. [default: all]")
 @click.option("--seeds", type=click.IntRange(1), default=None, help="Runs of each point. [default: 2 to 5, by paper]")
 @click.option(
     "--reading",
-    default="",
+    default=None,
     help="Other readings than the adopted, with commas between; they are in `mom paper list`.",
 )
 @sweep_options
 @output_options
 def run(
     name: str,
-    figures: str,
+    figures: str | None,
     quick: bool,
     seeds: int | None,
-    reading: str,
+    reading: str | None,
     processes: int | None,
     spark: str | None,
     folder: Path,
@@ -137,22 +141,26 @@ def run(
 
     choose(columns, list(base.JUDGED))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
-    wanted = [_known("figure", each, [*chosen.figures]) for each in dict.fromkeys(_words(figures))] or [*chosen.figures]
+    wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
     changed: base.Params = {}
-    for each in _words(reading):
+    readings = _words(reading)
+    for each in readings:
         changed |= chosen.readings[_known("reading", each, [*chosen.readings])]
     points = sweep.points(chosen, wanted, not quick, seeds or chosen.seeds, changed)
     kept = sweep.Cache(folder / CACHE, name)
     drawn = sweep.drawn(chosen, wanted, not quick, changed)
     table = base.Table(_run(chosen, points, kept, processes, spark), drawn)
     usual = seeds in (None, chosen.seeds)
-    stem = "-".join([name, "quick" if quick else "full", *_words(reading), *([] if usual else [f"seeds-{seeds}"])])
-    _write(folder, stem, chosen, wanted, table, reading="+".join(_words(reading)) or ADOPTED)
+    stem = "-".join([name, "quick" if quick else "full", *readings, *([] if usual else [f"seeds-{seeds}"])])
+    hint = _hint()
+    _write(folder, stem, chosen, wanted, table, not hint, reading="+".join(readings) or ADOPTED)
     claims = [claim for figure in wanted for claim in base.judge(chosen.claims, figure, table)]
     values = {"values": summary.values(chosen, table, wanted), "claims": summary.claims(claims)}
     which = f"-figure-{'-'.join(wanted)}" if figures else ""
     write(folder / f"{stem}{which}.json", json.dumps({name: values}) + "\n")
     show(claims, output, columns)
+    if hint:
+        click.echo(hint, err=True)
 
 
 @paper.command()
@@ -165,8 +173,9 @@ def run(
 def report(quick: bool, processes: int | None, spark: str | None, folder: Path, target: Path | None) -> None:
     """Run all papers, and write one HTML page: every figure, and every claim with its verdict.
 
-    Pictures need matplotlib: pip install 'mombroker[plots]'. After Ctrl-C the same command goes on where it stopped.
-    The page tells of live round trips, too, if the folder has a pingpong.json, made by mom bench pingpong -o json.
+    Pictures need matplotlib: pip install 'mombroker[plots]'; without it the page has none. After Ctrl-C the same
+    command goes on where it stopped. The page tells of live round trips, too, if the folder has a pingpong.json, made
+    by mom bench pingpong -o json.
 
     \b
     Example:
@@ -174,7 +183,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
       mom paper report --full --processes 8
     """
     from mombroker.admin.bench import pingpong
-    from mombroker.sim.papers import base, plot, summary, sweep
+    from mombroker.sim.papers import base, summary, sweep
     from mombroker.sim.papers.report import Chapter, page
 
     kind = "quick" if quick else "full"
@@ -184,21 +193,17 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
     values_to = None if target.exists() and not target.is_file() else target.with_suffix(".json")  # no file by a device
     if values_to and values_to.exists():
         Target().convert(str(values_to), None, None)
-    plot.need()
     live = pingpong.live(folder / LIVE) if (folder / LIVE).exists() else {}
     work = []
     for chosen in map(sweep.load, sweep.PAPERS):
         points = sweep.points(chosen, [*chosen.figures], not quick, chosen.seeds, {})
         work.append((chosen, points, sweep.Cache(folder / CACHE, chosen.name)))
-    seconds = sum(
-        chosen.cost(params) for chosen, points, kept in work for params in sweep.missing(chosen, points, kept)
-    )
-    click.echo(f"{len(work)} papers, about {duration(seconds)} of CPU time on one core", err=True)
-    chapters, values = [], {}
+    click.echo(f"{len(work)} papers: {_told([_costs(*each) for each in work], processes, spark)}", err=True)
+    chapters, values, hint = [], {}, _hint()
     for chosen, points, kept in work:
         click.echo(f"{chosen.number} {chosen.title}", err=True)
         table = base.Table(_run(chosen, points, kept, processes, spark))
-        pictures = _write(folder, f"{chosen.name}-{kind}", chosen, [*chosen.figures], table, quiet=True)
+        pictures = _write(folder, f"{chosen.name}-{kind}", chosen, [*chosen.figures], table, not hint, quiet=True)
         claims = [claim for figure in chosen.figures for claim in base.judge(chosen.claims, figure, table)]
         took = {str(kept.path(point.params)): row["cpu_s"] for point, row in zip(points, table.rows, strict=True)}
         note = f"{len(took)} runs, which took {duration(sum(took.values()))} of CPU time"
@@ -212,11 +217,13 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
     write(target, page(chapters, "The papers, measured again", said))
     if values_to:
         write(values_to, json.dumps(values) + "\n")
+    if hint:
+        click.echo(hint, err=True)
 
 
 @paper.command()
 @click.argument("name", metavar="PAPER")
-@click.option("--figure", "figures", default="", help="Figures, with commas between. [default: all]")
+@click.option("--figure", "figures", default=None, help="Figures, with commas between. [default: all]")
 @click.option("--runs", type=click.IntRange(1), default=None, help="In each half. [default: half of the usual]")
 @click.option(
     "--above", type=options.Number(0), default=5.0, show_default=True,
@@ -225,8 +232,8 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
 @sweep_options
 @output_options
 def spread(
-    name: str, figures: str, runs: int | None, above: float, quick: bool, processes: int | None, spark: str | None,
-    folder: Path, output: str, columns: str,
+    name: str, figures: str | None, runs: int | None, above: float, quick: bool, processes: int | None,
+    spark: str | None, folder: Path, output: str, columns: str,
 ) -> None:  # fmt: skip
     """Run each point of a paper twice, from different seeds, and show where the two halves differ.
 
@@ -241,7 +248,15 @@ def spread(
 
     choose(columns, list(base.HALVES))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
-    wanted = [_known("figure", each, [*chosen.figures]) for each in dict.fromkeys(_words(figures))] or [*chosen.figures]
+    wanted = [_known("figure", each, [*chosen.figures]) for each in _words(figures)] or [*chosen.figures]
+    drawn = {figure for figure, _ in sweep.drawn(chosen, wanted, not quick, {})}
+    sure = [figure for figure in wanted if figure not in drawn]
+    if sure:
+        told = f"nothing in {', '.join(sure)} of {name} is drawn by chance: other seeds give the same"
+        if sure == wanted:
+            raise MomError(f"{told}, so there are no halves to compare")
+        click.echo(told, err=True)
+    wanted = [figure for figure in wanted if figure in drawn]
     runs = runs or max(chosen.seeds // 2, 1)
     points = sweep.points(chosen, wanted, not quick, 2 * runs, {})
     table = base.Table(_run(chosen, points, sweep.Cache(folder / CACHE, name), processes, spark))
@@ -256,11 +271,12 @@ def spread(
     click.echo(f"{len(apart)} of {len(rows)} values are apart by more than {above:g} %", err=True)
 
 
-def _words(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if text and not words:
+def _words(text: str | None) -> list[str]:
+    """Of an option, each once."""
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    if text is not None and not words:
         raise click.UsageError(f"{text!r} names nothing; leave the option out for the default")
-    return words
+    return [*dict.fromkeys(words)]
 
 
 def _known(what: str, word: str, known: Sequence[str]) -> str:
@@ -268,6 +284,32 @@ def _known(what: str, word: str, known: Sequence[str]) -> str:
         others = f"there are {', '.join(known)}" if known else "there are none but the adopted"
         raise click.UsageError(f"there is no {what} {word!r}; {others}")
     return word
+
+
+def _costs(chosen: "Paper", points: "Sequence[Point]", kept: "Cache") -> tuple[list[float], int]:
+    """Of each run that is missing; and how many are there."""
+    from mombroker.sim.papers import sweep
+
+    left = sweep.missing(chosen, points, kept)
+    return [*map(chosen.cost, left)], len({str(kept.path(point.params)) for point in points}) - len(left)
+
+
+def _told(sweeps: Sequence[tuple[Sequence[float], int]], processes: int | None, spark: str | None) -> str:
+    """How much there is to run, one sweep after the other, and how long it will take on this machine as it is now."""
+    from mombroker.admin.bench.figures import pace
+
+    runs, there = sum(len(costs) for costs, _ in sweeps), sum(there for _, there in sweeps)
+    if not runs:
+        return f"0 runs; {there} are there already"
+    slow = median(pace() for _ in range(LOOKS)) / FITTED_C
+    took = f"{duration(slow * sum(sum(costs) for costs, _ in sweeps))} of CPU time"
+    if spark is None:
+        cpus = os.cpu_count() or 1
+        beside = min(processes or cpus, max(len(costs) for costs, _ in sweeps))
+        wall = sum(max(sum(costs) / min(beside, cpus), max(costs)) for costs, _ in sweeps if costs)
+        by = "one process" if beside == 1 else f"{beside} processes"
+        took += f", {duration(slow * wall)} by {by}"
+    return f"{runs} runs, about {took}; {there} are there already"
 
 
 def _run(
@@ -278,9 +320,7 @@ def _run(
     from mombroker.sim.papers import sweep
 
     left = sweep.missing(chosen, points, kept)
-    seconds = sum(map(chosen.cost, left))
-    there = len({str(kept.path(point.params)) for point in points}) - len(left)
-    click.echo(f"{len(left)} runs, about {duration(seconds)} of CPU time; {there} are there already", err=True)
+    click.echo(_told([_costs(chosen, points, kept)], processes, spark), err=True)
     given_up: tuple[type[BaseException], ...] = (KeyboardInterrupt, BrokenExecutor)
     found = None
     if spark is not None and left:
@@ -315,15 +355,14 @@ def _end(spark: "SparkSession") -> None:
 
 
 def _write(
-    folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table", quiet: bool = False,
-    reading: str = ADOPTED,
+    folder: Path, stem: str, chosen: "Paper", figures: Sequence[str], table: "Table", draw: bool,
+    quiet: bool = False, reading: str = ADOPTED,
 ) -> dict[str, Path]:  # fmt: skip
     """CSV of all runs of a figure, each with its paper and the reading, CSV of its values with how sure they are, and
-    its picture. The pictures by figure."""
+    with `draw` its picture. The pictures by figure."""
     from mombroker.sim.papers import base, plot
 
     pictures: dict[str, Path] = {}
-    drawn = True
     for figure in figures:
         rows = [row for row in table.rows if row["figure"] == figure]
         named = [{"paper": chosen.name, "reading": reading, **row} for row in rows]
@@ -332,13 +371,7 @@ def _write(
         _write_rows(path, named)
         _write_rows(written[1], [{"paper": chosen.name, "reading": reading, **row}
                                  for row in base.means(table, figure, chosen.figures[figure].columns)])  # fmt: skip
-        if drawn:
-            try:
-                plot.need()
-            except MomError as error:
-                drawn = False
-                click.echo(f"mom: {error}", err=True)
-        if drawn:
+        if draw:
             pictures[figure] = picture = path.with_suffix(".png")
             with whole(picture) as draft:
                 plot.draw(draft, figure, chosen.figures[figure], table, note(stem, chosen.figures[figure], rows))
@@ -346,6 +379,17 @@ def _write(
         for each in [] if quiet else written:
             click.echo(f"wrote {each}", err=True)
     return pictures
+
+
+def _hint() -> str:
+    """Why there will be no pictures, and what to do; empty if there will be."""
+    from mombroker.sim.papers import plot
+
+    try:
+        plot.need()
+    except MomError as error:
+        return f"mom: {error}"
+    return ""
 
 
 def _write_rows(path: Path, rows: "Sequence[Row]") -> None:

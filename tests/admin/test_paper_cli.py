@@ -18,6 +18,7 @@ from mombroker.admin.cli.paper import note
 from mombroker.admin.cli.progress import duration
 from mombroker.sim.papers import ks, plot, sweep
 from mombroker.sim.papers.base import Figure, Panel, Table
+from mombroker.sim.papers.report import NO_PICTURE
 
 
 @pytest.fixture
@@ -33,6 +34,15 @@ def mom(tmp_path, monkeypatch):
         return result
 
     return run
+
+
+@pytest.fixture
+def only_ks(monkeypatch):
+    """A report of one paper, of few runs."""
+    monkeypatch.setattr(sweep, "PAPERS", ("ks",))
+    monkeypatch.setattr(ks, "QUICK", (30, 10))
+    monkeypatch.setattr(ks, "XS", {key: ([50, 400] if key[0] == "5" else [4],) * 2 for key in ks.XS})
+    monkeypatch.setattr(ks, "FLOORS", {})
 
 
 def test_the_papers_are_listed_with_their_figures(mom):
@@ -72,7 +82,7 @@ def test_a_run_prints_verdicts_writes_its_rows_and_is_kept(mom, tmp_path):
 def test_without_matplotlib_there_is_everything_but_the_picture(mom, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1", "-o", "json")
-    assert "pip install 'mombroker[plots]'" in result.stderr and "cannot be judged" in result.stdout
+    assert result.stderr.count("pip install 'mombroker[plots]'") == 1 and "cannot be judged" in result.stdout
     stem = "ks-quick-seeds-1-figure-5"
     names = [f"{stem}-means.csv", f"{stem}.csv", f"{stem}.json"]
     assert sorted(path.name for path in (tmp_path / "mom-papers").glob("*.*")) == names
@@ -158,7 +168,7 @@ def test_a_run_that_spark_gives_up_is_one_line(mom, monkeypatch):
 
 def test_another_reading_is_another_run_with_files_of_its_own(mom, tmp_path):
     mom("run", "ks", "--figure", "5", "--seeds", "1", "--processes", "1")
-    result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--reading", "slots", "--processes", "1")
+    result = mom("run", "ks", "--figure", "5", "--seeds", "1", "--reading", "slots,slots", "--processes", "1")
     assert "0 are there already" in result.stderr
     for stem, reading in (("ks-quick", "adopted"), ("ks-quick-slots", "slots")):
         with (tmp_path / "mom-papers" / f"{stem}-seeds-1-figure-5.csv").open() as file:
@@ -179,9 +189,10 @@ def test_unknown_names_are_wrong_usage(mom, words, known):
     assert f"there are {known}" in mom("run", *words, code=2).stderr
 
 
-@pytest.mark.parametrize("option", ["--figure", "--reading"])
-def test_a_list_of_nothing_is_wrong_usage(mom, option):
-    assert "',' names nothing" in mom("run", "ks", option, ",", code=2).stderr
+@pytest.mark.parametrize("words", [["run", "ks", "--figure"], ["run", "ks", "--reading"], ["spread", "ks", "--figure"]])
+@pytest.mark.parametrize("nothing", ["", " ", ","])
+def test_a_list_of_nothing_is_wrong_usage(mom, words, nothing):
+    assert f"{nothing!r} names nothing" in mom(*words, nothing, code=2).stderr
 
 
 def test_a_paper_with_one_reading_says_so_and_the_others_list_theirs(mom):
@@ -234,22 +245,46 @@ def test_durations_are_told_as_people_do():
     assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
 
 
-def test_the_report_is_one_page_and_goes_on_where_it_stopped(mom, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("costs", "processes", "spark", "told"),
+    [
+        ([[120] * 16], 1, None, "16 runs, about 8 min of CPU time, 8 min by one process; 3 are there already"),
+        ([[120] * 16], 2, None, "16 runs, about 8 min of CPU time, 4 min by 2 processes; 3 are there already"),
+        ([[120] * 16], None, None, "16 runs, about 8 min of CPU time, 4 min by 2 processes; 3 are there already"),
+        ([[120] * 16], 8, None, "16 runs, about 8 min of CPU time, 4 min by 8 processes; 3 are there already"),
+        ([[960, 240, 240]], 8, None, "3 runs, about 6 min of CPU time, 4 min by 3 processes; 3 are there already"),
+        ([[480], [960], []], 2, None, "2 runs, about 6 min of CPU time, 6 min by one process; 9 are there already"),
+        ([[120] * 16], None, "yarn", "16 runs, about 8 min of CPU time; 3 are there already"),
+        ([[]], 2, None, "0 runs; 3 are there already"),
+    ],
+)
+def test_the_time_is_told_before_a_sweep_begins_as_this_machine_is_now(monkeypatch, costs, processes, spark, told):
+    """Four times as fast as that where the costs were fitted, with two CPUs: a run needs one, and papers wait for each
+    other."""
+    monkeypatch.setattr("mombroker.admin.bench.figures.pace", lambda: 0.1e-6)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert paper._told([(each, 3) for each in costs], processes, spark) == told
+
+
+def test_the_report_is_one_page_and_goes_on_where_it_stopped(mom, tmp_path, only_ks):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(sweep, "PAPERS", ("ks",))
-    monkeypatch.setattr(ks, "QUICK", (30, 10))
-    monkeypatch.setattr(ks, "XS", {key: ([50, 400] if key[0] == "5" else [4],) * 2 for key in ks.XS})
-    monkeypatch.setattr(ks, "FLOORS", {})
     first = mom("report", "--processes", "1", "--to", "page.html")
-    assert "1 papers, about" in first.stderr and "0 are there already" in first.stderr
+    assert "1 papers: 56 runs, about" in first.stderr and "0 are there already" in first.stderr
     text = (tmp_path / "page.html").read_text()
     assert text.count("data:image/png;base64,") == 6 and "cannot be judged" in text
     assert "0 runs" in mom("report").stderr and (tmp_path / "mom-papers" / "report-quick.html").exists()
 
 
-def test_the_report_says_first_that_pictures_cannot_be_drawn(mom, monkeypatch):
+def test_the_report_without_matplotlib_has_everything_but_the_pictures(mom, tmp_path, only_ks, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'mombroker[plots]'" in mom("report", code=1).stderr
+    said = mom("report", "--processes", "1", "--to", "page.html").stderr.splitlines()
+    assert said[-2:] == [
+        "wrote page.json",
+        "mom: matplotlib is not installed, so there is no picture: pip install 'mombroker[plots]'",
+    ]
+    text = (tmp_path / "page.html").read_text()
+    assert text.count(NO_PICTURE) == 6 and "data:image" not in text and text.count(">cannot be judged<") > 6
+    assert "matplotlib" not in "".join(said[:-1])
 
 
 def test_the_report_tells_of_live_round_trips_if_their_file_is_there(mom, tmp_path, monkeypatch):
@@ -282,6 +317,23 @@ def test_the_halves_of_the_runs_are_compared(mom):
         assert row["off_pct"] == pytest.approx(off, abs=0.1)  # of two numbers of four digits
     few = mom("spread", "ks", "--figure", "5", "--above", "1000")
     assert "0 of 24 values are apart by more than 1000 %" in few.stderr
+
+
+def test_halves_of_what_nothing_is_drawn_for_are_refused_before_the_work(mom, tmp_path):
+    said = mom("spread", "domains", "--figure", "8,11", code=1).stderr
+    assert said == (
+        "Error: nothing in 8, 11 of domains is drawn by chance: other seeds give the same, so there are no halves to "
+        "compare\n"
+    )
+    assert not (tmp_path / "mom-papers").exists()
+
+
+def test_only_what_is_drawn_by_chance_is_run_in_halves(mom, monkeypatch):
+    ran = []
+    monkeypatch.setattr(sweep, "run", lambda paper, points, *where: ran.extend(points) or [])
+    said = mom("spread", "groups", "--figure", "V,compression").stderr
+    assert said.startswith("nothing in V of groups is drawn by chance: other seeds give the same\n")
+    assert {point.figure for point in ran} == {"compression"}
 
 
 def test_the_page_and_its_values_have_places_of_their_own(mom, tmp_path):

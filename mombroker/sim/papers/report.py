@@ -32,6 +32,7 @@ READINGS = (
     "Where a paper leaves open what it did, one reading is adopted; docs/papers.md says which, lists the errata, and "
     "has what other readings give. Pictures show means with their 95 % intervals, where chance has a part."
 )
+NO_PICTURE = "There is no picture, as matplotlib was not there to draw it. Its values are among the results, as CSV."
 CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "fails", UNKNOWN: "unknown"}
 
 
@@ -79,6 +80,8 @@ def _chapter(chapter: Chapter) -> str:
         if name in chapter.pictures:
             data = b64encode(chapter.pictures[name]).decode()
             parts.append(f'<img alt="{escape(figure.title)}" src="data:image/png;base64,{data}">')
+        else:
+            parts.append(_soft(NO_PICTURE))
         if told := about.figure(paper.name, name):
             parts.append(_soft(told))
         rows = [_claim(claim) for claim in chapter.claims if claim["figure"] == name]

@@ -6,7 +6,7 @@ from html import escape
 
 from mombroker.sim.papers import about, groups, sweep
 from mombroker.sim.papers.base import HOLDS, UNKNOWN, Table, judge
-from mombroker.sim.papers.report import Chapter, page
+from mombroker.sim.papers.report import NO_PICTURE, Chapter, page
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -25,6 +25,11 @@ def test_every_claim_is_on_the_page_with_its_verdict():
     counted = re.search(r'<td class="number">(\d+)</td>' * 4, text)
     assert counted.groups() == ("1", "0", "0", str(len(groups.CLAIMS) - 1))
     assert {row["verdict"] for row in chapter().claims} == {HOLDS, UNKNOWN}
+
+
+def test_a_picture_that_is_not_there_has_a_sentence_in_its_place():
+    text = page([chapter()], "title", "note")
+    assert text.count("data:image/png") == 1 and text.count(NO_PICTURE) == len(groups.PAPER.figures) - 1
 
 
 def test_a_stranger_is_told_what_is_compared_and_what_the_curves_and_verdicts_are():
