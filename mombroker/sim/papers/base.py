@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot, isnan, log, nan
-from statistics import fmean, linear_regression, stdev
+from math import hypot, inf, isnan, log, nan
+from statistics import correlation, fmean, linear_regression, stdev
 from typing import Any
 
 from mombroker.core.errors import MomError
@@ -98,7 +98,9 @@ class Value:
     of: float = 0.0
 
     def __truediv__(self, other: "Value") -> "Value":
-        """Of two that are independent, to the first order."""
+        """Of two that are independent, to the first order. Nothing is as much as nothing."""
+        if not other.mean:
+            return Value(inf if self.mean else 1.0)
         mean = self.mean / other.mean
         return Value(mean, hypot(self.of, mean * other.of) / abs(other.mean))
 
@@ -234,7 +236,7 @@ class Table:
         ]  # fmt: skip
         if not found or min(map(len, found)) < 2:
             raise Missing("it needs two seeds")
-        return max(100 * (max(values) / min(values) - 1) for values in found)
+        return max(map(spread_of, found))
 
 
 HALVES = ("figure", "setting", "x", "column", "one", "two", "off_pct")
@@ -301,14 +303,32 @@ def _share(points: Iterable[Sequence[float]]) -> float:
 
 
 def power(curve: Mapping[float, float]) -> tuple[float, float]:
-    """The power of x as which a curve of three points or more grows, by least squares of logarithms, and half of its
-    95 % confidence interval. All values are above 0."""
+    """The power of x as which a curve grows, by least squares of logarithms, and half of its 95 % confidence interval.
+    Raises Missing if it has less than three points, or values that are not above 0."""
+    enough(curve, 3)
+    if min(curve.values()) <= 0:
+        raise Missing("it needs values above 0")
     xs, ys = [*map(log, curve)], [*map(log, curve.values())]
     line = linear_regression(xs, ys)
     free, middle = len(xs) - 2, fmean(xs)
     rest = sum((y - line.intercept - line.slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
     error = (rest / free / sum((x - middle) ** 2 for x in xs)) ** 0.5
     return line.slope, student(free) * error
+
+
+def straight(curve: Mapping[float, float], scale: Callable[[float], float] = float) -> float:
+    """R² of a straight line over this scale of x; 0 for a curve that does not rise. Raises Missing if it has less than
+    three points."""
+    enough(curve, 3)
+    if len({*curve.values()}) == 1:
+        return 0.0
+    return max(correlation([*map(scale, curve)], [*curve.values()]), 0.0) ** 2
+
+
+def enough(curve: Collection[float], least: int = 2) -> None:
+    """Raises Missing where a curve has too few points to tell how it runs."""
+    if len(curve) < least:
+        raise Missing(f"it needs {least} points of each curve or more")
 
 
 JUDGED = ("figure", "place", "claim", "verdict", "measured", "why")
@@ -325,7 +345,7 @@ def judge(claims: Sequence[Claim], figure: str, table: Table) -> list[dict[str, 
             except Missing as error:
                 found = Judgement(UNKNOWN, "", str(error))
             if table.untold and found.verdict != UNKNOWN:
-                found = replace(found, why="; ".join(filter(None, [ONE_RUN, found.why])))
+                found = replace(found, why=joined(ONE_RUN, found.why))
             told = figure, claim.place, claim.text, found.verdict, found.measured, found.why
             rows.append(dict(zip(JUDGED, told, strict=True)))
     return rows
@@ -364,7 +384,12 @@ def reasons(held: Mapping[str, bool | None], why: str = "") -> str:
     open_, off = ([name for name, each in held.items() if each is answer] for answer in (None, False))
     if off and not why:
         why = "nowhere so" if len(off) == len(held) > 1 else f"not so: {_grouped(off)}"
-    return "; ".join(filter(None, [f"within chance, by 95 % intervals: {_grouped(open_)}" if open_ else "", why]))
+    return joined(f"within chance, by 95 % intervals: {_grouped(open_)}" if open_ else "", why)
+
+
+def joined(*parts: str) -> str:
+    """Those that are not empty."""
+    return "; ".join(filter(None, parts))
 
 
 def _grouped(names: Sequence[str]) -> str:
@@ -381,7 +406,7 @@ def listed(values: Mapping[str, float], form: str = ".1f") -> str:
 
 
 def spread_of(values: Sequence[float]) -> float:
-    return 100 * (max(values) / min(values) - 1)
+    return 100 * ((Value(max(values)) / Value(min(values))).mean - 1)
 
 
 def curves(table: Table, figure: str, column: str, settings: Sequence[str] = ()) -> dict[str, dict[float, float]]:

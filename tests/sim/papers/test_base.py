@@ -1,5 +1,7 @@
 """What all papers share: confidence intervals, by the table of any book."""
 
+from math import inf, log
+
 import pytest
 
 from mombroker.sim.papers.base import (
@@ -12,6 +14,7 @@ from mombroker.sim.papers.base import (
     UNKNOWN,
     Claim,
     Judgement,
+    Missing,
     Table,
     Value,
     constant,
@@ -22,6 +25,8 @@ from mombroker.sim.papers.base import (
     power,
     reasons,
     some,
+    spread_of,
+    straight,
     student,
     verdict,
 )
@@ -77,6 +82,13 @@ def test_what_chance_leaves_open():
     assert reasons({"a": False}, "why") == "why"
 
 
+def test_zeros_are_compared_as_well():
+    assert [Value(a) / Value(0) for a in (0, 2)] == [Value(1), Value(inf)]
+    assert [(Value(2) / Value(0)).below(each) for each in (1, 1e9)] == [False, False]
+    assert [spread_of(each) for each in ([0, 0], [0, 1], [2, 3])] == [0, inf, 50]
+    assert constant([Value(0), Value(0)], 1) is True and constant([Value(0), Value(1)], 1) is False
+
+
 def test_that_values_are_constant_is_not_left_open_by_chance():
     """Which can only make them look less so."""
     assert constant([Value(1, 0.5), Value(1.09, 0.5)], 10) is True
@@ -89,6 +101,21 @@ def test_the_power_of_a_curve_and_its_interval():
     assert power({n: 7 * n**1.5 for n in (1, 3, 10, 50)}) == pytest.approx((1.5, 0), abs=1e-9)
     e = 2.718281828459045
     assert power({1: 1, e: e**3, e**2: e**3}) == pytest.approx((1.5, 12.706 * (1.5 / 2) ** 0.5))
+
+
+def test_how_straight_a_curve_is():
+    """1, 2, 4 over 1, 2, 3: a covariance of 1.5 by two deviations of 1 and of √(7/3), squared."""
+    assert straight({1: 1, 2: 2, 3: 4}) == pytest.approx(1.5**2 / (7 / 3))
+    assert straight({x: 5 + log(x) for x in (1, 10, 1000)}, log) == pytest.approx(1)
+    assert [straight({x: curve(x) for x in (1, 2, 3)}) for curve in (lambda x: 7, lambda x: -x)] == [0, 0]
+
+
+@pytest.mark.parametrize("fit", [power, straight])
+def test_a_curve_of_few_points_has_no_course(fit):
+    with pytest.raises(Missing, match="3 points"):
+        fit({1: 1, 2: 2})
+    with pytest.raises(Missing, match="above 0"):
+        power({1: 0, 2: 1, 3: 2})
 
 
 def drawn(values, seed, control=None, error=0.0):
