@@ -44,7 +44,6 @@ PAPERS = {
 }  # fmt: skip
 
 FIGURES = {
-    ("overlay", "16"): "No claim is about this figure alone; it is drawn as the paper has it.",
     ("overlay", "sustained"): "Not in the paper, at whose rate almost all is sent before anything comes: here the "
     "claim that delivery queues grow with the system (figure 12) is judged.",
 }  # fmt: skip
