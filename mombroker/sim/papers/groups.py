@@ -26,13 +26,13 @@ STREAMED = SECOND // 4240  # what a message to oneself takes, asynchronously
 HEADER, PACKED = 220, 25  # bytes of a packet; messages in it, while a sender streams
 
 
-def made(params: Params, pack: int) -> tuple[World, Ethernet, lab.Domain, Control]:
+def made(params: Params, pack: int, *more: lab.Observer) -> tuple[World, Ethernet, lab.Domain, Control]:
     """A group of a sender and its destinations."""
     world = World(params["seed"])
     network, control = Ethernet(world, PACKET, KILOBYTE, HEADER, pack), Control()
     members = lab.cores("vector", params["n"] + 1)
     payload = max(params["bytes"], lab.NUMBER)
-    return world, network, lab.Domain(world, members, network, [control], payload=payload), control
+    return world, network, lab.Domain(world, members, network, [control, *more], payload=payload), control
 
 
 def rpc(params: Params) -> Result:
@@ -65,7 +65,8 @@ def rpc(params: Params) -> Result:
 
 def stream(params: Params) -> Result:
     """The sender sends as fast as its processor allows; until all is delivered."""
-    world, network, domain, control = made(params, PACKED)
+    named = Named(0)
+    world, network, domain, control = made(params, PACKED, named)
     dests = tuple(range(1, params["n"] + 1))
 
     def send(left: int) -> None:
@@ -80,11 +81,12 @@ def stream(params: Params) -> Result:
     return {
         "per_s": rate, "kb_per_s": rate * params["bytes"] / 1024, "total_kb_per_s": rate * params["n"] * params["bytes"]
         / 1024, "packed": params["rounds"] * params["n"] / network.packets, "stamp_bytes": control.result()["bytes"],
+        "fields": named.mean(),
     }  # fmt: skip
 
 
 class Named(lab.Observer):
-    """How many fields of the vector are on a multicast, in the mean; once for all its packets."""
+    """How many fields but the sender's own are on a multicast, in the mean; once for all its packets."""
 
     def __init__(self, first: int):
         super().__init__(first)
@@ -94,6 +96,9 @@ class Named(lab.Observer):
         if number > self.first:
             self.fields += len(packets[0].stamp.names)
             self.multicasts += 1
+
+    def mean(self) -> float:
+        return self.fields / self.multicasts
 
 
 def fields(params: Params) -> Result:
@@ -107,7 +112,7 @@ def fields(params: Params) -> Result:
     else:
         Poisson(params["seed"], 100 * MS, everybody, params["rounds"]).start(domain)
     domain.finish()
-    mean = named.fields / named.multicasts
+    mean = named.mean()
     return {"fields": mean, "fields_pct": 100 * mean / (n - 1), "stamp_bytes": control.result()["bytes"]}
 
 
