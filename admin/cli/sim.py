@@ -281,16 +281,15 @@ def _draw(target: Path, story: Any, around: str, title: str) -> None:
 @click.option("--ordering", "orderings", default="matrix,ks,rst,vector", show_default=True, metavar="A,B",
               help="Back ends to try, in domains of three servers or more.")  # fmt: skip
 @click.option("--layout", "layouts", default="flat,bus", show_default=True, metavar="A,B", help="Domains to try.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the delays.")
 @output_options
-def compare(
-    file: Path, logs: Path, orderings: str, layouts: str, seed: int, output: str, columns: str
-) -> None:  # fmt: skip
+def compare(file: Path, logs: Path, orderings: str, layouts: str, output: str, columns: str) -> None:
     """Play the traffic of a real bus, from its logs, on other back ends and other domains.
 
     Every message goes from and to the same servers, when it did; an answer waits for its question. A message takes as
-    long over a link as in the logs; one that did not go there, as long as the next that did. All but the delays and the
-    state is per message. The first row is what the bus has paid, if the logs of all servers are there.
+    long over a link as in the logs; one that did not go there, as long as the next that did. On a link that is not in
+    the logs it takes as long as what left at nearly the same time out of its sender, or into its receiver, whichever
+    took longer: how busy the servers would be in these domains is not known. All but the delays and the state is per
+    message. The first row is what the bus has paid, if the logs of all servers are there.
 
     Where old records are gone, only messages that were sent once all logs begin are counted, in all rows; those before
     are played, so that clocks are what they were.
@@ -318,7 +317,7 @@ def compare(
         click.echo("mom: of no link both ends are in the logs: a message takes 1 ms on each", err=True)
     words = [[word.strip() for word in each.split(",") if word.strip()] for each in (orderings, layouts)]
     for name, (each, backends) in whatif.plans(topology, *words).items():
-        rows.append({"plan": name, **whatif.replay(each, traffic, backends, seed)})
+        rows.append({"plan": name, **whatif.replay(each, traffic, backends)})
     show(rows, output, columns)
 
 

@@ -136,3 +136,48 @@ def test_a_clock_that_was_set_back_hides_no_cause(back):
         first: frozenset(), answer: frozenset({first}), last: frozenset({answer})
     }  # fmt: skip
     assert whatif.replay(build({"a": ["s1", "s2"]}), traffic)["packets"] == 1
+
+
+def passed(*links):
+    """Delays of ("a", "b", left, took), in ms."""
+    delays = {}
+    for number, (frm, to, left, took) in enumerate(links):
+        delays.setdefault((frm, to), {})[f"of {frm}{to}", number] = (left * MS, took * MS)
+    return delays
+
+
+def arrivals(delays, frm, to, *times):
+    """How long what leaves at these times, in ms, is on a link."""
+    names = sorted({name for link in delays for name in link} | {frm, to})
+    world, took = World(1), []
+    links = whatif.Links(world, names, delays, [("", 0)], 0)
+    for time in times:
+        world.after(time * MS, lambda: _carry(world, links, names.index(frm), names.index(to), took))
+    world.run()
+    return took
+
+
+def _carry(world, links, frm, to, took):
+    left = world.now
+    links.carry(frm, to, 9, lambda: took.append((world.now - left) / MS))
+
+
+def test_on_a_new_link_a_tail_holds_up_only_what_goes_at_that_time():
+    """One in ten takes 200 ms: a draw from all for each packet would let most wait for such a one."""
+    hops = [(frm, to, 10 * k, 200 if k % 100 == 50 else 3) for frm, to in ("ab", "bc") for k in range(300)]
+    took = arrivals(passed(*hops), "a", "c", *range(1, 3000, 10))
+    assert sorted(took)[150] == 3 and max(took) == 200
+    assert sum(each > 3 for each in took) == 3 * 20  # 20 leave until 200 ms later
+
+
+def test_on_a_new_link_a_slow_server_is_slow_and_a_slow_time_too():
+    calm = [(frm, to, 20 * k, 4) for frm, to in ("ab", "ba", "bc", "cb") for k in range(50)]
+    slow = [("b", "s", 20 * k, 70) for k in range(50)] + [("s", "b", 20 * k, 60) for k in range(50)]
+    times = range(7, 900, 300)
+    assert arrivals(passed(*calm, *slow), "c", "s", *times) == [70] * 3
+    assert arrivals(passed(*calm, *slow), "s", "c", *times) == [60] * 3
+    assert arrivals(passed(*calm), "a", "c", *times) == [4] * 3
+    then = [(frm, to, left, 90 if 300 <= left < 600 else took) for frm, to, left, took in calm]
+    assert arrivals(passed(*then), "a", "c", *times) == [4, 90, 4]
+    assert arrivals(passed(("x", "y", 10, 7), ("y", "x", 400, 8)), "a", "c", *times) == [7, 8, 8]
+    assert arrivals({}, "a", "c", 5) == [1]
