@@ -12,12 +12,15 @@ from mombroker.admin.cli.output import Target, output_options, show, write
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mombroker.core.topology import Topology
     from mombroker.sim.lab.bus import Bus
     from mombroker.sim.lab.domain import Network
     from mombroker.sim.lab.loads import Send
     from mombroker.sim.whatif import Id, Traffic
     from mombroker.sim.world import World
+    from mombroker.store.reader import SqliteReader
 
 DRAWN = ("exponential", "uniform", "wires", "multicast")  # of the mean that --transit says
 NETWORKS = (*DRAWN, "campus", "logs")
@@ -95,10 +98,8 @@ def run(
     from mombroker.sim.lab import loads
     from mombroker.sim.lab.observers import Control, Held, Written
 
-    topology = options.load(file)
+    topology = _two_or_more(file)
     names = list(topology.servers)
-    if len(names) < 2:
-        raise MomError("a bus of one server sends nothing over a link: name a topology of two or more")
     traffic = None
     made: list[Send] = []
     if workload in loads.WORKLOADS:
@@ -133,6 +134,13 @@ def run(
         )
     rows.append({"domain": "all", "members": len(names)} | _whole(bus, rows) | _wires(bus))
     show(rows, output, columns)
+
+
+def _two_or_more(file: Path) -> "Topology":
+    topology = options.load(file)
+    if len(topology.servers) < 2:
+        raise MomError("a bus of one server sends nothing over a link: name a topology of two or more")
+    return topology
 
 
 def _untaken(choice: str, options: list[str]) -> None:
@@ -291,8 +299,10 @@ def compare(file: Path, logs: Path, orderings: str, layouts: str, output: str, c
     took longer: how busy the servers would be in these domains is not known. All but the delays and the state is per
     message. The first row is what the bus has paid, if the logs of all servers are there.
 
-    Where old records are gone, only messages that were sent once all logs begin are counted, in all rows; those before
-    are played, so that clocks are what they were.
+    Where old records are gone, only messages that were sent once all logs begin are counted, in all rows. Those before
+    are played, too; but clocks begin at zero with them, so that control_bytes and state_bytes of the plans are low, by
+    what the clocks of the bus had counted before. Nor is a message counted that a log should have and has not, as where
+    it ends before the others.
 
     \b
     packets, control_bytes   on links, what passes on included
@@ -307,11 +317,14 @@ def compare(file: Path, logs: Path, orderings: str, layouts: str, output: str, c
     """
     from mombroker.sim import whatif
 
-    topology = options.load(file)
+    topology = _two_or_more(file)
     traffic = _traffic(file, topology, logs)
-    if early := len(traffic.sends) - len(traffic.counted):
+    if early := len(traffic.sends) - len(traffic.counted) - traffic.missed:
         said = f"{early} messages that were sent before are played, but not counted; {len(traffic.counted)} are"
         click.echo(f"mom: {said}", err=True)
+    if traffic.missed:
+        why = "are not in all logs that they must be in: one ends before the others, or they are on their way"
+        click.echo(f"mom: {traffic.missed} messages {why}; they are played, but not counted", err=True)
     rows = [{"plan": "the logs", **whatif.recorded(traffic)}] if traffic.whole else []
     if not traffic.delays:
         click.echo("mom: of no link both ends are in the logs: a message takes 1 ms on each", err=True)
@@ -326,27 +339,51 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
     from mombroker import store
     from mombroker.admin.analysis import stores
     from mombroker.admin.cli.log import beginning, every
+    from mombroker.core.topology import listed
     from mombroker.sim import whatif
 
     found = stores.find(logs)
-    if silent := topology.servers.keys() - found.keys():
-        names = ", ".join(name for name in topology.servers if name in silent)
-        click.echo(f"mom: {logs} has no store of {names}: what they sent and what they paid is left out", err=True)
     readers = {name: store.read(data) for name, data in found.items()}
     cut = [name for name, reader in readers.items() if beginning(reader) > 1]
     traffic = whatif.read({name: every(reader) for name, reader in readers.items()}, cut)
-    if cut:
-        said = f"{traffic.gone} messages are left out, whose sends are gone"
-        click.echo(f"mom: the oldest records of {', '.join(cut)} are gone: {said}", err=True)
-    if traffic.sends and not traffic.whole:
-        click.echo("mom: no message is in all logs: what the bus has paid is left out", err=True)
-    traffic.whole = traffic.whole and not silent
-    traffic.state_bytes = sum(
-        len(blob) for each in readers.values() for name in topology.domains for blob in each.core(name).values()
-    )
     named = found.keys() | {dest for send in traffic.sends for dest in send.dests}
     if strangers := named - topology.servers.keys():
         raise MomError(f"{', '.join(sorted(strangers))}: no server of {file}; name the topology that the bus has run")
     if not traffic.sends:
         raise MomError(f"the logs in {logs} have no message: let the bus run, or take another folder")
+    traffic.state_bytes = sum(
+        len(blob) for each in readers.values() for name in topology.domains for blob in each.core(name).values()
+    )
+    silent = [name for name in topology.servers if name not in found]
+    for said, names in ((f"{logs} has no store of", silent), ("there is nothing in the log of", sorted(traffic.empty))):
+        if names:
+            click.echo(f"mom: {said} {', '.join(names)}: what they sent and what they paid is left out", err=True)
+    if other := _other_domains(topology, traffic, readers):
+        click.echo(f"mom: the bus has not run the domains of {file}: there {listed(other)}", err=True)
+    if cut:
+        said = f"{traffic.gone} messages are left out, whose sends are gone"
+        click.echo(f"mom: the oldest records of {', '.join(cut)} are gone: {said}", err=True)
+        low = "the bytes of control and of state are low, by what clocks had counted before"
+        click.echo(f"mom: clocks begin at zero: {low}", err=True)
+    elif traffic.gone:
+        click.echo(f"mom: {traffic.gone} messages are left out, whose sends are not in the logs", err=True)
+    if not traffic.whole:
+        click.echo("mom: no message is in all logs: what the bus has paid is left out", err=True)
+    traffic.whole = traffic.whole and not silent and not traffic.empty
     return traffic
+
+
+def _other_domains(topology: "Topology", traffic: "Traffic", readers: "Mapping[str, SqliteReader]") -> list[str]:
+    """How the file's domains differ from those that the stores are of, or the logs."""
+    from mombroker.store.base import difference, identity
+
+    found: dict[str, None] = {}
+    for name, reader in readers.items():
+        found |= dict.fromkeys(filter(None, difference(reader.meta(), identity(topology, name)).split(", ")))
+    if found:  # what the logs name differs by the same
+        return [*found]
+    return [
+        f"domain {domain} is without {server}"
+        for domain, server in sorted(traffic.members)
+        if domain not in topology.domains or server not in topology.domains[domain]
+    ]

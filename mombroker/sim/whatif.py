@@ -54,7 +54,10 @@ class Traffic:
     held: int = 0
     state_bytes: int = 0  # of clocks in the stores, now
     latencies: list[int] = field(default_factory=list)  # ns from send to delivery at another server
-    gone: int = 0  # messages whose send is no more in its log, though something else is in others
+    gone: int = 0  # messages whose send is not in the log of their server, though something else is in the logs
+    missed: int = 0  # messages that are not counted, as a log that they must be in does not have them
+    empty: frozenset[str] = frozenset()  # servers whose log has nothing, but which others name
+    members: frozenset[tuple[str, str]] = frozenset()  # domains, and a server in each
     whole: bool = True
 
 
@@ -63,7 +66,10 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
     goes on from where it was.
 
     `cut`: servers whose old records are gone. Then only what was sent once all logs had begun is counted, and not the
-    first tenth, so that there is something before it. What is before makes the clocks what they were.
+    first tenth, so that there is something before it. What is before is played, from clocks that are new.
+
+    A message that has passed through a server whose log does not have it is not counted: that log has ended before the
+    others, or there was none for a while.
     """
     traffic, left = Traffic(), dict[tuple[Id, str], int]()
     came: list[tuple[Id, str, str, int]] = []  # message, from, to, when
@@ -73,17 +79,31 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
     paid: dict[Id, _Paid] = defaultdict(_Paid)
     told: list[tuple[int, int, int]] = []  # of packets about no message: when, how many, their control bytes
     begun = 0  # when the last of the logs that are cut begins
+    wrote: dict[Id, set[str]] = defaultdict(set)  # servers whose logs have the message
+    passed: dict[Id, set[str]] = defaultdict(set)  # servers that it came from, or is for
+    stopped: set[Id] = set()  # it did not come to all that it is for
+    members: set[tuple[str, str]] = set()
+    there: set[str] = set()
     for server, records in logs.items():
         last = back = 0
         for at, record in enumerate(records):
-            kind, id, domain, peer = record[0], (record[1], record[2]), record[6], record[7]
+            kind, id, domain, peer, out = record[0], (record[1], record[2]), record[6], record[7], record[13]
+            there.add(server)
+            wrote[id].add(server)
+            if domain:
+                passed[id].add(peer)
+                members |= {(domain, server), (domain, peer)}
+            for into, to, _, _ in out:
+                members |= {(into, server), (into, to)}
+            if kind in ("expire", "dead", "drop"):
+                stopped.add(id)
             if at == 0 and server in cut:
                 begun = max(begun, record[12] or record[10] or record[9])
             if kind in ("send", "react", "forward"):  # others are told of later, or have no such time
                 if record[12] + back < last:
                     back = last + 1 - record[12]
                 last = record[12] + back
-            received, done, out = record[10] + back, record[12] + back, record[13]
+            received, done = record[10] + back, record[12] + back
             control = sum(each[2] for each in out)
             if record[1]:
                 paid[id].packets += len(out)
@@ -92,6 +112,7 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
                 told.append((done, len(out), control))
             if kind == "send":
                 dests = dict.fromkeys(agent.partition("/")[0] for agent in record[4])
+                passed[id].update(dests)
                 sends[server].append(Sent(id, record[9] + back, server, tuple(d for d in dests if d != server)))
                 left[id, server] = record[9] + back
             elif kind == "hold":
@@ -120,10 +141,14 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
     traffic.delays = _delays(came, left)
     if begun and known:
         begun = max(begun, traffic.sends[len(known) // 10].at)
-    traffic.counted = frozenset(send.id for send in traffic.sends if send.at >= begun)
-    traffic.gone = sum(1 for id in paid if id[0] in cut and id not in known)
+    late = {send.id for send in traffic.sends if send.at >= begun}
+    missed = {id for id in late - stopped if not passed[id] & there <= wrote[id]}
+    traffic.counted, traffic.missed = frozenset(late - missed), len(missed)
+    traffic.gone = sum(1 for id in wrote if id[0] in there and id not in known)
+    named = {server for _, server in members}.union(*passed.values())
+    traffic.empty, traffic.members = frozenset(named & logs.keys() - there), frozenset(members)
     if not traffic.counted:
-        traffic.counted, traffic.whole = frozenset(known), False
+        traffic.counted, traffic.missed, traffic.whole = frozenset(known), 0, False
     for id in traffic.counted:
         paid[id].add(traffic)
     for at, packets, control in told:

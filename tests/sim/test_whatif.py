@@ -65,6 +65,27 @@ def test_where_no_message_is_in_all_logs_all_are_counted_and_nothing_is_said_to_
     assert len(traffic.counted) == len(traffic.sends) > 100 and not traffic.whole
 
 
+def test_where_a_log_ends_before_the_others_both_sides_count_the_same_messages(ran):
+    """Of a router: what it passed on then is still in the logs of others, and its control bytes are not."""
+    topology, logs = ran
+    router = topology.routers[0]
+    traffic = whatif.read(logs | {router: logs[router][: len(logs[router]) // 2]})
+    then, again = whatif.recorded(traffic), whatif.replay(topology, traffic)
+    assert traffic.missed > 10 < len(traffic.counted) == len(traffic.sends) - traffic.missed
+    assert again["packets"] == then["packets"] and again["hops"] == then["hops"]
+    assert again["control_bytes"] == pytest.approx(then["control_bytes"], rel=0.05)
+    whole = whatif.read(logs)
+    assert (whole.missed, whole.gone) == (0, 0) and len(whole.counted) == len(whole.sends)
+    assert traffic.gone == len(whole.sends) - len(traffic.sends) > 0
+
+
+def test_a_log_with_nothing_in_it_is_told_of_if_others_name_its_server(ran):
+    topology, logs = ran
+    router = topology.routers[0]
+    assert whatif.read(logs | {router: [], "idle": []}).empty == {router}
+    assert whatif.read(logs).members == {(name, each) for name, it in topology.domains.items() for each in it.members}
+
+
 def test_other_plans_have_other_costs(ran):
     topology, logs = ran
     traffic = whatif.read(logs)
