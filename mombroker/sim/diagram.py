@@ -19,6 +19,7 @@ MOST = 50  # events: more is not readable
 LEFT, TOP, RIGHT, APART = 92, 34, 40, 24  # pixels; the last above and below the line of a process
 NAME, BAR, CHAR, GAP = 13, 10, 7, 4  # pixels of a lane of names, of one of bars, of a letter, between two in a lane
 STEP, STRETCH = 24, 46  # pixels between two moments at least, and at most as many more
+BY_LINK = ("matrix", "rst", "daisy")  # their sequences count the packets of a link; others', the sends of a member
 COLOURS = ("#1558a6", "#b3261e", "#1b7f3b", "#8a4baf", "#b26a00", "#00788a", "#a3195b", "#5b6b00", "#44515f", "#6d4c41")
 
 
@@ -27,7 +28,8 @@ class Arrow:
     """A packet of a message from one process to another. `delivered`: when it was in order there, 0 for what is not put
     in order there (a member passes it on) or is a duplicate; `waited_for` is the message that set it free; `passed`: it
     was for others than this process; `bare`: it had no body, and was only to be counted there; `latest`: it may have
-    come before `came`.
+    come before `came`; `onward`: `frm` has passed it on, and another sent it; `twins`: the messages of packets with the
+    same ends and times, which are not drawn.
     """
 
     message: str
@@ -40,6 +42,8 @@ class Arrow:
     passed: bool = False
     bare: bool = False
     latest: bool = False
+    onward: bool = False
+    twins: tuple[str, ...] = ()
 
     @property
     def held(self) -> bool:
@@ -115,6 +119,8 @@ class Watch(Observer):
         """No arrow for what is of no message: members tell each other what they have."""
         names, now = self.story.processes, self.domain.world.now
         arrow = Arrow(message, names[me], names[packet.to], now, 0, bare=not packet.body) if message else None
+        if arrow:
+            arrow.onward = packet.origin != me
         self._flying.setdefault((me, packet.to), deque()).append(arrow)
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
@@ -146,7 +152,9 @@ def logged(logs: Mapping[str, Iterable[Record]], topology: Topology, cut: Collec
     for server, records in logs.items():
         for record in records:
             noted.take(server, record)
-    return Story([*dict.fromkeys([*logs, *topology.servers])], noted.arrows())  # those without a log send, too
+    arrows = noted.arrows()
+    senders = (arrow.frm for arrow in arrows)  # some have no log, and some are no longer in the topology
+    return Story([*dict.fromkeys([*logs, *topology.servers, *senders])], arrows)
 
 
 class _Noted:
@@ -160,18 +168,21 @@ class _Noted:
         self.missing: dict[tuple[str, str], list[tuple[str, int]]] = {}  # of whom it waited for what when it came
         self.first: dict[tuple[str, str], int] = {}  # when it came, of what waited
         self.homes: set[tuple[str, str]] = set()  # it is for agents there
-        self.stamped: dict[tuple[str, str], list[str]] = {}  # by server and domain: what it has sent there, in order
+        self.rank: dict[tuple[str, str, str], int] = {}  # (message, from, to): its place among all that were stamped
+        self.stamped: dict[tuple[str, str, str], list[str]] = {}  # in `_line`: what has the number 1, 2, ...
 
     def take(self, server: str, record: Record) -> None:
         kind, message, domain, peer = record[0], f"{record[1]}#{record[2]}", record[6], record[7]
-        if kind in ("send", "forward", "relay"):
+        if kind in ("send", "forward", "relay") and record[1]:
             for _, to, _, _ in record[13]:
                 self.left.setdefault((message, server, to), record[9] if kind == "send" else record[12])
+                self.rank.setdefault((message, server, to), len(self.rank))
+            for key in dict.fromkeys(self._line(server, into, to) for into, to, _, _ in record[13]):
+                if key[2] or kind != "relay":
+                    self.stamped.setdefault(key, []).append(message)
         if kind in ("send", "forward"):
             self.homes.update((message, agent.partition("/")[0]) for agent in record[4])
-            for into in dict.fromkeys(each[0] for each in record[13]):
-                self.stamped.setdefault((server, into), []).append(message)
-        if kind == "hold":
+        if kind == "hold" and domain in self.topology.domains:
             self.into[message, server] = domain
             self.first[message, server] = record[10]
             members = self.topology.domains[domain].members
@@ -182,9 +193,18 @@ class _Noted:
                 self.left.setdefault((message, peer, server), record[9])
             known = self.came.setdefault((message, server), Arrow(message, peer, server, 0, record[10], passed=passed))
             known.passed = known.passed and passed
+            known.onward = peer != record[1]
             if kind != "relay":
                 known.delivered = known.delivered or record[11] or record[12]
             self.into.setdefault((message, server), domain)
+
+    def _line(self, server: str, domain: str, to: str) -> tuple[str, str, str]:
+        """Among which packets of a server that to a neighbour has its number: those of the link, or all."""
+        known = self.topology.domains.get(domain)
+        return server, domain, to if known and known.backend in BY_LINK else ""
+
+    def _rank(self, arrow: Arrow) -> int:
+        return self.rank.get((arrow.message, arrow.frm, arrow.to), -1)
 
     def arrows(self) -> list[Arrow]:
         found = []
@@ -197,64 +217,101 @@ class _Noted:
             if (message, server) not in self.missing and arrow.delivered:
                 arrow.delivered = arrow.came
             found.append(arrow)
-        found.sort(key=lambda arrow: (arrow.left, arrow.came))
-        here: dict[tuple[str, str], list[Arrow]] = {}  # by server and domain
-        for key, domain in self.into.items():
-            if key in self.came:
-                here.setdefault((key[1], domain), []).append(self.came[key])
-        counted: dict[tuple[str, str], Arrow] = {}
+        found.sort(key=lambda each: (each.left, each.came, self._rank(each)))
+        at_once: dict[tuple[str, str, int], list[Arrow]] = {}  # by server and domain: what was in order at one moment
         for arrow in found:
-            if arrow.held:
-                cause = self._cause(arrow, here[arrow.to, self.into[arrow.message, arrow.to]])
+            key = arrow.to, self.into[arrow.message, arrow.to], arrow.delivered or arrow.came
+            at_once.setdefault(key, []).append(arrow)
+        counted: dict[tuple[str, str], Arrow] = {}
+        for here in at_once.values():
+            causes = self._causes(here) if any(arrow.held for arrow in here) else {}
+            for arrow in here:
+                if not arrow.held:
+                    continue
+                cause = causes.get(arrow.message) or self._earlier(arrow) or self._only(arrow, here)
                 arrow.waited_for = cause.message if cause else ""
-                if cause and cause.bare and (cause.message, cause.to) not in self.homes:
+                if cause and cause.latest and (cause.message, cause.to) not in self.homes:
                     counted.setdefault((cause.message, cause.to), cause)
         return sorted([*found, *counted.values()], key=lambda arrow: (arrow.left, arrow.came))
 
-    def _cause(self, arrow: Arrow, here: Sequence[Arrow]) -> Arrow | None:
-        domain = self.topology.domains[self.into[arrow.message, arrow.to]]
-        missing = self.missing[arrow.message, arrow.to]
-        whose, relays = {who for who, _ in missing}, ordering.backend(domain.backend).relays
-        if domain.backend != "vector":
-            return _last(arrow, here, whose, relays)
-        missed = [
+    def _missed(self, message: str, to: str, domain: str) -> list[tuple[str, int, str]]:
+        """What it waited for when it came, as far as the logs can name it: sender, number, message."""
+        return [
             (who, n, sent[n - 1])
-            for who, n in missing
-            if who not in self.cut and n <= len(sent := self.stamped.get((who, domain.name), []))
+            for who, n in self.missing.get((message, to), ())
+            if who not in self.cut and n <= len(sent := self.stamped.get(self._line(who, domain, to), []))
         ]
-        if len(missed) == len(missing):
-            names = {message for _, _, message in missed}
-            here = [other for other in here if other.message in names]
-        last = _last(arrow, here, whose, relays)
-        return last if last and last.delivered == arrow.delivered else self._counted(arrow, domain.name, missed)
 
-    def _counted(self, arrow: Arrow, domain: str, missed: Iterable[tuple[str, int, str]]) -> Arrow | None:
-        """The last of what `arrow` missed that had no body for this server: so there is no record of it here, and it
-        came when `arrow` was in order, or before."""
-        found: Arrow | None = None
-        for who, n, message in missed:
-            on_link = islice(self.stamped[who, domain], n - 1, None)
-            noted = next((self.came[each, arrow.to] for each in on_link if (each, arrow.to) in self.came), None)
-            if noted and (noted.message == message or noted.came < arrow.came):
-                continue  # the latter: it had come, too, and what was missed is another, since numbers began anew
-            left = self.left.get((message, who, arrow.to), -1)  # -1: the domain had another back end then
-            if left >= 0 and (not found or found.left < left):
-                found = Arrow(message, who, arrow.to, min(left, arrow.delivered), arrow.delivered, passed=True)
-                found.bare = found.latest = True
-        return found
+    def _causes(self, here: Sequence[Arrow]) -> dict[str, Arrow]:
+        """Of what was in order at one moment, for each that waited: which of those that it waited for was the last.
 
+        These are packets that came over one link, in its order, and what each of them set free. That has the order that
+        a core gives it (ordering/waiting.py), since all of it has one time in the logs. What was not for this server
+        has no record here, but may have been among them.
+        """
+        domain, to, moment = self.into[here[0].message, here[0].to], here[0].to, here[0].delivered or here[0].came
+        row = {name: at for at, name in enumerate(self.topology.domains[domain].members)}
+        group, needs, frees = [*here], {each.message: set[str]() for each in here}, dict[str, list[Arrow]]()
+        for arrow in group:
+            for who, n, name in self._missed(arrow.message, to, domain):
+                if name not in needs and (name, to) not in self.came:
+                    unseen = self._unseen(name, who, n, arrow, domain, moment)
+                    if unseen:
+                        group.append(unseen)
+                        needs[name] = set()
+                if name in needs and name != arrow.message:
+                    needs[arrow.message].add(name)
+                    frees.setdefault(name, []).append(arrow)
+        link = next((each.frm for each in here if (each.message, to) not in self.missing), "")
+        causes: dict[str, Arrow] = {}
+        roots = [arrow for arrow in group if not needs[arrow.message]]
+        roots.sort(key=lambda each: (each.came, each.frm == link, each.left, self._rank(each)))
+        for root in roots:
+            risen = [root]
+            for cause in risen:
+                for arrow in sorted(
+                    frees.get(cause.message, ()), key=lambda each: (row.get(each.frm, 0), self._rank(each))
+                ):
+                    needs[arrow.message].discard(cause.message)
+                    if not needs[arrow.message]:
+                        causes[arrow.message] = cause
+                        risen.append(arrow)
+        return causes
 
-def _last(arrow: Arrow, here: Sequence[Arrow], whose: Collection[str], relays: bool) -> Arrow | None:
-    """Of what was put in order while `arrow` waited, the last from whom it missed something, but nothing that came
-    later over the same link. Where members pass messages on, these may have come from anybody."""
-    found, later = arrow, False
-    for other in sorted(here, key=lambda each: each.came):
-        later = later or other is arrow
-        if later and other.frm == arrow.frm or not (relays or other.frm in whose):
-            continue
-        if arrow.came < other.delivered <= arrow.delivered and (found is arrow or found.delivered <= other.delivered):
-            found = other
-    return found if found is not arrow else None
+    def _unseen(self, message: str, who: str, n: int, missing: Arrow, domain: str, moment: int) -> Arrow | None:
+        """A packet with no record where it went, though `missing` missed it there. It came at `moment`, when that was
+        in order, or before, and before the next of its link of which there is a record."""
+        line = self.stamped[self._line(who, domain, missing.to)]
+        after = ((line[at], missing.to) for at in range(n, len(line)))
+        noted = next((self.came[each].came for each in after if each in self.came), moment)
+        left = self.left.get((message, who, missing.to), -1)  # -1: the domain had another back end then
+        if left < 0 or not missing.latest and noted < missing.came:
+            return None  # the latter: it had come, too, and what was missed is another, since numbers began anew
+        came = min(noted, moment)
+        arrow = Arrow(message, who, missing.to, min(left, came), came, passed=True, latest=True)
+        arrow.bare, arrow.onward = self.topology.domains[domain].backend == "vector", who != message.partition("#")[0]
+        return arrow
+
+    def _earlier(self, arrow: Arrow) -> Arrow | None:
+        """The last of what `arrow` missed that was in order while it waited, by times that are not quite the same."""
+        missed = self._missed(arrow.message, arrow.to, self.into[arrow.message, arrow.to])
+        noted = [self.came[name, arrow.to] for _, _, name in missed if (name, arrow.to) in self.came]
+        able = [each for each in noted if arrow.came < each.delivered and each.came <= arrow.delivered]
+        return max(able, key=lambda each: each.delivered, default=None)
+
+    def _only(self, arrow: Arrow, here: Sequence[Arrow]) -> Arrow | None:
+        """Where the logs do not tell the number of a packet: the only one that can have set `arrow` free, if there is
+        just one. Where members pass messages on, it may have come from anybody; where they give them to some that they
+        are not for, it may have left no record."""
+        backend = ordering.backend(self.topology.domains[self.into[arrow.message, arrow.to]].backend)
+        whose = {who for who, _ in self.missing[arrow.message, arrow.to]}
+        at = here.index(arrow)
+        able = [
+            other
+            for place, other in enumerate(here)
+            if place != at and (backend.relays or other.frm in whose) and not (other.frm == arrow.frm and place > at)
+        ]
+        return able[0] if len(able) == 1 and not backend.spreads else None
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------------

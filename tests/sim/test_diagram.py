@@ -234,10 +234,18 @@ def test_logs_that_are_not_there_leave_out_what_only_they_know():
     assert story.around("a#1").processes == ["b", "a"] and diagram.svg(story.around("a#1"), "title")
 
 
-def flat(names):
-    """One domain, under `vector`."""
+def test_what_a_domain_did_is_drawn_when_it_is_no_longer_in_the_file():
+    logs = ACROSS | {"c": [record("hold", "a#1", "right", "r", 10, 90, missing=[(0, 1)]), *ACROSS["c"]]}
+    story = diagram.logged(logs, layouts.build({"left": ("a", "b")}))
+    assert [(a.frm, a.to) for a in story.arrows] == [("a", "b"), ("a", "r"), ("r", "c")]
+    assert diagram.svg(story.around("a#1"), "title")
+    logs = {"c": [record("react", "r#1", "right", "r", 10, 90, 90, 95)]}
+    assert diagram.svg(diagram.logged(logs, layouts.build({"left": ("a", "b")})).around("r#1"), "title")
+
+
+def flat(names, backend="vector"):
     made = layouts.build({"flat": names})
-    return Topology("flat", made.servers, {"flat": Domain("flat", names, "vector")}, registry=names[0])
+    return Topology("flat", made.servers, {"flat": Domain("flat", names, backend)}, registry=names[0])
 
 
 VECTOR = flat(("a", "b", "c"))
@@ -310,6 +318,79 @@ def test_a_bus_under_vector_names_what_each_message_waited_for(tmp_path):
         assert passage.arrived <= arrow.delivered
         at += arrow.delivered in (passage.arrived, passage.ordered)
     assert at > 0.9 * len(held)  # the others were the last to be counted, behind one of their sender that waited
+
+
+@pytest.mark.parametrize(("backend", "number"), [("rst", 2), ("matrix", 2), ("ks", 3), ("daisy", 2)])
+def test_of_what_came_at_once_that_is_waited_for_which_has_the_number(backend, number):
+    """a#1 is for b alone; a#2 to a#4 come to c at one moment, in one commit, and b#1 needs a#3 of them: its second
+    packet on this link, and its third in the domain. b#2 needs b#1, and c reacts to what came in another order."""
+    made = flat(("a", "b", "c"), backend)
+    b1, b2 = (record("react", f"b#{n}", "flat", "b", 9 + n, 20 + n, 60, 70) for n in (1, 2))
+    logs = {
+        "a": [
+            record("send", "a#1", sent=1, done=1, out=[("flat", "b")]),
+            *(record("send", f"a#{n}", sent=2, done=2, out=[("flat", "c")]) for n in (2, 3, 4)),
+        ],
+        "b": [record("send", f"b#{n}", sent=9 + n, done=9 + n, out=[("flat", "c")]) for n in (1, 2)],
+        "c": [
+            record("hold", "b#1", "flat", "b", 10, 21, missing=[(0, number)]),
+            record("hold", "b#2", "flat", "b", 11, 22, missing=[(0, number), (1, 1)]),
+            b2, b1, *(record("react", f"a#{n}", "flat", "a", 2, 60, 60, 70) for n in (4, 3, 2)),
+        ],
+    }  # fmt: skip
+    assert waits(logs, made) == {"b#1": "a#3", "b#2": "b#1"}
+
+
+def waits(logs, topology):
+    return {arrow.message: arrow.waited_for for arrow in diagram.logged(logs, topology).arrows if arrow.held}
+
+
+def test_without_the_log_that_has_the_numbers_a_cause_is_named_if_nothing_else_can_be_it():
+    made = flat(("a", "b", "c"), "rst")
+    logs = {
+        "b": [record("send", "b#1", sent=9, done=9, out=[("flat", "c")])],
+        "c": [
+            record("hold", "b#1", "flat", "b", 9, 21, missing=[(0, 2)]),
+            *(record("react", f"a#{n}", "flat", "a", 2, 60, 60, 70) for n in (2, 3)),
+            record("react", "b#1", "flat", "b", 9, 21, 60, 70),
+        ],
+    }
+    assert waits(logs, made) == {"b#1": ""}
+    del logs["c"][1]
+    assert waits(logs, made) == {"b#1": "a#3"}
+
+
+@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "daisy"])
+def test_a_cause_was_in_order_in_the_step_of_the_core_that_set_free_what_waited_for_it(backend, tmp_path, monkeypatch):
+    """Held against the cores themselves, where many packets travel in one commit."""
+    steps, receive = [], recording._Watch.receive
+
+    def watched(watch, frm, packet):
+        step, sender = receive(watch, frm, packet), watch.domain.members[frm]
+        steps.append((watch.server.name, sender, watch.came[frm] - 1, [packet, *step.deliver], step.freed))
+        return step
+
+    monkeypatch.setattr(recording._Watch, "receive", watched)
+    traffic = communities(1, 6)
+    topology = flat(tuple(traffic.servers), backend)
+    recording.record(topology, recording.paced(traffic.sends(400), 4000), tmp_path)
+    logs = {name: [*every(store.read(tmp_path / name))] for name in topology.servers}
+    on_link = {}
+    for name, records in logs.items():
+        for each in records:
+            for _, to, _, _ in each[13]:
+                on_link.setdefault((name, to), []).append(f"{each[1]}#{each[2]}")
+    before = {}  # what was in order before it, in the same step
+    for server, sender, n, packets, freed in steps:
+        came = on_link[sender, server][n]  # it may have had no body
+        ids = [came, *("{}#{}".format(*recording.ident(each.body)) for each in packets[1:] if each is not packets[0])]
+        before |= {
+            (server, id): {*ids[:at], *("{}#{}".format(*recording.ident(each.body)) for each in freed)}
+            for at, id in enumerate(ids)
+            if at
+        }
+    held = [arrow for arrow in diagram.logged(logs, topology).arrows if arrow.held]
+    assert len(held) > 15 and all(arrow.waited_for in before[arrow.to, arrow.message] for arrow in held)
 
 
 # -- those of the documents --------------------------------------------------------------------------------------------
