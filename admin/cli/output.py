@@ -40,6 +40,8 @@ class Target(click.Path):
         super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder, writable=True, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":  # elsewhere that is the terminal
+            raise MomError("- is not the name of a file here: write ./- if you mean one that is called so")
         path = Path(str(super().convert(value, param, ctx)))  # it refuses what is there and not to be written
         if self.new and path.exists():
             raise MomError(f"{path} is there already: delete it, or choose another name")

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import accumulate, islice
 
@@ -17,8 +17,10 @@ from mombroker.sim.world import MS, World
 
 MOST = 50  # events: more is not readable
 LEFT, TOP, RIGHT, APART = 92, 34, 40, 24  # pixels; the last above and below the line of a process
-NAME, BAR, CHAR, GAP = 13, 10, 7, 4  # pixels of a lane of names, of one of bars, of a letter, between two in a lane
+NAME, BAR, CHAR, GAP = 13, 10, 8, 4  # pixels of a lane of names, of one of bars, of a letter, between two in a lane
 STEP, STRETCH = 24, 46  # pixels between two moments at least, and at most as many more
+SPOT = 10  # pixels between messages at one moment of a process
+LISTED = 12  # of the messages that an arrow stands for, so many are named
 BY_LINK = ("matrix", "rst", "daisy")  # their sequences count the packets of a link; others', the sends of a member
 COLOURS = ("#1558a6", "#b3261e", "#1b7f3b", "#8a4baf", "#b26a00", "#00788a", "#a3195b", "#5b6b00", "#44515f", "#6d4c41")
 
@@ -53,6 +55,14 @@ class Arrow:
     def events(self) -> int:
         return 3 if self.held else 2
 
+    @property
+    def look(self) -> "Look":
+        """What is the same where two would lie upon each other."""
+        return self.frm, self.to, self.left, self.came, self.delivered, self.passed, self.bare
+
+
+Look = tuple[str, str, int, int, int, bool, bool]
+
 
 @dataclass(slots=True)
 class Story:
@@ -63,8 +73,10 @@ class Story:
 
     def around(self, message: str, most: int = MOST) -> "Story":
         """A message, where it waited for others first, its other ways, what waited for it, then what is near in time;
-        only processes that take part. With what waited comes what it waited for, however far it went, and what that
-        waited for; if all this is too much, it is left out, but of the first as much is there as may be.
+        only processes that take part. With what waited comes what it waited for, and with what was passed on how it
+        came there, however far that went; if all this is too much, it is left out, but of the first as much is there as
+        may be. Of packets with the same ends and times, as those of one commit are, one stands for all but those that
+        others are drawn with.
 
         An arrow is two events, or three where it is held.
         """
@@ -81,23 +93,34 @@ class Story:
         order += sorted((a for a in self.arrows if any(a.message == own_.waited_for for own_ in own)), key=distance)
         order += sorted(self.arrows, key=distance)
         chosen: dict[int, Arrow] = {}
+        looks: set[Look] = set()
         events = 0
         for arrow in order:
+            if arrow.look in looks and arrow.message != message:
+                continue
             new: dict[int, Arrow] = {}
-            each: Arrow | None = arrow
-            while each and id(each) not in new and id(each) not in chosen and len(new) < most:
-                new[id(each)] = each
-                each = ways.get((each.waited_for, each.to))
+            due = [arrow]
+            for each in due:
+                if id(each) not in new and id(each) not in chosen and len(new) < most:
+                    new[id(each)] = each
+                    before = [(each.message, each.frm)] * each.onward + [(each.waited_for, each.to)]
+                    due += [ways[way] for way in before if way in ways]
             if not chosen:
                 ends = accumulate(each.events for each in new.values())
                 new = dict(islice(new.items(), max(sum(end <= most for end in ends), 1)))
             more = sum(each.events for each in new.values())
             if not chosen or events + more <= most:
                 chosen |= new
+                looks.update(each.look for each in new.values())
                 events += more
             if events + 2 > most:
                 break
-        arrows = sorted(chosen.values(), key=lambda arrow: (arrow.left, arrow.came))
+        alike: dict[Look, list[str]] = {}
+        for each in self.arrows:
+            if each.look in looks and id(each) not in chosen:
+                alike.setdefault(each.look, []).append(each.message)
+        arrows = [replace(arrow, twins=tuple(alike.pop(arrow.look, ()))) for arrow in chosen.values()]
+        arrows.sort(key=lambda arrow: (arrow.left, arrow.came))
         names = {name for arrow in arrows for name in (arrow.frm, arrow.to)}
         return Story([name for name in self.processes if name in names], arrows)
 
@@ -319,15 +342,19 @@ class _Noted:
 
 def svg(story: Story, title: str, middle: str = "") -> str:
     """A picture of its own; hovering tells times, and what waited links to what it waited for, if that is drawn. The
-    message in the middle is drawn bold."""
-    moments = sorted({at for a in story.arrows for at in (a.left, a.came, a.delivered) if at})
-    xs = places(moments)
-    first = {arrow.message: arrow for arrow in reversed(story.arrows)}  # it has the name
+    message in the middle is drawn bold, and in front of the others."""
+    left = max(LEFT, 20 + CHAR * max(map(len, story.processes), default=0))
+    across = _Across(story, left)
+    begins, ends, freed = across.begins, across.ends, across.freed
+    first: dict[str, Arrow] = {}  # it has the name
+    for a in sorted(story.arrows, key=lambda a: (a.onward, a.left)):
+        first.setdefault(a.message, a)
+    called = {a.message: _called(a) for a in first.values()}
     held = [arrow for arrow in story.arrows if arrow.held]
-    bars = lanes([(a.to, xs[a.came], xs[a.delivered]) for a in held])
+    bars = lanes([(a.to, ends(a), freed(a)) for a in held])
     under = [_only_up(story, a) and all(each.to != a.frm for each in held) for a in first.values()]
     names = lanes([
-        (f"{a.frm}{' under' if low else ''}", xs[a.left], xs[a.left] + CHAR * len(a.message))
+        (f"{a.frm}{' under' if low else ''}", begins(a), begins(a) + CHAR * len(called[a.message]))
         for a, low in zip(first.values(), under, strict=True)
     ])  # fmt: skip
     ys, y = {}, TOP
@@ -337,7 +364,8 @@ def svg(story: Story, title: str, middle: str = "") -> str:
         waits = max((lane + 1 for a, lane in zip(held, bars, strict=True) if a.to == process), default=0)
         ys[process] = y + NAME * above + APART
         y = ys[process] + BAR * waits + NAME * below + APART
-    width = max((*xs.values(), LEFT + 480)) + RIGHT  # at least that of the legend
+    ends_of_names = (begins(a) + CHAR * len(called[a.message]) for a in first.values())
+    width = max(across.end, left + 480, *ends_of_names) + RIGHT  # at least that of the legend
     legend = ["arrow: a packet   dot: delivery   ring: for others, or a duplicate   bar: waits for an earlier message"]
     legend += ["dashed: without the body, to be counted"] * any(arrow.bare for arrow in story.arrows)
     height = y + 18 + 16 * len(legend)
@@ -350,22 +378,61 @@ def svg(story: Story, title: str, middle: str = "") -> str:
     ]
     for process, y in ys.items():
         parts.append(f'<text x="12" y="{y + 4}" fill="#1d2733">{escape(process)}</text>')
-        parts.append(f'<line x1="{LEFT}" y1="{y}" x2="{width - RIGHT // 2}" y2="{y}" stroke="#b9c2cc"/>')
-    begin, drawn = moments[0] if moments else 0, {(arrow.message, arrow.to) for arrow in story.arrows}
+        parts.append(f'<line x1="{left}" y1="{y}" x2="{width - RIGHT // 2}" y2="{y}" stroke="#b9c2cc"/>')
+    begin, drawn = min((a.left for a in story.arrows), default=0), {(arrow.message, arrow.to) for arrow in story.arrows}
     lane_of = {id(a): lane for a, lane in zip(held, bars, strict=True)}
-    for a in story.arrows:
+    for a in sorted(story.arrows, key=lambda a: a.message == middle):
         wide = 2.6 if a.message == middle else 1.4
-        parts += _arrow(a, xs, ys, lane_of.get(id(a)), colours[a.message], wide, begin, (a.waited_for, a.to) in drawn)
+        place = begins(a), ys[a.frm], ends(a), ys[a.to]
+        until, linked = freed(a) if a.held else 0, (a.waited_for, a.to) in drawn
+        parts += _arrow(a, place, until, lane_of.get(id(a)), colours[a.message], wide, begin, linked)
     for a, low, lane in zip(first.values(), under, names, strict=True):  # in front of all lines
         y = ys[a.frm] + (16 + NAME * lane if low else -9 - NAME * lane)
-        at = f'x="{xs[a.left] - 4}" y="{y}"' + ' font-weight="700"' * (a.message == middle)
-        name = escape(a.message)
+        at = f'x="{begins(a) - 4}" y="{y}"' + ' font-weight="700"' * (a.message == middle)
+        name = escape(called[a.message])
         parts.append(f'<text {at} stroke="#fff" stroke-width="3">{name}</text>')
-        parts.append(f'<text id="{name}" {at} fill="{colours[a.message]}">{name}</text>')
+        parts.append(f'<text id="{escape(a.message)}" {at} fill="{colours[a.message]}">{name}</text>')
     for row, line in enumerate(reversed(legend)):
         y = height - 12 - 16 * row
         parts.append(f'<text x="12" y="{y}" fill="#5b6875" xml:space="preserve">{line}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+class _Across:
+    """Where from left to right arrows begin and end: by time, and beside each other what does so at one moment at one
+    process."""
+
+    def __init__(self, story: Story, left: int):
+        moments = sorted({at for a in story.arrows for at in (a.left, a.came, a.delivered) if at})
+        self.spots: dict[tuple[str, int], list[str]] = {}  # messages that begin or end there
+        for a in story.arrows:
+            for spot in (a.frm, a.left), (a.to, a.came):
+                if a.message not in self.spots.setdefault(spot, []):
+                    self.spots[spot].append(a.message)
+        room = dict.fromkeys(moments, 0)
+        for (_, moment), messages in self.spots.items():
+            room[moment] = max(room[moment], SPOT * (len(messages) - 1))
+        self.xs = places(moments, room, left)
+        self.end = self.xs[moments[-1]] + room[moments[-1]] if moments else left
+
+    def begins(self, arrow: Arrow) -> int:
+        return self._at(arrow.frm, arrow.left, arrow.message)
+
+    def ends(self, arrow: Arrow) -> int:
+        return self._at(arrow.to, arrow.came, arrow.message)
+
+    def freed(self, arrow: Arrow) -> int:
+        return self._at(arrow.to, arrow.delivered, arrow.message)
+
+    def _at(self, process: str, moment: int, message: str) -> int:
+        there = self.spots.get((process, moment), [])
+        return self.xs[moment] + SPOT * (there.index(message) if message in there else 0)
+
+
+def _called(first: Arrow) -> str:
+    """What is written where a message begins in the picture."""
+    name = first.message + ", passed on" * first.onward
+    return f"{name} and {len(first.twins)} more" if first.twins else name
 
 
 def _only_up(story: Story, first: Arrow) -> bool:
@@ -394,30 +461,34 @@ def lanes(spans: Sequence[Span]) -> list[int]:
     return found
 
 
-def places(moments: Sequence[int]) -> dict[int, int]:
-    """x of each moment: in order, far apart where much time is between, but never too near nor too far to be read."""
+def places(moments: Sequence[int], room: Mapping[int, int] | None = None, left: int = LEFT) -> dict[int, int]:
+    """x of each moment: in order, far apart where much time is between, but never too near nor too far to be read.
+    `room`: what a moment takes itself."""
     if not moments:
         return {}
     gaps = [b - a for a, b in zip(moments, moments[1:], strict=False)]
     largest = max(gaps, default=0) or 1
-    x, found = LEFT + STEP, {moments[0]: LEFT + STEP}
-    for moment, gap in zip(moments[1:], gaps, strict=True):
-        x += STEP + round(STRETCH * (gap / largest) ** 0.5)
+    x, found = left + STEP, {}
+    for moment, gap in zip(moments, [*gaps, 0], strict=True):
         found[moment] = x
+        x += STEP + round(STRETCH * (gap / largest) ** 0.5) + (room or {}).get(moment, 0)
     return found
 
 
 def _arrow(
-    arrow: Arrow, xs: dict[int, int], ys: dict[str, int], lane: int | None, colour: str, wide: float, begin: int,
+    arrow: Arrow, place: tuple[int, int, int, int], until: int, lane: int | None, colour: str, wide: float, begin: int,
     linked: bool,
 ) -> list[str]:  # fmt: skip
-    x1, y1, x2, y2 = xs[arrow.left], ys[arrow.frm], xs[arrow.came], ys[arrow.to]
+    x1, y1, x2, y2 = place
     said = f"{arrow.message}: {arrow.frm} to {arrow.to}, sent at {(arrow.left - begin) / 1e6:.2f} ms, "
     said += f"came after {'at most ' * arrow.latest}{(arrow.came - arrow.left) / 1e6:.2f} ms"
     said += ", without its body" * arrow.bare
     if arrow.held:
         said += f", waited {(arrow.delivered - arrow.came) / 1e6:.2f} ms"
         said += f" for {arrow.waited_for or 'an earlier message that the logs do not name'}"
+    if arrow.twins:
+        rest = ", ..." * (len(arrow.twins) > LISTED)
+        said += f"; with it went {len(arrow.twins)} more: {', '.join(arrow.twins[:LISTED])}{rest}"
     parts = [f'<g stroke="{colour}" fill="{colour}"><title>{escape(said)}</title>']
     length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5 or 1.0
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
@@ -429,11 +500,13 @@ def _arrow(
     parts.append(f'<polygon points="{head}" stroke="none"/>')
     fill = "" if arrow.delivered and not arrow.passed else ' fill="#fff"'
     if lane is not None:
-        x3, below = xs[arrow.delivered], y2 + BAR * (lane + 1)
-        bar = f'<rect x="{x2}" y="{below - 3}" width="{x3 - x2}" height="6" rx="3" stroke="none" fill-opacity="0.35"/>'
+        below = y2 + BAR * (lane + 1)
+        bar = (
+            f'<rect x="{x2}" y="{below - 3}" width="{until - x2}" height="6" rx="3" stroke="none" fill-opacity="0.35"/>'
+        )
         parts.append(f'<line x1="{x2}" y1="{y2}" x2="{x2}" y2="{below}" stroke-opacity="0.35"/>')
         parts.append(f'<a href="#{escape(arrow.waited_for)}">{bar}</a>' if linked else bar)
-        parts.append(f'<circle cx="{x3}" cy="{below}" r="4"{fill}/>')
+        parts.append(f'<circle cx="{until}" cy="{below}" r="4"{fill}/>')
     else:
         parts.append(f'<circle cx="{x2}" cy="{y2}" r="4.5"{fill}/>')
     parts.append("</g>")

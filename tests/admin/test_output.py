@@ -97,6 +97,17 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(words, tmp_pat
     assert (result.exit_code, result.stderr) == (1, line)
 
 
+@pytest.mark.parametrize("words", [
+    ["sim", "diagram", "ks", "--to"], ["log", "diagram", "s1#1", "--to"], ["paper", "report", "--to"],
+    ["analyze", "--html"], ["topology", "advise", "--out"], ["log", "export", "--to"],
+])  # fmt: skip
+def test_a_dash_is_not_the_name_of_a_file(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, [*words, "-"])
+    line = "Error: - is not the name of a file here: write ./- if you mean one that is called so\n"
+    assert (result.exit_code, result.stderr, [*tmp_path.iterdir()]) == (1, line, [])
+
+
 def test_a_topology_file_that_is_there_is_refused_before_the_work(tmp_path, monkeypatch):
     """No log is here: the work would fail in another way."""
     monkeypatch.chdir(tmp_path)

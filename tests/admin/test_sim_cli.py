@@ -2,11 +2,13 @@
 
 import json
 import sqlite3
+from importlib.metadata import EntryPoint
 
 import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
+from mombroker.ordering import registry
 
 
 @pytest.fixture
@@ -140,6 +142,19 @@ def test_a_diagram_is_drawn_around_what_waits_or_what_is_asked_for(mom, tmp_path
     beyond = f"m{int(last[1:]) + 1}"
     assert "no message" in mom("sim", "diagram", "ks", "--around", beyond, "--to", "c.svg", code=1).stderr
     assert "--servers 2" in mom("sim", "diagram", "fifo", "--to", "c.svg", code=2).stderr
+
+
+def test_a_back_end_of_another_package_is_drawn_too(mom, tmp_path, monkeypatch):
+    points = [EntryPoint("mine", "mombroker.ordering.rst:RST", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    registry._plugged.cache_clear()
+    try:
+        mom("sim", "diagram", "mine", "--to", "mine.svg")
+        assert "mine, 4 servers, seed 1: around m" in (tmp_path / "mine.svg").read_text()
+        said = mom("sim", "diagram", "my", "--to", "my.svg", code=2).stderr
+        assert "no ordering is named 'my'; there are daisy, fifo, ks, matrix, mine, " in said
+    finally:
+        registry._plugged.cache_clear()
 
 
 def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):

@@ -125,6 +125,89 @@ def test_of_a_chain_that_is_too_long_its_end_is_drawn():
     assert len(Story(["a", "b"], chain).around("m19", most=1).arrows) == 1
 
 
+def commit(messages):
+    """They went from a to b in one commit."""
+    return [Arrow(f"m{at}", "a", "b", 10, 20, 20) for at in range(messages)]
+
+
+def test_of_packets_that_lie_upon_each_other_one_is_drawn_and_says_how_many_there_are():
+    """What is near in time has the room, then."""
+    near = [Arrow(f"n{at}", "b", "a", 30 + at, 60 + at, 60 + at) for at in range(22)]
+    story = Story(["a", "b"], [*commit(40), *near]).around("m7")
+    assert [arrow.message for arrow in story.arrows] == ["m7", *(arrow.message for arrow in near)]
+    assert story.arrows[0].twins == tuple(f"m{at}" for at in range(40) if at != 7)
+    root = ElementTree.fromstring(diagram.svg(story, "title", "m7"))
+    assert {each.text for each in root.iter(f"{SVG}text") if each.get("id") == "m7"} == {"m7 and 39 more"}
+    (said,) = [each.text for each in root.iter(f"{SVG}title") if "m7:" in each.text]
+    assert said.endswith("; with it went 39 more: m0, m1, m2, m3, m4, m5, m6, m8, m9, m10, m11, m12, ...")
+
+
+def test_what_looks_alike_is_drawn_where_another_waited_for_it():
+    """And what waited longer, or is not for that process, does not look alike."""
+    others = [Arrow("w", "a", "b", 10, 20, 40), Arrow("p", "a", "b", 10, 20, passed=True)]
+    story = Story(["a", "b", "c"], [*commit(5), *others, Arrow("x", "c", "b", 12, 15, 20, "m3")]).around("m1")
+    assert {arrow.message: len(arrow.twins) for arrow in story.arrows} == {"m1": 3, "w": 0, "p": 0} | {
+        "x": 0, "m3": 0, "m1": 3
+    }  # fmt: skip
+
+
+def test_what_is_drawn_at_one_moment_is_set_apart_and_the_message_in_the_middle_is_in_front():
+    """m0 to m3 wait for each other, so all of them are drawn."""
+    chain = [Arrow(f"m{at}", "a", "b", 10, 20, 40, f"m{at - 1}") for at in range(1, 6)]
+    story = Story(["a", "b"], [Arrow("m0", "a", "b", 10, 20, 20), *chain, Arrow("n", "b", "a", 21, 30, 30)])
+    root = ElementTree.fromstring(diagram.svg(story.around("m5"), "title", "m5"))
+    lines = [next(each.iter(f"{SVG}line")) for each in root.iter(f"{SVG}g")]
+    assert len(lines) == 7 and lines[-1].get("stroke-width") == "2.6"
+    for key in ("x1", "x2"):
+        xs = sorted(float(line.get(key)) for line in lines)
+        assert all(b - a >= diagram.SPOT - 0.1 for a, b in zip(xs, xs[1:], strict=False)), key
+    dots = [(float(each.get("cx")), float(each.get("cy"))) for each in root.iter(f"{SVG}circle")]
+    assert all((x - x2) ** 2 + (y - y2) ** 2 >= 9**2 for at, (x, y) in enumerate(dots) for x2, y2 in dots[:at])
+
+
+def test_a_name_is_within_the_picture_and_beside_no_other_and_no_name_of_a_process_is_under_a_line():
+    long = "a-server-of-a-very-long-name"
+    arrows = [Arrow(f"{long}#{10**6 + at}", long, "b", 10 + at // 4, 30 + at % 4, 30 + at % 4) for at in range(12)]
+    root = ElementTree.fromstring(diagram.svg(Story([long, "b"], arrows).around(arrows[0].message), "t", "none"))
+    names = [each for each in root.iter(f"{SVG}text") if each.get("id")]
+    at = [(float(each.get("x")), float(each.get("y")), 7.4 * len(each.text)) for each in names]  # pixels of a letter
+    assert len(at) == 12 and max(x + wide for x, _, wide in at) < float(root.get("width"))
+    for n, (x, y, wide) in enumerate(at):
+        assert all(abs(y - y2) >= diagram.NAME or x + wide <= x2 or x2 + wide2 <= x for x2, y2, wide2 in at[:n])
+    assert min(float(each.get("x1")) for each in root.iter(f"{SVG}line")) > 12 + 7.4 * len(long)
+
+
+@pytest.mark.parametrize(("backend", "servers"), [("daisy", 8), ("daisy", 6), ("overlay", 4)])
+def test_a_name_stands_where_the_message_was_sent(backend, servers):
+    """What was passed on is drawn with its way there."""
+    for seed in range(1, 40):
+        story = diagram.played(backend, servers, 12, 0.3, seed)
+        sender = {arrow.message: arrow.frm for arrow in story.arrows if not arrow.onward}
+        held = [arrow.message for arrow in story.arrows if arrow.held]
+        for middle in dict.fromkeys([*held[:1], *sorted(sender)[:4]]):
+            near = story.around(middle)
+            assert sum(arrow.events for arrow in near.arrows) <= diagram.MOST
+            root = ElementTree.fromstring(diagram.svg(near, "title", middle))
+            line = {text.text: float(text.get("y")) - 4 for text in root.iter(f"{SVG}text") if text.get("x") == "12"}
+            for name in (each for each in root.iter(f"{SVG}text") if each.get("id")):
+                at = line[sender[name.get("id")]]
+                assert abs(float(name.get("y")) - at) == min(
+                    abs(float(name.get("y")) - y) for y in line.values() if y > 22
+                )
+
+
+def test_where_the_way_before_is_not_known_a_name_says_that_it_is_passed_on():
+    logs = {name: records for name, records in ACROSS.items() if name in ("c", "r")}
+    logs["r"] = [record("forward", "a#1", "left", "x", 0, 30, 30, 30, [("right", "c")])]
+    story = diagram.logged(logs, BUS).around("a#1")
+    assert [(arrow.frm, arrow.to, arrow.onward) for arrow in story.arrows] == [("r", "c", True)]
+    assert ">a#1, passed on</text>" in diagram.svg(story, "title")
+    whole = diagram.logged(ACROSS, BUS).around("a#1", most=4)
+    assert [(arrow.frm, arrow.to) for arrow in whole.arrows] == [("a", "b"), ("a", "r")] and not any(
+        arrow.onward for arrow in whole.arrows
+    )
+
+
 def test_bars_and_names_of_a_process_cover_each_other_nowhere():
     spans = [("a", 0, 50), ("a", 10, 20), ("a", 15, 60), ("b", 15, 60), ("a", 24, 30), ("a", 0, 50)]
     found = diagram.lanes(spans)
