@@ -73,8 +73,10 @@ def diagram(message: str, file: Path, target: Path) -> None:
     """Draw what happened around a message: its ways, what it waited for, what waited for it, and what was near.
 
     MSGID is as in the column `message` of `mom log tail`: the server of the send, #, and a number. Times are those of
-    the servers' clocks; at most 50 events are drawn. Servers whose stores are not on this machine are named, and what
-    only they know is left out. So is, under vector, what came only to be counted, unless something waited for it.
+    the servers' clocks; at most 50 events are drawn. Of packets with the same ends and times, as those of one commit,
+    one stands for all: its name says "and 7 more", and hovering tells which. Servers whose stores are not on this
+    machine are named, and what only they know is left out. So is, under vector, what came only to be counted, unless
+    something waited for it.
 
     \b
     Example:

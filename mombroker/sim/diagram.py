@@ -230,9 +230,15 @@ class _Noted:
         return self.rank.get((arrow.message, arrow.frm, arrow.to), -1)
 
     def arrows(self) -> list[Arrow]:
-        found = []
+        found, senders = [], dict[tuple[str, str], list[str]]()
+        for message, frm, to in self.left:
+            senders.setdefault((message, to), []).append(frm)
         for (message, server), arrow in self.came.items():
-            if (message, arrow.frm, server) not in self.left:
+            frms = senders.get((message, server), [])
+            if arrow.frm not in frms and len(frms) == 1:  # it was passed on when something of another link had come
+                arrow.frm, arrow.latest = frms[0], True
+                arrow.onward = arrow.frm != message.partition("#")[0]
+            if arrow.frm not in frms:
                 continue  # its beginning is not in the logs
             if not arrow.came:  # its server has died while it waited, and has forgotten when it came
                 arrow.came = self.first.get((message, server), arrow.delivered)
@@ -253,7 +259,7 @@ class _Noted:
                     continue
                 cause = causes.get(arrow.message) or self._earlier(arrow) or self._only(arrow, here)
                 arrow.waited_for = cause.message if cause else ""
-                if cause and cause.latest and (cause.message, cause.to) not in self.homes:
+                if cause and (cause.message, cause.to) not in self.came.keys() | self.homes:
                     counted.setdefault((cause.message, cause.to), cause)
         return sorted([*found, *counted.values()], key=lambda arrow: (arrow.left, arrow.came))
 
@@ -274,10 +280,12 @@ class _Noted:
         """
         domain, to, moment = self.into[here[0].message, here[0].to], here[0].to, here[0].delivered or here[0].came
         row = {name: at for at, name in enumerate(self.topology.domains[domain].members)}
+        late = ordering.backend(self.topology.domains[domain].backend).relays  # the record may be of when it went on
         group, needs, frees = [*here], {each.message: set[str]() for each in here}, dict[str, list[Arrow]]()
         for arrow in group:
             for who, n, name in self._missed(arrow.message, to, domain):
-                if name not in needs and (name, to) not in self.came:
+                known = self.came.get((name, to))
+                if name not in needs and (not known or late and known.came > moment):
                     unseen = self._unseen(name, who, n, arrow, domain, moment)
                     if unseen:
                         group.append(unseen)
