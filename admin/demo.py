@@ -9,10 +9,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +88,10 @@ class Show:
     killed: list[str] = field(default_factory=list)
     stalled: bool = False
     given_up: str = ""  # a server that is not started again
-    _pids: dict[str, int] = field(default_factory=dict)
+    _pids: dict[str, int] = field(default_factory=dict)  # of servers that run
     _left: dict[str, list[str]] = field(default_factory=dict)  # server -> its authors that have not seen all
     _seen: dict[str, int] = field(default_factory=dict)  # of the first of these
     _clients: dict[str, Any] = field(default_factory=dict)
-    _victims: Iterator[str] = field(default_factory=lambda: iter(()))
     _moved: float = 0.0  # when something was seen last
     _over: bool = False
 
@@ -101,13 +99,13 @@ class Show:
         for agent in self.topology.agents:
             self._left.setdefault(agent.server, []).append(f"{agent.server}/{agent.name}")
         self._seen = dict.fromkeys(self._left, 0)
-        self._victims = cycle(self.topology.routers or list(self.topology.servers))
         self._moved = time.monotonic()
 
     def started(self, server: str, pid: int) -> None:
         self._pids[server] = pid
 
     def ended(self, server: str, text: str, again: bool) -> None:
+        self._pids.pop(server, None)
         if client := self._clients.pop(server, None):
             client.close()
         if text != "stopped":
@@ -132,17 +130,21 @@ class Show:
                 self.say(f"the run was over before {missed} of {self.kills} kills: give it a longer history")
             self._end()
         elif len(self.killed) < self.kills and self._due(seen):
-            self._kill(next(self._victims))
+            self._kill()
         return POLL_S
 
     def _due(self, seen: int) -> bool:
         """The kills are spread over the run."""
         return seen * (self.kills + 1) >= self.commits * len(self._seen) * (len(self.killed) + 1)
 
-    def _kill(self, server: str) -> None:
-        self.say(f"kill -9 of {'router' if server in self.topology.routers else 'server'} {server}")
-        os.kill(self._pids[server], signal.SIGKILL)
-        self.killed.append(server)
+    def _kill(self) -> None:
+        """Of those that run: the one that was killed least often, in the order of the topology. If none runs, later."""
+        running = [name for name in self.topology.routers or self.topology.servers if name in self._pids]
+        if running:
+            server = min(running, key=self.killed.count)
+            self.say(f"kill -9 of {'router' if server in self.topology.routers else 'server'} {server}")
+            os.kill(self._pids.pop(server), signal.SIGKILL)
+            self.killed.append(server)
 
     def _end(self) -> None:
         self._over = True

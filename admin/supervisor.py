@@ -23,6 +23,7 @@ CRASHED = 70  # exit code of a server that ends by an exception
 FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
 STEADY = 10.0  # a server that ran for so many times its last pause starts again with the first one
 GRACE = 30.0  # for a server to stop in
+LOOK = 0.5  # between two looks whether it is over
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NEVER = float("inf")
 
@@ -33,6 +34,16 @@ class Watcher(Protocol):
     def started(self, server: str, pid: int) -> None: ...
     def ended(self, server: str, text: str, again: bool) -> None: ...
     def tick(self) -> float: ...  # called after every event; returns the seconds until it wants to be called again
+
+
+class Nobody:
+    """Is told when a watcher has failed."""
+
+    def started(self, server: str, pid: int) -> None: ...
+    def ended(self, server: str, text: str, again: bool) -> None: ...
+
+    def tick(self) -> float:
+        return NEVER
 
 
 @dataclass(slots=True)
@@ -48,7 +59,8 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts the servers, and again, until it gets SIGTERM, SIGINT or SIGHUP, or none is left.
+    """Starts the servers, and again, until it gets SIGTERM, SIGINT or SIGHUP, or none is left. If anything raises, it
+    stops them first: none outlives `run`.
 
     serve    runs one server in a forked child and returns its exit code
     private  open files that the children must not keep: our locks, and what the caller adds
@@ -70,13 +82,23 @@ class Supervisor:
             self.private += locks
             gc.collect()
             gc.freeze()  # the children share these pages as long as nobody counts references in them
-            while self._step():
-                pass
+            try:
+                self._work()
+            except BaseException:
+                self.watcher = Nobody()  # it may be what has raised
+                if not self.stopping:
+                    self._stop(time.monotonic())
+                self._work()
+                raise
         finally:
             for lock in locks:
                 os.close(lock)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return max((child.code for child in self.children), default=0)
+
+    def _work(self) -> None:
+        while self._step():
+            pass
 
     def _step(self) -> bool:
         """One round: start what is due, wait for a signal, see who ended. False when nothing is left to do."""
@@ -84,7 +106,8 @@ class Supervisor:
         for child in self.children:
             if not child.pid and child.due <= now and not self.stopping:
                 self._start(child, now)
-        wait = min([self.watcher.tick(), *(child.due - now for child in self.children if not child.pid)])
+        dues = [LOOK] if self.stopping else [child.due - now for child in self.children if not child.pid]
+        wait = min([self.watcher.tick(), *dues])
         caught = signal.sigtimedwait(SIGNALS, min(max(wait, 0.0), 3600.0))
         if caught and caught.si_signo != signal.SIGCHLD:
             self._stop(time.monotonic())
@@ -121,9 +144,11 @@ class Supervisor:
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)  # even if the log cannot be written
 
     def _stop(self, now: float) -> None:
         """Pass on SIGTERM; at the second time do not wait any more."""
@@ -179,6 +204,8 @@ def how(code: int) -> str:
 
 
 def last_line(log: Path) -> str:
+    if not log.exists():
+        return ""  # it was killed before it could open it
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
         return file.read().decode(errors="replace").rstrip().rpartition("\n")[2]

@@ -188,12 +188,15 @@ class ClientStorm(Storm):
         self.at_rest = self._resting >= REST
         return self.at_rest
 
-    def _end(self) -> None:
+    def dismiss(self) -> None:
         for each in self.people.values():
             if each.pid:
                 os.kill(each.pid, signal.SIGKILL)
                 os.waitpid(each.pid, 0)
                 each.pid = 0
+
+    def _end(self) -> None:
+        self.dismiss()
         Storm._end(self)
 
 
@@ -225,7 +228,10 @@ def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda:
         deadly(between, folder / CALM)
         return service.serve(topology, name)
 
-    supervisor.Supervisor(children, serve, storm, storm.private).run()
+    try:
+        supervisor.Supervisor(children, serve, storm, storm.private).run()
+    finally:
+        storm.dismiss()
     if storm.given_up:
         raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
     counts = {"servers": len(children), "server_kills": storm.kills, "client_kills": storm.clients_killed}

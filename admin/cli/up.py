@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,8 @@ def down(file: Path) -> None:
         if lock is not None:
             locks[lock] = server.name
     for pid in {supervisor.holder(lock) for lock in locks} - {0}:
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(pid, signal.SIGTERM)
     stopped = _await_release(locks)
     click.echo(f"stopped {', '.join(stopped)}" if stopped else f"no server of {file} runs here")
 
@@ -161,7 +163,8 @@ def _stay(topology: "Topology", servers: "list[Server]", pipe: int) -> None:
         def tell(kind: str, text: str) -> None:
             nonlocal pipe
             if pipe >= 0:
-                os.write(pipe, json.dumps([kind, text]).encode() + b"\n")
+                with suppress(BrokenPipeError):  # nobody waits any more
+                    os.write(pipe, json.dumps([kind, text]).encode() + b"\n")
             if pipe >= 0 and kind == "settled":
                 running.private.remove(pipe)
                 os.close(pipe)

@@ -4,11 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mombroker.admin import supervisor
+from mombroker.net import config
 from mombroker.store.folder import LOCK
 from tests.admin.processes import Processes, write_topology
 
@@ -188,6 +191,42 @@ def test_up_in_the_foreground_shows_the_logs_and_stops_at_a_signal(tmp_path):
     out, err = up.communicate()
     assert up.returncode == 0 and err == "2 of 2 servers are up; Ctrl-C stops them\n"
     assert bus.run("down").stdout == f"no server of {bus.file} runs here\n"
+
+
+def test_servers_are_looked_after_where_nobody_waits_for_them_any_more(tmp_path):
+    bus = one(tmp_path)
+    up = bus.popen("up", "--detach")
+    data = Path(config.load(bus.file).servers["a"].data)
+    until(lambda: supervisor.holder(data / supervisor.LOCK))
+    up.kill()
+    up.communicate()
+    try:
+        until(bus.all_up)
+        first = supervisor.holder(data / LOCK)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: supervisor.holder(data / LOCK) not in (0, first))
+    finally:
+        bus.down()
+
+
+def until(done: Callable[[], object]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never comes")
+
+
+def test_down_of_what_has_just_ended_by_itself(tmp_path, monkeypatch):
+    bus = one(tmp_path)
+    holders = [4_000_000] * 4  # of the locks of both, and again when they are to be stopped
+
+    def kill(pid, number):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(supervisor, "holder", lambda lock: holders.pop() if holders else 0)
+    monkeypatch.setattr(os, "kill", kill)
+    assert bus.mom("down").stdout == "stopped a, b\n"
 
 
 def test_serve_runs_one_server_until_a_signal(tmp_path):

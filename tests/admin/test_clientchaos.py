@@ -1,5 +1,6 @@
 """Servers and STOMP clients killed at random while messages flow: no promise is broken, and broken ones are noticed."""
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,27 @@ def test_some_kills(tmp_path):
     assert row["server_kills"] and row["client_kills"] and row["server_kills"] + row["client_kills"] >= 4
     # What a killed client has sent without a receipt may be lost, more or less of it by when the kills fall.
     assert row["seen"] > 0.8 * row["sent"] and row["sent"] > 100 and row["receipts"] > 100
+
+
+def test_no_client_outlives_a_storm_that_fails(tmp_path, monkeypatch):
+    made = []
+
+    def fork(storm, name, each):
+        made.append(FORK(storm, name, each))
+        return made[-1]
+
+    def fail(storm):
+        assert not storm.journal.exists(), "it blows"
+
+    FORK = clientchaos.ClientStorm._fork
+    monkeypatch.setattr(clientchaos.ClientStorm, "_fork", fork)
+    monkeypatch.setattr(clientchaos.ClientStorm, "_flows", fail)
+    with pytest.raises(AssertionError, match="it blows"):
+        clientchaos.run(4, 0.8, 7, tmp_path)
+    assert len(made) == len(clientchaos.cast())
+    for pid in made:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 @pytest.mark.long

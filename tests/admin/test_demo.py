@@ -76,13 +76,56 @@ def show(told, tmp_path):
 END = signal.SIGTERM
 
 
+def until(told, show, seen):
+    told.seen = dict.fromkeys(["a/author0", "b/author1", "c/author2", "a/author3"], seen)
+    show.tick()
+
+
+KILLED = "was killed by SIGKILL"
+
+
 def test_routers_are_killed_at_even_parts_of_the_run(told, show):
-    for seen in (3, 4, 5, 7):
-        told.seen = dict.fromkeys(["a/author0", "b/author1", "c/author2", "a/author3"], seen)
-        show.tick()
-    kill = ["kill -9 of router b", (101, signal.SIGKILL)]
-    assert told == [(3, 10), (4, 10), *kill, (5, 10), (7, 10), *kill]
+    for seen in (3, 4):
+        until(told, show, seen)
+    show.ended("b", KILLED, True)
+    show.started("b", 103)
+    for seen in (5, 7):
+        until(told, show, seen)
+    kill = "kill -9 of router b"
+    assert told == [
+        (3, 10), (4, 10), kill, (101, signal.SIGKILL), f"b {KILLED}", (5, 10), (7, 10), kill, (103, signal.SIGKILL),
+    ]  # fmt: skip
     assert show.killed == ["b", "b"]
+
+
+def test_a_router_that_is_gone_is_waited_for(told, show):
+    """Its process may be that of somebody else by then."""
+    until(told, show, 4)
+    until(told, show, 7)  # it is dead, but nobody has seen it yet
+    show.ended("b", KILLED, True)
+    until(told, show, 8)
+    assert show.killed == ["b"]
+    show.started("b", 103)
+    until(told, show, 8)
+    kill = "kill -9 of router b"
+    assert [each for each in told if each == kill or each[1] == signal.SIGKILL] == [
+        kill, (101, signal.SIGKILL), kill, (103, signal.SIGKILL),
+    ]  # fmt: skip
+
+
+def test_another_router_is_killed_where_one_is_gone(told, tmp_path):
+    topology = demo.staged(bus("ab,bc,cd"), tmp_path, tmp_path / "history", 4)
+    show = demo.Show(topology, 10, 3, lambda seen, commits: None, told.append)
+    for at, server in enumerate("abcd", 100):
+        show.started(server, at)
+    told.seen = dict.fromkeys(["a/author0", "b/author1", "c/author2", "d/author3"], 9)
+    show.ended("b", "ended with exit code 70", True)
+    show.tick()
+    show.started("b", 104)
+    show.tick()
+    show.started("c", 105)
+    show.tick()
+    assert show.killed == ["c", "b", "c"]
 
 
 def test_the_run_is_over_when_every_author_has_seen_all(told, show):

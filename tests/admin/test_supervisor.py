@@ -21,17 +21,24 @@ from mombroker.admin import supervisor
 from mombroker.core.errors import MomError
 
 supervisor.FIRST_PAUSE = 0.1
-folder, plan = Path(sys.argv[1]), json.loads(sys.argv[2])
+folder, plan, fails = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[4]
+supervisor.GRACE = float(sys.argv[3])
 
 class Watcher:
     def say(self, *words):
         print(json.dumps(words), flush=True)
     def started(self, server, pid):
         self.say("started", server, pid)
+        self.fail("started")
     def ended(self, server, text, again):
         self.say("ended", server, text, again)
+        self.fail("ended")
     def tick(self):
+        self.fail("tick")
         return supervisor.NEVER
+    def fail(self, what):
+        if what == fails and all((folder / name / "starts").exists() for name in plan):
+            raise RuntimeError(f"{what} fails")
 
 def serve(name):
     count = folder / name / "starts"
@@ -65,9 +72,9 @@ sys.exit(supervisor.Supervisor(children, serve, Watcher()).run())
 
 
 class Run:
-    def __init__(self, folder: Path, plan: dict):
-        command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(plan)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, folder: Path, plan: dict, grace: float, fails: str):
+        command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(plan), str(grace), fails]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def until(self, *wanted) -> list:
         """The lines up to the first that starts with these words."""
@@ -79,16 +86,17 @@ class Run:
         raise AssertionError(f"{wanted} never came, but {lines}")
 
     def end(self) -> tuple[int, list]:
+        self.process.wait(60)
         lines = [json.loads(line) for line in self.process.stdout]
-        return self.process.wait(), lines
+        return self.process.returncode, lines
 
 
 @pytest.fixture
 def run(tmp_path):
     made: list[Run] = []
 
-    def start(**plan) -> Run:
-        made.append(Run(tmp_path, plan))
+    def start(grace: float = supervisor.GRACE, fails: str = "", **plan) -> Run:
+        made.append(Run(tmp_path, plan, grace, fails))
         return made[-1]
 
     yield start
@@ -96,6 +104,7 @@ def run(tmp_path):
         each.process.kill()
         each.process.wait()
         each.process.stdout.close()
+        each.process.stderr.close()
 
 
 def test_one_that_dies_is_started_again_after_growing_pauses(run, tmp_path):
@@ -144,6 +153,64 @@ def test_a_second_signal_does_not_wait(run, tmp_path):
     it.process.send_signal(signal.SIGINT)
     code, lines = it.end()
     assert lines[-1] == ["ended", "a", "was killed by SIGKILL", False] and code == 0
+
+
+def test_one_that_does_not_stop_is_killed_though_nothing_else_happens(run, tmp_path):
+    it = run(a=["deaf"], grace=0.2)
+    ready(tmp_path / "a")
+    it.process.terminate()
+    code, lines = it.end()
+    assert lines[-1] == ["ended", "a", "was killed by SIGKILL", False] and code == 0
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("what", ["started", "ended", "tick"])
+def test_no_server_outlives_a_watcher_that_fails(run, tmp_path, what):
+    it = run(a=["run"], b=["kill"], c=["deaf"], grace=1, fails=what)
+    code, lines = it.end()
+    assert code == 1 and it.process.stderr.read().endswith(f"RuntimeError: {what} fails\n")
+    pids = [line[2] for line in lines if line[0] == "started"]
+    assert len(pids) >= 3 and all(map(gone, pids))
+    for name in "abc":
+        os.close(supervisor.hold(tmp_path / name))
+
+
+def test_one_that_is_killed_before_it_has_a_log_is_told(tmp_path):
+    told = []
+    watcher = supervisor.Nobody()
+    watcher.ended = lambda *words: told.append(words)
+    child = supervisor.Child("a", tmp_path)
+    supervisor.Supervisor([child], lambda name: 0, watcher)._ended(child, -signal.SIGKILL, 1.0)
+    assert told == [("a", "was killed by SIGKILL and starts again in 0.2 s", True)]
+
+
+def test_a_server_whose_last_words_cannot_be_written_ends_all_the_same(tmp_path):
+    """It is a copy of its supervisor, and must never go on as that one."""
+    pid = os.fork()
+    if not pid:
+        child = supervisor.Child("a", tmp_path)
+        try:
+            supervisor.Supervisor([child], full, supervisor.Nobody())._become(child)
+        except OSError:
+            os._exit(98)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+class Full:
+    def flush(self) -> None:
+        raise OSError("no space left on the device")
+
+
+def full(name: str) -> int:
+    sys.stdout = Full()
+    return 3
 
 
 def test_two_supervisors_of_one_folder_are_refused_and_a_dead_one_leaves_no_lock(run, tmp_path):
