@@ -1,5 +1,6 @@
 """`mom sim`: a bus in virtual time, with the ordering cores of the broker: what it costs, and what happens in it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from click.core import ParameterSource
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import Target, output_options, show, write
+from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 
 DRAWN = ("exponential", "uniform", "wires", "multicast")  # of the mean that --transit says
 NETWORKS = (*DRAWN, "campus", "logs")
+SIZED = ("wires", "multicast", "campus")  # where large packets take longer
 DAY = 86_400_000  # ms: longer is no delay of a link, and no gap
 PINGPONG = "ping-pong"
+MOST = 1_000_000  # sends: each takes about a kB of memory, if it is for one other
+LARGEST = 8 << 20  # bytes of a message; as on a bus, if its limits do not say otherwise
 LAN, BUILDING, RATE = 5, 20, 10_000_000  # of `campus`: servers, servers, bits a second
 
 
@@ -49,7 +54,14 @@ def sim() -> None:
     help="poisson, constant, bursts; ping-pong: the first server asks all others, and again once all have answered; a "
     "CSV file of ms, server, and destinations with spaces between; or a folder of data folders, for their logs.",
 )  # fmt: skip
-@click.option("--sends", type=click.IntRange(1), default=1000, show_default=True, help="Messages in all.")
+@click.option(
+    "--sends", type=click.IntRange(1, MOST), default=1000, show_default=True,
+    help="Messages in all; ping-pong goes on to the end of its round.",
+)  # fmt: skip
+@click.option(
+    "--bytes", type=click.IntRange(0, LARGEST), default=100, show_default=True,
+    help=f"Size of a message, without what the ordering adds; it matters with {', '.join(SIZED)}. Logs have their own.",
+)  # fmt: skip
 @click.option(
     "--gap", type=options.Number(0.001, DAY), default=100.0, show_default=True, help="ms between two of a server."
 )
@@ -73,8 +85,8 @@ def sim() -> None:
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
 @output_options
 def run(
-    file: Path, workload: str, sends: int, gap: float, multicasts: float, local: float, network: str, transit: float,
-    ordering: str, seed: int, output: str, columns: str,
+    file: Path, workload: str, sends: int, bytes: int, gap: float, multicasts: float, local: float, network: str,
+    transit: float, ordering: str, seed: int, output: str, columns: str,
 ) -> None:  # fmt: skip
     """Play a workload on a topology, and show what each domain and the whole had to do.
 
@@ -83,13 +95,14 @@ def run(
     held_pct       of those that came, the share that waited for its causes, and held_ms for how long
     rows           of clocks that were written, and row_bytes
     p50_ms, p99_ms from send to delivery, and hops; in the row of the whole
-    fragments      of packets on wires, wire_hops of one in the mean, and on a wire waiting or being sent: queue in the
-                   mean, queue_most at a time; there too, with --network wires or multicast
+    fragments      of packets on wires, for every 1500 bytes one, wire_hops of one in the mean, and on a wire waiting or
+                   being sent: queue in the mean, queue_most at a time; there too, with --network wires or multicast
 
     \b
     Example:
       mom sim run bus.toml --workload poisson --seed 1
       mom sim run bus.toml --ordering ks --local 0.9 -o json
+      mom sim run bus.toml --network wires --bytes 60000
       mom sim run bus.toml --workload ping-pong --network campus
       mom sim run bus.toml --workload var --network logs
     """
@@ -112,18 +125,22 @@ def run(
         known = ", ".join([*loads.WORKLOADS, PINGPONG])
         raise click.UsageError(f"there is no workload, file or folder {workload!r}; there are {known}")
     if workload not in loads.WORKLOADS:
-        _untaken(f"--workload {workload}", ["gap", "multicasts", "local"] + ["sends"] * (workload != PINGPONG))
-    if network not in DRAWN and (network in NETWORKS or Path(network).is_file()):
-        _untaken(f"--network {network}", ["transit"])
+        others = ["sends"] * (workload != PINGPONG) + ["bytes"] * bool(traffic)
+        _untaken(f"--workload {workload}", ["gap", "multicasts", "local", *others])
+    if network in NETWORKS or Path(network).is_file():
+        _untaken(f"--network {network}", ["transit"] * (network not in DRAWN) + ["bytes"] * (network not in SIZED))
     watchers = {name: (Control(), Held(), Written()) for name in topology.domains}
     ids: list[whatif.Id] = [("", 0)]
-    bus = _bus(topology, seed, network, transit, ordering, watchers, traffic, ids)
-    if traffic:
-        whatif.Player(bus, traffic.sends, ids).play()
-    elif workload == PINGPONG:
-        _ping_pong(bus, sends)
-    else:
-        loads.play(bus, made)
+    bus = _bus(topology, seed, network, transit, ordering, watchers, traffic, ids, bytes)
+    with Bar("copies have arrived") as bar:
+        if traffic:
+            copies = sum(len(send.dests) for send in traffic.sends)
+            whatif.Player(bus, traffic.sends, ids).play(_moving(bar, copies))
+        elif workload == PINGPONG:
+            _ping_pong(bus, sends, bar)
+        else:
+            copies = sum(len(send.dests) for send in made)
+            loads.play(bus, (send._replace(payload=bytes) for send in made), _moving(bar, copies))
     rows: list[dict[str, Any]] = []
     for name, (control, held, written) in watchers.items():
         found = control.result() | held.result() | written.result()
@@ -189,17 +206,31 @@ def _wires(bus: "Bus") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ping_pong(bus: "Bus", sends: int) -> None:
+def _moving(bar: Bar, copies: int) -> Callable[[int], None]:
+    """Moves the bar at every half per cent: to draw it takes as long as hundreds of steps."""
+    shown = -1
+
+    def moved(arrived: int) -> None:
+        nonlocal shown
+        if (part := 200 * arrived // max(copies, 1)) > shown:
+            shown = part
+            bar.at(arrived, copies)
+
+    return moved
+
+
+def _ping_pong(bus: "Bus", sends: int, bar: Bar) -> None:
     from mombroker.sim.papers.domains import PingPong
 
     others = range(1, len(bus.names))
-    PingPong(bus, others, max(sends // (1 + len(others)), 1)).play()
-    bus.finish()
+    rounds = -(-sends // (1 + len(others)))
+    PingPong(bus, others, rounds).play()
+    bus.finish(_moving(bar, 2 * rounds * len(others)))
 
 
 def _bus(
     topology: "Topology", seed: int, network: str, transit: float, ordering: str, watchers: dict[str, Any],
-    traffic: "Traffic | None", ids: "list[Id]",
+    traffic: "Traffic | None", ids: "list[Id]", size: int,
 ) -> "Bus":  # fmt: skip
     from mombroker.sim import whatif
     from mombroker.sim.lab.bus import Bus
@@ -215,7 +246,7 @@ def _bus(
         links = {name: whatif.Links(world, names, traffic.delays, ids, start) for name in topology.domains}
         return Bus(world, topology, links.__getitem__, lambda name: (*watchers[name], links[name]), backends)
     net = _network(world, network, transit, list(topology.servers), seed)
-    return Bus(world, topology, lambda domain: net, watchers.__getitem__, backends)
+    return Bus(world, topology, lambda domain: net, watchers.__getitem__, backends, size)
 
 
 def _network(world: "World", kind: str, transit: float, names: list[str], seed: int) -> "Network":

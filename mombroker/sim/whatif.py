@@ -17,7 +17,7 @@ from mombroker.core.layouts import generate
 from mombroker.core.topology import Domain, Topology
 from mombroker.core.trace import Record
 from mombroker.ordering import Packet, Step
-from mombroker.sim.lab.bus import Bus
+from mombroker.sim.lab.bus import Bus, Progress
 from mombroker.sim.lab.domain import Observer, number_of
 from mombroker.sim.lab.observers import Control, Held
 from mombroker.sim.world import EPOCH, MS, World
@@ -30,14 +30,15 @@ FEW = 3  # members from which on a domain can have any back end
 
 @dataclass(slots=True)
 class Sent:
-    """A message: when it was sent, where, to which other servers, and what its server had delivered between its send
-    before and this."""
+    """A message: when it was sent, where, to which other servers, what its server had delivered between its send before
+    and this, and its bytes."""
 
     id: Id
     at: int
     origin: str
     dests: tuple[str, ...]
     after: frozenset[Id] = frozenset()
+    payload: int = 0
 
 
 @dataclass(slots=True)
@@ -113,7 +114,8 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
             if kind == "send":
                 dests = dict.fromkeys(agent.partition("/")[0] for agent in record[4])
                 passed[id].update(dests)
-                sends[server].append(Sent(id, record[9] + back, server, tuple(d for d in dests if d != server)))
+                others = tuple(d for d in dests if d != server)
+                sends[server].append(Sent(id, record[9] + back, server, others, payload=record[5]))
                 left[id, server] = record[9] + back
             elif kind == "hold":
                 paid[id].held += 1
@@ -302,10 +304,10 @@ class Player:
             self.queues[bus.places[send.origin]].append(send)
         bus.on_arrival = self._arrived
 
-    def play(self) -> None:
+    def play(self, progress: Progress = lambda arrived: None) -> None:
         for server in list(self.queues):
             self.bus.world.after(0, self._next, server)
-        self.bus.finish()
+        self.bus.finish(progress)
         assert not any(self.queues.values()), "a message was never sent: it answers one that the log does not have"
 
     def _arrived(self, number: int, origin: int, me: int) -> None:
@@ -324,7 +326,7 @@ class Player:
                 return
             send = queue.popleft()
             self.ids.append(send.id)
-            self.bus.send(me, [self.bus.places[dest] for dest in send.dests])
+            self.bus.send(me, [self.bus.places[dest] for dest in send.dests], send.payload)
 
 
 def replay(topology: Topology, traffic: Traffic, backends: Mapping[str, str] | None = None) -> "Row":

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 from click.testing import CliRunner
 
+from mombroker.admin.cli import sim
 from mombroker.admin.cli.main import cli
 from mombroker.ordering import registry
 
@@ -89,7 +90,8 @@ def test_ping_pong_asks_all_and_waits_for_all(mom):
     words = ["sim", "run", "bus.toml", "--workload", "ping-pong", "--sends", "54", "-o", "json"]
     whole = json.loads(mom(*words).stdout)[-1]
     assert whole["messages"] == 6 * (1 + 8)
-    assert json.loads(mom(*words, "--sends", "1").stdout)[-1]["messages"] == 9
+    for sends, messages in ((1, 9), (9, 9), (10, 18), (53, 54)):  # a round that has begun goes on to its end
+        assert json.loads(mom(*words, "--sends", str(sends)).stdout)[-1]["messages"] == messages
 
 
 def test_every_network_can_be_chosen_and_has_its_own_delays(mom, tmp_path):
@@ -106,6 +108,59 @@ def test_every_network_can_be_chosen_and_has_its_own_delays(mom, tmp_path):
         assert said in mom(*words, network, code=2).stderr
     (tmp_path / "links.csv").write_text("s1,s2,nan\n")
     assert "links.csv:1: a row is server" in mom(*words, "links.csv", code=1).stderr
+
+
+def test_the_size_of_messages_counts_on_wires(mom):
+    """A fragment for every 1500 bytes of what the ordering adds, here up to 400, and the message."""
+    words = ["sim", "run", "bus.toml", "--sends", "60", "--multicasts", "1", "--ordering", "rst", "-o", "json"]
+    for network in ("wires", "multicast"):
+        rows = {}
+        for size, each in ((0, 1), (100, 1), (1000, 1), (1500, 2), (2600, 2), (60_000, 41)):
+            rows[size] = json.loads(mom(*words, "--network", network, "--bytes", str(size)).stdout)[-1]
+            assert rows[size]["packets"] == rows[0]["packets"] and rows[size]["fragments"] == each * rows[0]["packets"]
+            assert rows[size]["control_bytes"] == rows[0]["control_bytes"] < 400
+        assert 10 * rows[100]["queue"] < rows[60_000]["queue"] and rows[100]["p50_ms"] < rows[60_000]["p50_ms"]
+        assert json.loads(mom(*words, "--network", network).stdout)[-1] == rows[100]
+    whole = [
+        json.loads(mom(*words, "--network", "campus", "--bytes", size).stdout)[-1]["p50_ms"] for size in ("0", "60000")
+    ]
+    assert whole[0] + 47 < whole[1]  # on a backbone a byte takes 0.8 us
+
+
+def test_the_size_of_messages_counts_in_rounds_and_in_traces(mom, tmp_path):
+    (tmp_path / "t.csv").write_text("1,s1,s2\n2,s2,s1 s3\n")
+    words = ["sim", "run", "bus.toml", "--network", "wires", "--bytes", "60000", "-o", "json", "--workload"]
+    for workload in ("t.csv", "ping-pong"):
+        whole = json.loads(mom(*words, workload).stdout)[-1]
+        assert whole["fragments"] == 41 * whole["packets"] > 0
+
+
+def test_the_size_of_messages_is_refused_where_it_does_not_count(mom, tmp_path):
+    (tmp_path / "links.csv").write_text("s1,s2,7\n")
+    for network in ("exponential", "uniform", "links.csv"):
+        said = mom("sim", "run", "bus.toml", "--network", network, "--bytes", "5", code=2).stderr
+        assert f"--network {network} does not take --bytes\n" in said
+    for size in ("-1", "8388609"):
+        assert size in mom("sim", "run", "bus.toml", "--network", "wires", "--bytes", size, code=2).stderr
+
+
+def test_more_messages_than_fit_into_memory_are_wrong_usage(mom):
+    for workload in ("poisson", "ping-pong"):
+        said = mom("sim", "run", "bus.toml", "--workload", workload, "--sends", "1000001", code=2).stderr
+        assert "1000001 is not in the range 1<=x<=1000000" in said
+
+
+def test_a_run_shows_how_far_it_is(mom, tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("".join(f"{at},s1,s9 s2\n" for at in range(400)))
+    seen = []
+    monkeypatch.setattr(sim.Bar, "at", lambda bar, done, total: seen.append((done, total)))
+    poisson = ("poisson", "--sends", "500", "--multicasts", "0")
+    for words, copies in ((("t.csv",), 800), (poisson, 500), (("ping-pong", "--sends", "500"), 2 * 56 * 8)):
+        mom("sim", "run", "bus.toml", "--workload", *words)
+        done = [at for at, _ in seen]
+        assert {total for _, total in seen} == {copies} and done == sorted(set(done))
+        assert 5 < len(done) <= 201 and done[-1] > copies * 0.8
+        seen.clear()
 
 
 def test_numbers_that_are_none_are_wrong_usage(mom):
@@ -178,6 +233,7 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
         rows[1][name] for name in ("hops", "p50_ms", "p99_ms")
     )
     assert json.loads(mom(*played).stdout)[-1]["messages"] == whole["messages"]
+    assert "--workload var does not take --bytes\n" in mom(*played, "--network", "wires", "--bytes", "5", code=2).stderr
     words[-3:] = ["fifo", "--layout", "flat"]
     assert "between two servers" in mom(*words, code=1).stderr
     (tmp_path / "four.toml").write_text(mom("topology", "generate", "flat", "4").stdout)

@@ -35,6 +35,15 @@ def test_the_same_bus_needs_the_same_control_bytes(ran):
     assert again == whatif.replay(topology, traffic)
 
 
+def test_messages_are_as_large_as_the_logs_say(ran):
+    topology, logs = ran
+    said = {(r[1], r[2]): r[5] for records in logs.values() for r in records if r[0] == "send"}
+    traffic, world, ids = whatif.read(logs), World(1), [("", 0)]
+    bus = Bus(world, topology, lambda domain: Uniform(world, 0, MS))
+    whatif.Player(bus, traffic.sends, ids).play()
+    assert dict(zip(ids[1:], bus.sizes[1:], strict=True)) == said and min(said.values()) > 8
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_where_old_records_are_gone_both_sides_count_the_same_messages(ran, seed):
     """Of each server others: what a server forwarded whose send is gone is in no row, and clocks are not new."""

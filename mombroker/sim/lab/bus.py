@@ -1,6 +1,5 @@
 """A bus in the laboratory: the domains of a topology, each with the cores of its members, and routers between them."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,10 +7,12 @@ from typing import Any
 from mombroker import ordering
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.ordering import Packet
-from mombroker.sim.lab.domain import Caster, Cores, Domain, Network, Observer, number_of
+from mombroker.sim.lab.domain import NUMBER, Caster, Cores, Domain, Network, Observer, number_of
 from mombroker.sim.world import World
 
 Arrived = Callable[[int, int, int], None]  # message, the server that sent it, and the one that it is for
+Progress = Callable[[int], None]  # told how many copies have arrived, now and then
+LOOK = 100  # calls of the world between two times that it is told
 
 
 class Placed:
@@ -46,14 +47,15 @@ class Bus:
         network_of: Callable[[str], Network],
         observers_of: Callable[[str], Iterable[Observer]] = lambda domain: (),
         backends: Mapping[str, str] | None = None,
-        payload: int = 8,
+        payload: int = NUMBER,
     ):
         """By domain: its network (of servers) and its observers. `backends` replace those of the topology; such a
-        domain has no options."""
-        self.world, self.topology = world, topology
+        domain has no options. `payload`: bytes of a message whose sender does not say them."""
+        self.world, self.topology, self.payload = world, topology, payload
         self.names = list(topology.servers)
         self.places = {name: at for at, name in enumerate(self.names)}
         self.born = [0]
+        self.sizes = [0]
         self.origins = [-1]
         self.finals: list[tuple[int, ...]] = [()]
         self.delays: list[tuple[int, int, int]] = []  # message, server, ns from send to delivery there
@@ -70,16 +72,17 @@ class Bus:
             made = Domain(
                 world, Cores(backend, len(domain.members), **options),
                 placed(network, [self.places[name] for name in domain.members]),
-                observers_of(domain.name), payload=payload,
+                observers_of(domain.name),
             )  # fmt: skip
-            made.born = self.born
+            made.born, made.sizes = self.born, self.sizes
             made.on_deliver = partial(self._delivered, domain.name)
             self.domains[domain.name] = made
 
-    def send(self, me: int, finals: Sequence[int]) -> int:
-        """The number of the message. What is for the sender itself is there at once."""
+    def send(self, me: int, finals: Sequence[int], payload: int | None = None) -> int:
+        """The number of the message, of so many bytes. What is for the sender itself is there at once."""
         number = len(self.born)
         self.born.append(self.world.now)
+        self.sizes.append(self.payload if payload is None else payload)
         self.origins.append(me)
         self.finals.append(tuple(finals))
         self._forward(number, me, "")
@@ -113,9 +116,10 @@ class Bus:
             if number > first
         )
 
-    def finish(self) -> None:
+    def finish(self, progress: Progress = lambda arrived: None) -> None:
         """Run until nothing is under way any more: every message is at every server that it is for."""
-        self.world.run(calls=sys.maxsize)
+        while not self.world.run(calls=LOOK):
+            progress(len(self.delays))
         for domain in self.domains.values():
             domain.check()
         assert len(self.delays) == sum(map(len, self.finals)), "a message did not come to all that it is for"

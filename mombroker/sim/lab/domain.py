@@ -9,7 +9,7 @@ from mombroker import ordering
 from mombroker.ordering import Ordering, Packet, Step
 from mombroker.sim.world import World
 
-NUMBER = 8  # bytes: each body begins with the message's number
+NUMBER = 8  # bytes of a body: the message's number; what else it would have is not made, but the network is told
 _NUMBER = Struct("<Q")
 
 
@@ -87,17 +87,17 @@ class Domain:
         slot: int = 0,
         measure: Callable[[Packet], int] | None = None,
     ):
-        """`slot`: members look at what has come only at multiples of so many ns (paper 002, §3.3); 0: at once."""
-        assert payload >= NUMBER, "no room for the number of a message"
+        """`payload`: bytes of a body. `slot`: members look at what has come only at multiples of so many ns (paper 002,
+        §3.3); 0: at once."""
         self.world, self.members, self.network = world, members, network
         self.observers = list(observers)
-        self.wire, self.slot, self.measure = wire, slot, measure
+        self.wire, self.slot, self.measure, self.payload = wire, slot, measure, payload
         self._caster = network if isinstance(network, Caster) else None
         self.born = [0]  # by number: when the message was sent
+        self.sizes = [0]  # by number: bytes of its body
         self.copies = 0  # for others than the sender
         self.delivered = 0
         self.on_deliver: Callable[[int, Packet], None] | None = None  # given all deliveries, after what is passed on
-        self._rest = bytes(payload - NUMBER)
         self._looks: dict[int, list[tuple[int, Packet | bytes]]] = {}  # by member: what waits for its next slot
         for observer in self.observers:
             observer.domain = self
@@ -107,12 +107,13 @@ class Domain:
         if me in dests:
             dests = tuple(d for d in dests if d != me)
         self.born.append(self.world.now)
+        self.sizes.append(self.payload)
         self.stamp(me, dests, len(self.born) - 1)
 
     def stamp(self, me: int, dests: tuple[int, ...], number: int) -> None:
         """Send a message that has a number; none of `dests` is its sender."""
         self.copies += len(dests)
-        packets = self.members[me].send(dests, _NUMBER.pack(number) + self._rest) if dests else []
+        packets = self.members[me].send(dests, _NUMBER.pack(number)) if dests else []
         for observer in self.observers:
             observer.sent(me, number, packets)
         self._post(me, packets)
@@ -120,6 +121,7 @@ class Domain:
     def _post(self, me: int, packets: Sequence[Packet]) -> None:
         arrive = self._queue if self.slot else self._arrive
         measure, encode, wire, caster = self.measure, self.members[me].encode, self.wire, self._caster
+        sizes = self.sizes
         carry = self.network.carry
         data: Packet | bytes
         copies: dict[int, tuple[int, int, Packet | bytes]] = {}
@@ -128,6 +130,8 @@ class Domain:
             if wire:
                 data = encode(packet)
                 size = len(data)
+                if packet.body:
+                    size += sizes[number_of(packet)] - NUMBER
             else:
                 packet.frm, data = me, packet
             if measure:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
-from mombroker.sim.lab.bus import Bus
+from mombroker.sim.lab.bus import Bus, Progress
 from mombroker.sim.world import EPOCH, MS, SECOND
 
 
@@ -101,9 +101,10 @@ def trace(file: Path, topology: Topology) -> list[Send]:
     return sorted(found)
 
 
-def play(bus: Bus, sends: Iterable[Send]) -> None:
+def play(bus: Bus, sends: Iterable[Send], progress: Progress = lambda arrived: None) -> None:
     """All of them, and until nothing is under way any more."""
     places = bus.places
     for send in sends:
-        bus.world.after(send.at - EPOCH, bus.send, places[send.origin], [places[dest] for dest in send.dests])
-    bus.finish()
+        finals = [places[dest] for dest in send.dests]
+        bus.world.after(send.at - EPOCH, bus.send, places[send.origin], finals, send.payload)
+    bus.finish(progress)

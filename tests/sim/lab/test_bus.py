@@ -87,6 +87,37 @@ def test_packets_are_those_of_the_routes_and_each_step_says_what_it_writes():
     assert bus.delays[-1] == (2, 4, 0)
 
 
+def test_a_network_is_told_what_the_ordering_adds_and_the_size_of_the_message():
+    """On every link of its way; s2 to s9 is three."""
+    world, sizes, control = World(1), [], {}
+
+    class Scales:
+        def carry(self, frm, to, size, arrive, *args):
+            sizes.append(size)
+            world.after(MS, arrive, *args)
+
+    def watch(domain):
+        control[domain] = Control()
+        return (control[domain],)
+
+    bus = Bus(world, generate("bus", 9, ordering="rst"), lambda domain: Scales(), watch, payload=1000)
+    for size in (60_000, 0, 3, None):
+        bus.send(1, [8], size)
+        bus.finish()
+    added = sum(each.bytes for each in control.values())
+    assert len(sizes) == 12 and sum(sizes) == added + 3 * (60_000 + 0 + 3 + 1000)
+    assert [size - sizes[3 + at % 3] for at, size in enumerate(sizes)] == [60_000] * 3 + [0] * 3 + [3] * 3 + [1000] * 3
+
+
+def test_it_tells_how_many_copies_have_arrived():
+    bus = Bus(world := World(1), generate("flat", 3), lambda domain: Exponential(world, MS))
+    for _ in range(300):
+        bus.send(0, [1, 2])
+    told = []
+    bus.finish(told.append)
+    assert told == [100, 200, 300, 400, 500]
+
+
 def test_only_cores_that_take_part_are_made():
     bus = Bus(world := World(1), generate("flat", 500), lambda domain: Exponential(world, MS))
     bus.send(0, [499])

@@ -9,7 +9,9 @@ import pytest
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import generate
 from mombroker.sim.lab import loads
-from mombroker.sim.world import EPOCH, MS
+from mombroker.sim.lab.bus import Bus
+from mombroker.sim.lab.networks import Exponential
+from mombroker.sim.world import EPOCH, MS, World
 
 BUS = generate("bus", 9)
 NAMES = list(BUS.servers)
@@ -38,6 +40,12 @@ def test_what_is_local_stays_in_the_own_domains():
         assert all(set(choose(lots, me)) <= peers for _ in range(20))
     some = loads.near(BUS, multicasts=1.0)
     assert fmean(len(some(lots, "s1")) for _ in range(500)) == pytest.approx(4.5, rel=0.1)
+
+
+def test_what_is_played_has_its_size():
+    bus = Bus(world := World(1), BUS, lambda domain: Exponential(world, MS), payload=7)
+    loads.play(bus, [loads.Send(EPOCH + at, "s1", ("s2",), payload) for at, payload in enumerate((5, 60_000))])
+    assert bus.sizes[1:] == [5, 60_000]
 
 
 def test_a_trace_is_read_and_what_is_wrong_is_said(tmp_path):
