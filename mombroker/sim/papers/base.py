@@ -383,7 +383,7 @@ def reasons(held: Mapping[str, bool | None], why: str = "") -> str:
     """What chance leaves open, then why the rest is not so; without a reason where it is not."""
     open_, off = ([name for name, each in held.items() if each is answer] for answer in (None, False))
     if off and not why:
-        why = "nowhere so" if len(off) == len(held) > 1 else f"not so: {_grouped(off)}"
+        why = "so of none" if len(off) == len(held) > 1 else f"not so: {_grouped(off)}"
     return joined(f"within chance, by 95 % intervals: {_grouped(open_)}" if open_ else "", why)
 
 

@@ -78,7 +78,7 @@ def test_what_chance_leaves_open():
     assert reasons({"a": True, "b": None}, "why") == "within chance, by 95 % intervals: b; why"
     assert reasons({"a": True, "b at n = 2": False, "b at n = 3": False, "c": False}) == "not so: b at n = 2 / 3, c"
     assert reasons({"a": False, "b": None}) == "within chance, by 95 % intervals: b; not so: a"
-    assert (reasons({"a": False, "b": False}), reasons({"a": True})) == ("nowhere so", "")
+    assert (reasons({"a": False, "b": False}), reasons({"a": True})) == ("so of none", "")
     assert reasons({"a": False}, "why") == "why"
 
 

@@ -27,6 +27,16 @@ def test_on_the_bus_it_takes_at_most_six_hops_of_few(n):
     assert found["rtt_ms"] - found["hops"] == pytest.approx(found["clock_ms"])
 
 
+def test_cells_that_receivers_compare_with_their_own():
+    """Alone on its link a message carries its own number, which is compared to decide, and again to learn it. A round
+    to all tells of the others, too. Other clocks have no cells."""
+    assert {run("flat", "remote", n)["compared"] for n in (5, 40)} == {4}
+    assert run("flat", "remote", 5)["compared"] < run("bus", "remote", 9)["compared"] < 16
+    few, many = (run("flat", "broadcast", n) for n in (5, 20))
+    assert many["compared"] > 4 * few["compared"] > 4 * few["hops"] * 2
+    assert run("flat", "remote", 5, ordering="ks")["compared"] == 0
+
+
 def test_a_server_does_one_thing_after_another():
     """Half of each hop, there and back, is work of the main agent's server, which is never idle."""
     n, hop = 10, 1 + 0.01 * 100
