@@ -127,6 +127,19 @@ def test_the_table_of_queues_on_links():
         agree_with_errors(greatest, "15", "queue_most", n)
 
 
+def test_the_table_of_queues_beside_each_other():
+    columns = {"greatest, in packets": "queue_most", "greatest, in bytes": "queue_most_bytes",
+               "mean, in packets": "queue", "mean, in bytes": "queue_bytes"}  # fmt: skip
+    _, _, *rows = table("The queues of Timestamp over those of Overlay")
+    assert len(rows) == 2 * len(columns)
+    for name, *cells in rows:
+        what, _, who = name.partition(": ")
+        for figure, cell in zip(("15", "16", "17"), cells, strict=True):
+            queues = FULL["overlay"]["values"][figure][columns[what]]
+            over = zip(queues[f"Timestamp, {who}"].values(), queues["Overlay"].values(), strict=True)
+            agree(cell, [one[0] / other[0] for one, other in over])
+
+
 def test_the_table_of_the_daisy():
     head, _, *rows = table("Full runs (`mom paper run daisy")
     assert [name for name, *_ in rows] == [*DAISY]
