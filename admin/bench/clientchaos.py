@@ -100,7 +100,7 @@ def cast() -> dict[str, Cast]:
 class ClientStorm(Storm):
     """Kills clients, too, and starts them again; ends when nothing waits any more."""
 
-    most: int = 0  # kills
+    most: int = 0  # kills, of servers and of clients: it goes on until there were both
     journal: Path = Path()
     people: dict[str, Cast] = field(default_factory=cast)
     children: list[supervisor.Child] = field(default_factory=list)
@@ -128,7 +128,7 @@ class ClientStorm(Storm):
             return POLL_S
         if not self._next and not self._flows():
             return POLL_S
-        if self.kills + self.clients_killed >= self.most:
+        if self.kills and self.clients_killed and self.kills + self.clients_killed >= self.most:
             self._calm = now
             self.journal.with_name(CALM).touch()
         elif now >= self._next:
@@ -255,7 +255,10 @@ def judge(topology: Topology, storm: ClientStorm) -> Row:
 
 
 @click.command()
-@click.option("--kills", type=click.IntRange(1), default=25, show_default=True, help="Of servers and clients.")
+@click.option(
+    "--kills", type=click.IntRange(1), default=25, show_default=True,
+    help="Of servers and clients, one of each at least.",
+)  # fmt: skip
 @click.option("--pause", type=click.FloatRange(0.05), default=0.7, show_default=True, help="Between two kills, mean.")
 @click.option("--seed", default=1, show_default=True, help="Of who is killed when.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="For the stores.")
