@@ -25,8 +25,8 @@ PAPERS = {
         "each message. Daisy: a causal server for each LAN, groups of servers for each building and for the "
         "campus, and a vector of five on each message in each group. Everybody sends to all. A LAN takes 0.1 ms, "
         "the backbone of a building 2 ms in the mean, that of the campus 10 ms. Delays are of messages for another "
-        "building: the flat group has them over three hops, the daisy so or, from the LAN whose server is on the campus, "
-        "over two."
+        "building: the flat group has them over three hops, the daisy, too, or over two from the LAN whose server "
+        "is on the campus."
     ),
     "ks": (
         "How much a message carries, in per cent of the n² integers of RST. KS carries only dependencies that can "
