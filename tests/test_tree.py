@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORT = ("agents", "admin")  # lie at the top, are imported as mombroker.agents and mombroker.admin
-SKIP = {"build", "dist", "var", "__pycache__"}
+SKIP = {".git", "build", "dist", "var", "__pycache__"}  # .git is a file in a linked work tree
 
 # Low to high: a module may import its own level and those below it.
 LEVELS = [
