@@ -198,16 +198,17 @@ def adopt(topology: Topology, stores: dict[str, Store]) -> Report:
     for name in topology.servers:
         store = stores[name]
         meta: dict[str, str | int | None] = {key: None for key in metas[name] if key.startswith("digest:")}
-        batch = Batch(meta=meta | names | wanted[name])
+        batch = Batch(meta=meta)
+        batch.meta |= names | wanted[name]
         batch.meta |= {f"epoch:{domain.name}": epochs[domain.name] for domain in topology.domains_of(name)}
         if not kept:
             key = f"{ORDER_UPTO}{store.log_end()}"
             batch.meta[key] = metas[name].get(key, metas[name]["order"])  # there already: a run was cut short
             for link in store.links():
                 batch.links[link.id] = LinkRow(link.id, link.domain, link.peer, 0, 0, 0, "")
-            for domain in json.loads(str(metas[name]["order"])):
-                for kind, key in store.core(domain):
-                    batch.core[domain, kind, key] = None
+            for each in json.loads(str(metas[name]["order"])):
+                for row in store.core(each):
+                    batch.core[each, *row] = None
         store.commit(batch)
     report.notes.append("attached, all clocks go on" if kept else "all clocks were started anew")
     return report

@@ -81,8 +81,7 @@ class ClientService(Native):
                 if id not in server.engine.natives.agents and path in NATIVES:
                     state = server.reader.agent(id)
                     assert state is not None, "a row that was just read"
-                    native = NATIVES[path](server, id, state[1])
-                    server.engine.natives.agents[id] = native
+                    server.engine.natives.agents[id] = NATIVES[path](server, id, state[1])
         self._regain()
         for native in list(server.engine.natives.agents.values()):
             if isinstance(native, Queue):

@@ -151,7 +151,7 @@ class Delivery(NamedTuple):
     shown: str
     headers: bytes
     body: bytes
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks a delivery
     priority: int = 4
     expires: int = 0
     timestamp: int = 0  # ns

@@ -55,11 +55,11 @@ def audit(
     missing = sorted(server for server in topology.servers if server not in logs.files)
     found.absent = [name for name in missing if name not in stores or stores[name].log(0, 1)]
     arriving = [(agent, id) for id, message in pass_.judge.messages.items() for agent in message.waiting]
-    arriving = [pair for pair in cast(list[Pair], arriving) if pair not in pass_.beyond]
+    cut = [pair for pair in cast(list[Pair], arriving) if pair not in pass_.beyond]
     if at_rest:
-        found.lost = arriving
+        found.lost = cut
     else:
-        live._search(live._Logs(upto=logs.upto), topology, stores, arriving, found)
+        live._search(live._Logs(upto=logs.upto), topology, stores, cut, found)
         found.restored = live.restored(topology, stores)
     for findings in (found.violations, found.duplicates, found.unsent, found.lost):
         findings.sort()

@@ -210,8 +210,8 @@ def hops(log: DataFrame, small: bool = True) -> DataFrame:
     key, values = ("hop", "origin", "number"), ("stamped", "durable", "received", "delivered", "payload")
     # Brought together before anything is summed up: each task has a key once. A relay may send one message twice over
     # a link; the first one counts.
-    rows = left.unionByName(came).repartition(*key).groupBy(*key)
-    rows = rows.agg(*[F.min(name).alias(name) for name in values]).where("delivered is not null")
+    grouped = left.unionByName(came).repartition(*key).groupBy(*key)
+    rows = grouped.agg(*[F.min(name).alias(name) for name in values]).where("delivered is not null")
     return rows.select(
         *key, "payload", "received", (F.col("durable") - F.col("stamped")).alias("store"),
         (F.col("received") - F.col("durable")).alias("link"), (F.col("delivered") - F.col("received")).alias("hold"),

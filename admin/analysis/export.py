@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,7 +70,7 @@ def export(
         for server, store in stores.items():
             try:
                 with uncollected():
-                    result = _export(server, store, target, marks, lambda count, done=done: progress(done + count))
+                    result = _export(server, store, target, marks, partial(_further, progress, done))
             except (MomError, StoreFailed) as error:
                 if refused is None:
                     raise
@@ -96,6 +97,10 @@ def _alone(target: Path) -> Iterator[None]:
         raise MomError(f"cannot write to {target}: {why}; see to that, and run it again: nothing is lost") from None
     finally:
         os.close(fd)
+
+
+def _further(progress: Callable[[int], None], done: int, count: int) -> None:
+    progress(done + count)
 
 
 def _export(

@@ -25,7 +25,7 @@ def located(log: DataFrame, found: Findings, topology: Topology) -> DataFrame:
     """One row a finding: a violation, duplicate or unsent message with the link, from `peer` to `server`, by which its
     last copy came in; a lost one with the last link that a server has stamped it for. What crossed none has nulls."""
     spark = log.sparkSession
-    rows = [("violation", agent, *late, *before) for agent, late, before in found.violations]
+    rows: list[tuple[object, ...]] = [("violation", agent, *late, *before) for agent, late, before in found.violations]
     for finding, pairs in (("duplicate", found.duplicates), ("unsent", found.unsent), ("lost", found.lost)):
         rows += [(finding, agent, *id, None, None) for agent, id in pairs]
     findings = F.broadcast(spark.createDataFrame(rows, FOUND))

@@ -64,7 +64,9 @@ def spark() -> "StructType":
     """The columns as Spark's type."""
     from pyspark.sql.types import StructType
 
-    return StructType.fromDDL(DDL)
+    found = StructType.fromDDL(DDL)
+    assert isinstance(found, StructType), "several columns"
+    return found
 
 
 def arrow(names: tuple[str, ...] = NAMES) -> "pa.Schema":

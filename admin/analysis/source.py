@@ -151,7 +151,7 @@ class Request:
 
 
 @dataclass
-class Range(InputPartition):  # type: ignore[misc]
+class Range(InputPartition):
     """Whole commits: the records after `after` up to `upto` of one store. What a task is told."""
 
     path: str

@@ -212,7 +212,7 @@ def deadly(chance: float, calm: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         reply(gateway, number, replies)
 
-    Gateway.reply = die_or_reply  # type: ignore[method-assign]
+    Gateway.reply = die_or_reply  # type: ignore[assignment, method-assign]
 
 
 def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda: None, between: float = BETWEEN) -> Row:

@@ -1,13 +1,13 @@
 """The figures of paper 004 §6.2, drawn from the rows of a ping-pong."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mombroker.admin.bench.figures import Row
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import LAYOUTS
 
-PANELS = (
+PANELS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("Figure 8: remote unicast without domains", "remote", lambda layout: layout == "flat"),
     ("Figure 9: broadcast without domains", "broadcast", lambda layout: layout == "flat"),
     ("Figure 11: remote unicast with domains", "remote", lambda layout: layout != "flat"),

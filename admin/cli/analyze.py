@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "findings", "hot")  # shown without -o json
 LONG = ("waits", "findings", "hot")  # of which the first TOP are shown
 TOP = 20
-NO_ADVICE = {  # and why, as its verdict
+NO_ADVICE: dict[str, Any] = {  # and why, as its verdict
     "worthwhile": False, "gain_pct": None, "fit_pct": None, "options": [], "model": [], "changes": [], "remarks": [],
     "proposed": {},
 }  # fmt: skip

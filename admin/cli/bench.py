@@ -12,7 +12,7 @@ from mombroker.admin.cli.progress import Bar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType[list[int]]):
     """Numbers with commas between."""
 
     name = "N,N"
@@ -32,7 +32,7 @@ class Numbers(click.ParamType):
         return found
 
 
-class Words(click.ParamType):
+class Words(click.ParamType[list[str]]):
     """Words of a set, with commas between."""
 
     name = "A,B"
@@ -43,7 +43,8 @@ class Words(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
         if isinstance(value, list):
             return value
-        for word in (found := value.split(",")):
+        found: list[str] = value.split(",")
+        for word in found:
             if word not in self.known:
                 self.fail(f"{word!r} is none of {', '.join(self.known)}", param, ctx)
         return found

@@ -167,7 +167,7 @@ def receive(
     if shared and not durable:
         raise click.UsageError("--shared goes with --durable NAME")
     wanted: Any = destinations[0] if len(destinations) == 1 else list(destinations)
-    asked = {"selector": where, "durable": durable, "shared": shared}
+    asked: dict[str, Any] = {"selector": where, "durable": durable, "shared": shared}
     prefetch = min(count, 100) or 100
     with connect(file, server, url, ack="individual", client_id=client_id) as context:
         consumer = context.consumer(wanted, prefetch=prefetch, **{name: each for name, each in asked.items() if each})

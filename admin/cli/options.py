@@ -49,7 +49,7 @@ class Seconds(click.FloatRange):
         return min(seconds, float(LAST_S))
 
 
-class Time(click.ParamType):
+class Time(click.ParamType[datetime]):
     """As ISO 8601 has it; without a zone it is UTC, as in the logs."""
 
     name = "time"
@@ -199,6 +199,7 @@ def home(topology: "Topology", agent: str, name: str | None) -> "Server":
 
 def _deployed(topology: "Topology", agent: str) -> str:
     """Where an agent lives that the file does not declare: the registry decides names, any server has a replica."""
+    assert topology.registry is not None, "a bus of several servers has one"
     first = topology.servers[topology.registry]
     for server in [first, *(each for each in topology.servers.values() if each is not first)]:
         try:

@@ -72,8 +72,9 @@ def _brief(found: dict[str, Any]) -> dict[str, Any]:
 def _problems(found: dict[str, Any]) -> list[str]:
     """What its operator should act on; why links are not up, too, unless it has been said."""
     reasons = [peer["reason"] for peer in found["peers"] if peer["reason"]]
-    said = "\n".join(found["problems"])
-    return found["problems"] + [reason for reason in reasons if reason not in said]
+    problems: list[str] = found["problems"]
+    said = "\n".join(problems)
+    return problems + [reason for reason in reasons if reason not in said]
 
 
 def _full(found: dict[str, Any], output: str, columns: str) -> None:

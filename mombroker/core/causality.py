@@ -95,7 +95,7 @@ class Judge:
     enough. `totals`: how often each process sends, at most; who is not in it never does.
     """
 
-    def __init__(self, totals: Mapping[Process, int]) -> None:
+    def __init__(self, totals: Mapping[Any, int]) -> None:
         self.verdict = Verdict()
         self.messages: dict[MessageId, _Message] = {}  # that somebody has not delivered yet
         self.processes: dict[Process, _Process] = {}

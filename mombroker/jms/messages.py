@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from mombroker.agents import selectors
 from mombroker.jms.destinations import Destination, destination_of

@@ -1,6 +1,6 @@
 """Requests of the operator on the listen port: [number, verb, arguments] in, [number, done, result] out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mombroker.core.errors import PeerError
@@ -22,7 +22,7 @@ class AdminPort:
     def __init__(
         self,
         post: Callable[[Any], None],
-        own: dict[str, Callable[[dict[str, Any]], dict[str, Any]]],
+        own: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]],
         extend: dict[str, Callable[[dict[str, Any]], None]],
     ):
         self.post, self.own, self.extend = post, own, extend

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet import defer, threads
-from twisted.logger import LogLevel, formatEvent, globalLogBeginner
+from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents
 from mombroker.core.admin import USER
@@ -406,7 +406,8 @@ def serve(topology: Topology, *names: str, opened: Callable[[], None] = lambda: 
     from twisted.internet import reactor
 
     steady(reactor)
-    globalLogBeginner.beginLoggingTo([partial(_twisted, stderr(names[0]))], redirectStandardIO=False)
+    observer = cast(ILogObserver, partial(_twisted, stderr(names[0])))
+    globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
     return Host(reactor, topology, names, opened=opened).run()
 
 

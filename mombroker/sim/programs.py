@@ -3,7 +3,7 @@
 All of them are judged alike, by model.py. What a program adds is that its situation comes up often.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
@@ -108,7 +108,7 @@ class Everything(Clients):
     ]
     patient = False
     destinations = [*QUEUES, *TOPICS, *TOPICS]
-    deeds = {
+    deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
         Worker.send: 62, Worker.listen: 10, Worker.take: 10, Worker.keep: 4, Worker.stop: 4, Worker.transact: 4,
         Worker.leave: 2,
     }  # fmt: skip

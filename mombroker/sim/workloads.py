@@ -83,9 +83,9 @@ def refuse(value: int) -> int:
 class Walker(Witness):
     """Reacts by sending to others, to many at once, to agents that it has just made, to itself later, to nobody."""
 
-    known: list
-    names: list
-    servers: list
+    known: list[str]
+    names: list[str]
+    servers: list[str]
     kept: Items
 
     @reacts
@@ -150,7 +150,7 @@ class Walker(Witness):
 class Pay:
     """Pay `amount` to another account, which passes a part of it on to the next for `left` steps."""
 
-    to: list
+    to: list[str]
     amount: int
     left: int
 
@@ -158,7 +158,7 @@ class Pay:
 @notification(name="sim.paid")
 class Paid:
     amount: int
-    to: list
+    to: list[str]
     left: int
 
 
@@ -199,7 +199,7 @@ class Pong:
 
 
 class Echo(Witness):
-    rounds: list
+    rounds: list[int]
 
     @reacts
     def ping(self, note: Ping) -> None:
@@ -211,7 +211,7 @@ class Echo(Witness):
 class Main(Witness):
     """Broadcasts, waits for every answer, broadcasts again."""
 
-    others: list
+    others: list[str]
     rounds: int
     round: int = 0
     missing: int = 0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from mombroker.core.trace import FIELDS, NO_MISSING, NO_OUT, Record
 

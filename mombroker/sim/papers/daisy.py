@@ -58,7 +58,8 @@ def run(params: Params) -> Result:
         lans = 2 if architecture == FLAT else (origin % LAN > 0) + (me % LAN > 0)
         buildings = 1 if direct and origin % BUILDING < LAN else 2
         network = buildings * tiers.BUILDING + tiers.CAMPUS + lans * tiers.LAN
-        return network + (buildings + 1) * size * 8 * SECOND // rate
+        took: int = network + (buildings + 1) * size * 8 * SECOND // rate
+        return took
 
     delay = Delay(first, over_campus)
     waits, waits_three = (Waits(first, among, under_way) for among in (over_campus, three_hops))

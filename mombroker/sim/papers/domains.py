@@ -9,7 +9,8 @@ from typing import Any
 from mombroker.core.layouts import generate
 from mombroker.ordering import Packet, Step
 from mombroker.sim.lab.bus import Bus
-from mombroker.sim.lab.observers import Control, Observer, Written
+from mombroker.sim.lab.domain import Observer
+from mombroker.sim.lab.observers import Control, Written
 from mombroker.sim.papers.base import Figure, Panel, Paper, Params, Point, Result
 from mombroker.sim.papers.domains_claims import BROADCAST, CLAIMS, LOCAL, REMOTE
 from mombroker.sim.world import EPOCH, MS, World
