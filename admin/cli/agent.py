@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 
-@click.group()
+@click.group(cls=Group)
 def agent() -> None:
-    """Agents: list, show, send to, deploy, delete."""
+    """Agents: list, show, send, deploy, delete."""
 
 
 @agent.command("list")

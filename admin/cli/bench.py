@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, whole
 from mombroker.admin.cli.progress import Bar
 
@@ -57,10 +58,10 @@ def folder_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure a bus on this machine.
+    """Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp.
 
     Without a command all seven run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
     that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object

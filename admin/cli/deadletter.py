@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 BRIEF = "server,id,agent,type,source,attempts,reason"
 
 
-@click.group()
+@click.group(cls=Group)
 def deadletter() -> None:
     """Messages that no agent could take: list, show, retry, drop."""
 

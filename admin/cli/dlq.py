@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import destinations, options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show
 
 BRIEF = "server,queue,id,from,reason,count,time,body"
 
 
-@click.group()
+@click.group(cls=Group)
 def dlq() -> None:
     """Dead letters of clients: list, retry."""
 

@@ -12,6 +12,7 @@ from mombroker import agents
 from mombroker import store as stores
 from mombroker.admin import reset as surgery
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import echo_json, output_options, show, whole
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
@@ -22,9 +23,9 @@ REPORT = "reset.json"  # beside what is left of a lost store
 ROWS = 20  # of each list of a report that are printed
 
 
-@click.group()
+@click.group(cls=Group)
 def domain() -> None:
-    """Domains of causality: go on without a lost store."""
+    """Domains of causality: reset."""
 
 
 def open_all(

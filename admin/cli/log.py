@@ -12,6 +12,7 @@ import click
 from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, echo_json, output_options, show, text, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError, StoreError, StoreFailed
@@ -28,9 +29,9 @@ POLL_SECONDS = 0.3
 PAGE = 1000
 
 
-@click.group()
+@click.group(cls=Group)
 def log() -> None:
-    """The record of what every message did."""
+    """The record of what every message did: tail, diagram, export, compact."""
 
 
 @log.command()

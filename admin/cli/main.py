@@ -11,26 +11,32 @@ from click.shell_completion import CompletionItem
 
 import mombroker
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.core.errors import MomError, StoreFailed
+from mombroker.core.topology import listed, suggestion
 
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
 COMMANDS = {
-    "agent": ("agent", "agent", "Agents: list, show, send to, deploy, delete."),
+    "agent": ("agent", "agent", "Agents: list, show, send, deploy, delete."),
     "analyze": (
         "analyze",
         "analyze",
         "Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.",
     ),
-    "bench": ("bench", "bench", "Measure a bus on this machine."),
+    "bench": (
+        "bench",
+        "bench",
+        "Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp.",
+    ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "connections": ("connections", "connections", "The clients that are connected now."),
     "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
     "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),
     "dlq": ("dlq", "dlq", "Dead letters of clients: list, retry."),
-    "domain": ("domain", "domain", "Domains of causality: go on without a lost store."),
+    "domain": ("domain", "domain", "Domains of causality: reset."),
     "down": ("up", "down", "Stop the servers that `mom up` started."),
-    "log": ("log", "log", "The record of what every message did."),
-    "paper": ("paper", "paper", "Measure again what the papers measured: list, run, report."),
+    "log": ("log", "log", "The record of what every message did: tail, diagram, export, compact."),
+    "paper": ("paper", "paper", "Measure again what the papers measured: list, run, spread, report."),
     "policy": ("policy", "policy", "Policies of destinations, by pattern: list, set, delete."),
     "queue": ("queue", "queue", "Queues: list, show, create, delete, purge, browse, move, retry, release."),
     "receive": ("client", "receive", "Take messages from a queue, or from topics, and write them to standard output."),
@@ -44,14 +50,18 @@ COMMANDS = {
         "A bus in virtual time: run, diagram, compare.",
     ),
     "status": ("status", "status", "How the servers are."),
-    "store": ("store", "store", "A server's store: verify, back up, describe."),
+    "store": ("store", "store", "A server's store: verify, backup, info."),
     "subscription": (
         "subscription",
         "subscription",
         "Durable and shared subscriptions: list, show, create, delete, purge, browse, move, retry, release.",
     ),
     "topic": ("topic", "topic", "Topics: list, show, create, delete."),
-    "topology": ("topology", "topology", "Topology files: check, show, draw, generate, import, adopt, advise."),
+    "topology": (
+        "topology",
+        "topology",
+        "Topology files: validate, show, render, route, generate, import, adopt, advise.",
+    ),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
     "user": ("user", "user", "Users of clients: list, add, passwd, delete."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),
@@ -64,7 +74,7 @@ class Unwritable(click.ClickException):
     exit_code = 3
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that knows its commands' names and one-line help without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -86,6 +96,12 @@ class LazyGroup(click.Group):
         return [CompletionItem(name, help=COMMANDS[name][2]) for name in names] + click.Command.shell_complete(
             self, ctx, incomplete
         )
+
+    def hint(self, ctx: click.Context, name: str) -> str:
+        """The nearest command, else those of all groups that are called so."""
+        near = suggestion(name, COMMANDS)
+        there = [] if near else [full for full, _ in commands() if full.count(" ") > 1 and full.split()[-1] == name]
+        return near or (f"there are {listed(there, 12)}" if there else "see `mom --help`")
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -15,6 +15,7 @@ import click
 
 import mombroker
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, choose, output_options, show, whole, write
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
@@ -33,9 +34,9 @@ CACHE, LIVE = "cache", "pingpong.json"  # in the folder of the results
 FITTED_C, LOOKS = 0.4e-6, 20
 
 
-@click.group()
+@click.group(cls=Group)
 def paper() -> None:
-    """Measure again what the papers measured: list, run, report.
+    """Measure again what the papers measured: list, run, spread, report.
 
     The same ordering cores as on the bus run under virtual time, in the network and under the load of the paper. Each
     claim of the paper gets a verdict: it holds, holds in part, does not hold, or cannot be judged by what was run.

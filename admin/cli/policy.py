@@ -7,10 +7,11 @@ import click
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.agent import values
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 
-@click.group()
+@click.group(cls=Group)
 def policy() -> None:
     """Policies of destinations, by pattern: list, set, delete."""
 

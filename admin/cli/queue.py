@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import destinations, options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 COLUMNS = "server,destination,messages,bytes,waiting,held,backing_off,consumers,dropped"
 SERVER = "Ask this server; without it the queue's home."
 
 
-@click.group()
+@click.group(cls=Group)
 def queue() -> None:
     """Queues: list, show, create, delete, purge, browse, move, retry, release."""
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, output_options, show, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
@@ -34,7 +35,7 @@ LARGEST = 8 << 20  # bytes of a message; as on a bus, if its limits do not say o
 LAN, BUILDING, RATE = 5, 20, 10_000_000  # of `campus`: servers, servers, bits a second
 
 
-@click.group()
+@click.group(cls=Group)
 def sim() -> None:
     """A bus in virtual time: run, diagram, compare.
 

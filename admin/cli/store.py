@@ -6,14 +6,15 @@ import click
 
 from mombroker import store as stores
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.log import last
 from mombroker.admin.cli.output import output_options, show_one
 from mombroker.admin.cli.progress import Bar
 
 
-@click.group()
+@click.group(cls=Group)
 def store() -> None:
-    """A server's store: verify, back up, describe."""
+    """A server's store: verify, backup, info."""
 
 
 def path_argument(command: options.F) -> options.F:

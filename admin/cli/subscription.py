@@ -5,12 +5,13 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import destinations, options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 COLUMNS = "server,name,client_id,topics,selector,shared,durable,messages,waiting,held,consumers"
 
 
-@click.group()
+@click.group(cls=Group)
 def subscription() -> None:
     """Durable and shared subscriptions: list, show, create, delete, purge, browse, move, retry, release."""
 

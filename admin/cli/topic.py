@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import destinations, options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 
-@click.group()
+@click.group(cls=Group)
 def topic() -> None:
     """Topics: list, show, create, delete."""
 

@@ -9,6 +9,7 @@ from mombroker import ordering
 from mombroker.admin.cli import options
 from mombroker.admin.cli.advise import advise
 from mombroker.admin.cli.domain import adopt
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.topology import joram, render
 from mombroker.core import layouts
@@ -19,9 +20,9 @@ from mombroker.net import config
 OUT = click.option("--out", type=click.Path(path_type=Path), help="Write the file here instead of printing it.")
 
 
-@click.group("topology")
+@click.group("topology", cls=Group)
 def topology() -> None:
-    """Topology files: check, show, draw, generate, import, adopt, advise."""
+    """Topology files: validate, show, render, route, generate, import, adopt, advise."""
 
 
 topology.add_command(adopt)

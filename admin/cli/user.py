@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show
 from mombroker.core.errors import MomError
 
 
-@click.group()
+@click.group(cls=Group)
 def user() -> None:
     """Users of clients: list, add, passwd, delete."""
 

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from mombroker.admin.cli import main, reference
 from mombroker.core.errors import MomError, StoreFailed
 
 EVERY = dict(main.commands())
+TEXTS = [
+    *(path for part in ("mombroker", "admin", "agents") for path in (reference.ROOT / part).rglob("*.py")),
+    *(reference.ROOT / "docs").rglob("*.md"), reference.ROOT / "README.md",
+]  # fmt: skip
 LEAVES = {name: command for name, command in EVERY.items() if not isinstance(command, click.Group)}
 
 
@@ -27,6 +32,44 @@ def test_the_list_of_commands_says_what_the_commands_say_themselves(name):
     command = EVERY[f"mom {name}"]
     assert command.name == name
     assert described(command).partition("\n\n")[0] == main.COMMANDS[name][2]
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in LEAVES and name != "mom"])
+def test_the_help_of_a_group_names_the_commands_that_it_has_and_no_other(name):
+    group = EVERY[name]
+    told = described(group).partition("\n\n")[0].rstrip(".").rpartition(": ")[2].split(", ")
+    assert sorted(told) == group.list_commands(click.Context(group))
+
+
+WRITTEN = re.compile(r"(?:`|^ *(?:\$ )?)mom ([a-z]+)(?: ([a-z]+))?", re.M)  # as code of Markdown, or a line of it
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(reference.ROOT)))
+def test_no_text_tells_of_a_command_that_there_is_not(path):
+    for noun, verb in WRITTEN.findall(path.read_text()):
+        assert f"mom {noun}" in EVERY, f"{path.name}: mom {noun} {verb}"
+        if f"mom {noun}" not in LEAVES and verb:
+            assert f"mom {noun} {verb}" in EVERY, f"{path.name}: mom {noun} {verb}"
+
+
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        ("quue", "there is no command `mom quue`: did you mean queue?"),
+        ("stauts", "there is no command `mom stauts`: did you mean status?"),
+        ("recieve /queue/a", "there is no command `mom recieve`: did you mean receive?"),
+        ("queue lst", "there is no command `mom queue lst`: did you mean list?"),
+        ("purge a", "there is no command `mom purge`: there are mom queue purge and mom subscription purge"),
+        ("dlq drop", "there is no command `mom dlq drop`: there are list and retry"),
+        ("xyz", "there is no command `mom xyz`: see `mom --help`"),
+        ("status --fiel x", "did you mean"),
+        ("topology show --colums x", "did you mean"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(words, hint):
+    result = CliRunner().invoke(main.cli, words.split(), prog_name="mom")
+    assert result.exit_code == 2
+    assert hint.lower() in result.stderr.lower().splitlines()[-1]
 
 
 @pytest.mark.parametrize("name", LEAVES)
