@@ -83,7 +83,7 @@ def bench(ctx: click.Context) -> None:
 @bench.command()
 @click.option("--servers", type=Numbers(2), default="2,10", show_default=True, help="Sizes of the bus.")
 @click.option(
-    "--layout", "layouts", type=Words("flat", "bus", "daisy", "tree"), default="flat", show_default=True,
+    "--layout", "layouts", type=Words("flat", "bus", "chain", "tree"), default="flat", show_default=True,
     help="Splits into domains: flat (none), bus, daisy, tree.",
 )  # fmt: skip
 @click.option(
@@ -123,7 +123,7 @@ def pingpong(
     \b
     Example:
       mom bench pingpong
-      mom bench pingpong --servers 10,20,50,100,150 --layout flat,bus,daisy,tree --clock full-image,ours --csv all.csv
+      mom bench pingpong --servers 10,20,50,100,150 --layout flat,bus,chain,tree --clock full-image,ours --csv all.csv
     """
     from mombroker.admin.bench import pingpong, plot
 

@@ -174,7 +174,7 @@ def route(a: str, b: str, file: Path, output: str, columns: str) -> None:
 @topology.command("generate")
 @click.argument("layout", type=click.Choice(list(layouts.LAYOUTS)))
 @click.argument("n", type=click.IntRange(1))
-@click.option("--size", type=int, help="Servers of a domain (daisy, tree).")
+@click.option("--size", type=int, help="Servers of a domain (chain, tree).")
 @click.option("--children", type=int, help="Domains below each domain (tree).")
 @click.option("--name", default="", help="Name of the bus; the layout's unless given.")
 @click.option("--ordering", default="", help="Back end of all domains; fifo between two and matrix unless given.")
@@ -196,7 +196,7 @@ def generate(
 ) -> None:
     """Make a topology of N servers on this machine.
 
-    bus: √N domains on a backbone; daisy: a chain of domains; tree: domains below domains; flat: one domain.
+    bus: √N domains on a backbone; chain: one domain after another; tree: domains below domains; flat: one domain.
 
     \b
     Example:

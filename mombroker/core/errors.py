@@ -22,11 +22,14 @@ class MomError(Exception):
 
 
 class TopologyError(MomError):
-    """The topology file is wrong. `errors` holds one sentence per fault."""
+    """The topology file is wrong. `errors` holds one sentence per fault; the first SHOWN are its text."""
+
+    SHOWN = 50
 
     def __init__(self, errors: list[str]):
         self.errors = errors
-        super().__init__("\n".join(errors))
+        more = len(errors) - self.SHOWN
+        super().__init__("\n".join([*errors[: self.SHOWN], *([f"and {more} faults more"] if more > 0 else [])]))
 
 
 class StoreError(MomError):

@@ -7,7 +7,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Server, Topology
 
 Split = dict[str, tuple[str, ...]]  # domain -> its servers
-PORT = 16300
+PORT, MOST_PORT = 16300, 65535
 
 
 def build(
@@ -53,7 +53,7 @@ def bus(names: Sequence[str]) -> Split:
     return {"backbone": tuple(members[0] for members in split.values()), **split}
 
 
-def daisy(names: Sequence[str], size: int | None = None) -> Split:
+def chain(names: Sequence[str], size: int | None = None) -> Split:
     """A chain of domains of `size` servers (about √n unless given), each sharing one with the next."""
     size = size or max(2, isqrt(len(names)))
     starts = range(0, len(names) - 1, size - 1)
@@ -75,7 +75,7 @@ def tree(names: Sequence[str], size: int = 4, children: int = 3) -> Split:
     return split
 
 
-LAYOUTS: dict[str, Callable[[Sequence[str]], Split]] = {"bus": bus, "daisy": daisy, "tree": tree, "flat": flat}
+LAYOUTS: dict[str, Callable[[Sequence[str]], Split]] = {"bus": bus, "chain": chain, "tree": tree, "flat": flat}
 
 
 def generate(
@@ -90,7 +90,7 @@ def generate(
     stomp: int | None = None,
     ordering: str = "",
 ) -> Topology:
-    """n servers s1, s2, ... in a layout of LAYOUTS. `size` is for daisy and tree, `children` for tree.
+    """n servers s1, s2, ... in a layout of LAYOUTS. `size` is for chain and tree, `children` for tree.
 
     Raises MomError where the layout cannot have that shape.
     """
@@ -98,8 +98,11 @@ def generate(
         raise MomError(f"there is no layout {layout!r}: choose {', '.join(LAYOUTS)}")
     if n < 1:
         raise MomError(f"a bus of {n} servers is none: ask for 1 or more")
-    if size is not None and (layout not in ("daisy", "tree") or size < 2):
-        raise MomError("the size of domains can be chosen for daisy and tree, 2 or more")
+    for first in (port, stomp or port):
+        if (room := MOST_PORT - first + 1) < n:
+            raise MomError(f"{n} servers need as many ports from {first} on, and there are {room}: ask for fewer")
+    if size is not None and (layout not in ("chain", "tree") or size < 2):
+        raise MomError("the size of domains can be chosen for chain and tree, 2 or more")
     names = [f"s{at}" for at in range(1, n + 1)]
     if layout == "tree":
         size = size or max(4, (children or 0) + 1)
@@ -110,7 +113,7 @@ def generate(
     elif children is not None:
         raise MomError("the number of child domains can be chosen for tree only")
     else:
-        split = daisy(names, size) if layout == "daisy" else LAYOUTS[layout](names)
+        split = chain(names, size) if layout == "chain" else LAYOUTS[layout](names)
     if n == 1:
         split = {}
     return build(split, name=name or layout, servers=names, host=host, port=port, stomp=stomp, ordering=ordering)

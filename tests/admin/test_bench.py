@@ -32,11 +32,11 @@ def rows_of(*words):
 
 def test_pingpong_counts_what_a_round_trip_costs(tmp_path):
     table = tmp_path / "all.csv"
-    words = ["--servers", 4, "--layout", "flat,daisy", "--rounds", 3, "--passes", 1, "--folder", tmp_path]
+    words = ["--servers", 4, "--layout", "flat,chain", "--rounds", 3, "--passes", 1, "--folder", tmp_path]
     rows = rows_of("pingpong", *words, "--csv", table)
     assert [(row["kind"], row["layout"], row["hops"]) for row in rows] == [
-        ("local", "flat", 0), ("local", "daisy", 0), ("remote", "flat", 2), ("remote", "daisy", 6),
-        ("broadcast", "flat", 6), ("broadcast", "daisy", 9),
+        ("local", "flat", 0), ("local", "chain", 0), ("remote", "flat", 2), ("remote", "chain", 6),
+        ("broadcast", "flat", 6), ("broadcast", "chain", 9),
     ]  # fmt: skip
     assert all(
         row["rtt_ms"] >= row["rtt_min_ms"] > 0 and row["cpu_ms"] > 0 and row["f_ms"] > 0 and row["c_us"] > 0
@@ -169,7 +169,7 @@ def test_a_bus_that_does_not_start_says_why(tmp_path):
 
 
 def test_the_remote_echo_is_one_of_the_farthest():
-    found = pingpong.targets(pingpong.topology_of("daisy", 10))
+    found = pingpong.targets(pingpong.topology_of("chain", 10))
     assert (found["local"], found["remote"], len(found["broadcast"])) == (["echo-s1"], ["echo-s10"], 10)
 
 

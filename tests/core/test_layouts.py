@@ -4,7 +4,7 @@ from math import isqrt
 
 import pytest
 
-from mombroker.core.errors import MomError, TopologyError
+from mombroker.core.errors import MomError
 from mombroker.core.layouts import LAYOUTS, build, generate
 from mombroker.core.topology import RoutingTable
 
@@ -30,8 +30,8 @@ def test_a_bus_has_about_root_n_domains_of_root_n_on_a_backbone_and_routes_of_th
 
 
 @pytest.mark.parametrize(("n", "size"), [(16, None), (17, 3), (5, 2), (8, 4)])
-def test_a_daisy_is_a_chain_of_domains_that_share_one_server(n, size):
-    domains = list(generate("daisy", n, size=size).domains.values())
+def test_a_chain_is_of_domains_that_share_one_server(n, size):
+    domains = list(generate("chain", n, size=size).domains.values())
     assert all(len(domain.members) == (size or isqrt(n)) for domain in domains[:-1])
     for at, domain in enumerate(domains):
         shared = [at + each for each, other in enumerate(domains[at:]) if set(domain.members) & set(other.members)]
@@ -72,11 +72,11 @@ def test_ports_count_up_and_the_first_server_decides_names():
 @pytest.mark.parametrize(
     ("args", "options", "reason"),
     [
-        (("ring", 3), {}, "there is no layout 'ring': choose bus, daisy, tree, flat"),
+        (("ring", 3), {}, "there is no layout 'ring': choose bus, chain, tree, flat"),
         (("bus", 0), {}, "a bus of 0 servers is none"),
-        (("bus", 9), {"size": 3}, "the size of domains can be chosen for daisy and tree"),
-        (("daisy", 9), {"size": 1}, "2 or more"),
-        (("daisy", 9), {"children": 2}, "for tree only"),
+        (("bus", 9), {"size": 3}, "the size of domains can be chosen for chain and tree"),
+        (("chain", 9), {"size": 1}, "2 or more"),
+        (("chain", 9), {"children": 2}, "for tree only"),
         (("tree", 9), {"size": 3, "children": 3}, "room for 1 to 2 child domains, not 3"),
         (("tree", 9), {"children": 0}, "room for 1 to 3 child domains, not 0"),
     ],
@@ -86,6 +86,16 @@ def test_impossible_wishes_are_refused(args, options, reason):
         generate(*args, **options)
 
 
-def test_ports_beyond_the_last_one_are_refused():
-    with pytest.raises(TopologyError, match="servers.s3.listen: '127.0.0.1:65536' is no address: write"):
-        generate("flat", 3, port=65534)
+@pytest.mark.parametrize(
+    ("n", "ports", "reason"),
+    [
+        (3, {"port": 65534}, "3 servers need as many ports from 65534 on, and there are 2"),
+        (100_000, {}, "100000 servers need as many ports from 16300 on, and there are 49236"),
+        (10**12, {}, "1000000000000 servers need"),
+        (2, {"stomp": 65535}, "2 servers need as many ports from 65535 on, and there are 1"),
+    ],
+)
+def test_more_servers_than_there_are_ports_are_refused_in_one_line(n, ports, reason):
+    with pytest.raises(MomError, match=reason) as refused:
+        generate("flat", n, **ports)
+    assert "\n" not in str(refused.value)
