@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from mombroker.core import times
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE, Message
+from mombroker.core.topology import suggestion
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
+KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
+WILD = re.compile(r"[*?[]")
 SET, DECIDED = "_policy", "_policies"
 META = "policy:"
 
@@ -85,17 +89,38 @@ def policy(values: dict[str, Any]) -> Policy:
             raise MomError(f"{key} must be {_WORDS[known[key]]}, not {value!r}")
     if "match" not in values:
         raise MomError('a policy needs match = "PATTERN", as "queue:orders.*"')
+    _check_match(values["match"])
+    queue = values.get("dead_letter", "")
+    if queue and (not queue.startswith("queue:") or queue == "queue:"):
+        raise MomError(f'dead_letter must be a queue, as "queue:{queue.rpartition(":")[2] or "failed"}", not {queue!r}')
     return Policy(**values)
+
+
+def _check_match(match: str) -> None:
+    """Raises MomError for a pattern that matches no name that there can be."""
+    kind, colon, name = match.partition(":")
+    head = WILD.split(match)[0]  # what all names that it matches begin with
+    if "*" in kind:  # it may stand for the colon, too
+        possible = any(f"{each}:".startswith(head) or head.startswith(f"{each}:") for each in KINDS)
+    else:
+        possible = bool(name) and any(fnmatchcase(each, kind) for each in KINDS)
+    if possible and kind in ("sub", "share") and ":" not in name and "*" not in name:
+        raise MomError(f"{match!r} matches no subscription: write '{kind}:CLIENT:NAME'; * stands for any of both")
+    if not possible:
+        near = suggestion(kind, KINDS) if colon else ""
+        bare = name if near else match.removeprefix("/queue/").removeprefix("/topic/") or "*"
+        hint = f"{near[:-1]}:{bare}?" if near else f"write 'queue:{bare}' or 'topic:{bare}'"
+        raise MomError(f"{match!r} matches no destination: {hint}")
 
 
 def stored(values: dict[str, Any]) -> Policy:
     """One that was accepted before: what is refused today is as if it had not been set, and no server stays down."""
-    good = {"match": values["match"]}
+    good = {"match": "*"}
     for key, value in values.items():
         with suppress(MomError):
             policy(good | {key: value})
             good[key] = value
-    return policy(good)
+    return Policy(**good | {"match": values["match"]})
 
 
 _WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}

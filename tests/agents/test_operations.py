@@ -237,6 +237,7 @@ def test_a_policy_is_set_on_all_servers_and_deleted_again(topology):
     assert b.ask("a", "policies")["policies"] == []
     assert "no policy was set" in b.ask("a", "set_policy", match="queue:o*")
     assert "has no 'max'" in b.ask("a", "set_policy", match="queue:o*", values={"max": 1})
+    assert "write 'queue:o*' or 'topic:o*'" in b.ask("a", "set_policy", match="o*", values={"max_messages": 1})
 
 
 def test_a_raised_limit_lets_those_go_on_who_wait():

@@ -41,3 +41,39 @@ def test_the_delay_is_never_more_than_a_row_can_hold(first, factor):
 def test_what_an_older_server_accepted_keeps_no_server_down():
     old = {"match": "queue:c*", "block_seconds": math.inf, "redeliver": 7, "colour": "red"}
     assert stored(old) == Policy(match="queue:c*", redeliver=7)
+    assert stored({"match": "orders*", "redeliver": 7, "dead_letter": "b"}) == Policy(match="orders*", redeliver=7)
+
+
+@pytest.mark.parametrize(
+    "match, hint",
+    [
+        ("orders", "write 'queue:orders' or 'topic:orders'"),
+        ("orders*", "write 'queue:orders\\*' or 'topic:orders\\*'"),
+        ("/queue/orders", "write 'queue:orders' or"),
+        ("qeue:orders", "did you mean queue:orders?"),
+        ("topics:a.*", "did you mean topic:a.*?"),
+        ("?eux:orders", "matches no destination"),
+        ("quex*:orders", "matches no destination"),
+        ("queue:", "matches no destination"),
+        ("", "matches no destination"),
+        ("sub:news", "write 'sub:CLIENT:NAME'"),
+    ],
+)
+def test_a_pattern_that_no_name_can_match_is_refused_with_what_was_meant(match, hint):
+    with pytest.raises(MomError, match=hint):
+        policy({"match": match})
+
+
+@pytest.mark.parametrize(
+    "match",
+    ["*", "queue:*", "queue:a", "q*", "*orders", "*:orders", "topic:a:b", "?ueue:a", "[qt]*:a", "*x:name", "sub:*",
+     "sub:c:n", "share::n", "temp-queue:*", "temp-*", "s*:c:n", "queue:a?"],
+)  # fmt: skip
+def test_a_pattern_that_some_name_can_match_is_taken(match):
+    assert policy({"match": match}).match == match
+
+
+@pytest.mark.parametrize("queue", ["failed", "topic:failed", "queue:", "qeue:failed"])
+def test_dead_letters_go_to_a_queue(queue):
+    with pytest.raises(MomError, match='dead_letter must be a queue, as "queue:failed"'):
+        policy({"match": "*", "dead_letter": queue})

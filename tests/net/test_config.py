@@ -166,6 +166,16 @@ WRONG = [
     ("max_messages = 1_000", 'max_messages = "1k"', "policies[0]: max_messages must be a whole number, not '1k'"),
     ('full = "reject"', 'full = "drop"', "policies[0]: full must be 'block' or 'reject' or 'drop-oldest', not 'drop'"),
     ("redeliver_first = 0.5", "redeliver_frist = 0.5", "policies[0]: a policy has no 'redeliver_frist'; it has"),
+    (
+        'match = "queue:orders.*"',
+        'match = "orders.*"',
+        "policies[0]: 'orders.*' matches no destination: write 'queue:ord",
+    ),
+    (
+        'match = "queue:orders.*"',
+        'match = "qeue:a"',
+        "policies[0]: 'qeue:a' matches no destination: did you mean queue:a?",
+    ),
     ("create = false", "create = 0", "policies[1]: create must be true or false, not 0"),
 ]
 
