@@ -343,7 +343,8 @@ class ClientService(Native):
 
     def orphan(self, message: Message, agent: str) -> bool:
         """Nobody is there any more: give back what can be given back. True: the message itself is of no use."""
-        server, kind = self.server, agent[len(self.server.name) + 1 :]
+        server = self.server
+        home, _, kind = agent.partition("/")
         if kind.startswith("conn:"):
             if message.type == Dispatch.wire:
                 note: Dispatch = note_of(message)
@@ -352,7 +353,9 @@ class ClientService(Native):
             return True
         if kind.startswith(OWNED):
             if message.type == Consume.wire:
-                refusal = Refuse(note_of(message).consumer, f"{self.shown(kind)} has just ended: subscribe again")
+                reason = server.names.departed(agent, self.shown(kind))
+                reason = reason or f"{self.shown(kind)} has just ended: subscribe again"
+                refusal = Refuse(note_of(message).consumer, reason)
                 server.send(server.note_to(agent, (message.source,), refusal, 0, BOUNCE))
             elif message.type == End.wire:
                 ended = Ended(note_of(message).number)

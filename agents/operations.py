@@ -108,6 +108,7 @@ class Operations:
         found = self.server.engine.natives.agents.get(id)
         if isinstance(found, Queue):
             return found
+        self.server.names.present(id, shown)
         home = id[: id.index("/")]
         if home != self.server.name:
             raise MomError(f"{shown} does not live on {self.server.name}; ask its home server {home}")
@@ -169,6 +170,7 @@ class Operations:
         id = self.server.names.known.get(name_of(name))
         if id is None:
             raise MomError(f"nobody has created {name}: it is there as long as somebody listens")
+        self.server.names.present(id, name)
         self.server.send(self.server.message(f"{self.server.name}/_admin", (id,), DELETE, b"", flags=BOUNCE))
         return {"deleted": name}
 
@@ -266,6 +268,8 @@ class Operations:
             id = next((known[name] for name in known if self.service.shown(name) == where), None)
         if id is None and not where.startswith("queue:"):
             raise MomError(f"{where} is gone: move its dead letters to a queue by `mom queue move`")
+        if id is not None:
+            self.server.names.present(id, where)
         queue.withdraw(item)
         if id is None:  # it is made
             self.service.send_to_queue(put, queue.id)

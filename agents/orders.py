@@ -165,6 +165,8 @@ class Orders:
                 f"its policy, now {policy.max_bytes}"
             )
         queue: Any = self.server.engine.natives.agents.get(where)
+        if queue is None:
+            self.server.names.present(where, put.destination)
         if queue.admit(put) if queue is not None else where not in self.service.full:
             return
         if policy.full == "reject":
@@ -250,7 +252,9 @@ class Orders:
         if first.startswith("temp-"):
             self._only_owner(proxy, first)
         if not first.startswith(("topic:", "temp-topic:")):
-            proxy.consume(command, self._where(proxy, first))
+            id = self._where(proxy, first)
+            self.server.names.present(id, first)
+            proxy.consume(command, id)
         elif not command.durable:
             proxy.listen(command, wants)
         else:
@@ -259,6 +263,7 @@ class Orders:
             id = self.server.names.known.get(name)
             if id is None:
                 id = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
+            self.server.names.present(id, unquote(name))
             proxy.consume(command, id, spec)
             if not id.startswith(f"{self.server.name}/"):  # if its topics change, they must before anything later
                 self.service.hold(proxy, Wait(id, START_S, ""))
@@ -273,6 +278,7 @@ class Orders:
             id = self.server.names.known.get(subscription_name(proxy.client_id, command.durable), "")
             if not id:
                 raise MomError(f"there is no durable subscription {command.durable!r}")
+            self.server.names.present(id, f"the durable subscription {command.durable!r}")
         if command.sub:
             proxy.unsubscribe(command.sub)
         if id:

@@ -174,7 +174,8 @@ class Policies:
     def _decide(self, message: Message) -> None:
         server = self.server
         everyone = tuple(f"{other}/_policies" for other in server.topology.servers)
-        text = json.dumps([server.new_id(), *json.loads(message.payload)])
+        number = max(server.new_id(), 1 + max(self.set, default=0))  # the former registry may have been ahead of us
+        text = json.dumps([number, *json.loads(message.payload)])
         server.send(server.message(f"{server.name}/_registry", everyone, DECIDED, text.encode(), flags=BOUNCE))
 
     def _decided(self, message: Message) -> None:

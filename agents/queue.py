@@ -16,6 +16,7 @@ from mombroker.agents.stock import Stock
 from mombroker.agents.takers import Consumer, Key
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started
 from mombroker.agents.wanted import wanted
+from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -406,10 +407,16 @@ class Queue(Stock):
         self.paused = bool(self.leaving)
 
     def recovered(self) -> None:
-        """It is in memory again. What connections of this server had comes back, unless it is settled in the inbox."""
-        for proxy in self.out:
-            if not self._remote(proxy):
+        """It is in memory again. What connections of this server had, or of one that has left the bus, comes back,
+        unless it is settled in the inbox."""
+        servers = self.server.topology.servers
+        for proxy in self.proxies():
+            if not self._remote(proxy) or home_of(proxy) not in servers:
                 self.server.send(self.server.note_to(proxy, (self.id,), Gone(), 0, BOUNCE))
+
+    def proxies(self) -> list[str]:
+        """Those that have something of this queue, or may take from it."""
+        return list(dict.fromkeys([*self.out, *(proxy for proxy, _ in self.takers.consumers)]))
 
     def deleted(self) -> None:
         for proxy, number in [*self.takers.consumers, *self.browsers]:

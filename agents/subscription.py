@@ -126,6 +126,9 @@ class Subscription(Queue):
         self.pause()
         self.touch()
 
+    def proxies(self) -> list[str]:
+        return list(dict.fromkeys([*super().proxies(), *(proxy for proxy, _ in self.draining)]))
+
     def pause(self) -> None:
         self.paused = bool(self.draining or self.leaving)
 

@@ -68,10 +68,13 @@ class Topics:
 
     def _restore(self, key: str, value: str) -> None:
         home, _, epoch = key.rpartition(":")
+        if home not in self.server.topology.servers:  # it has left the bus
+            self.server.batch.meta[META + key] = None
+            return
         pattern, _, unknown = value.partition("\n")
         self._put(home, int(epoch), pattern)
         if home == self.server.name:
-            entry = Entry(int(epoch), pattern, filter(None, unknown.split(",")))
+            entry = Entry(int(epoch), pattern, self.server.topology.servers.keys() & unknown.split(","))
             self.own[pattern] = self.entries[entry.epoch] = entry
 
     def recover(self) -> None:

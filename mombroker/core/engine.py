@@ -17,6 +17,7 @@ from mombroker.core import trace
 from mombroker.core.batch import InRow, ItemRow, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification, plain, sentence
+from mombroker.core.ids import home_of
 from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
 from mombroker.core.names import CREATE
@@ -267,10 +268,7 @@ class Engine:
                 self._react_native(box, entry, native)
                 return
             self._finish(box, entry)
-            if self.server.clients.orphan(message, agent) or agent.startswith(f"{self.server.name}/_"):
-                self._record("drop", message, agent, entry.domain, entry.peer, entry.received, "nobody is there")
-            else:
-                self.bury(message, agent, "unknown agent", "", "UnknownAgent", 0)
+            self._orphan(message, agent, "unknown agent", "nobody is there", entry.domain, entry.peer, entry.received)
             return
         reaction = Reaction(self, agent, message, now)
         self.running = agent
@@ -307,7 +305,7 @@ class Engine:
         except UnknownName as error:
             self._await(box, entry, error.name)
             return
-        except UnknownNotification as error:
+        except MomError as error:  # what it refuses
             self.park(box, entry, str(error), "")
             return
         finally:
@@ -409,6 +407,20 @@ class Engine:
     def park(self, box: Inbox, entry: Entry, reason: str, text: str) -> None:
         self._finish(box, entry)
         self.bury(entry.message, box.agent, reason, text, "ReactionFailed", entry.attempts)
+
+    def homeless(self, message: Message, agent: str) -> None:
+        """The agent's home is not on this bus, or not any more."""
+        reason = f"its home {home_of(agent)} is not on this bus, or has left it"
+        self._orphan(message, agent, reason, reason, "", "", 0)
+
+    def _orphan(
+        self, message: Message, agent: str, reason: str, detail: str, domain: str, peer: str, received: int
+    ) -> None:
+        """Nobody is there: whoever waits for an answer has it, what can be given back is, the rest is a dead letter."""
+        if self.server.clients.orphan(message, agent) or agent.partition("/")[2].startswith("_"):
+            self._record("drop", message, agent, domain, peer, received, detail)
+        else:
+            self.bury(message, agent, reason, "", "UnknownAgent", 0)
 
     def expired(self, message: Message, domain: str, peer: str, received: int, agent: str = "") -> None:
         self._record("expire", message, agent, domain, peer, received, "expired")

@@ -44,6 +44,10 @@ class PeerError(MomError):
     """The peer sent bytes that break the protocol; its link is closed and counted."""
 
 
+class NoRoute(MomError):
+    """The server that something is for is not on this bus, or not any more."""
+
+
 class UnknownName(MomError):
     """A reaction sent to a name that is not known here yet; it runs again once the name is known."""
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mombroker.core.errors import MomError, UnknownName
-from mombroker.core.ids import AGENT_NAME, OURS, declared_id
+from mombroker.core.errors import MomError, NoRoute, UnknownName
+from mombroker.core.ids import AGENT_NAME, OURS, declared_id, home_of
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -44,6 +44,21 @@ class Names:
                 f"{ascii(name[:64])} cannot be an agent's name: letters, digits and . _ : - only, no leading _"
             ) from None
 
+    def departed(self, id: str, shown: str) -> str:
+        """What to tell whoever asks for an agent whose home has left the bus; empty if that is here."""
+        home = home_of(id)
+        if home in self.server.topology.servers:
+            return ""
+        return (
+            f"{shown} lived on {home}, which has left this bus: take another name, or stop the bus and withdraw this "
+            "one by `mom topology adopt --drop`"
+        )
+
+    def present(self, id: str, shown: str) -> None:
+        """Raises NoRoute for an agent whose home has left the bus."""
+        if reason := self.departed(id, shown):
+            raise NoRoute(reason)
+
     def ask(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """Deploy an agent under a new name; the reply to `ticket` follows the decision."""
         if not AGENT_NAME.fullmatch(name) or name.startswith(("_", *OURS)):
@@ -55,6 +70,8 @@ class Names:
 
     def ask_for(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """The same, for a name of the broker's own."""
+        if name in self.known:
+            self.present(self.known[name], name)
         if name in self.known or name in self.tickets:
             raise MomError(f"the name {name} is taken by {self.known.get(name, 'a deployment under way')}")
         self.server.distance(home)

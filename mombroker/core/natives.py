@@ -15,7 +15,7 @@ class Native(Protocol):
     """A part of the broker that lives among the agents.
 
     It cannot be undone: an exception in it is our bug and stops the server. What it may raise, before anything has
-    changed, is UnknownNotification (the message is parked) and UnknownName (it waits for the name).
+    changed, is UnknownName (the message waits for the name) and any other MomError (it is parked).
     """
 
     id: str

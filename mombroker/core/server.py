@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mombroker import ordering
 from mombroker.core import admin, times, trace
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
-from mombroker.core.consumer import MessageConsumer
+from mombroker.core.consumer import MessageConsumer, Out
 from mombroker.core.engine import Engine
-from mombroker.core.errors import MomError, PeerRefused, StoreError, sentence
+from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, sentence
 from mombroker.core.events import (
     Admin,
     ClientClosed,
@@ -31,6 +32,7 @@ from mombroker.core.events import (
     TaskDone,
     Tick,
 )
+from mombroker.core.ids import home_of
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
 from mombroker.core.message import BOUNCE, Message
@@ -201,17 +203,36 @@ class AgentServer:
         )
 
     def send(self, message: Message) -> None:
-        """The send event: stamp the remote copies, hand the local ones over."""
+        """The send event: stamp the remote copies, hand the local ones over. A destination without a route is no error:
+        what becomes of its copy is settled here."""
         self.sent += 1
-        local, out = self.channel.send(message)
+        try:
+            local, out = self.channel.send(message)
+        except NoRoute:  # before anything has changed
+            self._send_what_has_a_route(message)
+            return
+        self._sent(message, out)
+        if local:
+            self.engine.deliver(message, local, received=self.now)
+
+    def _sent(self, message: Message, out: Out) -> None:
         if self.log_on:
             self.batch.log.append((
                 "send", message.origin, message.number, message.source, message.dests, message.size, "", "", 0,
                 message.sent, 0, 0, self.now, out, trace.NO_MISSING, message.type,
             ))  # fmt: skip
         self.mark(2 if out or message.note is None else 1)  # what destinations do among themselves may linger
+
+    def _send_what_has_a_route(self, message: Message) -> None:
+        """Some of its agents live on no server of this bus: their copies end here, the others go on."""
+        homeless = [agent for agent in message.dests if home_of(agent) not in self.topology.servers]
+        rest = replace(message, dests=tuple(agent for agent in message.dests if agent not in homeless), data=b"")
+        local, out = self.channel.send(rest) if rest.dests else ([], trace.NO_OUT)
+        self._sent(message, out)
         if local:
-            self.engine.deliver(message, local, received=self.now)
+            self.engine.deliver(rest, local, received=self.now)
+        for agent in homeless:
+            self.engine.homeless(message, agent)
 
     def hand(self, source: str, native: Native, note: Note) -> None:
         """Send a note to one of our own native agents, which takes it at once if nothing is in its way.

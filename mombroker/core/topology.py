@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple
 
 from mombroker.core import forest
-from mombroker.core.errors import MomError, TopologyError
+from mombroker.core.errors import NoRoute, TopologyError
 from mombroker.core.ids import AGENT_NAME, SERVER_NAME
 
 CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -288,7 +288,7 @@ class RoutingTable:
         if not self._came:
             self._explore()
         if final not in self._came:
-            raise MomError(f"no route from {self.me} to {final!r}: it is not a server of this bus")
+            raise NoRoute(f"no route from {self.me} to {final!r}: it is not a server of this bus")
         path = []
         while final != self.me:
             domain, before = self._came[final]
