@@ -1,4 +1,4 @@
-"""Back ends that are broken on purpose: what the tests must catch (PROTOCOLS §12.2). Nothing here is for use."""
+"""Back ends that are broken on purpose: what the tests must catch (protocols §12.2). Nothing here is for use."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
 """The Channel: causal, exactly-once transport between agent servers over one MessageConsumer per domain.
 
 Delivery in one domain and the stamping of every forward into the next ones are one step of one transaction, in
-delivery order (PROTOCOLS: router step; paper 004 §4.2).
+delivery order (protocols §8.2; paper 004 §4.2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The server-domain incidence graph: is it a forest, and if not, what to take out.
 
 Causal order inside each domain is causal order on the whole bus exactly when this graph has no cycle (paper 004 §4,
-with the stricter cycle of PROTOCOLS DO3: a domain inside another, or two domains that share two servers, is one too).
+with the stricter cycle of DO3: a domain inside another, or two domains that share two servers, is one too).
 """
 
 from collections import deque

@@ -63,7 +63,7 @@ def chain(names: Sequence[str], size: int | None = None) -> Split:
 def tree(names: Sequence[str], size: int = 4, children: int = 3) -> Split:
     """Domains of `size` servers; `children` of those that a domain brings in are each the router of one below it.
 
-    With 1 + (size - 1)(children^(depth + 1) - 1)/(children - 1) servers the tree is full (PROTOCOLS DO4).
+    With 1 + (size - 1)(children^(depth + 1) - 1)/(children - 1) servers the tree is full (protocols DO4).
     """
     split, routers, start = Split(), list(names[:1]), 1
     while start < len(names):

@@ -20,7 +20,7 @@ FRAME_BYTES = 256 * 1024
 
 
 class Link:
-    """The sequences of one pair of neighbours (PROTOCOLS: contract of a link).
+    """The sequences of one pair of neighbours (protocols §0.3).
 
     1. acked <= durable <= sent; each sequence in (acked, sent] has its row in queue_out, open batch included.
     2. A packet is stored before it is sent and kept, byte for byte, until the peer has it durably.

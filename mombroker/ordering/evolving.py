@@ -1,4 +1,4 @@
-"""A daisy whose groups change: connectors are lost or replaced, groups split and merge (PROTOCOLS §6.4, 6.5).
+"""A daisy whose groups change: connectors are lost or replaced, groups split and merge (protocols §6.4, 6.5).
 
 One member's part; `mombroker.ordering.steward` says in which order the members are told of changes. On the bus the tree
 of groups is fixed, and the links keep what they have not brought over: there the plain daisy serves.

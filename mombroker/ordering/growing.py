@@ -1,4 +1,4 @@
-"""An overlay with a log of its own: for links that lose what is on them, and for graphs that change (PROTOCOLS §5.3).
+"""An overlay with a log of its own: for links that lose what is on them, and for graphs that change (protocols §5.3).
 
 On the bus the out-queues of the links are the log, and the graph is fixed: there the plain overlay serves.
 """

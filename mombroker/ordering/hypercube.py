@@ -11,7 +11,7 @@ Graph = Sequence[Collection[int]]  # the neighbours of each member; symmetric
 
 
 def neighbours(u: int, n: int) -> tuple[int, ...]:
-    """The neighbours of member u of n, in ascending order (PROTOCOLS §5.1).
+    """The neighbours of member u of n, in ascending order (protocols §5.1).
 
     The labels 0..2^D-1 of the full cube are played by n members: a label that is missing by its lower twin. This
     contracts the cube, so no member has few neighbours: each has D-1 of them or more, also at n = 2^k + 1, where a

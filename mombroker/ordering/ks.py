@@ -94,7 +94,7 @@ class KS(Ordering):
 
     @classmethod
     def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Typical: mixed traffic, where these means are about those of the study (PROTOCOLS §3.3, §11.1: table, S1).
+        """Typical: mixed traffic, where these means are about those of the study (protocols §3.3, §11.1: table, S1).
         Worst: of each member one message to each other is named."""
         n = len(members)
         dests, e, d, newest, pairs = 0.5 * n, 1.07 * n + 4, 1.3 * n, 0.9 * n, n * (n - 1)

@@ -22,7 +22,7 @@ _WIRE = tuple[tuple[int, ...], bytes, int, Any]
 
 
 class LoggedDaisy(Ordering):
-    """A daisy whose members keep what is not stable, and acknowledge all that they receive (PROTOCOLS §6.3).
+    """A daisy whose members keep what is not stable, and acknowledge all that they receive (protocols §6.3).
 
     1. A broadcast that waits is not the next of its seat, or counts more than is delivered here.
     2. There is an outbox for each way between two groups that this member connects, and no other.

@@ -50,7 +50,7 @@ class Matrix(Ordering):
     options = ("own_column",)
 
     def __init__(self, me: int, size: int, own_column: bool = True):
-        """`own_column=False` leaves out what the others need not hear: the messages to this member (PROTOCOLS §2.2)."""
+        """`own_column=False` leaves out what the others need not hear: the messages to this member (protocols §2.2)."""
         assert 0 <= me < size < NOBODY, f"no member {me} in a domain of {size}"
         cells = size * size
         self.me, self.size = me, size
@@ -85,7 +85,7 @@ class Matrix(Ordering):
 
     @classmethod
     def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Typical: each member talks with one other at a time, n/2 entries. Worst: all with all (PROTOCOLS §2.7)."""
+        """Typical: each member talks with one other at a time, n/2 entries. Worst: all with all (protocols §2.7)."""
         n = len(members)
         sizes = {"control_bytes": INTEGER * integers(n * n, (n + 1) // 2), "control_bytes_worst": INTEGER * n * n}
         return super().describe(members, options) | sizes

@@ -64,7 +64,7 @@ class Overlay(Ordering):
 
     @classmethod
     def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-        """One flood a message, whomever it is for (PROTOCOLS §5.1)."""
+        """One flood a message, whomever it is for (protocols §5.1)."""
         links = cls.resolve(members, options).get("links")
         near = hypercube(len(members)) if links is None else graph(len(members), links)
         degrees = sorted(map(len, near))

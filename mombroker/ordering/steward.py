@@ -1,4 +1,4 @@
-"""Who decides where members of an evolving daisy sit: the order of the steps of PROTOCOLS §6.4 and 6.5.
+"""Who decides where members of an evolving daisy sit: the order of the steps of protocols §6.4 and 6.5.
 
 A steward has no links. It gives orders, an event for a member each, and looks at the members to see what they have
 installed. One operation is under way at a time; what is lost meanwhile is made good when it has ended.

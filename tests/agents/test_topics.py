@@ -1,4 +1,4 @@
-"""Topics: the table that all servers have, one copy a server, and who sees what (DESIGN: G4)."""
+"""Topics: the table that all servers have, one copy a server, and who sees what (G4)."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from mombroker.core.causality import Event, Verdict, check
 
 
 def brute(events: list[Event]) -> Verdict:
-    """PROTOCOLS' definitions word by word: transitive closure over all pairs of events, then all pairs of messages."""
+    """Protocols §0.2 word by word: transitive closure over all pairs of events, then all pairs of messages."""
     sends = {}  # message -> index of its first send
     for at, event in enumerate(events):
         if event[0] == "send":

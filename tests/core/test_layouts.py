@@ -41,7 +41,7 @@ def test_a_chain_is_of_domains_that_share_one_server(n, size):
 
 @pytest.mark.parametrize(("size", "children", "depth"), [(4, 3, 2), (3, 2, 4), (5, 2, 3), (4, 3, 0)])
 def test_a_full_tree_has_as_many_servers_as_the_formula_says(size, children, depth):
-    """PROTOCOLS §8.5 and DO4: n = 1 + (s-1)(k^(d+1)-1)/(k-1), routes of at most 2d+1 hops."""
+    """protocols §8.5 and DO4: n = 1 + (s-1)(k^(d+1)-1)/(k-1), routes of at most 2d+1 hops."""
     count = (children ** (depth + 1) - 1) // (children - 1)
     n = 1 + (size - 1) * count
     bus = generate("tree", n, size=size, children=children)

@@ -1,4 +1,4 @@
-"""Domains, the forest check, routes: PROTOCOLS §8, paper 004 §4."""
+"""Domains, the forest check, routes: protocols §8, paper 004 §4."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from mombroker.core.layouts import build
 from mombroker.core.topology import AgentDecl, Domain, RoutingTable, Server, Topology, address
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data/cycle_violation.json").read_text())
-PAPER = {  # figure 2 of paper 004, with C as its own route needs it (PROTOCOLS DO1)
+PAPER = {  # figure 2 of paper 004, with C as its own route needs it (protocols DO1)
     "A": ["S1", "S2", "S3"],
     "B": ["S4", "S5"],
     "C": ["S6", "S7", "S8"],
@@ -178,7 +178,7 @@ def test_two_domains_that_share_servers_keep_one_of_them():
 
 @pytest.mark.parametrize("inner", [["b", "c"], ["c", "a", "b"]])
 def test_a_domain_inside_another_is_to_be_deleted(inner):
-    """PROTOCOLS DO3: the paper's definition of a cycle misses it, and it is unsafe."""
+    """DO3: the paper's definition of a cycle misses it, and it is unsafe."""
     with pytest.raises(TopologyError) as refused:
         build({"d1": ["a", "b", "c"], "d2": inner})
     (error,) = refused.value.errors

@@ -1,4 +1,4 @@
-"""Changing daisies that are broken on purpose: what the tests must catch (PROTOCOLS §12.2). Nothing here is for use."""
+"""Changing daisies that are broken on purpose: what the tests must catch (protocols §12.2). Nothing here is for use."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self

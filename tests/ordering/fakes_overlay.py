@@ -1,4 +1,4 @@
-"""Overlays that are broken on purpose: what the tests must catch (PROTOCOLS §12.2). Nothing here is for use."""
+"""Overlays that are broken on purpose: what the tests must catch (protocols §12.2). Nothing here is for use."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ Cells = dict[tuple[int, int], int]
 
 
 class PlainUpdates:
-    """PROTOCOLS §2.1 for one member."""
+    """protocols §2.1 for one member."""
 
     def __init__(self, me: int, size: int):
         self.me, self.size = me, size
@@ -55,7 +55,7 @@ class PlainUpdates:
 
 
 class PlainRST:
-    """PROTOCOLS §1 for one member."""
+    """protocols §1 for one member."""
 
     def __init__(self, me: int, size: int):
         self.me, self.size = me, size

@@ -1,4 +1,4 @@
-"""KS word by word (PROTOCOLS §3.1), and the set that is necessary, from events alone (§3.2)."""
+"""KS word by word (protocols §3.1), and the set that is necessary, from events alone (§3.2)."""
 
 from mombroker.ordering import Packet
 from mombroker.ordering.ks import KS

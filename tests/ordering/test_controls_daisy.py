@@ -1,4 +1,4 @@
-"""The must-fail controls of PROTOCOLS §12.2 for changes of the daisy. One that passes means that the judge is blind."""
+"""The must-fail controls of protocols §12.2 for changes of the daisy. One that passes means that the judge is blind."""
 
 import pytest
 

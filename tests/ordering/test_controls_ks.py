@@ -1,4 +1,4 @@
-"""The must-fail controls of PROTOCOLS §12.2 for KS. One that passes means that the checks are blind."""
+"""The must-fail controls of protocols §12.2 for KS. One that passes means that the checks are blind."""
 
 import random
 from collections.abc import Iterable

@@ -65,7 +65,7 @@ def test_a_full_cube_is_the_cube(bits):
 
 
 def test_connectivity_is_the_least_degree():
-    """kappa - 1 members may be down; PROTOCOLS §5.1 proves D - 1 or more."""
+    """kappa - 1 members may be down; protocols §5.1 proves D - 1 or more."""
     for n in range(2, 50):
         assert connectivity(hypercube(n)) == min(map(len, hypercube(n))) >= dimensions(n) - 1 + (n == 2)
 

@@ -15,7 +15,7 @@ from tests.ordering.plain import Scene
 
 
 class PlainVector:
-    """PROTOCOLS §4 for one member: every message is a broadcast and carries the whole vector."""
+    """protocols §4 for one member: every message is a broadcast and carries the whole vector."""
 
     def __init__(self, me: int, size: int):
         self.me = me

@@ -1,6 +1,6 @@
 """Domains and routers without servers: real ordering cores, joined by the router step, on any set of domains.
 
-The variants of the router step are those that must fail; the default is the one of the bus (PROTOCOLS: router step).
+The variants of the router step are those that must fail; the default is the one of the bus (protocols §8.2).
 """
 
 from collections import deque
