@@ -17,10 +17,19 @@ class InRow(NamedTuple):
 
     id: int
     agent: str
-    data: bytes  # Message.data
+    data: bytes  # Message.data; up to the payload where that is shared: a Reader puts it behind
     attempts: int = 0  # reactions that have failed
     trying: int = 0  # boots in a row at which its reaction was under way
     info: tuple[str, str, int, int] = ("", "", 0, 0)  # domain, peer, received, delivered
+    payload: int = 0  # the PayloadRow that it shares with others
+
+
+class PayloadRow(NamedTuple):
+    """What the messages of one multicast that wait here have in common. Their ids are id + 1 .. last, and no others."""
+
+    id: int
+    last: int
+    data: bytes
 
 
 class ItemRow(NamedTuple):
@@ -77,6 +86,8 @@ class Batch:
     queue_out: list[tuple[int, bytes]] = field(default_factory=list)
     acked: dict[int, int] = field(default_factory=dict)  # link -> delete queue_out up to this sequence
     queue_in: dict[int, InRow | None] = field(default_factory=dict)
+    payloads: dict[int, PayloadRow] = field(default_factory=dict)
+    spent: set[int] = field(default_factory=set)  # payloads that go, unless a row of queue_in needs them still
     agents: dict[str, tuple[str, bytes] | None] = field(default_factory=dict)  # id -> class path, state
     items: dict[int, ItemRow | None] = field(default_factory=dict)  # table `message`
     held: dict[int, HeldRow | None] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mombroker.core import trace
-from mombroker.core.batch import InRow, ItemRow, TaskRow
+from mombroker.core.batch import InRow, ItemRow, PayloadRow, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.ids import home_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
 PAGE = 256
 RUN = 16  # reactions of one agent before it is another's turn
+SHARED, ALONE = 16 << 10, 256  # bytes that copies of a payload must take to be one, and that each of them may take
 TRIED, SHARE = 64, 8  # messages of one attempt in careful mode, and which share of them at the next unclean stop
 RETRY, ALARM = 0, -1
 
@@ -57,6 +58,7 @@ class Engine:
         self.residents: OrderedDict[str, Resident] = OrderedDict()
         self.natives = Natives(server)
         self.new: list[tuple[str, Entry]] = []  # entries of the open batch
+        self.payloads: dict[int, int] = {}  # shared ones of the open batch without a row: id -> id of the last entry
         self.in_memory = 0  # entries
         self.timers: list[tuple[int, int, str]] = []  # (due, task id, agent); instead of a task RETRY or ALARM
         self.tasks: dict[int, TaskRow] = {}
@@ -107,6 +109,7 @@ class Engine:
     def deliver(self, message: Message, agents: list[str], domain: str = "", peer: str = "", received: int = 0) -> None:
         """Hand a message over to local agents, in delivery order. What has a handler is applied here and now."""
         now, handler = self.server.now, self.server.handlers.get(message.type)
+        payload = self._share(message, len(agents)) if handler is None and len(agents) > 1 else 0
         for agent in agents:
             if message.type == CREATE and not self._create(message, agent):
                 continue
@@ -115,7 +118,7 @@ class Engine:
                 handler(message)
                 continue
             box = self.inbox(agent)
-            entry = Entry(self.server.new_id(), message, domain, peer, received, now)
+            entry = Entry(self.server.new_id(), message, domain, peer, received, now, payload)
             if box.on_disk() or self.in_memory >= self.server.limits.max_inbox:
                 self._store(agent, entry)
                 box.last = entry.id
@@ -127,18 +130,36 @@ class Engine:
             self.wake(box)
         self.server.mark(2 if message.note is None else 1)
 
+    def _share(self, message: Message, copies: int) -> int:
+        """The id of the row for what the next so many entries have in common; 0 if each had better have its own."""
+        size = len(message.payload)
+        if size <= ALONE or (copies - 1) * size <= SHARED or message.type == CREATE:
+            return 0
+        id = self.server.new_id()
+        self.payloads[id] = id + copies
+        return id
+
     def _store(self, agent: str, entry: Entry) -> None:
         entry.stored = True
-        data = entry.message.encode()
+        message, batch = entry.message, self.server.batch
+        if len(message.dests) == 1 and not entry.payload:
+            data = message.encode()
+        else:
+            data = message.copy_for(agent)
+            if not entry.payload:
+                data += message.payload
+            elif last := self.payloads.pop(entry.payload, 0):
+                batch.payloads[entry.payload] = PayloadRow(entry.payload, last, message.payload)
+                batch.bytes += len(message.payload)
         info = (entry.domain, entry.peer, entry.received, entry.delivered)
-        self.server.batch.queue_in[entry.id] = InRow(entry.id, agent, data, entry.attempts, entry.trying, info)
-        self.server.batch.bytes += len(data)
+        batch.queue_in[entry.id] = InRow(entry.id, agent, data, entry.attempts, entry.trying, info, entry.payload)
+        batch.bytes += len(data)
 
     def _refill(self, box: Inbox) -> bool:
         """Read the next page of an inbox; False while its rows are not durable yet."""
         rows = self.server.reader.queue_in(box.agent, box.cursor, min(box.last, self.server.durable_id), PAGE)
         for row in rows:
-            entry = Entry(row.id, decode(row.data), *row.info)
+            entry = Entry(row.id, decode(row.data), *row.info, row.payload)
             entry.attempts, entry.trying, entry.stored = row.attempts, row.trying if self.careful else 0, True
             box.queue.append(entry)
             self.in_memory += 1
@@ -156,6 +177,8 @@ class Engine:
             box.marked -= 1
         if entry.stored:
             self.server.batch.queue_in[entry.id] = None
+            if entry.payload:
+                self.server.batch.spent.add(entry.payload)
             self.server.mark(2)
 
     # -- reactions ---------------------------------------------------------------------------------------------
@@ -438,7 +461,8 @@ class Engine:
             "agent": agent, "reason": reason, "traceback": text, "attempts": attempts, "time": server.now,
             "type": message.type, "source": message.source, "origin": message.origin, "number": message.number,
         })  # fmt: skip
-        self.letters.add(server.now, head.encode(), message.encode())
+        body = message.copy_for(agent) + message.payload if agent and len(message.dests) > 1 else message.encode()
+        self.letters.add(server.now, head.encode(), body)
         self.letters.accept()
         server.mark(2)
         if message.source.partition("/")[0] not in server.topology.servers:
@@ -591,7 +615,7 @@ class Engine:
             for agent, entry in self.new:
                 if not entry.done and not entry.stored:
                     self._store(agent, entry)
-        self.new = []
+        self.new, self.payloads = [], {}
 
     def committed(self, number: int, items: dict[int, ItemRow | None]) -> None:
         """Batch `number`, which changed `items`, is durable."""

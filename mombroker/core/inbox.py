@@ -10,10 +10,15 @@ from mombroker.core.message import Message
 class Entry:
     """One message in one agent's inbox."""
 
-    __slots__ = ("id", "message", "attempts", "trying", "stored", "done", "domain", "peer", "received", "delivered")
+    __slots__ = (
+        "id", "message", "attempts", "trying", "stored", "done", "domain", "peer", "received", "delivered", "payload",
+    )  # fmt: skip
 
-    def __init__(self, id: int, message: Message, domain: str, peer: str, received: int, delivered: int):
+    def __init__(
+        self, id: int, message: Message, domain: str, peer: str, received: int, delivered: int, payload: int = 0
+    ):
         self.id, self.message = id, message
+        self.payload = payload  # the row that holds what it shares with others of its multicast, 0 = it has its own
         self.domain, self.peer, self.received, self.delivered = domain, peer, received, delivered
         self.attempts = self.trying = 0
         self.stored = False  # it has a row in queue_in, open batch included

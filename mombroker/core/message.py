@@ -47,9 +47,19 @@ class Message:
             head = _HEADS.get(key)
             if head is None:
                 head = "\n".join((self.origin, self.source, self.type, *self.dests)).encode()
-                _remember(_HEADS, key, head)
-            self.data = _FIXED.pack(len(head), self.number, self.sent, self.expires, self.flags) + head + self.payload
+                if len(head) <= _MAX_HEAD:
+                    _remember(_HEADS, key, head)
+            self.data = self._fixed(head) + self.payload
         return self.data
+
+    def _fixed(self, head: bytes) -> bytes:
+        return _FIXED.pack(len(head), self.number, self.sent, self.expires, self.flags) + head
+
+    def copy_for(self, agent: str) -> bytes:
+        """The wire form of one agent's copy of a multicast, which names no other agent, up to its payload."""
+        if self.note is not None and not self.data:
+            self.payload = self.note.pack()
+        return self._fixed("\n".join((self.origin, self.source, self.type, agent)).encode())
 
 
 _FIXED = Struct(">IQQQB")  # bytes of the head, number, sent, expires, flags
@@ -58,7 +68,7 @@ _START = _FIXED.size
 # The same few heads come again and again; text is made of them once.
 _HEADS: dict[tuple[str, str, str, tuple[str, ...]], bytes] = {}
 _KNOWN: dict[bytes, tuple[str, str, str, tuple[str, ...]]] = {}
-_MAX_KNOWN = 4_096
+_MAX_KNOWN, _MAX_HEAD = 4_096, 1_024
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -83,7 +93,7 @@ def decode(data: bytes) -> Message:
         if end > len(data):
             raise PeerError("not a message: cut short")
         known = _head(head)
-        if length <= 1024:
+        if length <= _MAX_HEAD:
             _remember(_KNOWN, head, known)
     origin, source, type_, dests = known
     return Message(

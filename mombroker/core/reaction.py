@@ -65,7 +65,7 @@ class Reaction:
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
         """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
         server = self.engine.server
-        dests: list[str] = []
+        dests: dict[str, None] = {}
         for agent in to:
             id = server.names.known.get(agent)
             if id is None:
@@ -75,7 +75,7 @@ class Reaction:
                 home = id[: id.index("/")]
                 if home not in server.distances:
                     server.distance(home)  # raises for a server that is not on this bus
-                dests.append(id)
+                dests[id] = None
         self._check_size("a notification", len(payload))
         if len(dests) > 1:
             self._check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))

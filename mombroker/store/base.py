@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Meta = dict[str, str | int]
 
-SCHEMA = 3  # the version of the tables: the number of migrations in schema.py
+SCHEMA = 4  # the version of the tables: the number of migrations in schema.py
 
 LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 
@@ -32,11 +32,13 @@ class Span(NamedTuple):
 def written(batch: Batch) -> tuple[int, int]:
     """Rows that a commit puts or deletes, without its log row and what it prunes, and bytes of the values put."""
     rows = (
-        len(batch.queue_out) + len(batch.acked) + len(batch.queue_in) + len(batch.dropped) + len(batch.items)
-        + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.core) + len(batch.tasks) + len(batch.meta)
+        len(batch.queue_out) + len(batch.acked) + len(batch.queue_in) + len(batch.payloads) + len(batch.dropped)
+        + len(batch.items) + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.core)
+        + len(batch.tasks) + len(batch.meta)
     )  # fmt: skip
     size = sum([len(data) for _, data in batch.queue_out])
     size += sum([len(row.data) for row in batch.queue_in.values() if row])
+    size += sum([len(row.data) for row in batch.payloads.values()])
     size += sum([len(row.head) + len(row.body) for row in batch.items.values() if row])
     size += sum([len(row.head) + len(row.body) for row in batch.held.values() if row])
     size += sum([len(row[1]) for row in batch.agents.values() if row])
@@ -49,7 +51,7 @@ class Store(Reader, Protocol):
     """A `Batch` becomes durable as a whole or not at all.
 
     1. At most one batch is staged; readers see it only once it is durable.
-    2. Within a batch `acked` goes before `queue_out`, and `dropped` before `items`.
+    2. Within a batch `acked` goes before `queue_out`, `dropped` before `items`, and `spent` behind `queue_in`.
     3. After a failure nothing is ever staged or committed again.
     """
 

@@ -84,8 +84,12 @@ def _range(low: int, high: int) -> str:
 
 def _queue_in(store: SqliteReader) -> Iterator[str]:
     meta, after = store.meta(), 0
-    while rows := store.select("SELECT id, agent, data FROM queue_in WHERE id > ? ORDER BY id LIMIT ?", after, PAGE):
-        for id, agent, data in rows:
+    sql = f"SELECT id, agent, {store.message_in()} FROM queue_in WHERE id > ? ORDER BY id LIMIT ?"
+    while rows := store.select(sql, after, PAGE):
+        for id, agent, data, shared in rows:
+            if data is None:
+                yield f"message {id} for {agent} has lost its payload {shared}, which it shared with others"
+                continue
             if home_of(agent) != meta["server"]:
                 yield f"message {id} waits for {agent}, which does not live here"
             try:
@@ -93,7 +97,7 @@ def _queue_in(store: SqliteReader) -> Iterator[str]:
             except MomError as error:
                 yield f"message {id} for {agent} cannot be read: {error}"
         after = rows[-1][0]
-    for table in ("queue_in", "message", "task", *store.tables_since(3, "held")):
+    for table in ("queue_in", "message", "task", *store.tables_since(3, "held"), *store.tables_since(4, "payload")):
         last = store.select(f"SELECT max(id) FROM {table}")[0][0] or 0
         if last > int(meta.get("next", 0)):
             yield f"id {last} in table {table} is above the mark of used ids, {meta.get('next', 0)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
-from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreFailed
 from mombroker.core.trace import Record
 from mombroker.store import columns
@@ -35,6 +35,7 @@ class Disk:
     meta: Meta = field(default_factory=dict)
     queue_out: dict[int, dict[int, bytes]] = field(default_factory=dict)  # link -> sequence -> packet
     queue_in: dict[int, InRow] = field(default_factory=dict)
+    payloads: dict[int, PayloadRow] = field(default_factory=dict)
     inboxes: dict[str, list[int]] = field(default_factory=dict)
     items: dict[int, ItemRow] = field(default_factory=dict)
     places: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Disk:
             dict(self.meta),
             {link: dict(rows) for link, rows in self.queue_out.items()},
             dict(self.queue_in),
+            dict(self.payloads),
             {agent: list(ids) for agent, ids in self.inboxes.items()},
             dict(self.items),
             {name: list(places) for name, places in self.places.items()},
@@ -67,6 +69,8 @@ class Disk:
             assert list(queue) == sorted(queue), "an out-queue is not in order"
         waiting = {(agent, id) for agent, ids in self.inboxes.items() for id in ids}
         assert waiting == {(row.agent, id) for id, row in self.queue_in.items()}, "inboxes differ from queue_in"
+        shared = {row.payload for row in self.queue_in.values() if row.payload}
+        assert shared == self.payloads.keys(), "payloads differ from those of queue_in"
         placed = {(name, place) for name, places in self.places.items() for place in places}
         items = {((row.agent, row.collection), (row.key, id)) for id, row in self.items.items()}
         assert placed == items, "places differ from items"
@@ -151,6 +155,10 @@ class MemoryStore:
             queue[seq] = data
         if batch.queue_in:
             self._put_queue_in(batch.queue_in)
+            disk.payloads.update(batch.payloads)
+            for id in batch.spent & disk.payloads.keys():
+                if not any(each in disk.queue_in for each in range(disk.payloads[id].last, id, -1)):
+                    del disk.payloads[id]
         for agent in batch.dropped:
             for name in [name for name in disk.places if name[0] == agent]:
                 for _, id in disk.places.pop(name):
@@ -221,7 +229,11 @@ class MemoryStore:
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
         ids = self.disk.inboxes.get(agent, [])
         first = bisect_right(ids, after)
-        return [self.disk.queue_in[id] for id in ids[first : min(first + limit, bisect_right(ids, upto))]]
+        return [self._whole(id) for id in ids[first : min(first + limit, bisect_right(ids, upto))]]
+
+    def _whole(self, id: int) -> InRow:
+        row = self.disk.queue_in[id]
+        return row._replace(data=row.data + self.disk.payloads[row.payload].data) if row.payload else row
 
     def queue_in_count(self, agent: str, after: int) -> int:
         ids = self.disk.inboxes.get(agent, [])
@@ -288,6 +300,7 @@ class MemoryStore:
         return (
             sum(len(data) for queue in disk.queue_out.values() for data in queue.values())
             + sum(len(row.data) for row in disk.queue_in.values())
+            + sum(len(row.data) for row in disk.payloads.values())
             + sum(len(row.head) + len(row.body) for row in disk.items.values())
             + sum(len(row.head) + len(row.body) for row in disk.held.values())
             + sum(len(state) for _, state in disk.agents.values())

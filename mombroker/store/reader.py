@@ -121,11 +121,21 @@ class SqliteReader:
 
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
         rows = self.select(
-            "SELECT id, agent, data, attempts, trying, domain, peer, received, delivered FROM queue_in"
+            f"SELECT id, agent, {self.message_in()}, attempts, trying, domain, peer, received, delivered FROM queue_in"
             " WHERE agent = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
             agent, after, upto, limit,
         )  # fmt: skip
-        return [InRow(id, name, data, tries, boots, tuple(info)) for id, name, data, tries, boots, *info in rows]
+        return [
+            InRow(id, name, data, tries, boots, tuple(info), shared)
+            for id, name, data, shared, tries, boots, *info in rows
+        ]
+
+    def message_in(self) -> str:
+        """The columns of queue_in that hold a message, with its payload, and the row that it shares this with."""
+        if self._schema < 4:
+            return "data, 0"
+        shared = "(SELECT data FROM payload WHERE id = queue_in.payload)"
+        return f"iif(payload, CAST(data || {shared} AS BLOB), data), payload"
 
     def queue_in_count(self, agent: str, after: int) -> int:
         return int(self.select("SELECT count(*) FROM queue_in WHERE agent = ? AND id > ?", agent, after)[0][0])

@@ -58,3 +58,10 @@ def version_3(db: Database) -> None:
     )
     db.execute(f"INSERT INTO held SELECT id, agent, head, body FROM message WHERE {queues}")
     db.execute(f"DELETE FROM message WHERE {queues}")
+
+
+@migrations()
+def version_4(db: Database) -> None:
+    """Messages of one multicast that wait in many inboxes share their payload; 0 in rows that have their own."""
+    db.execute("CREATE TABLE payload (id INTEGER PRIMARY KEY, last INTEGER NOT NULL, data BLOB NOT NULL)")
+    db.execute("ALTER TABLE queue_in ADD COLUMN payload INTEGER NOT NULL DEFAULT 0")

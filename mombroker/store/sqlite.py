@@ -36,8 +36,13 @@ JOURNAL_LIMIT = 64 << 20  # a write-ahead log that a long reader let grow shrink
 # What a commit runs, in this order: a batch's own acknowledgements and deletions come before what it adds.
 ACKED = "DELETE FROM queue_out WHERE id > ? AND id <= ?"
 QUEUE_OUT = "INSERT INTO queue_out (id, data) VALUES (?, ?)"
-QUEUE_IN = "INSERT OR REPLACE INTO queue_in VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+QUEUE_IN = "INSERT OR REPLACE INTO queue_in VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 QUEUE_IN_GONE = "DELETE FROM queue_in WHERE id = ?"
+PAYLOAD = "INSERT INTO payload VALUES (?, ?, ?)"
+PAYLOAD_SPENT = (
+    "DELETE FROM payload WHERE id = ? AND NOT EXISTS"
+    " (SELECT 1 FROM queue_in WHERE queue_in.id > payload.id AND queue_in.id <= payload.last)"
+)
 DROPPED = "DELETE FROM message WHERE agent = ?"
 ITEM = "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?)"
 ITEM_GONE = "DELETE FROM message WHERE id = ?"
@@ -165,8 +170,11 @@ class SqliteStore(SqliteReader):
         if batch.queue_out:
             many(QUEUE_OUT, batch.queue_out)
         if batch.queue_in:
-            self._put(QUEUE_IN, [row[:5] + row.info for row in batch.queue_in.values() if row is not None])
+            rows = [(*row[:5], *row.info, row.payload) for row in batch.queue_in.values() if row is not None]
+            self._put(QUEUE_IN, rows)
             self._put(QUEUE_IN_GONE, [(id,) for id, row in batch.queue_in.items() if row is None])
+            self._put(PAYLOAD, list(batch.payloads.values()))
+            self._put(PAYLOAD_SPENT, [(id,) for id in batch.spent])
         if batch.dropped:
             many(DROPPED, [(agent,) for agent in batch.dropped])
         if batch.items:
@@ -189,8 +197,8 @@ class SqliteStore(SqliteReader):
         if batch.meta:
             self._put(META, [pair for pair in batch.meta.items() if pair[1] is not None])
             self._put(META_GONE, [(key,) for key, value in batch.meta.items() if value is None])
-        rows, size = written(batch)
-        self._written = (self._written[0] + 1, self._written[1] + rows, self._written[2] + size)
+        count, size = written(batch)
+        self._written = (self._written[0] + 1, self._written[1] + count, self._written[2] + size)
         if batch.log:
             self._log(batch.log)
         if self._prune[0]:

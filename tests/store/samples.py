@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
 
@@ -50,7 +50,10 @@ def sample() -> list[Batch]:
             1: InRow(1, "paris/a", message(1, "paris/a"), info=("core", "lyon", T0, T0 + 5)),
             2: InRow(2, "paris/b", message(2, "paris/b"), attempts=2, trying=1),
             3: InRow(3, "paris/a", message(3, "paris/a")),
+            14: InRow(14, "paris/a", message(14, "paris/a", b""), payload=13),
+            15: InRow(15, "paris/b", message(15, "paris/b", b""), payload=13),
         },
+        payloads={13: PayloadRow(13, 15, b"\0shared\xff")},
         agents={"paris/a": ("sample:A", b"state of a"), "paris/b": ("sample:B", b"\x80")},
         items={
             4: ItemRow(4, "paris/a", "jobs", 7, b"head", b"body"),
@@ -72,7 +75,8 @@ def sample() -> list[Batch]:
     second = Batch(
         number=2,
         acked={1: 2},
-        queue_in={2: None},
+        queue_in={2: None, 14: None},
+        spent={13},
         items={5: None},
         held={9: None},
         links={1: LinkRow(1, "core", "lyon", 3, 2, 10, "incarnation of lyon")},
@@ -93,8 +97,9 @@ blobs = st.binary(max_size=8)
 agents = st.sampled_from(AGENTS)
 times = st.integers(T0, T0 + 10 * SECOND)
 in_rows = st.builds(
-    InRow, ids, agents, blobs, st.integers(0, 3), st.integers(0, 3), st.tuples(st.just("core"), agents, times, times)
-)
+    InRow, ids, agents, blobs, st.integers(0, 3), st.integers(0, 3), st.tuples(st.just("core"), agents, times, times),
+    st.just(0),
+)  # fmt: skip
 items = st.builds(ItemRow, ids, agents, st.sampled_from(["jobs", "seen"]), st.integers(-3, 3), blobs, blobs)
 held = st.builds(HeldRow, ids, agents, blobs, blobs)
 tasks = st.builds(TaskRow, ids, agents, st.sampled_from(["timer", "defer"]), st.integers(0, 1 << 62), blobs)
@@ -148,6 +153,7 @@ class Model:
             name: {} for name in ("queue_out", "queue_in", "agents", "items", "held", "links", "core", "tasks")
         }
         self.tables["meta"] = dict(meta)
+        self.payloads: dict[int, bytes] = {}
         self.records: list[tuple[Any, ...]] = []
         self.sent = {1: 0, 2: 0, 3: 0}
 
@@ -176,6 +182,7 @@ class Model:
         for name in ("queue_in", "agents", "items", "held", "links", "core", "tasks", "meta"):
             self.tables[name].update(getattr(batch, name))
             self.tables[name] = {key: row for key, row in self.tables[name].items() if row is not None}
+        self.payloads |= {id: row.data for id, row in batch.payloads.items()}
         self.records += batch.log
 
     def reads(self) -> dict[str, Any]:
@@ -214,6 +221,7 @@ class Model:
 
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
         rows = [row for row in self.tables["queue_in"].values() if row.agent == agent and after < row.id <= upto]
+        rows = [row._replace(data=row.data + self.payloads.get(row.payload, b"")) for row in rows]
         return sorted(rows)[:limit]
 
     def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:

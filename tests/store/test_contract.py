@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker import store
-from mombroker.core.batch import Batch, HeldRow, InRow, ItemRow
+from mombroker.core.batch import Batch, HeldRow, InRow, ItemRow, PayloadRow
 from mombroker.core.errors import StoreFailed
 from mombroker.store.memory import MemoryStore
 from tests.store.samples import SECOND, T0, Model, batches, reads, record, sample, topology
@@ -92,6 +92,24 @@ def test_a_store_says_what_was_committed_and_nothing_else(make, steps):
                 on.crash()
                 assert reads(on.store) == model.reads()
         on.store.close()
+
+
+def test_a_shared_payload_stays_until_the_last_row_that_needs_it_goes(on):
+    def size() -> int:
+        return sum(len(row.data) for row in on.store.queue_in("paris/a", 0, 99, 99))
+
+    rows = {id: InRow(id, "paris/a", b"head", payload=4) for id in (5, 6, 7)}
+    on.store.commit(Batch(queue_in=rows, payloads={4: PayloadRow(4, 7, bytes(100))}))
+    assert size() == 312
+    on.store.commit(Batch(queue_in={6: None, 7: InRow(7, "paris/a", b"h", attempts=1, payload=4)}, spent={4}))
+    on.crash()
+    assert size() == 205
+    on.store.commit(Batch(queue_in={5: None}, spent={4}))
+    assert size() == 101
+    on.store.commit(Batch(queue_in={7: None}, spent={4}))
+    assert size() == 0
+    on.store.commit(Batch(queue_in={8: InRow(8, "paris/a", b"", payload=4)}, payloads={4: PayloadRow(4, 8, b"new")}))
+    assert size() == 3
 
 
 def test_reads_go_on_from_any_place_and_stop_where_they_are_told(on):

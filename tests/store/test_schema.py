@@ -21,6 +21,9 @@ def test_a_store_of_each_version_is_upgraded_with_all_its_rows(version, tmp_path
     opened = store.open(tmp_path, topology(), "paris")
     model = Model(opened.meta())
     for batch in sample():
+        if version < 4:
+            own = {id: row for id, row in batch.queue_in.items() if row is None or not row.payload}
+            batch = replace(batch, queue_in=own, payloads={})
         model.apply(batch if version > 2 else replace(batch, held={}))
     assert reads(opened) == model.reads()
     assert opened.meta()["schema"] == SCHEMA
