@@ -11,8 +11,8 @@ from xml.parsers import expat
 
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.ids import SERVER_NAME
-from mombroker.core.layouts import PORT
-from mombroker.core.topology import Domain, Server, Topology, is_loopback, suggestion
+from mombroker.core.layouts import MOST_PORT, PORT
+from mombroker.core.topology import Domain, Server, Topology, address, is_loopback, suggestion
 
 MAX_BYTES = 16 << 20  # of an a3servers.xml
 MAX_NAME = 64
@@ -165,9 +165,11 @@ class _Reading:
             self.errors.append(f"server {server.name} is in a domain {old!r} that is not declared: {hint}")
         else:
             self.members[domain].append(server.name)
-        port = self.port(f"server {server.name}", text)
+        port = self.port(f"server {server.name}", text) if text.strip("0") or not text else 0
         if server.port and port != server.port:
             self.left.append(f"server {server.name}: port {text} for {old} (port {server.port} serves all its domains)")
+        elif not port and text:
+            self.left.append(f"server {server.name}: port {text} for {old} (in JORAM it only dials; here all listen)")
         server.port = server.port or port
         self.rest(f"server {server.name}: network {old}", element, {"domain", "port"}, set())
 
@@ -224,10 +226,13 @@ class _Reading:
             for name in lonely:
                 self.left.append(f"server {name} in no domain (it can be a bus of its own)")
                 del self.servers[name]
+        taken = {server.port for server in self.servers.values()}
+        taken |= {address(server.stomp)[1] for server in self.servers.values() if server.stomp and not self.errors}
+        free = (port for port in range(PORT, MOST_PORT + 1) if port not in taken)
         for server in self.servers.values():
             if not server.port and not self.errors:
-                server.port = PORT
-                self.left.append(f"server {server.name} without a port (it listens on {PORT})")
+                server.port = next(free)
+                self.left.append(f"server {server.name} without a port (it listens on {server.port})")
 
 
 def _shown(element: Element) -> str:

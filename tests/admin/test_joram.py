@@ -50,6 +50,22 @@ def domains(*names):
     return "".join(f'<domain name="{name}"/>' for name in names)
 
 
+def test_a_server_with_port_0_which_only_dials_gets_a_free_port_and_is_listed():
+    """As those have that JORAM's HTTP networks connect from behind a firewall."""
+    ports = {"s0": {"D1": 16301}, "s1": {"D1": 0}, "s2": {"D1": 16300, "D2": 0}, "s3": {"D2": 16303}}
+    body = domains("D1", "D2")
+    for at, (name, networks) in enumerate(ports.items()):
+        inner = "".join(f'<network domain="{domain}" port="{port}"/>' for domain, port in networks.items())
+        body += f'<server id="{at}" name="{name}" hostname="localhost">{inner}</server>'
+    found = joram.parse(doc(body))
+    assert {name: each.port for name, each in found.topology.servers.items()} == {
+        "s0": 16301, "s1": 16302, "s2": 16300, "s3": 16303,
+    }  # fmt: skip
+    assert "server s1: port 0 for D1 (in JORAM it only dials; here all listen)" in found.left_out
+    assert "server s1 without a port (it listens on 16302)" in found.left_out
+    assert "server s2: port 0 for D2 (port 16300 serves all its domains)" in found.left_out
+
+
 def test_servers_domains_and_ports_become_a_topology():
     bus = joram.parse(A3SERVERS.encode()).topology
     assert bus.servers == {
