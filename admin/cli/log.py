@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("server", "seq", *FIELDS, "time", "message")
 BRIEF = ("time", "server", "kind", "message", "agent", "dests", "domain", "peer", "out", "missing", "detail")
+TIMES = ("sent", "received", "delivered", "done")
 POLL_SECONDS = 0.3
 PAGE = 1000
 
@@ -232,14 +233,20 @@ def _new(server: str, reader: SqliteReader, after: dict[str, int]) -> Iterator[d
         after[server] = page[-1][0]
 
 
+def _utc(ns: int) -> str:
+    """To the microsecond; nothing for a station that was not passed."""
+    return f"{datetime.fromtimestamp(ns // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{ns // 1000 % 10**6:06d}Z" if ns else ""
+
+
 def _print(record: dict[str, Any], output: str, chosen: list[str]) -> None:
     at = record["done"] or record["received"] or record["sent"]
-    record["time"] = datetime.fromtimestamp(at / 1e9).isoformat(timespec="microseconds")
+    record["time"] = _utc(at)
     record["message"] = f"{record['origin']}#{record['number']}" if record["origin"] else ""
     if output == "json":
         echo_json({name: record[name] for name in chosen or ("server", "seq", *FIELDS)}, indent=None)
     elif chosen:
-        click.echo("  ".join(text(record[name]) for name in chosen))
+        times = {name: _utc(record[name]) for name in TIMES}
+        click.echo("  ".join(text((record | times)[name]) for name in chosen))
     else:
         time, server, kind, message, *_ = (record[name] for name in BRIEF)
         rest = (f"{name}={text(record[name])}" for name in BRIEF[4:] if record[name])

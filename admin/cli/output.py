@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,10 +12,14 @@ from typing import Any, TypeVar
 
 import click
 
+from mombroker.admin.cli import options
+from mombroker.admin.cli.table import bordered, laid_out, listed, width_of
 from mombroker.core.errors import MomError
 
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
+NS = 1_000_000_000
+TIMES = ("now", "last_seen", "until", "time", "timestamp", "expires", "due")  # since 1970; `..._ns` is a span
 
 
 def output_options(command: F) -> F:
@@ -83,30 +88,56 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> None:
-    """Print rows as a table, or as one JSON array. `default` names the table's columns if the user names none."""
+    """Print rows as a table, or as one JSON array. `default` names the table's columns if the user names none. On a
+    terminal those of them that have no room are left out; the user's own are all shown.
+    """
     known = list(dict.fromkeys(name for row in rows for name in row))
     chosen = choose(columns, known) if rows else []
     if output == "json":
         echo_json([{name: row.get(name) for name in chosen} for row in rows] if chosen else list(rows))
         return
     chosen = chosen or [name for name in default.split(",") if name in known] or known
-    table = [[text(row.get(name)) for name in chosen] for row in rows]
+    table = [[text(row.get(name), name) for name in chosen] for row in rows]
     if chosen and sys.stdout.isatty():
-        _rich_table(chosen, table, [all(isinstance(row.get(name), int | float) for row in rows) for name in chosen])
+        numbers = [all(_is_number(row.get(name)) for row in rows) for name in chosen]
+        lines, left_out = laid_out(chosen, table, numbers, _columns(), keep=bool(columns))
+        click.echo("\n".join(lines))
+        if left_out:
+            click.echo(f"mom: no room for {', '.join(left_out)}: choose by -c, or see -o json", err=True)
     elif chosen:
         _plain_table([chosen, *table])
 
 
 def show_one(record: Row, output: str, columns: str = "") -> None:
-    """Print one record: a table of two columns, or one JSON object."""
+    """Print one record as a table of two columns, and each list of records in it as a table; or as one JSON object."""
     picked = {name: record[name] for name in choose(columns, list(record)) or record}
-    table = [[name, text(value)] for name, value in picked.items()]
     if output == "json":
         echo_json(picked)
-    elif sys.stdout.isatty():
-        _rich_table(["", ""], table, [False, False])
-    else:
-        _plain_table(table)
+        return
+    inner = {name: value for name, value in picked.items() if _is_table(value)}
+    pairs = [(name, text(value, name)) for name, value in picked.items() if name not in inner]
+    if pairs and sys.stdout.isatty():
+        lines = bordered(["", ""], pairs, [False, False])
+        click.echo("\n".join(lines if max(map(width_of, lines)) <= _columns() else listed(pairs, _columns())))
+    elif pairs:
+        _plain_table(pairs)
+    for name, rows in inner.items():
+        if pairs or len(inner) > 1:
+            click.echo(f"{chr(10) * bool(pairs or name != next(iter(inner)))}{name}")
+        show(rows, output, "")
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
+def _is_number(value: object) -> bool:
+    """Or nothing, as in the row of a server that does not answer."""
+    return value is None or value == "" or isinstance(value, int | float)
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def echo_json(value: object, indent: int | None = 2) -> None:
@@ -138,38 +169,32 @@ def plain(value: object) -> object:
     return str(value)
 
 
-def text(value: object) -> str:
+def text(value: object, name: str = "") -> str:
     """A cell of a table. It may have lines, but nothing else that a terminal obeys."""
-    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in _text(value))
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in _text(value, name))
 
 
-def _text(value: object) -> str:
-    if value is None:
+def _text(value: object, name: str = "") -> str:
+    if value is None or (value == 0 and name in TIMES):
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{_text(name)}={_text(each)}" for name, each in value.items())
+        return ", ".join(f"{_text(name)}={_text(each, str(name))}" for name, each in value.items())
     if isinstance(value, list | tuple | set):
         return ", ".join(f"[{_text(each)}]" if isinstance(each, list | tuple) else _text(each) for each in value)
+    if isinstance(value, int) and (name in TIMES or name.endswith("_ns")):
+        return f"{value / NS:.3f} s" if name.endswith("_ns") else _time(value)
     return str(plain(value)) if isinstance(value, bytes) else str(value)
 
 
-def _plain_table(lines: list[list[str]]) -> None:
+def _time(value: int) -> str:
+    """Of so many ns, or ms, since 1970; a server has both, and they cannot be taken for each other."""
+    return options.utc(value // 1_000_000 if value > 1 << 53 else value)
+
+
+def _plain_table(lines: Sequence[Sequence[str]]) -> None:
     """Columns, but no borders and no colour: for pipes and files."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for cells in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
-
-
-def _rich_table(names: list[str], lines: list[list[str]], numbers: list[bool]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=any(names))
-    for name, number in zip(names, numbers, strict=True):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    for cells in lines:
-        table.add_row(*(Text(cell) for cell in cells))
-    Console().print(table)

@@ -81,11 +81,8 @@ def _full(found: dict[str, Any], output: str, columns: str) -> None:
     if output == "json" or columns:
         show_one(found, output, columns)
         return
-    show_one({name: value for name, value in found.items() if not isinstance(value, list)}, output)
-    for name in ("domains", "links", "peers"):
-        if found[name]:
-            click.echo()
-            show(found[name], output, "")
+    told = {name: value for name, value in found.items() if name != "problems" and value != []}
+    show_one(told, output)
     for problem in _problems(found):
         click.echo(f"! {problem}")
 

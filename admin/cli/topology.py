@@ -69,12 +69,7 @@ def show_topology(file: Path, output: str, columns: str) -> None:
     if output == "json" or columns:
         show_one(whole, output, columns)
         return
-    tables = ("servers", "domains", "costs", "agents", "notes")
-    show_one({name: value for name, value in whole.items() if value and name not in tables}, output)
-    for name in tables:
-        if whole[name]:
-            click.echo()
-            show(whole[name], output, "")
+    show_one({name: value for name, value in whole.items() if value}, output)
 
 
 def describe(bus: Topology) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -125,6 +126,9 @@ def test_the_log_is_shown_from_its_end_and_followed(bus):
     bus.settle()
     line = bus.mom("log", "tail", "--server", "a", "-n", "1").stdout
     assert f"a react {message} agent=a/ann" in line
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+    assert re.match(time + " a react ", line)
+    assert re.fullmatch(f"{time}  {time}\n", bus.mom("log", "tail", "-s", "a", "-n", "1", "-c", "time,done").stdout)
     records = [json.loads(line) for line in bus.mom("log", "tail", "-n", "2", "-o", "json").stdout.splitlines()]
     assert len(records) == 6 and {record["server"] for record in records} == {"a", "b", "c"}
     assert bus.mom("log", "tail", "-s", "a", "-n", "1", "-c", "kind,message").stdout == f"react  {message}\n"

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import resource
 import subprocess
 import sys
@@ -53,6 +54,31 @@ def test_any_keys_of_the_dicts_in_an_agents_fields_are_shown(capsys):
 def test_what_a_terminal_would_obey_is_shown_escaped(capsys):
     show_one({"name": "a\x1b[2Jb\tc\u202e", "text": "two\nlines, é"}, "table")
     assert capsys.readouterr().out == "name  a\\x1b[2Jb\\tc\\u202e\ntext  two\nlines, é\n"
+
+
+def test_times_are_iso_8601_and_spans_are_seconds_but_in_json_they_are_numbers(capsys):
+    record = {
+        "last_seen": 1_772_366_400_123_456_789,
+        "due": 0,
+        "timestamp": 1_772_366_400_123,
+        "held_longest_ns": 1_500_000_000,
+    }
+    show([record, {"link": {"until": 1_772_366_400_000_000_000}}], "table", "")
+    header, first, second = (re.split("  +", line) for line in capsys.readouterr().out.splitlines())
+    assert first == ["2026-03-01T12:00:00.123Z", "2026-03-01T12:00:00.123Z", "1.500 s"]
+    assert second == ["", "until=2026-03-01T12:00:00.000Z"]
+    show_one(record, "json")
+    assert json.loads(capsys.readouterr().out) == record
+
+
+def test_lists_of_records_within_a_record_are_tables_of_their_own(capsys):
+    record = {"queue": "q", "consumers": [{"proxy": "a", "credit": 7}], "waits": [], "peers": ["x", "y"]}
+    show_one(record, "table")
+    assert capsys.readouterr().out.splitlines() == [
+        "queue  q", "waits", "peers  x, y", "", "consumers", "proxy  credit", "a      7",
+    ]  # fmt: skip
+    show_one(record, "table", "consumers")
+    assert capsys.readouterr().out.splitlines() == ["proxy  credit", "a      7"]
 
 
 def test_an_unknown_column_is_wrong_usage_and_names_the_known_ones():
