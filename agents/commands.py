@@ -29,6 +29,7 @@ class Send:
     dedup     (producer id, counter): a repeat within the window is accepted and dropped
     shown     the destination as the client wrote it: MESSAGE carries it back
     typed     selectors take headers that look like numbers or booleans for such
+    message   the message id that the client has chosen; empty: the broker chooses
     """
 
     destination: str
@@ -45,6 +46,7 @@ class Send:
     shown: str = ""
     receipt: str | None = None
     typed: bool = False
+    message: str = ""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class Subscribe:
     ack       "auto", "client" (cumulative), "individual"
     durable   name of the durable (or shared) subscription, "" for a plain one
     transient   a shared subscription that is not durable: it ends with its last consumer
+    take_over   the consumer that a durable subscription has, if it is not shared, must go; False: this one is refused
     """
 
     sub: str
@@ -70,6 +73,7 @@ class Subscribe:
     browser: bool = False
     receipt: str | None = None
     transient: bool = False
+    take_over: bool = True
 
 
 @dataclass(slots=True)

@@ -37,7 +37,6 @@ START_S = 2.0  # until a subscription of another server must have answered; then
 OVERFULL = "the store of this server has reached max_store, and no work is taken: see `mom status`"
 TEMPORARY = "_temp:"
 MAX_TEMPORARY = 1_000  # queues of one connection
-MARGIN = 64 * 1024  # bytes that the broker may add to a message
 SAFE = " !$&'()*+,;=:@~._-"  # kept in names as they are
 
 
@@ -69,10 +68,10 @@ class Orders:
 
     def _send(self, proxy: Proxy, command: Send) -> None:
         server, destination = self.server, command.destination
-        limits, size = server.limits, len(command.headers) + len(command.body)
+        limits = server.limits
         where = server.names.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         where = where or self._where(proxy, destination)
-        if size > limits.max_message - MARGIN or server.store_bytes >= limits.max_store:
+        if len(command.body) > limits.max_message or server.store_bytes >= limits.max_store:
             self._not_too_large(command)
         put = self._put(proxy, command)
         if where:
@@ -100,13 +99,13 @@ class Orders:
         return Put(
             command.destination, command.shown, command.headers, command.priority, now, command.expires,
             times.after(now, command.delay) if command.delay else 0, command.persistent, command.kind, command.group,
-            command.group_seq, producer, counter, proxy.sender, "", command.typed, NOTHING, command.body,
+            command.group_seq, producer, counter, proxy.sender, command.message, command.typed, NOTHING, command.body,
         )  # fmt: skip
 
     def _not_too_large(self, command: Send) -> None:
-        limit = self.server.limits.max_message - MARGIN
-        if len(command.headers) + len(command.body) > limit:
-            raise MomError(f"a message of more than {limit} bytes: send less, or raise max_message in [limits]")
+        limit = self.server.limits.max_message
+        if len(command.body) > limit:  # the protocol bounds the headers
+            raise MomError(f"a body is over {limit} bytes: send less, or raise max_message in [limits]")
         if self.server.full():
             raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL)
 

@@ -136,7 +136,7 @@ class Proxy(Native):
         self.post(home, Consume(
             source.number, source.credit, command.selector if spec is None else "", command.exclusive,
             command.priority, self.sender if command.no_local and spec is None else "", command.browser,
-            spec.values() if spec else None,
+            spec.values() if spec else None, command.take_over,
         ))  # fmt: skip
         return source
 

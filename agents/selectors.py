@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mombroker.core.errors import MomError
 from mombroker.stomp.frames import headers_of
-from mombroker.stomp.properties import TYPES, types_of, value_of
+from mombroker.stomp.properties import TYPES, boolean, types_of, value_of
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -511,10 +511,10 @@ def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
             return value_of(text, kind)
         if not message.typed:
             return text
-        if text in ("true", "false"):
-            return text == "true"
-        number = number_of(text)
-        return text if number is None else number
+        value: Value = boolean(text)
+        if value is None:
+            value = number_of(text)
+        return text if value is None else value
 
     return get
 

@@ -89,6 +89,9 @@ class Subscription(Queue):
         if spec != self.spec and spec.shared and active:
             self._refuse_consumer(note, message, f"{shown} is in use with other topics or another selector")
             return
+        if active and not spec.shared and not note.take_over:
+            self._refuse_consumer(note, message, f"{shown} is in use, and the SUBSCRIBE has take-over:false")
+            return
         if active and not spec.shared:
             self._take_over(message.source)
         if spec != self.spec:

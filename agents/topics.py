@@ -222,7 +222,7 @@ class Topics:
         self.copies += 1
         if not takers:
             self.unheard += 1
-        id = f"{message.origin}#{message.number}"
+        id = put.message or f"{message.origin}#{message.number}"
         for taker in takers:
             taker.copy(put, id)
 

@@ -120,6 +120,7 @@ class Consume(Traffic):
     no_local: str = ""  # messages of this sender are not for it
     browser: bool = False
     spec: list[Any] | None = None  # of the subscription that it should be (Spec.values)
+    take_over: bool = True  # as in Subscribe
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ LITERAL = frozenset(("CONNECT", "STOMP", "CONNECTED"))  # whose headers are neve
 CONTROL = frozenset((
     "destination", "content-length", "receipt", "transaction", "message-id", "subscription", "ack", "redelivered",
     "JMSXDeliveryCount", "persistent", "priority", "expires", "expiration", "timestamp", "dedup-id", "amq-msg-type",
-    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME",
+    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSMessageID",
 ))  # fmt: skip
 
 LENGTH_DIGITS = 12
@@ -57,9 +57,9 @@ class FrameError(MomError):
 class Limits:
     """Bytes and counts of one frame."""
 
-    headers: int = 100
-    line: int = 10_240
-    head: int = 65_536
+    headers: int = 1_000
+    line: int = 65_536
+    head: int = 262_144
     body: int = 8 << 20
 
 
@@ -386,7 +386,7 @@ class Parser:
             block = block_of((name, value) for name, value in headers.items() if name not in CONTROL)
         length = None
         if "content-length" in headers:
-            text = headers["content-length"]
+            text = headers["content-length"].strip(" ")
             if not (text.isascii() and text.isdigit() and len(text) <= LENGTH_DIGITS):
                 raise FrameError(f"content-length must be a number of bytes, not {text[:40]!r}", headers.get("receipt"))
             length = int(text)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class Client(protocol.Protocol):
         self.gateway, self.number, self.host, self.tls = gateway, number, host, tls
         self.session = Session(f"{gateway.name}/{gateway.boot}-{number}", gateway.now, gateway.settings)
         self.user = ""
+        self.client_id: str | None = None  # that it has while it is open
         self.since = gateway.now()
         self.opened = self.closing = self.lost = False
         self.bytes_in = self.bytes_out = 0
@@ -159,8 +161,13 @@ class Client(protocol.Protocol):
         """The login is good."""
         if self.closing or self.session.login is None:
             return
-        self.user, self.opened = user, True
-        self.gateway.post(ClientOpened(self.number, user, self.session.login.client_id, self.session.id))
+        login, ids = self.session.login, self.gateway.client_ids
+        if login.exclusive and ids.get(login.client_id):
+            self.end(f"client-id {login.client_id!r} is in use by another connection of {self.gateway.name}")
+            return
+        ids[login.client_id] += 1
+        self.user, self.opened, self.client_id = user, True, login.client_id
+        self.gateway.post(ClientOpened(self.number, user, login.client_id, self.session.id))
         self._heard = self._said = self.gateway.reactor.seconds()
         self.session.accept()
         if self.session.expect_every:
@@ -283,6 +290,7 @@ class Client(protocol.Protocol):
         if self.closing:
             return
         self.closing = True
+        self._free_client_id()
         for name in list(self._timers):
             self._unset(name)
         if self.session.fault and not self.gateway.stopping:
@@ -303,7 +311,17 @@ class Client(protocol.Protocol):
         self._set("close", self.gateway.times.close, self.abort)
         self.gateway.reactor.callLater(0, self._gone)  # not while the agent server lets go of its outputs
 
+    def _free_client_id(self) -> None:
+        """Others may have its client id."""
+        ids = self.gateway.client_ids
+        if self.client_id is not None:
+            ids[self.client_id] -= 1
+            if not ids[self.client_id]:
+                del ids[self.client_id]
+            self.client_id = None
+
     def _gone(self) -> None:
+        self._free_client_id()
         if self.opened:
             self.opened = False
             self.gateway.post(ClientClosed(self.number))
@@ -350,6 +368,7 @@ class Gateway:
         self.times = times or Times()
         self.boot = os.urandom(4).hex()
         self.clients: dict[int, Client] = {}
+        self.client_ids: Counter[str] = Counter()  # of open connections
         self.total = self.refusals = 0
         self.ports: dict[str, int] = {}  # what listens -> the port
         self._listening: list[Any] = []

@@ -10,6 +10,7 @@ Value = str | bool | int | float
 BIT63 = 1 << 63  # a property is a whole number of 64 bits, or a float
 
 TYPES = "property-types"  # size=int,new=bool,rate=float
+_BOOLEANS = {"true": True, "false": False}
 _NAMES = {bool: "bool", int: "int", float: "float"}
 
 
@@ -41,4 +42,10 @@ def value_of(text: str, kind: str | None) -> Value:
             return float(text)
     except ValueError:
         return text
-    return text == "true" if kind == "bool" and text in ("true", "false") else text
+    value = boolean(text) if kind == "bool" else None
+    return text if value is None else value
+
+
+def boolean(text: str) -> bool | None:
+    """True or false, in whatever case it is written; None for another text."""
+    return _BOOLEANS.get(text.strip(" ").lower())

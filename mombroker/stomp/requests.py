@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from mombroker.agents.commands import Send, Subscribe
 from mombroker.core import times
 from mombroker.stomp.destinations import MAX_NAME
 from mombroker.stomp.frames import FrameError
+from mombroker.stomp.properties import boolean
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 MAX_PREFETCH = 10_000
 MAX_DIGITS = 18
+_MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"
 
 OPTIONS = frozenset((
     "priority", "persistent", "expires", "expiration", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSXGroupID",
-    "amq-msg-type", "dedup-id", "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT",
+    "amq-msg-type", "dedup-id", "JMSMessageID", "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT",
 ))  # fmt: skip
 REPEATS = ("AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT")
 DURABLE = (
@@ -26,6 +30,7 @@ SHARED = "shared-subscription-name"
 
 
 def number(name: str, text: str, signed: bool = False) -> int:
+    text = text.strip(" ")
     digits = text[1:] if signed and text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
         raise FrameError(f"{name} must be a number, not {text[:40]!r}")
@@ -34,19 +39,21 @@ def number(name: str, text: str, signed: bool = False) -> int:
 
 def span(name: str, text: str) -> int:
     """A number of ms, in ns. One that is too large, however long, is the largest: clients write such for never."""
+    text = text.strip(" ")
     if text.isascii() and text.isdigit() and len(text) > MAX_DIGITS:
         return times.LAST_NS
     return times.of_ms(number(name, text))
 
 
 def flag(headers: dict[str, str], *names: str) -> bool:
-    """The first of these headers that is there; False without any."""
+    """The first of these headers that is there; False without any. Python programs write True and False."""
     for name in names:
         text = headers.get(name)
         if text is not None:
-            if text not in ("true", "false"):
+            value = boolean(text)
+            if value is None:
                 raise FrameError(f"{name} must be true or false, not {text[:40]!r}")
-            return text == "true"
+            return value
     return False
 
 
@@ -75,6 +82,10 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
         if not producer:
             raise FrameError(f"dedup-id must be PRODUCER:NUMBER, with a number that rises, not {text[:40]!r}")
         command.dedup = (producer, number("the number in dedup-id", counter))
+    if (text := get("JMSMessageID")) is not None:
+        if not _MESSAGE_ID.fullmatch(text):
+            raise FrameError(f"JMSMessageID is 1 to 100 ASCII characters without blank, : / and \\, not {text[:40]!r}")
+        command.message = text
     for name in REPEATS:
         if name in headers:
             raise FrameError(f"{name} is not supported: send each message, with AMQ_SCHEDULED_DELAY or _TIME")
@@ -100,6 +111,7 @@ def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Sub
         priority=number("the priority", get("activemq.priority") or get("x-priority") or "0", signed=True),
         browser=flag(headers, "browser"),
         receipt=get("receipt"),
+        take_over="take-over" not in headers or flag(headers, "take-over"),
     )
     if command.browser and ack != "auto":
         raise FrameError("a browser takes nothing: it must have ack:auto")
@@ -117,8 +129,19 @@ def durable_name(headers: dict[str, str]) -> str:
 
 def asks_durable(headers: dict[str, str]) -> bool:
     """Durable by a flag: id and destination are its name."""
-    kept = headers.get("auto-delete")
-    return (flag(headers, "durable") and kept != "true") or (flag(headers, "persistent") and kept == "false")
+    ends = flag(headers, "auto-delete")
+    persistent = flag(headers, "persistent") and "auto-delete" in headers
+    return (flag(headers, "durable") or persistent) and not ends
+
+
+def named_by_flag(id: str, headers: dict[str, str]) -> str:
+    """The name of a subscription that is durable by a flag."""
+    return f"{id}@{headers['destination']}"
+
+
+def ends_durable(headers: dict[str, str]) -> bool:
+    """An UNSUBSCRIBE that repeats a flag of `asks_durable`."""
+    return flag(headers, "durable") or flag(headers, "persistent")
 
 
 def _durability(command: Subscribe, headers: dict[str, str]) -> None:
@@ -129,7 +152,9 @@ def _durability(command: Subscribe, headers: dict[str, str]) -> None:
     elif name := headers.get(SHARED, ""):
         command.durable, command.shared, command.transient = name, True, True
     elif asks_durable(headers):
-        command.durable, command.shared = f"{command.sub}@{headers['destination']}", True
+        if "id" not in headers:
+            raise FrameError("SUBSCRIBE with durable:true needs an id, which is a part of the subscription's name")
+        command.durable, command.shared = named_by_flag(command.sub, headers), True
     elif shared:
         raise FrameError(f"a shared subscription needs {SHARED}, or {DURABLE[0]} to be durable, too")
     if command.durable:

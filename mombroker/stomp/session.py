@@ -54,7 +54,7 @@ MAX_MARKS = 4  # without an answer; then the session is full
 MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
 
 # Headers of a SEND by which two with the same headers may mean something different.
-UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id"))
+UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id", "JMSMessageID"))
 
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
@@ -77,14 +77,26 @@ class Settings:
     persistent: bool = True
     type_headers: bool = False
 
+    def told(self) -> str:
+        """The limits, for CONNECTED."""
+        frame = self.limits
+        return (
+            f"headers={frame.headers},line={frame.line},head={frame.head},body={frame.body},"
+            f"transactions={self.transactions.open},subscriptions={self.subscriptions}"
+        )
+
 
 @dataclass(slots=True)
 class Login:
-    """The client wants in. Answer by `accept` or `end`; until then no further frame is read."""
+    """The client wants in. Answer by `accept` or `end`; until then no further frame is read.
+
+    exclusive   refuse it if another connection has its client id
+    """
 
     user: str
     passcode: str = field(repr=False)
     client_id: str = ""
+    exclusive: bool = False
 
 
 @dataclass(slots=True)
@@ -231,8 +243,11 @@ class Session:
         sx, sy = self._beats()
         self.expect_every = max(cx, sy) if cx and sy else 0
         self.send_every = max(sx, cy) if sx and cy else 0
-        requests.check_name("a client-id", headers.get("client-id", ""))
-        self.login = Login(headers.get("login", ""), headers.get("passcode", ""), headers.get("client-id", ""))
+        client_id, exclusive = headers.get("client-id", ""), flag(headers, "exclusive-client-id")
+        requests.check_name("a client-id", client_id)
+        if exclusive and not client_id:
+            raise FrameError("exclusive-client-id needs a client-id")
+        self.login = Login(headers.get("login", ""), headers.get("passcode", ""), client_id, exclusive)
         self.state = "login"
 
     def _beats(self) -> tuple[int, int]:
@@ -246,6 +261,7 @@ class Session:
         if self.settings.server:
             headers.append(("server", self.settings.server))
         headers.append(("heart-beat", "{},{}".format(*self._beats())))
+        headers.append(("limits", self.settings.told()))
         self.output.append(encode("CONNECTED", headers))
         self.client_id = self.login.client_id
         self.parser.agree(self.version, self.settings.limits)
@@ -327,7 +343,8 @@ class Session:
         if implied is not None and implied.implied:
             del self.subs[shown]
             self.commands.append(Unsubscribe(shown))
-        self._new_sub(command.sub, Sub(shown, command.durable, name is not None))
+        durable = "" if command.transient else command.durable
+        self._new_sub(command.sub, Sub(shown, durable, name is not None))
         self._note_ignored(headers)
         self.commands.append(command)
 
@@ -345,9 +362,11 @@ class Session:
         if name is None and self.version == V10:
             shown = headers.get("destination")
             name = next((name for name, sub in self.subs.items() if sub.shown == shown), None)
-        durable = requests.durable_name(headers)
+        durable, ends = requests.durable_name(headers), requests.ends_durable(headers)
         sub = self.subs.get(name) if name is not None else None
         if sub is None:
+            if not durable and ends and name is not None and "destination" in headers:
+                durable = requests.named_by_flag(name, headers)
             if not durable:
                 raise FrameError(
                     "UNSUBSCRIBE needs the id of the subscription" if name is None else f"no subscription {name!r}"
@@ -357,7 +376,7 @@ class Session:
         if durable and durable != sub.durable:
             raise FrameError(f"subscription {name!r} is not the durable {durable!r}")
         assert name is not None, "a subscription without a name"
-        delete = bool(sub.durable) and (bool(durable) or requests.asks_durable(headers))
+        delete = bool(sub.durable) and (bool(durable) or ends)
         del self.subs[name]
         self.commands.append(Unsubscribe(name, sub.durable if delete else "", delete, headers.get("receipt")))
 

@@ -14,7 +14,7 @@ Step = Send | Ack | Nack
 class Limits:
     """Of all transactions together that are open in a session."""
 
-    open: int = 100
+    open: int = 1_000
     frames: int = 10_000
     bytes: int = 32 << 20
 

@@ -289,8 +289,10 @@ def test_a_refused_command_ends_the_connection():
 def test_too_large_a_message_is_refused():
     b = Broker()
     b.servers["a"].limits.max_message = 100_000
-    client = b.connect().do(Send(Q, b"x" * 90_000, receipt="r"))
-    assert "raise max_message" in client.refusals[0]
+    client = b.connect().do(Send(Q, b"x" * 100_000, b"h" * 50_000, receipt="r"))
+    assert client.told[-1].receipt == "r", "a body of max_message is taken, whatever its headers"
+    client.do(Send(Q, b"x" * 100_001))
+    assert "a body is over 100000 bytes: send less, or raise max_message" in client.refusals[0]
 
 
 # -- temporary destinations ----------------------------------------------------------------------------------------

@@ -404,6 +404,28 @@ def test_a_new_consumer_takes_an_unshared_subscription_over():
     assert [(each.body, each.count) for each in new.got] == [(b"2", 2)]
 
 
+def test_a_consumer_that_takes_nothing_over_is_refused_while_there_is_another():
+    b = Broker(THREE)
+    old = durable(b)
+    new = durable(b, "c", take_over=False, receipt="r")
+    assert "sub:me:d is in use" in new.refusals[0] and new.receipts == [] and old.refusals == []
+    b.connect("b").send(A, "1")
+    old.close()
+    late = durable(b, "c", take_over=False)
+    assert (old.texts, late.texts, late.refusals) == (["1"], ["1"], [])
+    assert "is in use" in durable(b, "c", take_over=False).refusals[0]
+
+
+def test_the_id_that_a_client_chose_is_that_of_each_copy():
+    b = Broker(THREE)
+    plain, kept = b.connect("c").subscribe("s", A), durable(b, "b")
+    chosen = b.connect("a").subscribe("s", A, selector="JMSMessageID = 'mine-1'")
+    b.connect("a").send(A, "1", message="mine-1").send(A, "2", message="mine-2").send("queue:q", "3", message="mine-3")
+    assert [each.id for each in plain.got] == [each.id for each in kept.got] == ["mine-1", "mine-2"]
+    assert chosen.texts == ["1"]
+    assert [each.id for each in b.connect("c").subscribe("s", "queue:q").got] == ["mine-3"]
+
+
 def test_other_topics_or_another_selector_make_it_anew():
     b = Broker(THREE)
     durable(b).close()

@@ -222,6 +222,22 @@ def test_a_login_that_is_being_checked_has_time():
     assert mine.commands() == ["CONNECTED"]
 
 
+def test_a_client_id_may_be_for_one_connection_alone(world):
+    first = world.connect(client_id="c")
+    second = world.connect(drain=False, client_id="c", exclusive_client_id="true")
+    (error,) = second.drain()
+    assert (error.command, "client-id 'c' is in use" in error.headers["message"]) == ("ERROR", True)
+    world.connect(client_id="d", exclusive_client_id="true")
+    also = world.connect(client_id="c")  # it does not ask
+    for each in (first, also):
+        each.receive(encode("DISCONNECT", [("receipt", "r")]))
+        world.gateway.reply(each.protocol.number, [Receipt(LAST)])
+    third = world.connect(client_id="c", exclusive_client_id="true")
+    third.lose()
+    world.connect(client_id="c", exclusive_client_id="true")
+    assert dict(world.gateway.client_ids) == {"c": 1, "d": 1}
+
+
 def test_the_oldest_of_too_many_without_a_login_go(world, monkeypatch):
     monkeypatch.setattr(module, "MAX_LOGINS", 2)
     logged_in = world.connect()

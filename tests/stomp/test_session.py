@@ -198,7 +198,10 @@ def test_S1_without_a_common_version_there_is_an_error_that_lists_ours(asked):
 def test_S2_connected_tells_version_session_server_and_heart_beat(version):
     headers = Client(server="mombroker/9").connect(version).connected.headers
     beats = "0,0" if version == V10 else "1000,1000"
-    assert headers == {"version": version, "session": ID, "server": "mombroker/9", "heart-beat": beats}
+    limits = "headers=1000,line=65536,head=262144,body=8388608,transactions=1000,subscriptions=1000"
+    assert headers == {
+        "version": version, "session": ID, "server": "mombroker/9", "heart-beat": beats, "limits": limits,
+    }  # fmt: skip
     assert "server" not in Client(server="").connect(version).connected.headers
 
 
@@ -428,6 +431,7 @@ def test_sends_that_differ_in_body_and_receipt_alone_are_alike():
             "queue:a", b"%d" % number, b"x:1\n", 7, shown="/queue/a", kind="text", receipt=f"r{number}"
         )
     expiries = set()
+    assert [c.send("SEND", destination="a", JMSMessageID=id)[0].message for id in "xyy"] == ["x", "y", "y"]
     for number in range(3):
         c.session.now = lambda: NOW + number  # noqa: B023
         (command,) = c.send("SEND", destination="/queue/a", expiration="1000", receipt=str(number))
@@ -449,7 +453,10 @@ def test_S16_a_message_id_of_the_client_is_ignored():
     ({"AMQ_SCHEDULED_DELAY": "5"}, {"delay": 5 * MS}), ({"AMQ_SCHEDULED_TIME": str(NOW // MS + 9)}, {"delay": 9 * MS}),
     ({"AMQ_SCHEDULED_TIME": "5"}, {"delay": 0}), ({"JMSXGroupID": "g"}, {"group": "g", "group_seq": 0}),
     ({"JMSXGroupID": "g", "JMSXGroupSeq": "-1"}, {"group": "g", "group_seq": -1}),
-    ({"dedup-id": "p:q:7"}, {"dedup": ("p:q", 7)}),
+    ({"dedup-id": "p:q:7"}, {"dedup": ("p:q", 7)}), ({"JMSMessageID": "x#7.1"}, {"message": "x#7.1"}),
+    ({"persistent": "False"}, {"persistent": False}), ({"priority": " 7"}, {"priority": 7}),
+    ({"expires": " 5 "}, {"expires": 5 * MS}), ({"expires": f" {'9' * 30}"}, {"expires": LAST_NS}),
+    ({"content-length": " 0"}, {"kind": "bytes"}),
     ({"amq-msg-type": "map"}, {"kind": "map"}),
     *(({name: digits}, {field: LAST_NS - (NOW if name == "AMQ_SCHEDULED_TIME" else 0)})
       for name, field in [("expires", "expires"), ("expiration", "expires"), ("AMQ_SCHEDULED_DELAY", "delay"),
@@ -468,7 +475,8 @@ def test_the_options_of_send(headers, fields):
     ("AMQ_SCHEDULED_CRON", "* * * * *"),
     ("AMQ_SCHEDULED_PERIOD", "5"), ("AMQ_SCHEDULED_REPEAT", "5"), ("dedup-id", "7"), ("dedup-id", "p:x"),
     ("dedup-id", "p:"), ("dedup-id", ":5"), ("dedup-id", "p:" + "9" * 19), ("priority", "9" * 19),
-    ("expires", "9" * 18 + "x"),
+    ("expires", "9" * 18 + "x"), ("JMSMessageID", ""), ("JMSMessageID", "a/b"), ("JMSMessageID", "a b"),
+    ("JMSMessageID", "ID:1"), ("JMSMessageID", "x" * 101), ("JMSMessageID", "é"),
 ])  # fmt: skip
 def test_an_option_of_send_that_makes_no_sense_is_a_fault(name, value):
     client().fails("SEND", name, destination="a", receipt="r", **{name: value})
@@ -594,7 +602,10 @@ def test_S14_other_ack_modes_are_faults(any_version, ack):
     ({"activemq.prefetchSize": "7"}, {"prefetch": 7}), ({"prefetch-count": "99999999"}, {"prefetch": 10_000}),
     ({"exclusive": "true"}, {"exclusive": True}), ({"activemq.exclusive": "true"}, {"exclusive": True}),
     ({"activemq.priority": "3"}, {"priority": 3}), ({"x-priority": "-3"}, {"priority": -3}),
-    ({"browser": "true"}, {"browser": True}), ({}, {"prefetch": 0, "durable": "", "shared": False, "no_local": False}),
+    ({"browser": "true"}, {"browser": True}), ({"exclusive": "TRUE"}, {"exclusive": True}),
+    ({"no-local": " False"}, {"no_local": False}), ({"prefetch-count": " 5 "}, {"prefetch": 5}),
+    ({"take-over": "false"}, {"take_over": False}), ({"take-over": "True"}, {"take_over": True}),
+    ({}, {"take_over": True}), ({}, {"prefetch": 0, "durable": "", "shared": False, "no_local": False}),
 ])  # fmt: skip
 def test_the_options_of_subscribe(headers, fields):
     (command,) = client().send("SUBSCRIBE", destination="/queue/a", id="1", **headers)
@@ -603,7 +614,7 @@ def test_the_options_of_subscribe(headers, fields):
 
 @pytest.mark.parametrize("headers", [
     {"selector": "a = "}, {"selector": "1"}, {"no-local": "1"}, {"prefetch-count": "-1"}, {"prefetch-count": "many"},
-    {"exclusive": "TRUE"}, {"browser": "true", "ack": "client"}, {"x-priority": "high"},
+    {"exclusive": "yes"}, {"take-over": ""}, {"browser": "true", "ack": "client"}, {"x-priority": "high"},
     {"activemq.retroactive": "true"},
 ])  # fmt: skip
 def test_an_option_of_subscribe_that_makes_no_sense_is_a_fault(headers):
@@ -662,13 +673,50 @@ def test_a_durable_subscription_by_flags_is_named_by_id_and_destination_and_shar
         {"durable": "true"},
         {"durable": "true", "auto-delete": "false"},
         {"persistent": "true", "auto-delete": "false"},
+        {"persistent": "True", "auto-delete": "False"},
+        {"durable": "TRUE"},
     ):
         mine = client()
         (command,) = mine.send("SUBSCRIBE", destination="/topic/a", id="1", **flags)
         assert (command.durable, command.shared, command.transient) == ("1@/topic/a", True, False)
         assert mine.send("UNSUBSCRIBE", id="1", **flags) == [Unsubscribe("1", "1@/topic/a", True)]
-    for flags in ({"durable": "false"}, {"durable": "true", "auto-delete": "true"}, {"persistent": "true"}):
+        ended = mine.send("UNSUBSCRIBE", id="1", destination="/topic/a", **flags)
+        assert ended == [Unsubscribe("", "1@/topic/a", True)], "also when it is not active"
+        mine.fails("UNSUBSCRIBE", "no subscription '1'", id="1", **flags)
+    for flags in (
+        {"durable": "false"}, {"durable": "true", "auto-delete": "true"}, {"durable": "true", "auto-delete": "True"},
+        {"persistent": "true"},
+    ):  # fmt: skip
         assert client().send("SUBSCRIBE", destination="/topic/a", id="1", **flags)[0].durable == ""
+
+
+@pytest.mark.parametrize("made", [
+    *DIALECTS, {"durable": "true"}, {"persistent": "true", "auto-delete": "false"},
+])  # fmt: skip
+@pytest.mark.parametrize("ended", [
+    *DIALECTS, {"durable": "true"}, {"persistent": "true"}, {"persistent": "True", "auto-delete": "False"},
+])  # fmt: skip
+def test_whatever_header_made_a_subscription_durable_each_of_them_ends_it(made, ended):
+    mine = with_client_id()
+    (command,) = mine.send("SUBSCRIBE", destination="/topic/a", id="1", **made)
+    ended = {name: command.durable if value == "d" else value for name, value in ended.items()}
+    assert mine.send("UNSUBSCRIBE", id="1", destination="/topic/a", **ended) == [
+        Unsubscribe("1", command.durable, True)
+    ]
+
+
+def test_a_header_of_durable_subscriptions_ends_another_one_as_any_unsubscribe_does():
+    for made in ({}, {"shared_subscription_name": "s"}):
+        mine = client()
+        mine.send("SUBSCRIBE", destination="/topic/a", id="1", **made)
+        assert mine.send("UNSUBSCRIBE", id="1", durable="true") == [Unsubscribe("1")]
+
+
+def test_a_durable_subscription_by_a_flag_needs_an_id_in_1_0_too():
+    mine = client(V10)
+    mine.fails("SUBSCRIBE", "durable:true needs an id", destination="/topic/a", durable="true", receipt="r")
+    (command,) = client(V10).send("SUBSCRIBE", destination="/topic/a", durable="true", id="mine")
+    assert command.durable == "mine@/topic/a"
 
 
 @pytest.mark.parametrize("header", [*(next(iter(each)) for each in DIALECTS), "shared-subscription-name"])
@@ -682,6 +730,12 @@ def test_the_name_of_a_subscription_is_as_long_as_that_of_a_destination(header):
         else:
             mine.raw(encode("SUBSCRIBE", headers.items(), b"", V12))
             assert "at most 200" in mine.session.fault
+
+
+def test_an_exclusive_client_id_must_be_one():
+    login = Client().connect(accept=False, client_id="c", exclusive_client_id="True").session.login
+    assert (login.client_id, login.exclusive) == ("c", True)
+    Client().connect(accept=False, exclusive_client_id="true").ended("exclusive-client-id needs a client-id")
 
 
 def test_a_client_id_is_no_longer_than_a_name():

@@ -238,13 +238,24 @@ def test_F12_the_first_of_repeated_headers_wins(wire, queue, version):
 
 
 def test_F13_limits_while_a_frame_is_read(wire):
-    many = b"".join(b"h%d:1\n" % at for at in range(200))
+    many = b"".join(b"h%d:1\n" % at for at in range(1_001))
     for head, words in (
-        (many, "more than 100 headers"),
-        (b"x:" + b"y" * 20_000, "a header line is over"),
+        (many, "more than 1000 headers"),
+        (b"x:" + b"y" * 70_000, "a header line is over"),
+        (b"".join(b"h%d:%b\n" % (at, b"y" * 60_000) for at in range(5)), "the headers of a frame are over"),
         (b"\n" + b"x" * (9 << 20), "a body is over"),
     ):
         wire().raw(b"SEND\ndestination:/queue/a\n" + head).error(words)
+
+
+def test_F13_a_body_of_the_limit_is_taken_with_all_its_headers(wire, queue):
+    mine = wire()
+    mine.raw(
+        encode("SUBSCRIBE", [("destination", queue), ("id", "1")])
+        + encode("SEND", [("destination", queue), *((f"h{at}", "v" * 200) for at in range(990))], b"x" * (8 << 20))
+    )
+    frame = mine.read()
+    assert (len(frame.body), frame.headers["h989"]) == (8 << 20, "v" * 200)
 
 
 def test_F14_smaller_limits_before_a_login(wire):
@@ -322,8 +333,8 @@ def test_S1_versions(wire):
 @VERSIONS
 def test_S2_connected(wire, version):
     headers = wire(version).connected.headers
-    assert set(headers) == {"version", "session", "server", "heart-beat"} and headers["version"] == version
-    assert headers["server"].startswith("mombroker/")
+    assert set(headers) == {"version", "session", "server", "heart-beat", "limits"} and headers["version"] == version
+    assert headers["server"].startswith("mombroker/") and "body=8388608" in headers["limits"]
 
 
 def test_S3_a_refused_login_says_no_more_than_it_must(wire, town):
@@ -566,9 +577,9 @@ def test_S24_unknown_transactions_and_lost_connections(wire, queue):
     other = wire().subscribe(queue)
     assert other.sync() == []
     many = wire()
-    for at in range(101):
+    for at in range(1_001):
         many.send("BEGIN", transaction=str(at))
-    many.error("100 transactions are open")
+    many.error("1000 transactions are open")
 
 
 @VERSIONS
