@@ -10,7 +10,7 @@ from mombroker.admin.cli import options
 
 
 @click.command()
-@options.file_argument
+@options.file_option
 @click.argument("names", nargs=-1)
 @click.option("--clock", type=click.Choice(clocks.CLOCKS), default="ours", help="How matrix clocks are written.")
 def run(file: Path, names: tuple[str, ...], clock: str) -> None:

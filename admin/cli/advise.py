@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.file_argument
+@options.file_option
 @click.option("--log", "source", type=click.Path(path_type=Path), help="An export, or stores. [default: those of FILE]")
 @click.option("--max-domain", type=click.IntRange(2), help="Servers of a domain, at most. [default: any number]")
 @click.option(

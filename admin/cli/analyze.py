@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mombroker import store
 from mombroker.admin.analysis import extra
@@ -82,6 +83,8 @@ def analyze(
       mom analyze exported -o json > costs.json
     """
     report, page = extra("report"), extra("page")
+    if file and click.get_current_context().get_parameter_source("source") is not ParameterSource.COMMANDLINE:
+        source = file
     topology = topology_of(source, file)
     if advise and topology is None:
         raise click.UsageError("advice needs the topology: name its file by --file")

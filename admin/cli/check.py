@@ -22,7 +22,7 @@ SHOWN = 20  # findings of each kind in the table
 
 
 @click.command()
-@options.file_argument
+@options.file_option
 @click.option("--log", "exported", type=click.Path(path_type=Path), help="Read the logs from this export instead.")
 @click.option("--at-rest", is_flag=True, help="With --log: all had arrived by then, or is lost; ask no store.")
 @output_options

@@ -23,7 +23,7 @@ DEMO_FILE, HISTORY_FILE = "demo.toml", "history.jsonl"
 
 @click.command()
 @click.option(
-    "--topology", "file", type=click.Path(path_type=Path),
+    "-f", "--file", "--topology", "file", type=click.Path(path_type=Path),
     help="Use the servers and domains of this file. [default: seven servers in three domains]",
 )  # fmt: skip
 @click.option(

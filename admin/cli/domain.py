@@ -118,7 +118,7 @@ def show_report(report: surgery.Report, output: str, columns: str, saved: Path) 
 
 
 @click.command("adopt")
-@options.file_argument
+@options.file_option
 @output_options
 def adopt(file: Path, output: str, columns: str) -> None:
     """Put the stores of all servers under the domains of the topology file FILE. All servers must be stopped.

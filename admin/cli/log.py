@@ -68,8 +68,8 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
 
 
 @log.command()
-@click.argument("message", metavar="MSGID")
 @options.file_option
+@click.argument("message", metavar="MSGID")
 @click.option("--to", "target", type=Target(), required=True, help="The SVG file.")
 def diagram(message: str, file: Path, target: Path) -> None:
     """Draw what happened around a message: its ways, what it waited for, what waited for it, and what was near.
@@ -110,7 +110,7 @@ def every(reader: SqliteReader) -> "Iterator[Record]":
 
 
 @log.command()
-@click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
+@options.either("source", "The same as SOURCE.")
 @click.option("--to", "target", type=Target(folder=True), required=True, help="The folder of the export.")
 @options.server_option("Only the log of this server; without it those of all whose stores are here.")
 @click.option("--copy", is_flag=True, help="Do not tell the servers: what is exported is not kept for this folder.")

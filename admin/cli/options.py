@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of, is_id
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_FILE = "mombroker.toml"
 RUN_FOLDER = Path("mombroker-data")  # of `mom run`
+GIVEN = "mombroker.file"  # in the context of a command: the path of its option --file
 SILENT = "mombroker.silent"  # in the context of a command: servers that did not answer
 
 ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
@@ -62,17 +64,40 @@ class Time(click.ParamType[datetime]):
             self.fail(f"{value!r} is no time like 2026-03-01T12:00:00.", param, ctx)
 
 
-def file_argument(command: F) -> F:
-    """`FILE` as the command's argument."""
-    path = click.Path(path_type=Path)
-    return click.argument("file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE)(command)
-
-
 def file_option(command: F) -> F:
-    """`--file FILE`, short `-f`: with every command."""
+    """The topology file as `--file FILE`, short `-f`, and as the argument `FILE` where the command has no other.
+
+    To be the topmost of a command's arguments.
+    """
     path = click.Path(path_type=Path)
     text = f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]"
-    return click.option("-f", "--file", "file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE, help=text)(command)
+    if any(isinstance(each, click.Argument) for each in getattr(command, "__click_params__", ())):
+        named = click.option("-f", "--file", "file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE, help=text)
+        return named(command)
+    return either("file", text)(command)
+
+
+def either(name: str, text: str) -> Callable[[F], F]:
+    """A path as an argument or as `--file`, of which `text` is the help."""
+
+    def argument(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+        given: Path | None = ctx.meta.pop(GIVEN, None)
+        if given is None:
+            return value
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{value} and --file {given}: name one of them")
+        return given
+
+    def option(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+        ctx.meta[GIVEN] = value
+
+    path = click.Path(path_type=Path)
+    first = click.argument(name, type=path, envvar="MOM_FILE", default=DEFAULT_FILE, callback=argument)
+    second = click.option(
+        "-f", "--file", "named", type=path, is_eager=True, expose_value=False, callback=option, metavar="FILE",
+        help=text,
+    )  # fmt: skip
+    return lambda command: first(second(command))
 
 
 def server_option(text: str) -> Callable[[F], F]:

@@ -8,7 +8,7 @@ from mombroker.admin.cli import options
 
 
 @click.command()
-@options.file_argument
+@options.file_option
 @options.server_option("Which server of the file; not needed if there is only one.")
 def serve(file: Path, server: str | None) -> None:
     """Run one agent server in the foreground.

@@ -49,7 +49,7 @@ def sim() -> None:
 
 
 @sim.command()
-@options.file_argument
+@options.file_option
 @click.option(
     "--workload", default="poisson", show_default=True, metavar="NAME|FILE|DIR",
     help="poisson, constant, bursts; ping-pong: the first server asks all others, and again once all have answered; a "
@@ -317,7 +317,7 @@ def _draw(target: Path, story: Any, around: str, title: str) -> None:
 
 
 @sim.command()
-@options.file_argument
+@options.file_option
 @click.option(
     "--log", "logs", type=click.Path(path_type=Path, exists=True), required=True,
     help="The servers' logs: a folder of data folders, or a topology file whose stores are here.",

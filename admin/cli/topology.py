@@ -30,7 +30,7 @@ topology.add_command(advise)
 
 
 @topology.command("validate")
-@options.file_argument
+@options.file_option
 @output_options
 def validate(file: Path, output: str, columns: str) -> None:
     """Check a topology file, and tell all that is wrong with it at once.
@@ -51,7 +51,7 @@ def validate(file: Path, output: str, columns: str) -> None:
 
 
 @topology.command("show")
-@options.file_argument
+@options.file_option
 @output_options
 def show_topology(file: Path, output: str, columns: str) -> None:
     """Show the servers, domains and agents of a topology file, and what domains cost. Columns are those of the whole.
@@ -126,7 +126,7 @@ def describe(bus: Topology) -> dict[str, Any]:
 
 
 @topology.command("render")
-@options.file_argument
+@options.file_option
 @click.option("--as", "form", type=click.Choice(list(render.FORMS)), default="ascii", show_default=True, help="Form.")
 def render_topology(file: Path, form: str) -> None:
     """Draw a topology as text, for Graphviz, or for Mermaid.
@@ -139,9 +139,9 @@ def render_topology(file: Path, form: str) -> None:
 
 
 @topology.command("route")
+@options.file_option
 @click.argument("a")
 @click.argument("b")
-@options.file_option
 @output_options
 def route(a: str, b: str, file: Path, output: str, columns: str) -> None:
     """Show the hops of a message from server A to server B.

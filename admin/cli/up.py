@@ -30,7 +30,7 @@ Tell = Callable[[str, str], None]
 
 
 @click.command()
-@options.file_argument
+@options.file_option
 @click.option("-s", "--server", "names", metavar="NAME", multiple=True, help="Only this server; can be repeated.")
 @click.option("-d", "--detach", is_flag=True, help="Return once all are ready; `mom down` stops them.")
 def up(file: Path, names: tuple[str, ...], detach: bool) -> None:
@@ -61,7 +61,7 @@ def _check_secret(topology: "Topology") -> None:
 
 
 @click.command()
-@options.file_argument
+@options.file_option
 def down(file: Path) -> None:
     """Stop the servers that `mom up` started.
 

@@ -87,6 +87,29 @@ def test_every_option_is_explained(name):
         assert not isinstance(parameter, click.Option) or parameter.help, f"{name} {parameter.name}"
 
 
+FILES = [name for name, each in LEAVES.items() if {"file", "named"} & {param.name for param in each.params}]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_topology_file_is_taken_by_option_and_where_nothing_else_is_an_argument_as_that_too(name):
+    arguments = [param for param in LEAVES[name].params if isinstance(param, click.Argument)]
+    assert any({"-f", "--file"} <= {*param.opts} for param in LEAVES[name].params)
+    assert arguments or name == "mom demo"
+    assert len(arguments) == 1 or "file" not in {param.name for param in arguments}
+
+
+@pytest.mark.parametrize(
+    "words", ["status", "queue list", "topology validate", "check", "log tail", "log export --to x"]
+)
+def test_both_ways_to_name_the_topology_file_lead_to_it(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for more in (["none.toml"], ["--file", "none.toml"], ["-f", "none.toml"]):
+        result = CliRunner().invoke(main.cli, [*words.split(), *more], env={"MOM_FILE": "other.toml"})
+        assert result.exit_code == 1 and "none.toml: no such file" in result.stderr
+    result = CliRunner().invoke(main.cli, [*words.split(), "a.toml", "-f", "b.toml"])
+    assert result.exit_code == 2 and "a.toml and --file b.toml: name one of them" in result.stderr
+
+
 def test_help_loads_neither_the_reactor_nor_the_store_nor_the_tables():
     code = (
         "import sys; from mombroker.admin.cli.main import cli; cli(['--help'], standalone_mode=False);"

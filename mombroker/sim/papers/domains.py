@@ -87,7 +87,7 @@ class PingPong:
 def run(params: Params) -> Result:
     """So many round trips; means of one. `clock_ms` is the part of a unicast's time that depends on the clocks."""
     layout, kind, rounds, ordering = params["layout"], params["kind"], params["rounds"], params["ordering"]
-    topology = generate(CALLED.get(str(layout), layout), params["n"], ordering=ordering)
+    topology = generate(CALLED.get(layout) or layout, params["n"], ordering=ordering)
     world, busy = World(params["seed"]), dict[int, int]()
     watchers = {name: (Control(), Written(), Compared()) for name in topology.domains}
 
