@@ -7,14 +7,16 @@ agree, the epoch or the order digest keeps its servers from meeting.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from mombroker import ordering
+from mombroker.admin import leaving
 from mombroker.core import repair
-from mombroker.core.batch import Batch, LinkRow
+from mombroker.core.batch import Batch, LinkRow, Reader
 from mombroker.core.errors import MomError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
 from mombroker.core.message import Message, decode
@@ -61,26 +63,28 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
     _settle(survivors, stores)
     unseen = _lost(topology, lost, stores)
     report.lost = list(unseen.values())
-    known = {name: id for server in survivors.values() for name, id in server.names.known.items()}
-    declared = {agent.name for agent in topology.agents}
-    report.names = sorted(name for name, id in known.items() if id.startswith(f"{lost}/") and name not in declared)
+    metas: dict[str, leaving.Meta] = {name: stores[name].meta() for name in survivors}
+    report.names = leaving.names_of([lost], metas)
     epochs = {
         domain: 1 + max(int(store.meta().get(f"epoch:{domain}", 0)) for store in stores.values())
         for domain in report.domains
     }
     fresh = Batch(meta={"reset": now, "next": now // 1000, "now": now})  # ids of the lost store are not given again
     fresh.meta |= {f"epoch:{domain}": epoch for domain, epoch in epochs.items()}
-    fresh.meta |= {f"name:{name}": id for name, id in known.items() if name not in declared | set(report.names)}
+    fresh.meta |= leaving.tables(metas)
+    for meta in metas.values():
+        fresh.meta |= leaving.withdrawn(meta, [lost])
     stores[lost].commit(fresh)
     buried: set[repair.Copy] = set()
     for name, server in survivors.items():
+        undelivered: list[repair.Undelivered] = []
         for domain, epoch in epochs.items():
             if domain in server.consumers:
-                for message, agent, reason in repair.start_anew(server, domain, epoch, unseen, buried):
-                    report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
-        for gone in report.names:
-            server.names.known.pop(gone, None)
-            server.batch.meta[f"name:{gone}"] = None
+                undelivered += repair.start_anew(server, domain, epoch, unseen, buried)
+        for message, agent, reason in repair.give_up(server, undelivered):
+            report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
+        server.batch.meta |= leaving.withdrawn(metas[name], [lost])
+        server.clients.lost(lost)
         server.stop()
         stores[name].commit(server.ready(now).batch)
     return report
@@ -170,11 +174,14 @@ def _waiting(store: Store) -> Iterator[tuple[str, Message]]:
             after = rows[-1].id
 
 
-def adopt(topology: Topology, stores: dict[str, Store]) -> Report:
+def adopt(
+    topology: Topology, stores: dict[str, Store], left: Mapping[str, Reader] = MappingProxyType({}), drop: bool = False
+) -> Report:
     """Put the stores under the order of the topology file. Raises MomError, with what is in the way, to refuse.
 
     New servers and domains may be attached to a bus as it is; any other change needs a bus in which nothing is under
-    way, and starts all clocks anew.
+    way, and starts all clocks anew. A server that is no longer in the file must hold nothing, or be dropped with all
+    that it holds; `left` are the stores of such servers, as far as they are here.
     """
     missing = sorted(set(topology.servers) - set(stores))
     if missing:
@@ -188,18 +195,24 @@ def adopt(topology: Topology, stores: dict[str, Store]) -> Report:
         for key, value in meta.items()
         if key.startswith("digest:")
     )
+    gone = leaving.departed(topology.servers, metas)
+    if not drop:
+        _nothing_lost({name: leaving.holdings(name, left.get(name), metas) for name in gone})
     if not kept:
-        _nothing_under_way(stores)
+        _nothing_under_way({name: stores[name] for name in topology.servers})
+    report.names = leaving.names_of(gone, metas)
     epochs = {
         domain: max(int(meta.get(f"epoch:{domain}", 0)) for meta in metas.values()) + (not kept)
         for domain in topology.domains
     }
-    names = {key: value for meta in metas.values() for key, value in meta.items() if key.startswith("name:")}
+    shared = leaving.tables(metas)
+    for meta in metas.values():
+        shared |= leaving.withdrawn(meta, gone)
     for name in topology.servers:
         store = stores[name]
-        meta: dict[str, str | int | None] = {key: None for key in metas[name] if key.startswith("digest:")}
-        batch = Batch(meta=meta)
-        batch.meta |= names | wanted[name]
+        batch = Batch(meta={key: None for key in metas[name] if key.startswith("digest:")})
+        batch.meta |= {key: value for key, value in shared.items() if value is None or key not in metas[name]}
+        batch.meta |= wanted[name]
         batch.meta |= {f"epoch:{domain.name}": epochs[domain.name] for domain in topology.domains_of(name)}
         if not kept:
             key = f"{ORDER_UPTO}{store.log_end()}"
@@ -211,7 +224,19 @@ def adopt(topology: Topology, stores: dict[str, Store]) -> Report:
                     batch.core[each, *row] = None
         store.commit(batch)
     report.notes.append("attached, all clocks go on" if kept else "all clocks were started anew")
+    if gone:
+        report.notes.append(f"{', '.join(gone)} left the bus")
     return report
+
+
+def _nothing_lost(holdings: dict[str, list[str]]) -> None:
+    found = [f"{name} still holds {leaving.listed(things)}" for name, things in holdings.items() if things]
+    if found:
+        raise MomError(
+            "; ".join(found)
+            + ": start the bus under the old file and move or take what is to be kept, or give all of it "
+            "up by --drop, which withdraws its names and subscriptions on the other servers"
+        )
 
 
 def _nothing_under_way(stores: dict[str, Store]) -> None:
@@ -232,5 +257,7 @@ def _nothing_under_way(stores: dict[str, Store]) -> None:
     if found:
         raise MomError(
             "the domains changed, and messages are under way: start the bus under the old file, let it come to rest, "
-            "stop it and adopt again (" + "; ".join(found) + ")"
+            "stop it and adopt again; for what waits for a lost server run `mom domain reset` first ("
+            + "; ".join(found)
+            + ")"
         )

@@ -21,7 +21,7 @@ from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topic import Topic
 from mombroker.agents.topics import Topics
-from mombroker.agents.traffic import KINDS, Consume, Dispatch, End, Ended, Full, Put, Refuse, Settle, note_of
+from mombroker.agents.traffic import KINDS, Consume, Dispatch, End, Ended, Full, Publish, Put, Refuse, Settle, note_of
 from mombroker.core import times
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
@@ -36,6 +36,7 @@ POLL_NS = SECOND // 5  # how often a full store is looked at while somebody wait
 PAGE = 256  # of held messages read at once
 WAITING = "_to:"
 NATIVES: dict[str, type[Native]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
+TABLES = ("_topics", "_names", "_policies", "_clients")  # what every server has, and is told again when it is new
 OWNED = ("queue:", "sub:", "share:", "topic:")
 
 
@@ -248,6 +249,13 @@ class ClientService(Native):
     def named(self, name: str) -> None:
         self.wake(name)
 
+    def lost(self, server: str) -> None:
+        """Another server starts anew: its clients hold nothing any more, and it is told of all entries otherwise."""
+        for native in list(self.server.engine.natives.agents.values()):
+            if isinstance(native, Queue):
+                native.release(lambda proxy: proxy.startswith(f"{server}/"))
+        self.topics.known_to(server)
+
     def freed(self, queue: str) -> None:
         self.wake(queue)
 
@@ -361,7 +369,7 @@ class ClientService(Native):
                 ended = Ended(note_of(message).number)
                 server.send(server.note_to(agent, (message.source,), ended, 0, BOUNCE))
             return message.type in KINDS and (message.type != Put.wire or not kind.startswith("queue:"))
-        return False
+        return kind in TABLES and message.type != Publish.wire
 
 
 class Forwarder(Native):

@@ -17,10 +17,13 @@ from mombroker.agents.patterns import segments_of
 from mombroker.agents.queue import Queue
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topic import Topic
-from mombroker.agents.traffic import Put, Spec
+from mombroker.agents.traffic import Publish, Put, Spec, note_of, put_of
+from mombroker.core import admin
 from mombroker.core.errors import MomError
-from mombroker.core.message import BOUNCE
+from mombroker.core.ids import home_of
+from mombroker.core.message import BOUNCE, Message, decode
 from mombroker.core.reaction import DELETE
+from mombroker.stomp import destinations
 from mombroker.stomp.destinations import MAX_NAME
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class Operations:
         for verb in (
             self.queues, self.subscriptions, self.topics, self.destination, self.create_queue,
             self.create_subscription, self.create_topic, self.topic, self.delete_topic, self.delete_destination,
-            self.purge, self.browse, self.move, self.release, self.policies, self.set_policy,
+            self.purge, self.browse, self.move, self.release, self.policies, self.set_policy, self.retry,
         ):  # fmt: skip
             service.server.verbs[verb.__name__] = _plain(verb)
 
@@ -262,19 +265,74 @@ class Operations:
         put.due = put.counter = 0
         put.producer = put.message = ""
         put.properties = {name: value for name, value in put.properties.items() if not name.startswith(DEAD)}
-        known = self.server.names.known
-        id = known.get(name_of(where))
-        if id is None and not where.startswith("queue:"):  # a client id is written in other escapes than a name
-            id = next((known[name] for name in known if self.service.shown(name) == where), None)
-        if id is None and not where.startswith("queue:"):
-            raise MomError(f"{where} is gone: move its dead letters to a queue by `mom queue move`")
-        if id is not None:
-            self.server.names.present(id, where)
+        id = self._home(where)
         queue.withdraw(item)
-        if id is None:  # it is made
-            self.service.send_to_queue(put, queue.id)
+        self._put(put, id, queue.id)
+
+    def _home(self, where: str) -> str:
+        """The agent of a queue or subscription; empty for a queue that is still to be made."""
+        known = self.server.names.known
+        id = known.get(name_of(where), "")
+        if not id and not where.startswith("queue:"):  # a client id is written in other escapes than a name
+            id = next((known[name] for name in known if self.service.shown(name) == where), "")
+        if not id and not where.startswith("queue:"):
+            raise MomError(
+                f"{where} is gone: send what was for it to a queue, by `mom queue move` or `mom deadletter retry --to`"
+            )
+        if id:
+            self.server.names.present(id, where)
+        return id
+
+    def _put(self, put: Put, id: str, source: str) -> None:
+        if id:
+            self.server.send(self.server.note_to(source, (id,), put, 0, BOUNCE))
+        else:  # it is made
+            self.service.send_to_queue(put, source)
+
+    # -- dead letters of agents ----------------------------------------------------------------------------------
+
+    def retry(self, ticket: int, args: Args) -> Reply:
+        """Send a dead letter anew, as a new message that comes late by nature: to whoever has the name by now that the
+        agent had which failed, or to another queue or agent."""
+        server, row = self.server, admin.one_letter(self.server, args)
+        letter, message, to = admin.letter_of(row), decode(row.body), str(args.get("target", ""))
+        agents = (letter["agent"],) if letter["agent"] else message.dests
+        number = server.next_id + 1  # of what is sent
+        if message.type in (Put.wire, Publish.wire):
+            where = self._again(message, agents, to)
         else:
-            self.server.send(self.server.note_to(queue.id, (id,), put, 0, BOUNCE))
+            where = [admin.known(server, to)] if to else [self._successor(agent) for agent in agents]
+            server.send(server.message(message.source, tuple(where), message.type, message.payload))
+        admin.remove_letter(server, row)
+        return {"message": f"{server.name}#{number}", "to": where}
+
+    def _again(self, message: Message, agents: tuple[str, ...], to: str) -> list[str]:
+        """A client's message, to a queue or a topic."""
+        note = note_of(message)
+        put = put_of(note.put) if message.type == Publish.wire else note
+        put.expires = put.due = 0
+        if to:
+            put.destination, put.producer = to if to.startswith("queue:") else destinations.one(to), ""
+            if not put.destination.startswith("queue:"):
+                raise MomError(f"{to} is no queue: write NAME or /queue/NAME")
+        if to or message.type == Put.wire:
+            self._put(put, self._home(put.destination), message.source)
+            return [put.destination]
+        homes = [agent for agent in agents if home_of(agent) in self.server.topology.servers]
+        self.server.send(self.server.note_to(message.source, tuple(homes), Publish(put, None), 0, BOUNCE))
+        return homes
+
+    def _successor(self, agent: str) -> str:
+        """Whoever has the name now that an agent had; itself if it had none."""
+        home, _, name = agent.partition("/")
+        if "/" in name or name.startswith("_"):
+            self.server.distance(home)  # raises for a server that has left the bus
+            return agent
+        id = self.server.names.known.get(name)
+        if id is None:
+            raise MomError(f"no agent is named {name} on this bus any more: deploy it, or name another by --to")
+        self.server.names.present(id, name)
+        return id
 
     # -- policies ------------------------------------------------------------------------------------------------
 

@@ -259,13 +259,13 @@ class Orders:
         else:
             spec = Spec(list(command.destinations), command.selector, no_local, command.shared, not command.transient)
             name = subscription_name(proxy.client_id, command.durable, command.transient)
-            id = self.server.names.known.get(name)
-            if id is None:
-                id = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
-            self.server.names.present(id, unquote(name))
-            proxy.consume(command, id, spec)
-            if not id.startswith(f"{self.server.name}/"):  # if its topics change, they must before anything later
-                self.service.hold(proxy, Wait(id, START_S, ""))
+            home = self.server.names.known.get(name)
+            if home is None:
+                home = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
+            self.server.names.present(home, unquote(name))
+            proxy.consume(command, home, spec)
+            if not home.startswith(f"{self.server.name}/"):  # if its topics change, they must before anything later
+                self.service.hold(proxy, Wait(home, START_S, ""))
 
     def _only_owner(self, proxy: Proxy, destination: str) -> None:
         if not destination.partition(":")[2].startswith(f"{proxy.session}/"):

@@ -172,11 +172,19 @@ class Topics:
     def _seen(self, message: Message) -> None:
         note: Seen = note_of(message)
         for epoch in note.epochs:
-            entry = self.entries.get(epoch)
-            if entry is not None and message.origin in entry.unknown:
-                entry.unknown.discard(message.origin)
-                self.server.batch.meta[f"{META}{self.server.name}:{epoch}"] = _packed(entry)
+            if epoch in self.entries:
+                self._known_to(message.origin, self.entries[epoch])
         self.service.confirm()
+
+    def known_to(self, server: str) -> None:
+        """A server knows all our entries."""
+        for entry in self.entries.values():
+            self._known_to(server, entry)
+
+    def _known_to(self, server: str, entry: Entry) -> None:
+        if server in entry.unknown:
+            entry.unknown.discard(server)
+            self.server.batch.meta[f"{META}{self.server.name}:{entry.epoch}"] = _packed(entry)
 
     # -- messages ------------------------------------------------------------------------------------------------
 

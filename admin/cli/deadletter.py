@@ -57,15 +57,19 @@ def show_letter(file: Path, server: str | None, id: int, output: str, columns: s
 @options.file_option
 @options.server_option("The server that has them.")
 @click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
+@click.option("--to", metavar="QUEUE", default="", help="Another queue; for what no client has sent, another agent.")
 @output_options
-def retry(file: Path, server: str | None, ids: tuple[int, ...], output: str, columns: str) -> None:
+def retry(file: Path, server: str | None, ids: tuple[int, ...], to: str, output: str, columns: str) -> None:
     """Send dead letters again, as new messages: they come late by nature.
+
+    Each goes to whoever has the name by now that its agent or queue had; a queue that is gone is made anew.
 
     \b
     Example:
       mom deadletter retry --server lyon 4711 4712
+      mom deadletter retry --server lyon 4711 --to orders.late
     """
-    show([{"id": id, **_ask(file, server, "retry", id)} for id in ids], output, columns)
+    show([{"id": id, **_ask(file, server, "retry", id, target=to)} for id in ids], output, columns)
 
 
 @deadletter.command()
@@ -87,6 +91,6 @@ def drop(file: Path, server: str | None, ids: tuple[int, ...], yes: bool, output
     show([_ask(file, server, "drop", id) for id in ids], output, columns)
 
 
-def _ask(file: Path, server: str | None, verb: str, id: int) -> dict[str, Any]:
+def _ask(file: Path, server: str | None, verb: str, id: int, **more: str) -> dict[str, Any]:
     topology = options.load(file)
-    return options.ask(topology, options.pick(topology, server), verb, id=id)
+    return options.ask(topology, options.pick(topology, server), verb, id=id, **more)

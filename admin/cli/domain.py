@@ -3,18 +3,20 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
 
 from mombroker import agents
 from mombroker import store as stores
+from mombroker.admin import leaving
 from mombroker.admin import reset as surgery
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import echo_json, output_options, show, whole
-from mombroker.core.errors import MomError
+from mombroker.core.batch import Reader
+from mombroker.core.errors import MomError, StoreError
 from mombroker.core.topology import Topology
 from mombroker.store.base import Store
 from mombroker.store.folder import STORE, Lock
@@ -119,31 +121,63 @@ def show_report(report: surgery.Report, output: str, columns: str, saved: Path) 
 
 @click.command("adopt")
 @options.file_option
+@click.option("--drop", is_flag=True, help="Give up all that servers hold which the file does not have any more.")
 @output_options
-def adopt(file: Path, output: str, columns: str) -> None:
+def adopt(file: Path, drop: bool, output: str, columns: str) -> None:
     """Put the stores of all servers under the domains of the topology file FILE. All servers must be stopped.
 
     New servers and domains can be attached at any time. Any other change of the domains needs a bus in which nothing
     is under way, and starts all clocks anew.
 
+    A server that FILE does not have any more must hold nothing: no queue, subscription, agent, message or dead letter.
+    Its store is looked for beside those of the others. With --drop it may, and what the others know of it is withdrawn,
+    so that its names can be taken again. Its own store is left as it is.
+
     \b
     Example:
       mom topology adopt mombroker.toml
+      mom topology adopt mombroker.toml --drop
     """
     topology = options.load(file)
-    known: set[str] = set()  # servers that an existing store has heard of, hence not new
+    metas: dict[str, leaving.Meta] = {}
     for name, server in topology.servers.items():
         if _store_of(topology, name):
             with contextlib.closing(stores.read(server.data)) as store:
-                known |= {
-                    name for order in json.loads(str(store.meta()["order"])).values() for name in order["members"]
-                }
-    if not known:
+                metas[name] = store.meta()
+    if not metas:
         raise MomError("none of the servers has a store of a bus yet: there is nothing to adopt, start them")
-    _present(topology, known & set(topology.servers))
+    _present(topology, leaving.members(metas) & set(topology.servers))
     with contextlib.ExitStack() as stack:
-        report = surgery.adopt(topology, open_all(stack, topology, topology.servers, adopt=True))
+        found = open_all(stack, topology, topology.servers, adopt=True)
+        left = _left(stack, topology, metas)
+        report = surgery.adopt(topology, found, left, drop)
     if output == "json":
         echo_json(report.as_dict())
     else:
         click.echo("; ".join(report.notes))
+        if report.names:
+            click.echo(f"names withdrawn: {', '.join(report.names)}")
+
+
+def _left(stack: contextlib.ExitStack, topology: Topology, metas: Mapping[str, leaving.Meta]) -> dict[str, Reader]:
+    """The stores of servers that leave the bus, as far as they lie beside those of the others; none of them runs."""
+    gone = leaving.departed(topology.servers, metas)
+    graphs = {meta["graph"] for meta in metas.values()}
+    found: dict[str, Reader] = {}
+    for parent in {Path(server.data).parent for server in topology.servers.values()} if gone else ():
+        for folder in sorted(path.parent for path in parent.glob(f"*/{STORE}")):
+            with contextlib.suppress(StoreError):  # of whatever else lies there
+                store = stack.enter_context(contextlib.closing(stores.read(folder)))
+                meta = store.meta()
+                if meta.get("server") in gone and meta.get("graph") in graphs:
+                    found[str(meta["server"])] = store
+                    stack.callback(_lock(folder).release)
+    return found
+
+
+def _lock(folder: Path) -> Lock:
+    """Raises MomError while its server runs."""
+    try:
+        return Lock(folder)
+    except StoreError as error:
+        raise MomError(str(error)) from None

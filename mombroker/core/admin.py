@@ -199,7 +199,7 @@ def _agents(server: AgentServer, ticket: int, args: Args) -> Reply:
     return {"agents": [{"agent": id, "class": path, "name": names.get(id, "")} for id, path in rows]}
 
 
-def _known(server: AgentServer, agent: str) -> str:
+def known(server: AgentServer, agent: str) -> str:
     check_address(agent)
     id = agent if is_id(agent) else server.names.resolve(agent)
     server.distance(id.partition("/")[0])
@@ -208,11 +208,11 @@ def _known(server: AgentServer, agent: str) -> str:
 
 def _home(server: AgentServer, ticket: int, args: Args) -> Reply:
     """Where the agent of a name lives, as far as this server knows."""
-    return {"home": _known(server, args["agent"]).partition("/")[0]}
+    return {"home": known(server, args["agent"]).partition("/")[0]}
 
 
 def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
-    id = _known(server, args["agent"])
+    id = known(server, args["agent"])
     row = server.written_agent(id)
     if row is None:
         home = id.partition("/")[0]
@@ -234,7 +234,7 @@ def _open(server: AgentServer) -> None:
 
 def _send(server: AgentServer, ticket: int, args: Args) -> Reply:
     _open(server)
-    dests = tuple(dict.fromkeys(_known(server, agent) for agent in args["to"]))
+    dests = tuple(dict.fromkeys(known(server, agent) for agent in args["to"]))
     if not dests:
         raise MomError("a message needs a receiver: name an agent")
     payload = server.program.compose(args["type"], args.get("fields", {}))
@@ -259,12 +259,12 @@ def _deploy(server: AgentServer, ticket: int, args: Args) -> None:
 
 
 def _delete(server: AgentServer, ticket: int, args: Args) -> Reply:
-    id = _known(server, args["agent"])
+    id = known(server, args["agent"])
     server.send(server.message(f"{server.name}/_admin", (id,), "_delete", b""))
     return {"agent": id}
 
 
-def _letter(row: ItemRow) -> Reply:
+def letter_of(row: ItemRow) -> Reply:
     return {"id": row.id, **json.loads(row.head)}
 
 
@@ -274,11 +274,11 @@ def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:
     if after and not (isinstance(after, list) and len(after) == 2):
         raise MomError("dead letters are listed after [time, id]")
     rows = server.engine.letters.scan((after[0], after[1]) if after else None, limit)
-    letters = [{k: v for k, v in _letter(row).items() if k != "traceback"} for row in rows]
+    letters = [{k: v for k, v in letter_of(row).items() if k != "traceback"} for row in rows]
     return {"count": len(server.engine.letters), "letters": letters}
 
 
-def _one_letter(server: AgentServer, args: Args) -> ItemRow:
+def one_letter(server: AgentServer, args: Args) -> ItemRow:
     row = server.engine.letters.get(int(args["id"]))
     if row is None:
         raise MomError(f"no dead letter {args['id']} here; see `mom deadletter list`")
@@ -286,30 +286,17 @@ def _one_letter(server: AgentServer, args: Args) -> ItemRow:
 
 
 def _deadletter(server: AgentServer, ticket: int, args: Args) -> Reply:
-    row = _one_letter(server, args)
-    return {**_letter(row), "payload": server.program.read(decode(row.body).type, decode(row.body).payload)}
-
-
-def _retry(server: AgentServer, ticket: int, args: Args) -> Reply:
-    """Send a dead letter anew, to the agent that failed; it gets a new id and comes late by nature."""
-    row = _one_letter(server, args)
-    letter, message = _letter(row), decode(row.body)
-    dests = (letter["agent"],) if letter["agent"] else message.dests
-    for agent in dests:
-        server.distance(agent.partition("/")[0])  # raises for a server that has left the bus
-    again = server.message(message.source, dests, message.type, message.payload)
-    _remove(server, row)
-    server.send(again)
-    return {"message": f"{again.origin}#{again.number}", "to": list(dests)}
+    row = one_letter(server, args)
+    return {**letter_of(row), "payload": server.program.read(decode(row.body).type, decode(row.body).payload)}
 
 
 def _drop(server: AgentServer, ticket: int, args: Args) -> Reply:
-    row = _one_letter(server, args)
-    _remove(server, row)
+    row = one_letter(server, args)
+    remove_letter(server, row)
     return {"dropped": row.id}
 
 
-def _remove(server: AgentServer, row: ItemRow) -> None:
+def remove_letter(server: AgentServer, row: ItemRow) -> None:
     server.engine.letters.remove(row.id)
     server.engine.letters.accept()
 
@@ -363,7 +350,6 @@ VERBS: dict[str, Verb] = {
     "delete": _delete,
     "deadletters": _deadletters,
     "deadletter": _deadletter,
-    "retry": _retry,
     "drop": _drop,
     "exported": _exported,
     "users": lambda server, ticket, args: {"users": _users(server)},

@@ -39,6 +39,7 @@ class Clients(Protocol):
     def named(self, name: str) -> None: ...  # it is known now, or no longer
     def host(self, agent: str) -> Native | None: ...  # one that is made when something comes for it
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
+    def lost(self, server: str) -> None: ...  # with all that it held and knew
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator

@@ -19,12 +19,12 @@ Copy = tuple[str, int, str]  # of a message (origin, number) for one agent
 def start_anew(
     server: AgentServer, domain: str, epoch: int, unseen: Container[Copy] = (), buried: set[Copy] | None = None
 ) -> list[Undelivered]:
-    """Give `domain` a new clock and new links under `epoch`; returns, and buries, what was still under way in it.
+    """Give `domain` a new clock and new links under `epoch`; returns what was still under way in it, for `give_up`.
 
     All members must do the same before they meet again; the epoch in the handshake sees to that. Where members pass on
     for others, a packet to one may be the way of a message to another: only `unseen`, copies without a trace at their
     destination, tells whether it came there by another one. And several members may have it: what is in `buried` is
-    buried already.
+    given up already.
     """
     consumer = server.consumers[domain]
     buried = set() if buried is None else buried
@@ -45,9 +45,20 @@ def start_anew(
         server.touch(link)
     server.epochs[domain] = epoch
     server.batch.meta[f"epoch:{domain}"] = epoch
-    for message, agent, reason in undelivered:
-        server.engine.bury(message, agent, reason, "", "ReactionFailed", 0)
     return undelivered
+
+
+def give_up(server: AgentServer, undelivered: list[Undelivered]) -> list[Undelivered]:
+    """Bury all that, once all clocks are new, since the senders are told; returns what has become a dead letter.
+
+    What destinations tell each other is of no use any more.
+    """
+    dead = []
+    for message, agent, reason in undelivered:
+        if not server.clients.orphan(message, agent):
+            server.engine.bury(message, agent, reason, "", "ReactionFailed", 0)
+            dead.append((message, agent, reason))
+    return dead
 
 
 def _bound_out(server: AgentServer, consumer: MessageConsumer, unseen: Container[Copy]) -> list[Undelivered]:

@@ -1,5 +1,6 @@
 """`mom domain reset` and `mom topology adopt` on real stores."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,9 @@ from mombroker import store as stores
 from mombroker.admin.cli.domain import REPORT, ROWS, show_report
 from mombroker.admin.cli.main import cli
 from mombroker.admin.reset import Report
+from mombroker.agents.queue import Queue
+from mombroker.agents.subscription import Subscription
+from mombroker.core.batch import Batch, ItemRow
 from mombroker.net import config
 
 BUS = """
@@ -108,3 +112,38 @@ def test_adopt_does_not_take_an_absent_store_for_a_new_server(tmp_path):
     result = mom("topology", "adopt", bus(tmp_path, "abcd"))
     assert result.exit_code == 1 and "no store of c" in result.stderr
     assert not (tmp_path / "d").exists()
+
+
+def test_a_server_that_holds_something_leaves_the_file_only_by_drop(tmp_path):
+    """Its store is found beside the others; what else it was called by is free again."""
+    file = made(tmp_path)
+    with contextlib.closing(stores.open(tmp_path / "c", config.load(file), "c")) as store:
+        rows = {1: ItemRow(1, "c/queue:in", "p5", 0, b"", b""), 2: ItemRow(2, "c/_dead", "letters", 0, b"", b"")}
+        agents = {"c/queue:in": (Queue.path, b""), "c/sub:me:daily": (Subscription.path, b""), "c/x": ("m:X", b"")}
+        store.commit(Batch(items=rows, agents=agents))
+    with contextlib.closing(stores.open(tmp_path / "a", config.load(file), "a")) as store:
+        store.commit(Batch(meta={"name:queue:in": "c/queue:in", "name:far": "b/far", "topic:c:7": "topic:t"}))
+    file = bus(tmp_path, "ab")
+    result = mom("topology", "adopt", file)
+    assert result.exit_code == 1
+    for what in ("queue:in with 1 message", "durable subscription me:daily", "agent x", "1 dead letter", "--drop"):
+        assert what in result.stderr
+    with contextlib.closing(stores.open(tmp_path / "c", config.load(bus(tmp_path, "abc")), "c")):
+        result = mom("topology", "adopt", bus(tmp_path, "ab"), "--drop")
+        assert result.exit_code == 1 and "in use by process" in result.stderr
+    result = mom("topology", "adopt", file, "--drop")
+    assert result.exit_code == 0, result.output
+    assert "c left the bus" in result.stdout and "names withdrawn: queue:in" in result.stdout
+    for name in "ab":
+        meta = stores.read(tmp_path / name).meta()
+        assert [key for key in meta if key.startswith(("name:", "topic:"))] == ["name:far"]
+    assert mom("topology", "adopt", file).exit_code == 0
+
+
+def test_a_server_that_holds_nothing_leaves_and_one_whose_store_is_not_here_is_asked_for(tmp_path):
+    made(tmp_path)
+    (tmp_path / "c").rename(tmp_path / "elsewhere.c")
+    assert mom("topology", "adopt", bus(tmp_path, "ab")).exit_code == 0
+    (tmp_path / "b" / "store.sqlite").rename(tmp_path / "lost.sqlite")
+    result = mom("topology", "adopt", bus(tmp_path, "a"))
+    assert result.exit_code == 1 and "the store of b is not here" in result.stderr

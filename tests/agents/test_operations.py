@@ -194,7 +194,7 @@ def test_dead_letters_of_what_is_gone_stay():
     b.connect().send("topic:t", "1")
     sub.nack("1").unsubscribe("d", durable="news", delete=True)
     (row,) = b.ask("a", "queues")["queues"]
-    assert "is gone: move its dead letters" in b.ask("a", "move", destination=row["destination"], back=True)
+    assert "is gone: send what was for it to a queue" in b.ask("a", "move", destination=row["destination"], back=True)
     assert browsed(b, row["destination"]) == ["1"]
 
 

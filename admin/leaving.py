@@ -1,0 +1,127 @@
+"""Servers that leave a bus: what each of them holds, and what the others know of it. Nobody runs meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from mombroker.agents.topics import META as TOPIC
+from mombroker.core.admin import USER
+from mombroker.core.batch import Reader
+from mombroker.core.engine import DEAD, LETTERS
+from mombroker.core.ids import home_of
+
+Meta = Mapping[str, Any]
+NAME, POLICY = "name:", "policy:"
+LANES = ("d", *(f"p{number}" for number in range(10)))  # the collections that a queue's messages wait in
+PAGE = 1_000
+SHOWN = 20  # things of one server in a refusal
+
+
+def members(metas: Mapping[str, Meta]) -> set[str]:
+    """The servers of the bus that the stores are of."""
+    orders = [json.loads(str(meta["order"])) for meta in metas.values()]
+    return {*metas, *(member for order in orders for domain in order.values() for member in domain["members"])}
+
+
+def departed(servers: Mapping[str, object], metas: Mapping[str, Meta]) -> list[str]:
+    """The servers that the stores have heard of, and that are not among `servers`."""
+    found = members(metas)
+    for meta in metas.values():
+        found |= {home_of(str(value)) for key, value in meta.items() if key.startswith(NAME)}
+        found |= {home for key in meta if (home := _home_of_entry(key))}
+    return sorted(found - set(servers))
+
+
+def holdings(server: str, store: Reader | None, metas: Mapping[str, Meta]) -> list[str]:
+    """What is lost with a server, a phrase for each thing. Without its store that is what the others know of it."""
+    known = {str(value) for meta in metas.values() for key, value in meta.items() if key.startswith(NAME)}
+    ids = {id for id in known if home_of(id) == server}
+    if store is None:
+        return [*(_shown(id) for id in sorted(ids)), f"what else there was: the store of {server} is not here"]
+    there = [id for id in _agents(store) if not id.startswith(f"{server}/conn:")]
+    counts = _messages(store, there)
+    found = [_shown(id, counts.pop(id, 0)) for id in sorted({*there, *ids})]
+    if waiting := sum(counts.values()):
+        found.append(_number(waiting, "message", "without a receiver"))
+    if letters := store.item_count(f"{server}/{DEAD}", LETTERS):
+        found.append(_number(letters, "dead letter"))
+    for link in store.links():
+        if packets := store.queue_out_size(link.id)[0]:
+            found.append(_number(packets, "packet", f"for {link.peer}"))
+    return found
+
+
+def listed(found: list[str]) -> str:
+    more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more
+
+
+def names_of(servers: list[str], metas: Mapping[str, Meta]) -> list[str]:
+    """The names that are withdrawn with these servers."""
+    known = {key: str(value) for meta in metas.values() for key, value in meta.items() if key.startswith(NAME)}
+    return sorted(key.removeprefix(NAME) for key, id in known.items() if home_of(id) in servers)
+
+
+def withdrawn(meta: Meta, servers: list[str]) -> dict[str, str | int | None]:
+    """The rows of one store that go with these servers: names, and entries of the subscription table."""
+    return {
+        key: None for key, value in meta.items()
+        if (key.startswith(NAME) and home_of(str(value)) in servers) or _home_of_entry(key) in servers
+    }  # fmt: skip
+
+
+def tables(metas: Mapping[str, Meta]) -> dict[str, str | int | None]:
+    """What every server of the bus has to know of these, which has to be told to a new one: names, policies, users, and
+    the entries of each in the subscription table."""
+    found: dict[str, str | int | None] = {}
+    for name, meta in metas.items():
+        for key, value in meta.items():
+            if key.startswith((NAME, POLICY, USER)):
+                found[key] = value
+            elif _home_of_entry(key) == name:
+                found[key] = str(value).partition("\n")[0]  # behind it is who does not know it
+    return found
+
+
+def _home_of_entry(key: str) -> str:
+    return key[len(TOPIC) :].rpartition(":")[0] if key.startswith(TOPIC) else ""
+
+
+def _agents(store: Reader) -> Iterator[str]:
+    after = ""
+    while rows := store.agents(after, PAGE):
+        yield from (id for id, _ in rows)
+        after = rows[-1][0]
+
+
+def _messages(store: Reader, agents: list[str]) -> Counter[str]:
+    """By agent: what waits in its inbox and, if it is a queue, in it, and what somebody has of that."""
+    counts: Counter[str] = Counter()
+    for agent, lowest, rows in store.inboxes():
+        if rows and not agent.partition("/")[2].startswith(("_", "conn:")):
+            counts[agent] += store.queue_in_count(agent, lowest - 1)
+    after = 0
+    while held := store.held(after, PAGE):
+        counts.update(row.agent for row in held)
+        after = held[-1].id
+    for agent in agents:
+        if agent.partition("/")[2].startswith(("queue:", "sub:", "share:")):
+            counts[agent] += sum(store.item_count(agent, lane) for lane in LANES)
+    return counts
+
+
+def _shown(id: str, messages: int = 0) -> str:
+    local = unquote(id.partition("/")[2])
+    kind, _, name = local.partition(":")
+    what = {"queue": local, "topic": local, "sub": f"durable subscription {name}", "share": f"subscription {name}"}
+    return what.get(kind if name else "", f"agent {local}") + (
+        f" with {_number(messages, 'message')}" if messages else ""
+    )
+
+
+def _number(count: int, what: str, more: str = "") -> str:
+    return f"{count} {what}{'s' if count > 1 else ''} {more}".rstrip()
