@@ -10,7 +10,7 @@ import click
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, records
-from mombroker.admin.cli.output import Target, echo_json, show
+from mombroker.admin.cli.output import Target, echo_json, form_option, show
 from mombroker.admin.topology.costs import DIRECT, PACKET, SAMPLE
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @UNTIL
 @MASTER
 @MEMORY
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+@form_option("table")
 def advise(
     file: Path,
     source: Path | None,

@@ -14,7 +14,7 @@ from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.check import absent, at_hand
-from mombroker.admin.cli.output import Target, echo_json, show, show_one, write
+from mombroker.admin.cli.output import Target, echo_json, form_option, show, show_one, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 
@@ -56,7 +56,7 @@ TOPOLOGY = click.option(
 @UNTIL
 @MASTER
 @MEMORY
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+@form_option("table")
 def analyze(
     source: Path,
     file: Path | None,

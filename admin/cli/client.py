@@ -1,16 +1,20 @@
 """`mom send`, `mom receive`, `mom request`: a client of any server that speaks STOMP."""
 
+import json
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.agent import values
+from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -20,8 +24,8 @@ URL = "stomp://127.0.0.1:61613"
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 DIRECTIVE = re.compile(r"%(?:\{([^}]*)\}|(.))|(\\[nt0\\])", re.S)
 FORMAT_HELP = """What is written of a message: %b its body, %i id, %d destination, %k kind, %p priority, %c deliveries,
-%t time (UTC), %r where to reply, %o correlation id, %P all properties, %{NAME} a property, %% a percent sign; and the
-escapes for line end, tab and NUL."""
+%t time (UTC), %r where to reply, %o correlation id, %P all properties as JSON, %{NAME} a property, %% a percent sign;
+and the escapes for line end, tab and NUL."""
 
 
 def server_options(command: options.F) -> options.F:
@@ -68,6 +72,12 @@ def message_options(command: options.F) -> options.F:
     return command
 
 
+def written_options(command: options.F) -> options.F:
+    """How a message is written that has come; see `writer`."""
+    text = click.option("--format", "form", default=r"%b\n", show_default=True, help=FORMAT_HELP)
+    return text(form_option("text")(command))
+
+
 def told(
     priority: int, ttl: float | None, delay: float, volatile: bool, group: str, properties: tuple[str, ...]
 ) -> dict[str, Any]:
@@ -83,6 +93,7 @@ def told(
 @click.option("--lines", is_flag=True, help="Each line of standard input is a message.")
 @click.option("--reply-to", metavar="DESTINATION", help="Where answers are wanted.")
 @click.option("--correlation-id", default="", metavar="ID", help="What it answers.")
+@form_option("text")
 @click.argument("destination")
 @click.argument("body", required=False)
 def send(
@@ -92,6 +103,7 @@ def send(
     lines: bool,
     reply_to: str | None,
     correlation_id: str,
+    output: str,
     destination: str,
     body: str | None,
     **rest: Any,
@@ -107,16 +119,21 @@ def send(
     """
     more = {**told(**rest), "reply_to": reply_to, "correlation_id": correlation_id}
     with connect(file, server, url) as context:
-        if not lines:
-            context.send(destination, _content(body), **more)
-            return
-        for line in sys.stdin.buffer:
-            context.send(destination, _text(line.rstrip(b"\r\n")), wait=False, **more)
+        sent = 0
+        for content in map(_line, sys.stdin.buffer) if lines else [_content(body)]:
+            context.send(destination, content, wait=not lines, **more)
+            sent += 1
         context.flush(float("inf"))
+    if output == "json":
+        echo_json({"destination": destination, "sent": sent})
 
 
 def _content(body: str | None) -> str | bytes:
     return body if body is not None else _text(sys.stdin.buffer.read())
+
+
+def _line(data: bytes) -> str | bytes:
+    return _text(data.rstrip(b"\r\n"))
 
 
 def _text(data: bytes) -> str | bytes:
@@ -131,7 +148,7 @@ def _text(data: bytes) -> str | bytes:
 @click.option("-n", "--count", type=click.IntRange(0), default=1, show_default=True, help="So many; 0: without end.")
 @click.option("--timeout", type=options.Seconds(0), metavar="SECONDS", help="End when nothing comes for so long.")
 @click.option("--where", metavar="SELECTOR", default="", help="Only messages that this selector fits.")
-@click.option("--format", "form", default=r"%b\n", show_default=True, help=FORMAT_HELP)
+@written_options
 @click.option(
     "--durable", default="", metavar="NAME", help="As this durable subscription, with --client-id or --shared."
 )
@@ -146,6 +163,7 @@ def receive(
     timeout: float | None,
     where: str,
     form: str,
+    output: str,
     durable: str,
     client_id: str,
     shared: bool,
@@ -161,7 +179,7 @@ def receive(
       mom receive -n 0 --timeout 1 --format '%i %{customer} %b\\n' /queue/orders
       mom receive -n 0 /topic/news /topic/weather
     """
-    write = formatter(form)
+    write = writer(form, output)
     if durable and not (client_id or shared):
         raise click.UsageError("--durable NAME needs --client-id ID, or --shared if several may have it")
     if shared and not durable:
@@ -185,7 +203,7 @@ def receive(
 @server_options
 @message_options
 @click.option("--timeout", type=options.Seconds(0), default=10.0, show_default=True, help="Seconds to wait for it.")
-@click.option("--format", "form", default=r"%b\n", show_default=True, help=FORMAT_HELP)
+@written_options
 @click.argument("destination")
 @click.argument("body", required=False)
 def request(
@@ -194,6 +212,7 @@ def request(
     url: str | None,
     timeout: float,
     form: str,
+    output: str,
     destination: str,
     body: str | None,
     **rest: Any,
@@ -204,7 +223,7 @@ def request(
     Example:
       mom request /queue/prices "one pizza" --timeout 2
     """
-    write = formatter(form)
+    write = writer(form, output)
     with connect(file, server, url) as context:
         _out(write(context.request(destination, _content(body), timeout=timeout, **told(**rest))))
 
@@ -227,9 +246,30 @@ FIELDS: dict[str, Callable[["Message"], object]] = {
     "t": lambda message: options.utc(round(message.timestamp * 1_000)),
     "r": lambda message: message.reply_to or "",
     "o": lambda message: message.correlation_id,
-    "P": lambda message: " ".join(f"{name}={value}" for name, value in message.properties.items()),
+    "P": lambda message: json.dumps(message.properties, ensure_ascii=False, default=str),
     "%": lambda message: "%",
 }
+
+
+def writer(form: str, output: str) -> Callable[["Message"], bytes]:
+    """What is written of a message, as `written_options` say. Raises UsageError where they contradict each other."""
+    if output == "text":
+        return formatter(form)
+    if click.get_current_context().get_parameter_source("form") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--format is for text: leave it or -o json out")
+    return lambda message: json.dumps(as_dict(message), default=str).encode() + b"\n"
+
+
+def as_dict(message: "Message") -> dict[str, Any]:
+    """A message as JSON has it: a body that is no text in base 64, under another name."""
+    body = _text(message.raw)
+    coded = {"body": body} if isinstance(body, str) else {"body_base64": b64encode(body).decode()}
+    return {
+        "id": message.id, "destination": message.headers["destination"], "kind": message.kind,
+        "priority": message.priority, "deliveries": message.delivery_count,
+        "timestamp": round(message.timestamp * 1_000), "reply_to": str(message.reply_to or ""),
+        "correlation_id": message.correlation_id, "properties": message.properties, **coded,
+    }  # fmt: skip
 
 
 def formatter(form: str) -> Callable[["Message"], bytes]:

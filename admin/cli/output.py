@@ -25,15 +25,13 @@ TIMES = ("now", "last_seen", "until", "time", "timestamp", "expires", "due")  # 
 def output_options(command: F) -> F:
     """Adds `-o` and `-c`; the command gets `output` and `columns` and hands them to `show`."""
     columns = click.option("-c", "--columns", metavar="A,B", default="", help="Only these columns, in this order.")
-    output = click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Form of output.",
-    )
-    return output(columns(command))
+    return form_option("table")(columns(command))
+
+
+def form_option(form: str) -> Callable[[F], F]:
+    """Adds `-o`, which is this form or JSON."""
+    forms = click.Choice([form, "json"])
+    return click.option("-o", "--output", type=forms, default=form, show_default=True, help="Form of output.")
 
 
 class Target(click.Path):

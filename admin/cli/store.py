@@ -8,7 +8,7 @@ from mombroker import store as stores
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.log import last
-from mombroker.admin.cli.output import output_options, show_one
+from mombroker.admin.cli.output import echo_json, form_option, output_options, show_one
 from mombroker.admin.cli.progress import Bar
 
 
@@ -31,7 +31,8 @@ def _path(file: Path, server: str | None, path: Path | None) -> Path:
 @options.file_option
 @options.server_option("Whose store; not needed if there is only one, or a PATH is given.")
 @path_argument
-def verify(file: Path, server: str | None, path: Path | None) -> None:
+@form_option("text")
+def verify(file: Path, server: str | None, path: Path | None, output: str) -> None:
     """Verify a store, or the data folder or backup at PATH. Exit code 1 if something is wrong.
 
     \b
@@ -41,18 +42,20 @@ def verify(file: Path, server: str | None, path: Path | None) -> None:
     """
     where = _path(file, server, path)
     faults = stores.verify(where)
-    for fault in faults:
-        click.echo(fault)
+    if output == "json":
+        echo_json({"store": str(where), "sound": not faults, "faults": faults})
+    else:
+        click.echo("\n".join(faults or [f"{where} is sound"]))
     if faults:
         raise SystemExit(1)
-    click.echo(f"{where} is sound")
 
 
 @store.command()
 @options.file_option
 @options.server_option("Whose store; not needed if there is only one.")
 @click.argument("target", type=click.Path(path_type=Path))
-def backup(file: Path, server: str | None, target: Path) -> None:
+@form_option("text")
+def backup(file: Path, server: str | None, target: Path, output: str) -> None:
     """Copy a store, as of one commit, into the new file TARGET.
 
     A restored backup is refused by the neighbours if messages have passed since: see docs/operate.md.
@@ -61,9 +64,14 @@ def backup(file: Path, server: str | None, target: Path) -> None:
     Example:
       mom store backup --server lyon backup/lyon.sqlite
     """
+    where = _path(file, server, None)
     with Bar("pages") as bar:
-        stores.backup(_path(file, server, None), target, bar.at)
-    click.echo(f"{target} has {target.stat().st_size} bytes")
+        stores.backup(where, target, bar.at)
+    size = target.stat().st_size
+    if output == "json":
+        echo_json({"store": str(where), "backup": str(target), "bytes": size})
+    else:
+        click.echo(f"{target} has {size} bytes")
 
 
 @store.command()

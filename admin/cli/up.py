@@ -14,6 +14,7 @@ import click
 
 from mombroker.admin import supervisor
 from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 
@@ -33,7 +34,8 @@ Tell = Callable[[str, str], None]
 @options.file_option
 @click.option("-s", "--server", "names", metavar="NAME", multiple=True, help="Only this server; can be repeated.")
 @click.option("-d", "--detach", is_flag=True, help="Return once all are ready; `mom down` stops them.")
-def up(file: Path, names: tuple[str, ...], detach: bool) -> None:
+@form_option("text")
+def up(file: Path, names: tuple[str, ...], detach: bool, output: str) -> None:
     """Run all servers of a topology file on this machine.
 
     Each is a process of its own that logs to log.txt in its data folder. One that dies is started again, with growing
@@ -45,11 +47,13 @@ def up(file: Path, names: tuple[str, ...], detach: bool) -> None:
       mom up etc/two-sites.toml
       mom up etc/two-sites.toml --detach
     """
+    if output == "json" and not detach:
+        raise click.UsageError("-o json goes with --detach: in the foreground the servers' logs are shown")
     topology = options.load(file)
     servers = [options.pick(topology, name) for name in names] or list(topology.servers.values())
     options.importable(file)
     _check_secret(topology)
-    code = (_detached if detach else _attached)(topology, servers)
+    code = _detached(topology, servers, output) if detach else _attached(topology, servers)
     raise SystemExit(code)
 
 
@@ -62,7 +66,8 @@ def _check_secret(topology: "Topology") -> None:
 
 @click.command()
 @options.file_option
-def down(file: Path) -> None:
+@form_option("text")
+def down(file: Path, output: str) -> None:
     """Stop the servers that `mom up` started.
 
     They make durable what they have and then end; what waits for delivery goes on at the next start. Servers of FILE
@@ -84,7 +89,10 @@ def down(file: Path) -> None:
         with suppress(ProcessLookupError):  # it has just ended by itself
             os.kill(pid, signal.SIGTERM)
     stopped = _await_release(locks)
-    click.echo(f"stopped {', '.join(stopped)}" if stopped else f"no server of {file} runs here")
+    if output == "json":
+        echo_json({"stopped": stopped})
+    else:
+        click.echo(f"stopped {', '.join(stopped)}" if stopped else f"no server of {file} runs here")
 
 
 def _await_release(locks: dict[Path, str]) -> list[str]:
@@ -129,23 +137,25 @@ def _attached(topology: "Topology", servers: "list[Server]") -> int:
 # -- in the background -------------------------------------------------------------------------------------------------
 
 
-def _detached(topology: "Topology", servers: "list[Server]") -> int:
+def _detached(topology: "Topology", servers: "list[Server]", output: str) -> int:
     """Fork a supervisor that stays, and wait until it says that its servers are ready, or why they are not."""
     ours, its = os.pipe()
     if not os.fork():
         os.close(ours)
         _stay(topology, servers, its)
     os.close(its)
-    ready = 0
+    ready: list[str] = []
     with Bar("servers are up") as bar, open(ours) as lines:
         for kind, text in map(json.loads, lines):
-            ready += kind == "ready"
-            bar.at(ready, len(servers))
+            ready += [text] * (kind == "ready")
+            bar.at(len(ready), len(servers))
             if kind in ("again", "over"):
                 bar.say(text)
-    if ready:
-        click.echo(f"{ready} of {len(servers)} servers are up; `mom down` stops them")
-    return 0 if ready == len(servers) else 1
+    if output == "json":
+        echo_json({"up": ready, "not_up": [server.name for server in servers if server.name not in ready]})
+    elif ready:
+        click.echo(f"{len(ready)} of {len(servers)} servers are up; `mom down` stops them")
+    return 0 if len(ready) == len(servers) else 1
 
 
 def _stay(topology: "Topology", servers: "list[Server]", pipe: int) -> None:

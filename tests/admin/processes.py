@@ -66,7 +66,7 @@ class Processes:
     def __init__(self, file: Path):
         self.file = file
 
-    def mom(self, *words: str, code: int = 0, stdin: str | None = None) -> Result:
+    def mom(self, *words: str, code: int = 0, stdin: str | bytes | None = None) -> Result:
         """Run a command in this process, with MOM_FILE set; it must end with this exit code."""
         result = CliRunner().invoke(cli, list(words), env={"MOM_FILE": str(self.file)}, input=stdin)
         assert result.exit_code == code, (words, result.output, result.exception)

@@ -147,6 +147,10 @@ def test_stores_are_verified_backed_up_and_described(bus, tmp_path):
     copy = tmp_path / "a.sqlite"
     assert str(copy) in bus.mom("store", "backup", "--server", "a", str(copy)).stdout
     assert "is sound" in bus.mom("store", "verify", str(copy)).stdout
+    assert bus.json("store", "verify", str(copy)) == {"store": str(copy), "sound": True, "faults": []}
+    told = bus.json("store", "backup", "--server", "a", str(tmp_path / "b.sqlite"))
+    assert told == {"store": told["store"], "backup": str(tmp_path / "b.sqlite"), "bytes": told["bytes"]}
+    assert told["bytes"] == (tmp_path / "b.sqlite").stat().st_size
     described = bus.json("store", "info", str(copy))
     assert described["server"] == "a" and described["log_records"] > 0
     damaged = bytearray(copy.read_bytes())
@@ -231,6 +235,8 @@ def test_down_of_what_has_just_ended_by_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "holder", lambda lock: holders.pop() if holders else 0)
     monkeypatch.setattr(os, "kill", kill)
     assert bus.mom("down").stdout == "stopped a, b\n"
+    holders += [4_000_000] * 4
+    assert bus.json("down") == {"stopped": ["a", "b"]}
 
 
 def test_serve_runs_one_server_until_a_signal(tmp_path):
@@ -262,9 +268,12 @@ def test_serve_refuses_in_one_line(tmp_path):
 def test_a_server_that_cannot_start_is_told_and_the_others_run(tmp_path):
     bus = one(tmp_path)
     (tmp_path / "b").write_text("not a folder")
-    result = bus.run("up", "--detach", code=1)
+    result = bus.run("up", "--detach", "-o", "json", code=1)
     assert result.stderr.count("\n") >= 1 and "Traceback" not in result.stderr
+    assert json.loads(result.stdout) == {"up": [], "not_up": ["a", "b"]}
     (tmp_path / "b").unlink()
+    told = json.loads(bus.run("up", "--detach", "-o", "json").stdout)
+    assert (sorted(told["up"]), told["not_up"]) == (["a", "b"], [])
     bus.down()
 
 

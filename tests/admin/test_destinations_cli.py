@@ -45,9 +45,41 @@ def test_what_is_sent_is_received(bus):
     bus.mom("send", "-s", "b", "/queue/first", "--lines", stdin="two\nthree\n")
     form = r"%i|%d|%k|%p|%c|%{customer}|%{size}|%P|%b|%%\n"
     (line,) = bus.mom("receive", "-s", "b", "/queue/first", "--format", form).stdout.splitlines()
-    assert line.startswith("a#") and line.endswith("|/queue/first|text|7|1|ann|3|customer=ann size=3|one pizza|%")
+    assert line.startswith("a#") and line.endswith(
+        '|/queue/first|text|7|1|ann|3|{"customer": "ann", "size": 3}|one pizza|%'
+    )
     assert bus.mom("receive", "-s", "a", "/queue/first", "-n", "0", "--timeout", "0.5").stdout == "two\nthree\n"
     assert "nothing came for 0.2 s" in bus.mom("receive", "-s", "a", "/queue/first", "--timeout", "0.2", code=1).stderr
+
+
+def test_what_is_sent_and_received_is_told_as_json_too(bus):
+    words = [
+        "/queue/json",
+        "-s",
+        "a",
+        "--correlation-id",
+        "c",
+        "--reply-to",
+        "/queue/back",
+        "-p",
+        "a=1.5",
+        "-p",
+        'n="x\\ny"',
+    ]
+    assert bus.json("send", *words, "é\n") == {"destination": "/queue/json", "sent": 1}
+    for more, content, count in ((["--lines"], "two\nthree\n", 2), ([], b"\xff", 1)):
+        told = bus.mom("send", "-s", "a", "/queue/json", *more, "-o", "json", stdin=content).stdout
+        assert json.loads(told)["sent"] == count
+    lines = bus.mom("receive", "-s", "a", "/queue/json", "-n", "4", "-o", "json").stdout.splitlines()
+    first, *_, last = map(json.loads, lines)
+    known = {"id": first["id"], "timestamp": first["timestamp"]}
+    assert first == known | {
+        "destination": "/queue/json", "kind": "text", "priority": 4, "deliveries": 1, "reply_to": "/queue/back",
+        "correlation_id": "c", "properties": {"a": 1.5, "n": "x\ny"}, "body": "é\n",
+    }  # fmt: skip
+    assert (len(lines), last["body_base64"], "body" in last) == (4, "/w==", False)
+    wrong = bus.mom("receive", "/queue/json", "-s", "a", "-o", "json", "--format", "%b", code=2).stderr
+    assert "--format is for text" in wrong
 
 
 def test_only_what_a_selector_fits_is_received(bus):
