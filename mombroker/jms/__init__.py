@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from mombroker.jms import checks
 from mombroker.jms.connection import PATIENCE_S, Connection, log_fault
 from mombroker.jms.consumer import Browser, Consumer
-from mombroker.jms.context import Context
+from mombroker.jms.context import Context, mode
 from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from mombroker.jms.errors import (
     ConnectionLost,
@@ -75,8 +76,13 @@ def connect(
     on_error    called for what goes wrong while nobody waits for it, in any thread; default: a line in the log
     Raises InvalidUrl, IllegalState, LoginRefused, ConnectionLost.
     """
-    if not heartbeat >= 0 or not reconnect >= 0:
-        raise IllegalState("heartbeat and reconnect are seconds, 0 for none")
+    checks.seconds("heartbeat", heartbeat)
+    checks.seconds("reconnect", reconnect)
+    checks.function("on_error", on_error)
+    checks.text("client_id", client_id)
+    if client_id:
+        checks.name("client_id", client_id)
+    mode(ack)
     urls = parse(url)
     for each in urls:
         if each.tls:

@@ -103,7 +103,11 @@ class Connection:
     def _complain(self) -> None:
         faults = self.machine.faults
         while faults:
-            self.on_error(faults.pop(0))
+            error = faults.pop(0)
+            try:
+                self.on_error(error)
+            except Exception:  # it is not ours, and whoever is here has other work
+                log.exception("on_error failed with %r", error)
 
     def wait(self, call: Call, timeout: float | None = None) -> Call:
         """Until it is answered. Raises the answer if it is an error, or TimedOut."""
@@ -128,9 +132,11 @@ class Connection:
             raise TimedOut(f"no answer within {timeout:g} s: what was asked may still happen")
 
     def settle_all(self, timeout: float | None = None) -> None:
-        """Wait until all that was asked is answered. Raises TimedOut."""
+        """Wait until all that was asked is answered. Raises TimedOut; ConnectionLost if there will be no answers."""
         with self.lock:
             self.until(lambda: not self.machine.calls, timeout)
+            if self.machine.final is not None and not self.closing:
+                raise ConnectionLost(str(self.machine.final))
 
     def _check(self) -> None:
         if self.closing:

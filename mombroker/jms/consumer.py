@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mombroker.agents.selectors import SelectorError, compile
+from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, to_consume
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, InvalidSelector, JmsError, TimedOut
 from mombroker.jms.machine import Headers, Machine, Subscription
@@ -21,6 +22,7 @@ Listener = Callable[[Message], None]
 
 INDIVIDUAL, DUPS_OK = "individual", "dups-ok"
 MOST = 10**18 - 1  # in a header
+KNOWN = frozenset(("selector", "durable", "shared", "no_local", "prefetch", "exclusive", "priority"))
 LAZY = 20  # messages that are acknowledged at once, at most, with dups-ok
 
 
@@ -43,6 +45,14 @@ def subscription(
     InvalidDestination, InvalidSelector, IllegalState."""
     shown, topics = to_consume(wanted, connection)
     headers = {"id": name, "destination": shown, "ack": ack}
+    checks.text("selector", selector, InvalidSelector)
+    checks.text("durable", durable)
+    for option, value in (("no_local", no_local), ("exclusive", exclusive)):
+        checks.flag(option, value)
+    checks.whole("prefetch", prefetch)
+    checks.whole("priority", priority)
+    if shared is not True and shared is not False:
+        checks.text("shared", shared)
     if selector:
         try:
             compile(selector)
@@ -52,6 +62,7 @@ def subscription(
     if (durable or shared) and (not topics or shown.startswith("/temp-")):
         raise InvalidDestination(f"{shown}: durable and shared subscriptions are to topics; queues are as they are")
     if durable:
+        checks.name("durable", durable)
         if shared is not True and shared:
             raise IllegalState("a durable subscription has one name: durable=NAME, and shared=True if it is shared")
         if not shared and not client_id:
@@ -62,6 +73,7 @@ def subscription(
     elif shared is True:
         raise IllegalState("a shared subscription needs a name: shared=NAME, or durable=NAME to be durable, too")
     elif shared:
+        checks.name("shared", shared)
         headers["shared-subscription-name"] = shared
     for option, value in (("no-local", no_local), ("exclusive", exclusive)):
         if value:
@@ -85,6 +97,9 @@ class Consumer:
         self.context = context
         self.connection = context.connection
         self.name = f"s{self.connection.number()}"
+        checks.options("a consumer", options, KNOWN)
+        if listener is not None:
+            checks.function("listener", listener)
         wire = {INDIVIDUAL: "client-individual", DUPS_OK: "client"}
         headers, self._kept = subscription(
             wanted,
@@ -148,6 +163,7 @@ class Consumer:
 
         Raises ConnectionLost or Refused when nothing more can come, IllegalState when the transaction is too long.
         """
+        timeout = checks.timeout(timeout)
         with self.connection.lock:
             if self.listener is not None:
                 raise IllegalState("this consumer has a listener, which gets its messages")
@@ -164,6 +180,7 @@ class Consumer:
 
         If it raises, the message is given back (auto, dups-ok, individual) or the transaction rolled back (transacted).
         """
+        checks.function("listener", listener)
         with self.connection.lock:
             if self.closed or self.context.closed:
                 raise IllegalState("this consumer is closed")
@@ -230,6 +247,7 @@ class Browser:
         self.context, self.queue, self.selector = context, queue, selector
         if to_consume(queue)[1]:
             raise InvalidDestination(f"{queue}: only a queue can be browsed")
+        subscription(queue, "", ack="auto", selector=selector)
 
     def __enter__(self) -> Browser:
         return self

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mombroker.jms import checks
 from mombroker.jms.connection import Connection
 from mombroker.jms.consumer import Browser, Consumer, Listener, Wanted
 from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, Refused, RolledBack
+from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, MessageFormat, Refused, RolledBack
 from mombroker.jms.listeners import Listeners
 from mombroker.jms.machine import AGAIN, FAIL, Part
 from mombroker.jms.messages import Message
@@ -21,6 +22,12 @@ REQUEST_S = 30.0  # for the answer to a request
 TRANSACTION = 10_000  # messages that one receives and sends; servers refuse longer ones
 CLOSE_S = 10.0  # for what is not answered yet
 AGAIN_TEXT = "the connection that brought it was lost: it comes again"
+
+
+def mode(ack: object) -> None:
+    """Raises IllegalState for no acknowledge mode."""
+    if not isinstance(ack, str) or ack not in MODES:
+        raise IllegalState(f"ack is one of {', '.join(MODES)}, not {str(ack)[:40]!r}")
 
 
 class Context:
@@ -35,8 +42,7 @@ class Context:
     """
 
     def __init__(self, connection: Connection, ack: str = AUTO):
-        if ack not in MODES:
-            raise IllegalState(f"ack is one of {', '.join(MODES)}, not {ack!r}")
+        mode(ack)
         self.connection, self.ack = connection, ack
         self.started, self.closed = True, False
         self.consumers: list[Consumer] = []
@@ -97,18 +103,20 @@ class Context:
         self._check()
         if self.ack != TRANSACTED:
             return False
+        self.connection.machine.fits(part)
         self._sends.append(part)
         return True
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until all that was sent on the connection is answered. Raises TimedOut."""
-        self.connection.settle_all(timeout)
+        """Wait until all that was sent on the connection is answered. Raises TimedOut, ConnectionLost."""
+        self.connection.settle_all(checks.timeout(timeout))
 
     def request(
         self, to: Destination | str, body: Any = None, *, timeout: float = REQUEST_S, **options: Any
     ) -> Message:
         """Send a message and wait for its answer. Raises TimedOut, ConnectionLost, and what `send` does."""
         self._check()
+        checks.seconds("timeout", timeout)
         if self.ack == TRANSACTED:
             raise IllegalState("a transaction sends at its commit: use another context for requests")
         if self._requestor is None:
@@ -117,10 +125,12 @@ class Context:
 
     def reply(self, message: Message, body: Any = None, **options: Any) -> Pending | None:
         """Answer a request. Raises InvalidDestination if it does not say where to."""
+        if not isinstance(message, Message):
+            raise MessageFormat(f"a reply is to a Message that was received, not to {type(message).__name__}")
         where = message.reply_to
         if where is None:
             raise InvalidDestination("this message asks for no answer: it has no reply_to")
-        return self.send(where, body, correlation_id=message.correlation_id or message.id, **options)
+        return self.send(where, body, **{"correlation_id": message.correlation_id or message.id, **options})
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
@@ -144,6 +154,7 @@ class Context:
     def unsubscribe(self, durable: str) -> None:
         """End a durable subscription, with all that waits for it. Raises Refused."""
         self._check()
+        checks.name("durable", durable)
         connection = self.connection
         connection.wait(connection.ask([Part("UNSUBSCRIBE", {"durable-subscription-name": durable})]))
 
@@ -163,11 +174,13 @@ class Context:
     def acknowledge(self, wait: bool = False) -> None:
         """Settle all that was received. Raises ConnectionLost if some of it was brought by a lost connection."""
         self._only(CLIENT, INDIVIDUAL)
+        checks.flag("wait", wait)
         with self.connection.lock:
             messages, self._unsettled = self._unsettled, []
             self._acknowledge(messages, wait)
 
     def acknowledge_one(self, message: Message, wait: bool) -> None:
+        checks.flag("wait", wait)
         if self.ack == CLIENT:
             self.acknowledge(wait)
         elif self.ack == INDIVIDUAL:
@@ -190,6 +203,8 @@ class Context:
 
     def reject(self, message: Message, requeue: bool | None = None) -> None:
         self._only(INDIVIDUAL)
+        if requeue is not None:
+            checks.flag("requeue", requeue)
         with self.connection.lock:
             if message in self._unsettled:
                 self._unsettled.remove(message)
@@ -209,6 +224,7 @@ class Context:
         Raises RolledBack: nothing of it, and what was received comes again. TimedOut: it may still happen.
         """
         self._only(TRANSACTED)
+        timeout = checks.timeout(timeout)
         with self.connection.lock:
             self._check()
             messages, self._unsettled = self._unsettled, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -23,6 +23,11 @@ class Destination:
 
     name: str
     prefix: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidDestination."""
+        if not isinstance(self.name, str):
+            raise InvalidDestination(f"the name of a destination must be text, not {type(self.name).__name__}")
 
     @property
     def wire(self) -> str:
@@ -60,6 +65,11 @@ class Temporary(Destination):
     owner: Owner | None = None
     kind: ClassVar[str] = ""
 
+    def __post_init__(self) -> None:
+        Destination.__post_init__(self)
+        if self.owner is not None and not isinstance(getattr(self.owner, "session", None), str):
+            raise InvalidDestination("a temporary destination is made by Context.temporary_queue or temporary_topic")
+
     @property
     def wire(self) -> str:
         return f"/{self.kind}/{self.name}" if self.owner else f"/remote-{self.kind}/{self.name}"
@@ -82,6 +92,10 @@ class TemporaryTopic(Temporary):
     kind: ClassVar[str] = "temp-topic"
 
 
+KINDS: dict[str, type[Destination]] = {
+    "queue": Queue, "topic": Topic, TemporaryQueue.kind: TemporaryQueue, TemporaryTopic.kind: TemporaryTopic,
+}  # fmt: skip
+NOT_OURS = "belongs to another connection, which alone may consume from it"
 URLS = ("stomp:", "stomps:", "failover:")
 
 
@@ -94,21 +108,22 @@ def _no_url(text: str) -> None:
 def destination_of(text: str) -> Destination:
     """What is written so: `/queue/a`, `/topic/a`, or another connection's temporary one. Raises InvalidDestination."""
     _no_url(text)
-    for temporary in (TemporaryQueue, TemporaryTopic):
-        if text.startswith(start := f"/remote-{temporary.kind}/"):
-            return temporary(text[len(start) :])
     try:
         kind, _, name = destinations.one(text).partition(":")
     except FrameError as error:
         raise InvalidDestination(str(error)) from None
-    return Topic(name) if kind == "topic" else Queue(name)
+    return KINDS[kind](name)
 
 
 def to_send(destination: Destination | str) -> Destination:
     """A destination that a message can go to. Raises InvalidDestination."""
     if isinstance(destination, str):
         return destination_of(destination)
-    if not isinstance(destination, Temporary):
+    if not isinstance(destination, Destination):
+        raise InvalidDestination(f"a destination is a Queue, a Topic or a text, not {type(destination).__name__}")
+    if isinstance(destination, Temporary):
+        destination_of(f"/remote-{destination.kind}/{destination.name}")
+    else:
         destination_of(destination.wire)
     return destination
 
@@ -118,14 +133,21 @@ def to_consume(
 ) -> tuple[str, bool]:
     """What SUBSCRIBE calls a destination or several topics on a connection, and whether they are topics. Raises
     InvalidDestination."""
-    each = [wanted] if isinstance(wanted, str | Destination) else list(wanted)
+    each = [wanted] if isinstance(wanted, str | Destination) else list(wanted) if isinstance(wanted, Iterable) else []
+    if not each or not all(isinstance(one, str | Destination) for one in each):
+        raise InvalidDestination(
+            "a consumer takes from a Queue, a Topic, a text such as /queue/orders, or several topics"
+        )
     if len(each) == 1 and isinstance(only := each[0], Temporary):
         if only.owner is None or connection not in (None, only.owner):
-            raise InvalidDestination(f"{only} belongs to another connection, which alone may consume from it")
+            raise InvalidDestination(f"{only} {NOT_OURS}")
         return only.wire, isinstance(only, TemporaryTopic)
     shown = ",".join(one if isinstance(one, str) else one.wire for one in each)
     _no_url(shown)
     try:
-        return shown, destinations.several(shown)[0].startswith("topic:")
+        first = destinations.several(shown)[0]
     except FrameError as error:
         raise InvalidDestination(str(error)) from None
+    if first.startswith("temp-"):
+        raise InvalidDestination(f"{shown} {NOT_OURS}")
+    return shown, first.startswith("topic:")

@@ -50,7 +50,7 @@ class Listeners:
             try:
                 listener(message)
                 failed = False
-            except Exception:  # it is not ours
+            except BaseException:  # it is not ours; even if it wants to end its thread, that has others to run
                 log.exception("a listener failed with %r", message)
             finally:
                 with self.lock:

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mombroker.jms.destinations import Destination
-from mombroker.jms.errors import ConnectionLost, JmsError, LoginRefused, Refused
+from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, LoginRefused, MessageFormat, Refused
 from mombroker.stomp.frames import SERVER, V12, Frame, FrameError, Limits, Parser, encode
 
 Headers = Mapping[str, str | Destination]
 LIMITS = Limits(headers=1_000, line=1 << 20, head=4 << 20, body=1 << 30)  # of what a server may send
+TAKEN = Limits()  # of what a server takes
+MAX_SUBSCRIPTIONS = 1_000  # of a connection
+MAX_TEMPORARY = 1_000  # queues, likewise
+SPARE = {"receipt": "r" + "9" * 18, "transaction": "t" + "9" * 18}  # what a SEND may get beside its own headers
 MAX_FAULTS = 3  # of unknown cause without any answer between them; then it is the fault of what was asked first
 
 # What becomes of a call that was sent and not answered when the connection is lost.
@@ -72,6 +76,7 @@ class Machine:
 
     state    down, login, up, leaving; over: for good
     final    why it is over
+    max_message   bytes of a body and its properties that the server takes, if it says so
     faults   what went wrong without anybody waiting for it; the owner takes them
     """
 
@@ -79,6 +84,7 @@ class Machine:
     state: str = "down"
     epoch: int = 0
     session: str = ""
+    max_message: int = 0
     beats: tuple[int, int] = (0, 0)  # ms between those we send, those we expect
     calls: dict[str, Call] = field(default_factory=dict)
     size: int = 0
@@ -147,17 +153,23 @@ class Machine:
     # -- out -------------------------------------------------------------------------------------------------------
 
     def ask(self, parts: list[Part], loss: str) -> Call:
-        """Ask for something, now or as soon as there is a connection."""
+        """Ask for something, now or as soon as there is a connection. Raises MessageFormat, and then asks nothing."""
+        call = Call(parts, loss, f"r{self._number + 1}", sum(len(part.body) + 200 for part in parts))
+        output = self._frames(call, self._fitting)
         self._number += 1
-        call = Call(parts, loss, f"r{self._number}", sum(len(part.body) + 200 for part in parts))
         self.calls[call.receipt] = call
         self.size += call.size
         if self.state == "over":
             assert self.final is not None, "it is over for no reason"
             self._finish(call, self.final)
         elif self.state == "up":
-            self._post(call)
+            call.sent = True
+            self.output += output
         return call
+
+    def fits(self, part: Part) -> None:
+        """Whether a server takes this, as a part of a transaction, too. Raises MessageFormat."""
+        self._fitting(Part(part.command, {**part.headers, **SPARE}, part.body))
 
     def tell(self, command: str, headers: Headers, epoch: int) -> None:
         """Say something that only means something on that connection."""
@@ -165,8 +177,11 @@ class Machine:
             self.output.append(self._encode(Part(command, headers)))
 
     def subscribe(self, sub: Subscription) -> Call:
-        self.subs[sub.id] = sub
+        """Raises MessageFormat, IllegalState."""
+        if len(self.subs) >= MAX_SUBSCRIPTIONS:
+            raise IllegalState(f"a connection has at most {MAX_SUBSCRIPTIONS} consumers: close one, or connect again")
         sub.call = self.ask([Part("SUBSCRIBE", sub.headers)], AGAIN)
+        self.subs[sub.id] = sub
         return sub.call
 
     def unsubscribe(self, sub: Subscription) -> Call | None:
@@ -192,21 +207,53 @@ class Machine:
         return call
 
     def make_temporary(self, queue: Destination) -> Call:
-        """Have a queue of this connection; from the answer on messages may come before there is a consumer."""
+        """Have a queue of this connection; from the answer on messages may come before there is a consumer. Raises
+        IllegalState."""
+        if len(self.temporary) >= MAX_TEMPORARY:
+            raise IllegalState(
+                f"a connection has at most {MAX_TEMPORARY} temporary queues: delete one, or connect again"
+            )
         call = self.ask(_making(queue), AGAIN)
         self.temporary.append((queue, call))
         return call
 
     def _post(self, call: Call) -> None:
         call.sent = True
-        for part in call.parts[:-1]:
-            self.output.append(self._encode(part))
-        last = call.parts[-1]
-        self.output.append(self._encode(Part(last.command, {**last.headers, "receipt": call.receipt}, last.body)))
+        self.output += self._frames(call, self._encode)
+
+    def _frames(self, call: Call, encoded: Callable[[Part], bytes]) -> list[bytes]:
+        """The last asks for the receipt."""
+        *parts, last = call.parts
+        return [*map(encoded, parts), encoded(Part(last.command, {**last.headers, "receipt": call.receipt}, last.body))]
 
     def _encode(self, part: Part) -> bytes:
         pairs = [(name, text if isinstance(text, str) else text.public) for name, text in part.headers.items()]
         return encode(part.command, pairs, part.body)
+
+    def _fitting(self, part: Part) -> bytes:
+        """The frame, if a server takes one of this size: else it would end the connection, for all who share it."""
+        frame, most = self._encode(part), TAKEN
+        if len(part.headers) > most.headers:
+            raise MessageFormat(
+                f"{len(part.headers)} headers, and a server takes {most.headers}: have fewer properties, or put them "
+                "into the body"
+            )
+        size = len(frame) - len(part.body)
+        if size > most.line:
+            if size > most.head:
+                raise MessageFormat(f"headers of {size} bytes, and a server takes {most.head}: put them into the body")
+            longest = max(frame[:size].split(b"\n"), key=len)
+            if len(longest) > most.line:
+                raise MessageFormat(
+                    f"{longest.partition(b':')[0].decode()!r} is a header of {len(longest)} bytes, and a server takes "
+                    f"{most.line}: put it into the body"
+                )
+        if 0 < self.max_message < len(part.body) + size:
+            raise MessageFormat(
+                f"a message of {len(part.body) + size} bytes, and the server takes {self.max_message}: send less, or "
+                "raise max_message in its [limits]"
+            )
+        return frame
 
     # -- in --------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from mombroker.agents import selectors
+from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
 from mombroker.stomp import properties
@@ -42,7 +43,7 @@ def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
             raise MessageFormat("a message has one body: give text, bytes or a map, or json=")
         try:
             return JSON, json.dumps(json_value, ensure_ascii=False, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise MessageFormat(f"this cannot be written as JSON: {error}") from None
     if body is None:
         return NONE, b""
@@ -52,14 +53,17 @@ def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
         except UnicodeEncodeError:
             raise MessageFormat("a text must have a form in UTF-8: a lone surrogate has none") from None
     if isinstance(body, bytes | bytearray | memoryview):
-        return BYTES, bytes(body)
+        try:
+            return BYTES, bytes(body)
+        except ValueError as error:
+            raise MessageFormat(f"this cannot be read as bytes: {error}") from None
     if isinstance(body, Mapping):
         for name, value in body.items():
             if not isinstance(name, str) or not isinstance(value, MAP_VALUES):
                 raise MessageFormat(f"a map has texts, bytes, numbers and booleans by name, not {name!r}: use json=")
         try:
             return MAP, msgpack.packb(dict(body))
-        except (OverflowError, UnicodeEncodeError) as error:
+        except (OverflowError, ValueError) as error:
             raise MessageFormat(f"this cannot be in a map: {error}") from None
     raise MessageFormat(f"a body is text, bytes or a map, not {type(body).__name__}: use json=")
 
@@ -83,6 +87,9 @@ def decode(kind: str, body: bytes) -> Any:
 
 def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
     """Raises MessageFormat."""
+    if not isinstance(values, Mapping):
+        raise MessageFormat(f"properties are values by name, not {type(values).__name__}")
+    plain: dict[str, Value] = {}
     for name, value in values.items():
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in REFUSED or name.upper() in KEYWORDS:
             raise MessageFormat(
@@ -94,10 +101,19 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
             raise MessageFormat(f"property {name!r} must be text, a number or a boolean, not {type(value).__name__}")
         if isinstance(value, int) and not -BIT63 <= value < BIT63:
             raise MessageFormat(f"property {name!r} is a whole number of more than 64 bits: send it as text")
-        text = value if isinstance(value, str) else ""
-        if "\0" in text or text.encode(errors="replace") != text.encode(errors="ignore"):
-            raise MessageFormat(f"property {name!r} has a NUL, or what has no form in UTF-8")
-    return properties.to_headers(values)
+        if isinstance(value, str):
+            checks.text(f"property {name!r}", value, MessageFormat)
+        plain[name] = _plain(value)
+    return properties.to_headers(plain)
+
+
+def _plain(value: Value) -> Value:
+    """Of the very type: enumerations and NumPy's numbers are of its subclasses, which may be written otherwise."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, int) else float(value)
 
 
 class Message:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mombroker.core import times
+from mombroker.jms import checks
 from mombroker.jms.connection import Connection
 from mombroker.jms.consumer import MOST
 from mombroker.jms.destinations import Destination, Temporary, to_send
@@ -17,6 +18,9 @@ from mombroker.stomp.properties import Value
 
 if TYPE_CHECKING:
     from mombroker.jms.context import Context
+
+
+TEXTS = ("type", "correlation_id", "group", "dedup_id", "content_type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,23 @@ class Options:
     content_type: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.priority, int) or not 0 <= self.priority <= 9:
-            raise MessageFormat("priority is a whole number from 0 to 9")
-        if not self.delay >= 0 or (self.ttl is not None and not self.ttl > 0):  # NaN, too
-            raise MessageFormat("ttl and delay are seconds from now on")
-        if not isinstance(self.group_seq, int) or abs(self.group_seq) > MOST:
-            raise MessageFormat("group_seq is a whole number of up to 18 digits")
+        wrong = MessageFormat
+        checks.whole("priority", self.priority, wrong)
+        checks.whole("group_seq", self.group_seq, wrong)
+        checks.seconds("delay", self.delay, wrong)
+        checks.flag("persistent", self.persistent, wrong)
+        for name in TEXTS:
+            checks.text(name, getattr(self, name), wrong)
+        if not 0 <= self.priority <= 9:
+            raise wrong("priority is a whole number from 0 to 9")
+        if self.ttl is not None:
+            checks.seconds("ttl", self.ttl, wrong)
+            if not self.ttl:
+                raise wrong("ttl is a number of seconds from now on; None, if the message never expires")
+        if abs(self.group_seq) > MOST:
+            raise wrong("group_seq is a whole number of up to 18 digits")
+        if self.reply_to is not None:
+            to_send(self.reply_to)
         producer, _, number = self.dedup_id.rpartition(":")
         if self.dedup_id and not (producer and number.isascii() and number.isdigit() and len(number) <= 18):
             raise MessageFormat(f"dedup_id is PRODUCER:NUMBER, with a number that rises, not {self.dedup_id[:40]!r}")
@@ -69,6 +84,7 @@ class Pending:
 
     def wait(self, timeout: float | None = None) -> None:
         """Return when the message is durable. Raises Refused, TimedOut, ConnectionLost."""
+        timeout = checks.timeout(timeout)
         with self._connection.lock:
             self._call.watched = True
         self._connection.wait(self._call, timeout)
@@ -105,6 +121,8 @@ class Producer:
         is already. It waits for `timeout` seconds, by default for as long as a lost connection may take to come back
         and a server to answer. Raises Refused, TimedOut, ConnectionLost, MessageFormat, InvalidDestination.
         """
+        timeout = checks.timeout(timeout)
+        checks.flag("wait", wait)
         destination = to_send(to) if to is not None else self.destination
         if destination is None:
             raise InvalidDestination("this producer has no destination of its own: say to=")
@@ -155,6 +173,5 @@ class Producer:
 
 def _changed(options: Options, more: dict[str, Any]) -> Options:
     """Raises MessageFormat."""
-    if unknown := set(more) - KNOWN:
-        raise MessageFormat(f"a message has no option {min(unknown)!r}; it has {', '.join(sorted(KNOWN))}")
+    checks.options("a message", more, KNOWN, MessageFormat)
     return replace(options, **more)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, TemporaryQueue
-from mombroker.jms.errors import ConnectionLost, JmsError, TimedOut
+from mombroker.jms.errors import ConnectionLost, JmsError, MessageFormat, TimedOut
 from mombroker.jms.machine import Subscription
 from mombroker.jms.messages import Message
 from mombroker.stomp.frames import Frame
@@ -39,6 +40,9 @@ class Requestor:
 
     def request(self, to: Destination | str, body: Any, timeout: float, options: dict[str, Any]) -> Message:
         name = options.pop("correlation_id", "") or uuid.uuid4().hex
+        checks.text("correlation_id", name, MessageFormat)
+        if "reply_to" in options:
+            raise MessageFormat("a request has a queue of its own for its answer: send with reply_to= asks for another")
         with self.connection.lock:
             self.answers[name], epoch = None, self.connection.machine.epoch
         try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import selectors
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from time import monotonic
 
+from mombroker.core.errors import sentence
 from mombroker.jms.errors import ConnectionLost, InvalidUrl
 from mombroker.jms.machine import Machine
 from mombroker.jms.url import Url
@@ -104,6 +106,18 @@ class Transport:
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        """Whatever ends it is what every caller gets, those who wait and those who come later."""
+        why = ""
+        try:
+            why = self._serve()
+        finally:
+            error = sys.exception()
+            self._give_up(why if error is None else f"the client's own thread has failed: {sentence(error)}")
+            self._wake.close()
+            self._woken.close()
+
+    def _serve(self) -> str:
+        """Connect, again and again; why it does so no more."""
         at = failures = rounds = 0
         first, since = True, monotonic()
         while not self._ending.is_set():
@@ -111,7 +125,7 @@ class Transport:
             with self.lock:
                 self.changed()
                 if self.machine.state == "over":
-                    break
+                    return "closed"
             if was_up:
                 first, failures, rounds, since = False, 0, 0, monotonic()
                 continue
@@ -120,13 +134,10 @@ class Transport:
             if failures % len(self.urls):
                 continue
             if first or monotonic() - since > self.patience:
-                self._give_up(f"no server can be reached: {reason}")
-                break
+                return f"no server can be reached: {reason}"
             self._ending.wait(WAITS_S[min(rounds, len(WAITS_S) - 1)])
             rounds += 1
-        self._give_up("closed")
-        self._wake.close()
-        self._woken.close()
+        return "closed"
 
     def _give_up(self, why: str) -> None:
         with self.lock:
@@ -140,23 +151,25 @@ class Transport:
             sock = _dial(url)
         except OSError as error:
             return f"{url}: {error}", False
-        with self.lock:
-            self.sock, self.beats = sock, Beats(0, 0, monotonic())
-            self.machine.opened(url.host, url.user, url.passcode)
-            self.flush()
-        reason, was_up = f"{url}: ", False
-        try:
-            reason += self._talk(sock)
-        except (OSError, FrameError) as error:
-            reason += str(error)
-        with self.lock:
-            was_up = self.machine.up
-            self.sock = None
-            self.rest.clear()
-            self.machine.lost(reason)
-            self.changed()
-        sock.close()
-        return reason, was_up
+        with sock:
+            with self.lock:
+                if self.machine.state == "over":  # somebody has closed it while this dialled
+                    return "closed", False
+                self.sock, self.beats = sock, Beats(0, 0, monotonic())
+                self.machine.opened(url.host, url.user, url.passcode)
+                self.flush()
+            reason, was_up = f"{url}: ", False
+            try:
+                reason += self._talk(sock)
+            except (OSError, FrameError) as error:
+                reason += str(error)
+            with self.lock:
+                was_up = self.machine.up
+                self.sock = None
+                self.rest.clear()
+                self.machine.lost(reason)
+                self.changed()
+            return reason, was_up
 
     def _talk(self, sock: socket.socket) -> str:
         """Read and write until the connection ends; why it did."""

@@ -7,9 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from mombroker.jms import checks
 from mombroker.jms.errors import InvalidUrl
 
 PORTS = {"stomp": 61613, "stomps": 61614}
+_WRITE_SIGNS = (
+    "no URL like stomp://USER:PASSCODE@HOST:PORT: in a user or passcode write @ as %40, : as %3A, / as %2F, # as %23, "
+    "? as %3F, a comma as %2C and % as %25"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Url:
         """Whom to believe that they are this host. Raises InvalidUrl."""
         try:
             return ssl.create_default_context(cafile=self.ca or None)
+        except ValueError:
+            raise InvalidUrl("ca= is the name of a file with the certificates to trust") from None
         except OSError as error:
             why = "no certificates in PEM form are in it" if isinstance(error, ssl.SSLError) else error.strerror
             raise InvalidUrl(
@@ -40,29 +47,42 @@ class Url:
 
 def parse(urls: str | Iterable[str]) -> list[Url]:
     """The servers that a URL, or several, name. Raises InvalidUrl."""
-    texts = [urls] if isinstance(urls, str) else list(urls)
+    texts = [urls] if isinstance(urls, str) else list(urls) if isinstance(urls, Iterable) else [urls]
+    for text in texts:
+        checks.text("a URL", text, InvalidUrl)
     parts = [part.strip() for text in texts for part in text.removeprefix("failover:").strip("()").split(",")]
-    found = [_one(part) for part in parts if part]
+    secret = any("@" in part for part in parts)
+    found = [_one(part, secret) for part in parts if part]
     if not found:
         raise InvalidUrl("no URL: write stomp://HOST:PORT, or several with commas between")
     return found
 
 
-def _one(text: str) -> Url:
+def _one(text: str, secret: bool) -> Url:
+    """`secret`: what surrounds it may have a passcode, so that no part of it is repeated that is no host."""
     try:
         parts = urlsplit(text)
-        port, options = parts.port, {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        scheme, host, port, options = parts.scheme, parts.hostname, parts.port, parse_qs(parts.query)
+        user, passcode = (unquote(each or "", errors="strict") for each in (parts.username, parts.password))
     except ValueError as error:
-        raise InvalidUrl(f"{_shown(text)} is no URL: {error}") from None
-    if parts.scheme not in PORTS or not parts.hostname or parts.path.strip("/"):
-        raise InvalidUrl(f"{_shown(text)}: write stomp://HOST:PORT, or stomps://HOST:PORT for TLS")
-    tls = parts.scheme == "stomps"
+        raise InvalidUrl(_WRITE_SIGNS if secret else f"{text[:80]!r} is no URL: {error}") from None
+    if secret and ("@" in parts.path + parts.query + parts.fragment or not host or "://" not in text):
+        raise InvalidUrl(_WRITE_SIGNS)
+    shown = repr(text.rpartition("@")[2][:80])
+    if scheme not in PORTS or not host or port == 0 or parts.path.strip("/") or parts.fragment or not _encodable(host):
+        raise InvalidUrl(f"{shown}: write stomp://HOST:PORT, or stomps://HOST:PORT for TLS")
+    if any(sign in user + passcode for sign in "\0\r\n"):
+        raise InvalidUrl(f"{shown}: a user and a passcode are each on one line, and have no NUL")
+    tls = scheme == "stomps"
     if unknown := set(options) - ({"ca"} if tls else set()):
-        raise InvalidUrl(f"{_shown(text)}: there is no option {sorted(unknown)[0]!r}; stomps:// has ca=FILE")
-    user, passcode = unquote(parts.username or ""), unquote(parts.password or "")
-    return Url(parts.hostname, port or PORTS[parts.scheme], tls, user, passcode, options.get("ca", ""))
+        raise InvalidUrl(f"{shown}: there is no option {min(unknown)[:40]!r}; stomps:// has ca=FILE")
+    return Url(host, port or PORTS[scheme], tls, user, passcode, options.get("ca", [""])[-1])
 
 
-def _shown(text: str) -> str:
-    """Without what may be a passcode."""
-    return repr(text.rpartition("@")[2][:80])
+def _encodable(host: str) -> bool:
+    """Whether the resolver takes it: a label of a name has at most 63 characters."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, connect
+from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, connect, transport
 from mombroker.jms.transport import Beats
 from mombroker.stomp.frames import CLIENT, V12, Limits, Parser, encode
 from tests.stomp.test_sockets import pem  # noqa: F401
@@ -240,3 +240,68 @@ def test_tls(pem):  # noqa: F811
         assert consumer.receive(PATIENCE_S).body == body
     with pytest.raises(ConnectionLost, match="certificate"):
         connect(f"stomps://localhost:{port}")
+
+
+def test_a_connection_that_is_closed_while_it_is_dialled_again_ends_quietly(monkeypatch):
+    """`close` finds it down, and the dial then succeeds all the same."""
+    connected, dialling, closed = threading.Event(), threading.Event(), threading.Event()
+    socks, dial = [], transport._dial
+
+    def slow(url):
+        sock = dial(url)
+        if socks:
+            dialling.set()
+            assert closed.wait(PATIENCE_S)
+        socks.append(sock)
+        return sock
+
+    def leaving(talk):
+        talk.welcome()
+        assert connected.wait(PATIENCE_S)
+
+    monkeypatch.setattr(transport, "_dial", slow)
+    context = connect(Scripted(leaving, normal).url)
+    connected.set()
+    assert dialling.wait(PATIENCE_S)
+    context.close()
+    closed.set()
+    thread = context.connection.carrier.thread
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive() and socks[1].fileno() == -1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whatever_ends_the_thread_is_the_reason_for_all_who_wait_and_who_come_later(monkeypatch):
+    with connect(Scripted(normal, normal).url) as context:
+        consumer, failed = context.consumer("a"), []
+
+        def wait():
+            with pytest.raises(ConnectionLost, match="own thread has failed: ZeroDivisionError: by nought"):
+                consumer.receive()
+            failed.append("receive")
+
+        def fail(sock):
+            raise ZeroDivisionError("by nought")
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        monkeypatch.setattr(context.connection.carrier, "_read", fail)
+        for call in (lambda: context.send("a", "x"), lambda: context.consumer("b"), context.flush):
+            with pytest.raises(ConnectionLost, match="own thread has failed: ZeroDivisionError: by nought"):
+                call()
+        waiting.join(PATIENCE_S)
+        assert failed == ["receive"]
+
+
+def test_a_function_for_errors_that_fails_itself_ends_nothing(caplog):
+    def fail(error):
+        raise SystemError("of the program")
+
+    def refusing(talk):
+        talk.welcome()
+        talk.say("ERROR", message="no reason")
+        talk.read()
+
+    with connect(Scripted(refusing, normal).url, on_error=fail) as context:
+        context.send("a", "x", timeout=PATIENCE_S)
+    assert "on_error failed with Refused('no reason')" in caplog.text

@@ -36,6 +36,22 @@ def test_what_is_wrong_is_told(wrong, words):
         parse(wrong)
 
 
+@pytest.mark.parametrize("passcode", ["p@ss:w/rd#", "w/rd", "p#ss", "12#4", "12/4", "a?b", "p,ss", "1,2", "%ff"])
+def test_signs_in_a_passcode_that_must_be_written_otherwise(passcode):
+    with pytest.raises(InvalidUrl, match="write @ as %40") as refused:
+        parse(f"stomp://other:1,stomp://ann:{passcode}@host:61613")
+    assert f"'{passcode}'" not in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [
+    7, None, b"stomp://a", ["stomp://a", 7], "stomp://a\udce9", "stomp://" + "a" * 64, "stomp://a:0", "stomp://a#b",
+    "stomp://ann:a%0Ab@host", "stomp://ann%00:x@host", {"stomp://a": 1}.values(),
+])  # fmt: skip
+def test_what_no_connection_can_be_made_with(wrong):
+    with pytest.raises(InvalidUrl):
+        parse(wrong)
+
+
 def test_no_passcode_is_shown():
     (url,) = parse("stomps://ann:secret@host")
     assert str(url) == "stomps://host:61614" and "secret" not in repr(url)
