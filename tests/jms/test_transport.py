@@ -260,7 +260,7 @@ def test_a_connection_that_is_closed_while_it_is_dialled_again_ends_quietly(monk
         assert connected.wait(PATIENCE_S)
 
     monkeypatch.setattr(transport, "_dial", slow)
-    context = connect(Scripted(leaving, normal).url)
+    context = connect(Scripted(leaving, lambda talk: talk.read()).url)
     connected.set()
     assert dialling.wait(PATIENCE_S)
     context.close()
@@ -290,6 +290,7 @@ def test_whatever_ends_the_thread_is_the_reason_for_all_who_wait_and_who_come_la
             with pytest.raises(ConnectionLost, match="own thread has failed: ZeroDivisionError: by nought"):
                 call()
         waiting.join(PATIENCE_S)
+        context.connection.carrier.thread.join(PATIENCE_S)
         assert failed == ["receive"]
 
 
