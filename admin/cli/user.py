@@ -63,7 +63,7 @@ def add(file: Path, server: str | None, source: Any, name: str, output: str, col
 @click.argument("name")
 @output_options
 def passwd(file: Path, server: str | None, source: Any, name: str, output: str, columns: str) -> None:
-    """Change the passcode of a user. Clients that are connected stay so.
+    """Change the passcode of a user. Its clients that are connected must log in again.
 
     \b
     Example:
@@ -78,7 +78,7 @@ def passwd(file: Path, server: str | None, source: Any, name: str, output: str, 
 @click.argument("name")
 @output_options
 def delete(file: Path, server: str | None, name: str, output: str, columns: str) -> None:
-    """Delete a user. Clients that are connected stay so.
+    """Delete a user, and end its connections.
 
     \b
     Example:

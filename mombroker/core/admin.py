@@ -29,7 +29,7 @@ LAST_INT = (1 << 63) - 1  # that a row can hold
 KINDS: dict[str, tuple[type, ...]] = {
     "agent": (str,), "to": (list,), "type": (str,), "fields": (dict,), "ttl_ns": (int,), "class": (str,),
     "name": (str,), "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,),
-    "hash": (str,), "new": (bool,), "seq": (int,),
+    "hash": (str,), "was": (str,), "new": (bool,), "seq": (int,),
 }  # fmt: skip
 SAMPLE = 64  # packets whose size stands for that of all
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
@@ -301,12 +301,15 @@ def remove_letter(server: AgentServer, row: ItemRow) -> None:
     server.engine.letters.accept()
 
 
-def _users(server: AgentServer) -> list[str]:
-    """As of the open batch."""
+def _users(server: AgentServer) -> dict[str, str]:
+    """The hash of each user's passcode, as of the open batch."""
     rows: dict[str, str | int | None] = {**server.reader.meta()}
     for batch in (server.in_flight, server.batch):
         rows.update(batch.meta if batch else {})
-    return sorted(key.removeprefix(USER) for key, row in rows.items() if key.startswith(USER) and row is not None)
+    return {
+        key.removeprefix(USER): str(rows[key])
+        for key in sorted(rows) if key.startswith(USER) and rows[key] is not None
+    }  # fmt: skip
 
 
 def _set_user(server: AgentServer, ticket: int, args: Args) -> Reply:
@@ -319,6 +322,15 @@ def _set_user(server: AgentServer, ticket: int, args: Args) -> Reply:
         raise MomError(f"there is a user {user!r} on {server.name} already; `mom user passwd` changes the passcode")
     if not args.get("new", False) and not there:
         raise MomError(f"there is no user {user!r} on {server.name}; `mom user add` makes one")
+    server.batch.meta[USER + user] = hashed
+    return {"user": user, "hash": hashed}
+
+
+def _renew_user(server: AgentServer, ticket: int, args: Args) -> Reply:
+    """Store another hash of the same passcode, if it was not changed since."""
+    user, hashed = args["user"], args["hash"]
+    if _users(server).get(user) != args["was"]:
+        raise MomError(f"the passcode of {user!r} was changed meanwhile")
     server.batch.meta[USER + user] = hashed
     return {"user": user, "hash": hashed}
 
@@ -352,7 +364,8 @@ VERBS: dict[str, Verb] = {
     "deadletter": _deadletter,
     "drop": _drop,
     "exported": _exported,
-    "users": lambda server, ticket, args: {"users": _users(server)},
+    "users": lambda server, ticket, args: {"users": list(_users(server))},
     "set_user": _set_user,
+    "renew_user": _renew_user,
     "delete_user": _delete_user,
 }

@@ -27,7 +27,7 @@ class AdminPort:
     ):
         self.post, self.own, self.extend = post, own, extend
         self._tickets = 0
-        self._open: dict[int, tuple[Connection, int, str]] = {}
+        self._open: dict[int, tuple[Connection | None, int, str]] = {}
         self._counts: dict[Connection, int] = {}
 
     def opened(self, conn: Connection, login: Login) -> None:
@@ -49,20 +49,24 @@ class AdminPort:
                 conn.transport.pauseProducing()
             self.post(Admin(self._tickets, verb, args))
 
+    def post_own(self, verb: str, args: dict[str, Any]) -> None:
+        """A request of the process itself: its answer is completed as all are, and goes nowhere."""
+        self._tickets += 1
+        self._open[self._tickets] = None, 0, verb
+        self.post(Admin(self._tickets, verb, args))
+
     def reply(self, ticket: int, result: dict[str, Any] | str) -> None:
         """The agent server's answer, durable now. A string is a refusal."""
         conn, number, verb = self._open.pop(ticket)
-        if conn not in self._counts:
+        done = not isinstance(result, str)
+        if not isinstance(result, str) and verb in self.extend:
+            self.extend[verb](result)  # also when whoever asked has gone
+        if conn is None or conn not in self._counts:
             return
         if self._counts[conn] == MAX_OPEN:
             conn.transport.resumeProducing()
         self._counts[conn] -= 1
-        if isinstance(result, str):
-            self._answer(conn, number, False, result)
-        else:
-            if verb in self.extend:
-                self.extend[verb](result)
-            self._answer(conn, number, True, result)
+        self._answer(conn, number, done, result)
 
     def _answer(self, conn: Connection, number: int, done: bool, result: dict[str, Any] | str) -> None:
         try:

@@ -48,7 +48,7 @@ class Connection(protocol.Protocol):
     number     never reused
     peer       the server at the other end, once it has proved that it belongs to the bus (or wanted, where we dialled)
     handshake  to be set before the connection is made
-    owner_of   called with the login; whom the connection belongs to from then on
+    owner_of   called with (connection, login); whom the connection belongs to from then on
     failed     called with (connection, error) for what a peer did wrong, before it is closed
     lost       called when the socket is closed, with or without a login
     """
@@ -60,7 +60,7 @@ class Connection(protocol.Protocol):
         reactor: Any,
         number: int,
         times: Times,
-        owner_of: Callable[[Login], Owner],
+        owner_of: Callable[["Connection", Login], Owner],
         failed: Callable[["Connection", Exception], None],
         lost: Callable[["Connection"], None],
         peer: str,
@@ -153,7 +153,7 @@ class Connection(protocol.Protocol):
         self._cancel_deadline()
         self._decoder.limit = wire.LINK_LIMIT
         self._write([wire.encode(each) for each in login.last])
-        self.owner = self._owner_of(login)
+        self.owner = self._owner_of(self, login)
         self.owner.opened(self, login)
 
     def _late(self) -> None:

@@ -18,13 +18,14 @@ from twisted.internet.error import CannotListenError
 
 from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.events import Hello, LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.strangers import Complaints, Newcomers
 from mombroker.core.topology import Topology, is_loopback
 from mombroker.net import wire
 from mombroker.net.connection import Connection, Owner, Times
 from mombroker.net.handshake import ADMIN, NONCE_BYTES, PEER, Busy, Login, Told, dialer, listener
 
-MAX_LOGINS = 64  # connections whose login is not over; the oldest goes
-MAX_SAID = 16  # different complaints logged per neighbour between two successful logins, and of strangers in all
+MAX_LOGINS = 64  # connections whose login is not over; the oldest goes, of the address that has most
+MAX_SAID = 16  # different complaints logged per neighbour between two successful logins
 BACKLOG = 512  # of the listen port: all of a large domain may dial at once
 
 
@@ -90,10 +91,10 @@ class Links:
         self.chance = chance
         self.neighbours: dict[str, Neighbour] = {}
         self.faults = 0  # of connections without a login
-        self._said: set[str] = set()
+        self._strangers = Complaints(log, reactor.seconds)
         self._numbers = 0
         self._by_number: dict[int, Connection] = {}  # links that are up
-        self._logins: dict[Connection, None] = {}  # accepted, login not over; in order of age
+        self._logins: Newcomers[Connection] = Newcomers()  # accepted, login not over
         self._all: set[Connection] = set()
         self._port: Any = None
         self._sweep: Any = None
@@ -140,10 +141,10 @@ class Links:
         if self._stopped or not (self.secret or is_loopback(host)):
             return None
         while len(self._logins) >= MAX_LOGINS:
-            oldest = next(iter(self._logins))
-            del self._logins[oldest]
-            self._failed(oldest, PeerError("too many logins at once"))
-            oldest.close()
+            surplus = self._logins.surplus()
+            self._logins.discard(surplus.where, surplus)
+            self._failed(surplus, PeerError("too many logins at once"))
+            surplus.close()
         conn = self._connection("", host, False)
         conn.handshake = listener(
             self.me,
@@ -153,7 +154,7 @@ class Links:
             self.server.greet,
             self.server.admit,
         )
-        self._logins[conn] = None
+        self._logins.add(host, conn)
         return conn
 
     def _accept(self, conn: Connection, peer: str) -> None:
@@ -231,11 +232,11 @@ class Links:
         self._all.add(conn)
         return conn
 
-    def _owner_of(self, login: Login) -> Owner:
+    def _owner_of(self, conn: Connection, login: Login) -> Owner:
+        self._logins.discard(conn.where, conn)
         return self.admin if login.role == ADMIN else self
 
     def opened(self, conn: Connection, login: Login) -> None:
-        self._logins.pop(conn, None)
         assert login.hello is not None, "a peer has a hello"
         conn.peer = login.peer
         each = self._neighbour(login.peer)
@@ -280,7 +281,7 @@ class Links:
     def _lost(self, conn: Connection) -> None:
         """The socket of a connection, with or without a login, is closed."""
         self._all.discard(conn)
-        self._logins.pop(conn, None)
+        self._logins.discard(conn.where, conn)
         each = self.neighbours.get(conn.peer)
         if each is not None and each.dialled is conn:  # the login failed
             each.connector = each.dialled = None
@@ -304,12 +305,15 @@ class Links:
         if conn.refused and each is not None and each.up in (None, conn):
             each.reason = self.server.trouble[each.name] = str(error)
         way = "to" if conn.dialled else "from"
-        self._say(each, f"closed the connection {way} {conn.peer or conn.where}: {error}")
+        sentence = f"closed the connection {way} {conn.peer or conn.where}: {error}"
+        if each is None:
+            self._strangers.say(conn.where, sentence)
+        else:
+            self._say(each, sentence)
 
-    def _say(self, each: Neighbour | None, sentence: str) -> None:
-        said = self._said if each is None else each.said
-        if sentence not in said and len(said) < MAX_SAID:
-            said.add(sentence)
+    def _say(self, each: Neighbour, sentence: str) -> None:
+        if sentence not in each.said and len(each.said) < MAX_SAID:
+            each.said.add(sentence)
             self.log(sentence)
 
     def _tick(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from twisted.internet import defer, threads
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
@@ -35,13 +35,14 @@ DONE, FAILED, BROKEN = 0, 3, 70  # exit codes: a commit failed, an error of the 
 
 COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
-LOGINS = 2  # passcodes that are checked at once in a process
+LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
 PRUNE_EVERY_S = 60.0
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
 DAY_NS = 86_400_000_000_000
 GC_THRESHOLDS = (20_000, 20, 50)  # a full pass over a deep queue stops the reactor for long
 
 Log = Callable[[str], None]
+T = TypeVar("T")
 
 
 def stderr(name: str) -> Log:
@@ -140,7 +141,10 @@ class Node:
         }
         self.gateway = self._gateway(topology.servers[self.name])
         own = {"stop": self._asked_to_stop, "connections": self._connections}
-        extend = {"status": self._complete, "set_user": self._user_set, "delete_user": self._user_deleted}
+        extend = {
+            "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
+            "delete_user": self._user_deleted,
+        }  # fmt: skip
         self.admin = AdminPort(self.driver.post, own, extend)
         self.links = Links(
             shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
@@ -154,11 +158,12 @@ class Node:
         if at.hide_version:
             settings.server = ""
         return Gateway(
-            self.shared.reactor, self.name, self.driver.post, self.log, Logins(self.users.get, self._check),
-            self.driver.now, settings, at.anonymous,
+            self.shared.reactor, self.name, self.driver.post, self.log,
+            Logins(self.users.get, self._check, self.shared.reactor, self._renew),
+            self.driver.now, settings, at.anonymous, max_unfinished=limits.max_unfinished,
         )  # fmt: skip
 
-    def _check(self, work: Callable[[], bool], answer: Callable[[bool], None]) -> None:
+    def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
         """Look at a passcode, in a thread."""
         reactor, pool = self.shared.reactor, self.shared.logins
         threads.deferToThreadPool(reactor, pool, work).addCallback(answer)
@@ -268,10 +273,19 @@ class Node:
 
     def _user_set(self, reply: dict[str, Any]) -> None:
         """The change is durable; from now on it counts."""
+        self._user_renewed(reply)
+        self.gateway.withdraw(reply["user"], f"the passcode of {reply['user']!r} was changed: log in again")
+
+    def _user_renewed(self, reply: dict[str, Any]) -> None:
         self.users[reply["user"]] = reply.pop("hash")
 
     def _user_deleted(self, reply: dict[str, Any]) -> None:
         self.users.pop(reply["user"], None)
+        self.gateway.withdraw(reply["user"], f"the user {reply['user']!r} was deleted")
+
+    def _renew(self, user: str, was: str, hash: str) -> None:
+        """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""
+        self.admin.post_own("renew_user", {"user": user, "hash": hash, "was": was})
 
 
 def _interface(where: str | None) -> tuple[str, int] | None:

@@ -26,9 +26,12 @@ from zope.interface import implementer  # type: ignore[import-untyped]
 from mombroker.agents.commands import Reply
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
+from mombroker.core.strangers import Complaints, Newcomers, origin
 from mombroker.core.topology import is_loopback
+from mombroker.stomp.frames import BEFORE_LOGIN, Parser
 from mombroker.stomp.session import Login, Session, Settings
-from mombroker.stomp.users import Logins
+from mombroker.stomp.unfinished import Unfinished
+from mombroker.stomp.users import Logins, Waiter
 
 Address = tuple[str, int]
 
@@ -38,8 +41,11 @@ MAX_LOGINS = 1_000  # connections without a CONNECT; the oldest goes
 # sent would fall behind one that sends, and what waits for it costs more.
 READ_BYTES, WRITE_BYTES = 256 << 10, 1 << 20
 MAX_WAITING = 16 << 20  # bytes for a client that does not read; beyond it we do not read it either
-MAX_SAID = 100  # complaints that are remembered, so that each is logged once a minute
-SAID_S = 60.0
+# Before the login so much is read at once, and no more while so much waits for it.
+EARLY_BYTES = 16 << 10
+SHORT_BYTES = 16 << 10  # read at once while unfinished frames are over their bound
+TICK_S = 1.0  # between two looks at what is short
+CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
 KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 PLAIN_ON_TLS = (
     "wrong version number",
@@ -75,11 +81,13 @@ class Client(protocol.Protocol):
 
     def __init__(self, gateway: Gateway, number: int, host: str, tls: bool):
         self.gateway, self.number, self.host, self.tls = gateway, number, host, tls
+        self.origin, self.held = origin(host), 0  # bytes of a frame that is not whole yet
         self.session = Session(f"{gateway.name}/{gateway.boot}-{number}", gateway.now, gateway.settings)
         self.user = ""
         self.client_id: str | None = None  # that it has while it is open
         self.since = gateway.now()
         self.opened = self.closing = self.lost = False
+        self.login: Waiter | None = None
         self.bytes_in = self.bytes_out = 0
         self._socket: Any = None  # the transport below TLS
         self._straight: Callable[[bytes], Any] | None = None  # writes to the socket what this takes at once
@@ -95,7 +103,7 @@ class Client(protocol.Protocol):
 
     def connectionMade(self) -> None:
         self._socket = self.transport.transport if self.tls else self.transport
-        self._socket.bufferSize, self._socket.SEND_LIMIT = READ_BYTES, WRITE_BYTES
+        self._socket.bufferSize, self._socket.SEND_LIMIT = EARLY_BYTES, WRITE_BYTES
         self._straight = None if self.tls else getattr(self.transport, "writeSomeData", None)
         with suppress(OSError):  # it may be gone again already
             self._socket.setTcpNoDelay(True)
@@ -113,12 +121,22 @@ class Client(protocol.Protocol):
         if not self.closing:
             self.session.receive(data)
             self._act()
+            if self.session.parser.waiting != self.held:
+                self._hold()
+
+    def _hold(self) -> None:
+        """Tell how much of a frame waits for its rest."""
+        self.gateway.hold(self, 0 if self.closing else self.session.parser.waiting)
+        self.pace()
 
     def connectionLost(self, reason: Any = ConnectionDone) -> None:
         self.lost = True
         for name in list(self._timers):
             self._unset(name)
         self._waiting.clear()
+        self.gateway.hold(self, 0)
+        if self.login is not None:
+            self.login.drop()
         if not self.bytes_in and self.tls and reason.check(SSL.Error):
             self.gateway.tls_failed(self.host, reason.value)
         self._gone()
@@ -144,7 +162,7 @@ class Client(protocol.Protocol):
         """Do what the session wants after bytes came in."""
         session, gateway = self.session, self.gateway
         for note in session.notes:
-            gateway.say(f"client {self.number} of {self.host}: {note}")
+            gateway.say(self.host, f"client {self.number} of {self.host}: {note}")
         session.notes.clear()
         if session.login is not None and not self._checking:
             self._checking = True
@@ -167,6 +185,7 @@ class Client(protocol.Protocol):
             return
         ids[login.client_id] += 1
         self.user, self.opened, self.client_id = user, True, login.client_id
+        self.read_at_once(self.gateway.unfinished.short)
         self.gateway.post(ClientOpened(self.number, user, login.client_id, self.session.id))
         self._heard = self._said = self.gateway.reactor.seconds()
         self.session.accept()
@@ -175,6 +194,7 @@ class Client(protocol.Protocol):
         if self.session.send_every:
             self._set("beat", self.session.send_every / 1000 * self.gateway.times.eagerness, self._beat)
         self._act()
+        self._hold()
 
     def said(self, replies: list[Reply]) -> None:
         """What the proxy says; durable now."""
@@ -199,7 +219,7 @@ class Client(protocol.Protocol):
         else:
             if self._waiting and not self._busy:
                 self._flush()
-            self._pace()
+            self.pace()
 
     def _flush(self) -> None:
         data = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
@@ -213,13 +233,13 @@ class Client(protocol.Protocol):
             if sent == len(data):
                 if self._written > self._told:
                     self.gateway.reactor.callLater(0, self._tell)  # not while the agent server lets go of its outputs
-                self._pace()
+                self.pace()
                 return
             if isinstance(sent, int):
                 data = data[sent:]
         self._busy = True
         self.transport.write(data)
-        self._pace()
+        self.pace()
 
     def _tell(self) -> None:
         """What was written so far is with the system."""
@@ -227,11 +247,18 @@ class Client(protocol.Protocol):
             self._told = self._written
             self.gateway.post(ClientWrote(self.number, self._told))
 
-    def _pace(self) -> None:
-        """Read the client, or let it wait: while its login is looked at, it asks for more than is answered, or it does
-        not read. Meanwhile it cannot be heard, so its silence does not count."""
+    def read_at_once(self, short: bool) -> None:
+        self._socket.bufferSize = SHORT_BYTES if short else READ_BYTES
+
+    def pace(self) -> None:
+        """Read the client, or let it wait: while it asks for more than is answered, it does not read, much comes behind
+        its CONNECT, or there is no room for the rest of its frame. Meanwhile it cannot be heard, so its silence does
+        not count."""
         session = self.session
-        paused = session.full or session.state == "login" or self._waiting_bytes > MAX_WAITING
+        paused = (
+            session.full or self._waiting_bytes > MAX_WAITING or self.gateway.unfinished.waits(self)
+            or (session.state == "login" and session.parser.waiting >= EARLY_BYTES)
+        )  # fmt: skip
         if paused != self._paused and not self.closing:
             self._paused = paused
             if paused:
@@ -295,7 +322,9 @@ class Client(protocol.Protocol):
             self._unset(name)
         if self.session.fault and not self.gateway.stopping:
             who = f"client {self.number} ({self.user or 'anonymous'}) of {self.host}" if self.opened else self.host
-            self.gateway.say(f"{who}: {self.session.fault}")
+            self.gateway.say(self.host, f"{who}: {self.session.fault}")
+        self.session.parser = Parser(BEFORE_LOGIN)  # what it holds is of no more use
+        self.gateway.hold(self, 0)
         self._socket.unregisterProducer()
         if self._paused:
             self._socket.resumeProducing()
@@ -361,6 +390,7 @@ class Gateway:
         settings: Settings | None = None,
         anonymous: bool = False,
         times: Times | None = None,
+        max_unfinished: int = 64 << 20,
     ):
         self.reactor, self.name, self.post, self.log, self.logins, self.now = reactor, name, post, log, logins, now
         self.settings = settings or Settings()
@@ -372,8 +402,11 @@ class Gateway:
         self.total = self.refusals = 0
         self.ports: dict[str, int] = {}  # what listens -> the port
         self._listening: list[Any] = []
-        self._new: dict[int, None] = {}  # without a CONNECT yet, in order of age
-        self._complaints: dict[str, float] = {}
+        self.unfinished = Unfinished(max_unfinished)
+        self._certified: Certified | None = None
+        self._new: Newcomers[Client] = Newcomers()  # without a CONNECT yet
+        self._complaints = Complaints(log, reactor.seconds)
+        self._tick: Any = None
         self._stopped: defer.Deferred[None] | None = None
 
     # -- listening ---------------------------------------------------------------------------------------------------
@@ -383,7 +416,8 @@ class Gateway:
         if stomp is not None:
             self._listen("stomp", stomp, _Accepting(self, tls=False))
         if tls is not None:
-            certified: Any = Certified(certificate, key)
+            self._certified = Certified(certificate, key)
+            certified: Any = self._certified
             accepting: Any = _Accepting(self, tls=True)
             factory = TLSMemoryBIOFactory(certified, False, accepting)
             factory.protocol = (
@@ -407,26 +441,28 @@ class Gateway:
         if self.stopping:
             return None
         while len(self._new) >= MAX_LOGINS:
-            oldest = next(iter(self._new))
-            del self._new[oldest]
-            self.say("too many clients connect without logging in: the oldest go")
-            self.clients[oldest].abort()
+            surplus = self._new.surplus()
+            self._new.discard(surplus.host, surplus)
+            self.say(surplus.host, f"too many clients connect without logging in: the oldest of {surplus.host} go")
+            surplus.abort()
         self.total += 1
         client = self.clients[self.total] = Client(self, self.total, host, tls)
-        self._new[self.total] = None
+        self._new.add(host, client)
         return client
 
     # -- logins ------------------------------------------------------------------------------------------------------
 
     def check(self, client: Client, login: Login) -> None:
         """Let the client in, or not."""
-        self._new.pop(client.number, None)
+        self._new.discard(client.host, client)
         user = login.user
         if self.anonymous and is_loopback(client.host) and self.logins.stored(user) is None:
             client.admitted("")
             return
         try:
-            self.logins.check(user, login.passcode, lambda right: self._checked(client, user, right))
+            client.login = self.logins.check(
+                user, login.passcode, lambda right: self._checked(client, user, right), client.host
+            )
         except MomError as error:
             self._refuse(client, str(error))
 
@@ -445,9 +481,49 @@ class Gateway:
     def tls_failed(self, host: str, error: Exception) -> None:
         text = "; ".join(str(part[-1]) for part in error.args[0]) if error.args and error.args[0] else "cut off"
         if any(sign in text.lower() for sign in PLAIN_ON_TLS):
-            self.say(f"{host} speaks plain text on the TLS port: give it the port of `stomp`, or let it use TLS")
+            self.say(host, f"{host} speaks plain text on the TLS port: give it the port of `stomp`, or let it use TLS")
         else:
-            self.say(f"no TLS with {host}: {text}")
+            self.say(host, f"no TLS with {host}: {text}")
+
+    def withdraw(self, user: str, reason: str) -> None:
+        """End the connections of a user."""
+        for client in list(self.clients.values()):
+            if client.opened and client.user == user:
+                client.end(reason)
+
+    def reload(self) -> None:
+        """Read the certificate anew, for connections from now on. Raises MomError; then the old one stays."""
+        if self._certified is not None:
+            self._certified.load()
+
+    # -- room --------------------------------------------------------------------------------------------------------
+
+    def hold(self, client: Client, size: int) -> None:
+        """So many bytes of a client's frame wait for its rest."""
+        unfinished = self.unfinished
+        if size == client.held:
+            return
+        was = unfinished.short
+        unfinished.count(client, size)
+        if unfinished.short != was:
+            self._read_at_once()
+        if unfinished.short and self._tick is None:
+            text = "the frames of clients that are not whole yet hold more than max_unfinished: their clients wait"
+            self.say("", text)
+            self._tick = self.reactor.callLater(TICK_S, self._look)
+
+    def _look(self) -> None:
+        self._tick = None
+        self.unfinished.tick()
+        if self.unfinished.short and not self.stopping:
+            self._tick = self.reactor.callLater(TICK_S, self._look)
+        else:
+            self._read_at_once()
+
+    def _read_at_once(self) -> None:
+        for client in self.clients.values():
+            if client.opened:
+                client.read_at_once(self.unfinished.short)
 
     # -- the driver's side -------------------------------------------------------------------------------------------
 
@@ -459,25 +535,23 @@ class Gateway:
 
     def closed(self, client: Client) -> None:
         del self.clients[client.number]
-        self._new.pop(client.number, None)
+        self._new.discard(client.host, client)
         if self._stopped is not None and not self.clients and not self._stopped.called:
             self._stopped.callback(None)
 
-    def say(self, line: str) -> None:
-        """Log a line, but each only once a minute."""
-        now = self.reactor.seconds()
-        if now - self._complaints.get(line, -SAID_S) >= SAID_S:
-            if len(self._complaints) >= MAX_SAID:
-                self._complaints.clear()
-            self._complaints[line] = now
-            self.log(line)
+    def say(self, host: str, line: str) -> None:
+        """Log a line that a client causes, at a bounded rate."""
+        self._complaints.say(host, line)
 
     @property
     def stopping(self) -> bool:
         return self._stopped is not None
 
     def status(self) -> dict[str, Any]:
-        return {"clients": len(self.clients), "total": self.total, "refused": self.refusals, "ports": dict(self.ports)}
+        return {
+            "clients": len(self.clients), "total": self.total, "refused": self.refusals, "ports": dict(self.ports),
+            "unfinished_bytes": self.unfinished.total,
+        }  # fmt: skip
 
     def connections(self) -> list[dict[str, Any]]:
         return [client.status() for client in self.clients.values()]
@@ -526,16 +600,22 @@ class Certified:
     """
 
     def __init__(self, certificate: str, key: str = ""):
-        key = key or certificate
-        self.context = SSL.Context(SSL.TLS_SERVER_METHOD)
-        self.context.set_min_proto_version(SSL.TLS1_2_VERSION)
-        self.context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+        self.certificate, self.key = certificate, key or certificate
+        self.load()
+
+    def load(self) -> None:
+        """Read the files. What is not whole, as while somebody writes it, is refused, and nothing changes."""
+        certificate, key = self.certificate, self.key
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context.set_min_proto_version(SSL.TLS1_2_VERSION)
+        context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE)
+        context.set_cipher_list(CIPHERS)
         try:
             x509.load_pem_x509_certificates(Path(certificate).read_bytes())
             serialization.load_pem_private_key(Path(key).read_bytes(), None)  # else OpenSSL asks for its passphrase
-            self.context.use_certificate_chain_file(certificate)
-            self.context.use_privatekey_file(key)
-            self.context.check_privatekey()
+            context.use_certificate_chain_file(certificate)
+            context.use_privatekey_file(key)
+            context.check_privatekey()
         except OSError as error:
             text = f"cannot read {error.filename}: {error.strerror}; set `certificate` and `private_key`"
             raise MomError(text) from None
@@ -544,6 +624,7 @@ class Certified:
                 f"{certificate} and {key} are no certificate and its key: give PEM files, the server's own certificate "
                 "before those that signed it, and a key without a passphrase"
             ) from None
+        self.context = context
 
     def getContext(self) -> SSL.Context:
         return self.context

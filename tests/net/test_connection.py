@@ -42,7 +42,7 @@ def one_frame():
 @pytest.fixture
 def made():
     calls, clock = Calls(), task.Clock()
-    conn = Connection(clock, 1, TIMES, lambda login: calls, calls.failed, calls.lost, "", "host", False)
+    conn = Connection(clock, 1, TIMES, lambda conn, login: calls, calls.failed, calls.lost, "", "host", False)
     conn.handshake = one_frame()
     end = End("host")
     end.other = End("other")

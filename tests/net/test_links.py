@@ -367,6 +367,15 @@ def test_strangers_bytes_are_counted(net):
     ]
 
 
+def test_a_storm_of_strangers_is_one_line_a_minute(net):
+    a = links(net, topology(*BUS), "a")
+    for at in range(100):
+        conn = a.accepted("127.0.0.1")
+        conn.transport = Net().join(conn, a.accepted("127.0.0.1"))[0]
+        conn.dataReceived(wire.encode(["mom", at + 2, "peer"]))
+    assert len(a.server.lines) == 1 and "speaks version 2" in a.server.lines[0]
+
+
 def test_of_too_many_logins_at_once_the_oldest_goes(net):
     a = links(net, topology(*BUS), "a")
     links(net, a.topology, "b").dial("a")

@@ -91,15 +91,16 @@ class Socket:
 
 
 class World:
-    def __init__(self, anonymous=True, times=None, **settings):
+    def __init__(self, anonymous=True, times=None, max_unfinished=64 << 20, **settings):
         self.clock = task.Clock()
         self.events, self.lines, self.checks = [], [], []
         self.users = {"ann": hashed("a", 4)}
         self.gateway = Gateway(
             self.clock, "s1", self.events.append, self.lines.append,
-            Logins(self.users.get, lambda work, answer: self.checks.append((work, answer))), lambda: 10**18,
-            Settings(**settings), anonymous, times,
+            Logins(self.users.get, lambda work, answer: self.checks.append((work, answer)), self.clock), lambda: 10**18,
+            Settings(**settings), anonymous, times, max_unfinished,
         )  # fmt: skip
+        self.gateway.logins._nobody = hashed("", 4)
 
     def socket(self, host="127.0.0.1"):
         return Socket(self.gateway.accepted(host, tls=False))
@@ -119,8 +120,8 @@ class World:
         return events
 
     def check_all(self):
-        checks, self.checks = self.checks, []
-        for work, answer in checks:
+        while self.checks:
+            work, answer = self.checks.pop(0)
             answer(work())
 
     def idle(self):
@@ -158,10 +159,11 @@ def test_sessions_of_all_boots_have_different_names(world):
     assert len(names) == 4 and all(name.startswith("s1/") for name in names)
 
 
-def test_a_login_is_checked_in_a_thread_and_nothing_is_read_meanwhile():
+def test_a_login_is_checked_in_a_thread_and_nothing_is_obeyed_meanwhile():
     world = World(anonymous=False)
     mine = world.connect(drain=False, login="ann", passcode="a")
-    assert (mine.reading, mine.drain(), world.take()) == (False, [], [])
+    mine.receive(b"\n")
+    assert (mine.reading, mine.drain(), world.take()) == (True, [], [])
     world.check_all()
     assert mine.reading and mine.commands() == ["CONNECTED"]
     assert [type(event) for event in world.take()] == [ClientOpened]
@@ -186,6 +188,30 @@ def test_a_client_that_left_before_the_answer_is_not_let_in():
     mine.lose()
     world.check_all()
     assert world.take() == [] and world.idle()
+
+
+def test_before_the_login_is_answered_little_is_kept_and_nothing_is_lost():
+    world = World(anonymous=False)
+    mine = world.connect(drain=False, login="ann", passcode="a")
+    frames = SEND * 10
+    while mine.reading:
+        mine.receive(frames)
+    assert world.gateway.unfinished.total < module.EARLY_BYTES + len(frames)
+    sent = mine.protocol.session.parser.waiting // len(SEND)
+    world.check_all()
+    assert mine.reading
+    assert len(world.take()[1].commands) == sent and world.gateway.unfinished.total == 0
+
+
+def test_the_connections_of_a_user_can_be_ended():
+    world = World(anonymous=False)
+    world.users["bob"] = hashed("b", 4)
+    sockets = [world.connect(drain=False, login=user, passcode=user[0]) for user in ("ann", "bob", "ann")]
+    world.check_all()
+    for mine in sockets:
+        assert mine.commands() == ["CONNECTED"]
+    world.gateway.withdraw("ann", "the user 'ann' was deleted")
+    assert [mine.commands() for mine in sockets] == [["ERROR"], [], ["ERROR"]]
 
 
 @pytest.mark.parametrize("host, user, passcode, let_in", [
@@ -247,11 +273,21 @@ def test_the_oldest_of_too_many_without_a_login_go(world, monkeypatch):
     assert second.commands() == ["CONNECTED"]
 
 
+def test_of_too_many_without_a_login_those_of_the_address_that_has_most_go(world, monkeypatch):
+    monkeypatch.setattr(module, "MAX_LOGINS", 10)
+    other = world.socket("10.0.0.2")
+    flood = [world.socket("10.0.0.1") for _ in range(50)]
+    assert other.connected and [mine.connected for mine in flood] == [False] * 41 + [True] * 9
+    assert len(world.lines) == 1 and "10.0.0.1" in world.lines[0]
+
+
 def test_too_many_logins_at_once_are_refused():
     world = World(anonymous=False)
-    world.gateway.logins._waiting = {(str(n), "", b""): [] for n in range(1000)}
-    assert world.connect(drain=False, login="ann", passcode="a").commands() == ["ERROR"]
+    waiting = [world.connect("10.0.0.1", drain=False, login="ann", passcode=str(at)) for at in range(1_001)]
+    assert world.connect("10.0.0.1", drain=False, login="ann", passcode="a").commands() == ["ERROR"]
     assert "too many logins" in world.lines[0]
+    waiting[500].lose()
+    assert world.connect("10.0.0.1", drain=False, login="ann", passcode="a").commands() == []
 
 
 # -- writes --------------------------------------------------------------------------------------------------------
@@ -516,9 +552,26 @@ def test_a_complaint_is_logged_once_a_minute(world):
     world.clock.advance(61)
     world.socket().receive(b"FOO\n\n\0")
     assert len(world.lines) == 2
-    for at in range(300):
-        world.socket().receive(b"FO%d\n\n\0" % at)
-    assert len(world.gateway._complaints) <= module.MAX_SAID
+    assert world.lines[1] == world.lines[0] + " (and 2 more like this)"
+
+
+def test_a_storm_of_bad_frames_is_one_line_of_each_kind_and_address(world):
+    """Whatever the numbers and quoted texts in the lines are."""
+    for at in range(200):
+        for host in ("10.0.0.1", "10.0.0.2"):
+            for frame in (b"FO%d\n\n\0" % at, encode("CONNECT", [("accept-version", "1.2"), ("heart-beat", f"x{at}")])):
+                mine = world.socket(host)
+                mine.receive(frame)
+                mine.lose()
+    assert len(world.lines) == 4
+
+
+def test_a_client_that_comes_again_and_again_with_a_fault_is_one_line(world):
+    for _ in range(100):
+        mine = world.connect()
+        mine.receive(b"SEND\n\n\0")
+        world.gateway.reply(world.gateway.total, [Receipt(LAST)])
+    assert world.lines == ["client 1 (anonymous) of 127.0.0.1: SEND needs a destination"]
 
 
 def test_a_fault_of_a_client_is_logged_with_its_name(world):
@@ -533,7 +586,7 @@ def test_a_fault_of_a_client_is_logged_with_its_name(world):
 def test_status(world):
     mine = world.connect(client_id="c")
     mine.receive(SEND)
-    assert world.gateway.status() == {"clients": 1, "total": 1, "refused": 0, "ports": {}}
+    assert world.gateway.status() == {"clients": 1, "total": 1, "refused": 0, "ports": {}, "unfinished_bytes": 0}
     (shown,) = world.gateway.connections()
     assert (shown["number"], shown["client_id"], shown["version"], shown["state"]) == (1, "c", "1.2", "open")
     assert shown["bytes_in"] > len(SEND) and shown["bytes_out"] == len(b"".join(mine.writes))
@@ -544,3 +597,86 @@ def test_times_can_be_set():
     mine = world.socket()
     world.clock.advance(1.1)
     assert mine.commands() == ["ERROR"]
+
+
+# -- unfinished frames ---------------------------------------------------------------------------------------------
+
+HEAD = b"SEND\ndestination:/queue/a\ncontent-length:1000000\n\n"
+
+
+def started(world, host="127.0.0.1", size=200_000):
+    """A client that has sent so many bytes of a SEND of 1 MB, as far as it is read; and how many."""
+    mine = world.connect(host)
+    mine.receive(HEAD)
+    return mine, grow(mine, size)
+
+
+def grow(mine, size, step=10_000):
+    sent = 0
+    while sent < size and mine.reading:
+        mine.receive(b"x" * step)
+        sent += step
+    return sent
+
+
+def guests(**more):
+    world = World(max_unfinished=1_000_000, **more)
+    world.gateway.anonymous = False
+    world.gateway.check = lambda client, login: (world.gateway._new.discard(client.host, client), client.admitted(""))
+    return world
+
+
+def test_all_unfinished_frames_together_are_bounded_and_all_become_whole_in_the_end():
+    world = guests()
+    sent = dict([started(world, size=999_999) for _ in range(30)])
+    assert world.gateway.unfinished.total < 2_000_000 + 30 * 30_000
+    assert sum(mine.reading for mine in sent) >= 1
+    assert len(world.lines) == 1 and "max_unfinished" in world.lines[0]
+    whole = 0
+    for _ in range(1_000):
+        for mine in list(sent):
+            sent[mine] += grow(mine, min(100_000, 1_000_000 - sent[mine]))
+            if sent[mine] >= 1_000_000 and mine.reading:
+                mine.receive(b"\0")
+                whole += 1
+                del sent[mine]
+        world.gateway.unfinished.check()
+        if not sent:
+            break
+    assert whole == 30 and world.gateway.unfinished.total == 0 and not world.gateway.unfinished.short
+    world.clock.advance(1)
+    assert world.idle()
+
+
+def test_small_frames_pass_while_large_ones_wait():
+    world = guests()
+    [started(world) for _ in range(10)]
+    mine = world.connect("10.0.0.2")
+    world.take()
+    mine.receive(SEND)
+    assert len(world.take()) == 1 and mine.reading
+
+
+def test_frames_that_are_never_completed_do_not_hold_up_those_of_another_address():
+    world = guests()
+    slow = [started(world, "10.0.0.1")[0] for _ in range(20)]
+    mine, sent = started(world, "10.0.0.2")
+    for _ in range(30):
+        world.clock.advance(0.1)
+        sent += grow(mine, 1_000_000 - sent)
+    mine.receive(b"\0")
+    assert sent == 1_000_000 and world.take()[-1].commands[0].shown == "/queue/a"
+    assert all(each.connected for each in slow)
+
+
+def test_of_frames_that_are_never_completed_the_largest_ends_after_a_while():
+    world = guests()
+    slow = [started(world)[0] for _ in range(20)]
+    world.clock.pump([1] * 30)
+    ended = [each for each in slow if each.commands() == ["ERROR"]]
+    assert 3 <= len(ended) < 20 and world.gateway.unfinished.total < 1_000_000
+    assert "max_unfinished" in world.lines[-1]
+    for each in slow:
+        each.lose()
+    world.clock.advance(1)
+    assert world.gateway.unfinished.total == 0 and world.idle()

@@ -6,6 +6,7 @@ import pytest
 
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
+from mombroker.stomp import users
 from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
 from mombroker.stomp.users import hashed
 from tests.net.town import Town
@@ -39,9 +40,9 @@ class StompTown(Town):
 class Wire:
     """A client whose every wait turns the reactor."""
 
-    def __init__(self, town, **headers):
+    def __init__(self, town, host="127.0.0.1", **headers):
         self.town = town
-        self.socket = socket.create_connection(("127.0.0.1", town.stomp))
+        self.socket = socket.create_connection(("127.0.0.1", town.stomp), source_address=(host, 0))
         self.socket.setblocking(False)
         self.parser = Parser(Limits(), V12, SERVER)
         self.found, self.ended = [], False
@@ -180,7 +181,14 @@ def test_a_reply_reaches_the_temporary_queue_that_its_request_names(town):
     assert (answer.body, answer.headers["subscription"]) == (b"answer", "/temp-queue/x")
 
 
-def test_users_are_added_changed_and_deleted_while_the_server_runs(town):
+@pytest.fixture
+def cheap(monkeypatch):
+    """A check of a passcode takes no time."""
+    monkeypatch.setattr(users, "COST", 5)
+    monkeypatch.setattr(users.hashed, "__defaults__", (5,))
+
+
+def test_users_are_added_changed_and_deleted_while_the_server_runs(town, cheap):
     t = town(anonymous=False)
     t.up()
 
@@ -199,6 +207,54 @@ def test_users_are_added_changed_and_deleted_while_the_server_runs(town):
     assert t.ask("a", "delete_user", user="ann") == {"user": "ann"}
     assert login("b") == "ERROR"
     assert t.ask("a", "users") == {"users": []}
+
+
+def test_the_connections_of_a_user_end_with_its_passcode_but_not_when_its_hash_is_renewed(town, cheap):
+    t = town(anonymous=False)
+    t.up()
+    t.ask("a", "set_user", user="ann", hash=hashed("a", 4), new=True)
+    t.ask("a", "set_user", user="bob", hash=hashed("b", 5), new=True)
+    bob, ann = t.wire(login="bob", passcode="b"), t.wire(login="ann", passcode="a")
+    known = t.node("a").users
+    t.until(lambda: known["ann"].startswith("scrypt$5$"))
+    t.down("a")
+    t.up("a")
+    assert t.node("a").users == known
+    bob, ann = t.wire(login="bob", passcode="b"), t.wire(login="ann", passcode="a")
+    t.ask("a", "set_user", user="ann", hash=hashed("b", 5))
+    assert ann.read().headers["message"] == "the passcode of 'ann' was changed: log in again"
+    t.ask("a", "delete_user", user="bob")
+    assert bob.read().headers["message"] == "the user 'bob' was deleted"
+
+
+def test_a_renewed_hash_never_takes_the_place_of_a_passcode_that_was_changed_meanwhile(town):
+    t = town(anonymous=False)
+    t.up()
+    old, new = hashed("a", 4), hashed("b", 4)
+    t.ask("a", "set_user", user="ann", hash=old, new=True)
+    t.ask("a", "set_user", user="ann", hash=new)
+    t.node("a")._renew("ann", old, hashed("a", 5))
+    t.pass_time(20)
+    assert t.node("a").users == {"ann": new}
+
+
+def test_a_thousand_wrong_logins_of_one_address_do_not_hold_up_another(town, monkeypatch):
+    """What they cost is counted in checks of passcodes: each takes a third of a second of a processor."""
+    checks = []
+    right = users.matches
+    monkeypatch.setattr(users, "matches", lambda stored, code: checks.append(code) or right(stored, code))
+    t = town(anonymous=False)
+    t.up()
+    t.ask("a", "set_user", user="ann", hash=hashed("a"), new=True)
+    for at in range(1_000):
+        with socket.create_connection(("127.0.0.1", t.stomp)) as made:
+            made.sendall(encode("CONNECT", [("accept-version", "1.2"), ("login", "ann"), ("passcode", f"x{at}")]))
+        t.reactor.iterate(0)
+    before = len(checks)
+    assert t.wire(host="127.0.0.2", login="ann", passcode="a").connected.command == "CONNECTED"
+    assert len(checks) - before <= 3 and len(checks) < 100
+    t.until(lambda: len(t.node("a").gateway.clients) == 1)
+    assert len(t.lines["a"]) < 10
 
 
 def test_users_that_cannot_be_set(town):

@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from cryptography import x509
@@ -29,7 +30,7 @@ class Echo:
     def __init__(self):
         self.reactor = EPollReactor()
         self.events, self.lines, self.tags = [], [], {}
-        logins = Logins(lambda user: None, lambda work, answer: answer(work()))
+        logins = Logins(lambda user: None, lambda work, answer: answer(work()), self.reactor)
         settings = Settings(limits=Limits(body=64 << 20))
         times = Times(login=PATIENCE_S, close=PATIENCE_S)
         self.gateway = Gateway(
@@ -119,25 +120,28 @@ def echo():
         made.reactor.iterate(0)
 
 
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory):
-    """A certificate for localhost that its own key has signed, and the key."""
+def certificate(serial=1):
+    """A key, and a certificate for localhost that it has signed itself, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     day = datetime.timedelta(days=1)
     now = datetime.datetime.now(datetime.UTC)
     built = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    built = built.serial_number(1).not_valid_before(now - day).not_valid_after(now + day)
+    built = built.serial_number(serial).not_valid_before(now - day).not_valid_after(now + day)
     built = built.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
-    certificate = built.sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return secret + built.sign(key, hashes.SHA256()).public_bytes(pem)
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    """The certificate and its key in one file and in two."""
     folder = tmp_path_factory.mktemp("pem")
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )  # fmt: skip
-    (folder / "both.pem").write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+    both = certificate()
+    at = both.index(b"-----BEGIN CERT")
+    for name, data in (("key", both[:at]), ("cert", both[at:]), ("both", both)):
+        (folder / f"{name}.pem").write_bytes(data)
     return folder
 
 
@@ -190,6 +194,32 @@ def test_all_that_was_written_is_told_by_tls_too(secure):
     wire = secure.run(work)
     secure.until(lambda: ClientWrote(1, 5) in secure.events)
     wire.socket.close()
+
+
+def test_unfinished_bodies_of_many_clients_hold_no_more_than_their_bound(echo):
+    """200 clients send most of a body and stop: memory for a few of them is taken, the others are not read."""
+    gateway = echo.gateway
+    gateway.unfinished.most, size = 1 << 20, 300_000
+    head = encode("SEND", [("destination", "/queue/a"), ("content-length", str(size))])[:-1]
+    wires = echo.run(lambda: [Wire(gateway.ports["stomp"]) for _ in range(200)])
+    for wire in wires:
+        wire.socket.setblocking(False)
+    left = dict.fromkeys(wires, head + b"x" * (size - 1))
+    largest = 0
+    for _ in range(300):
+        for wire in wires:
+            with suppress(BlockingIOError, ConnectionError):
+                left[wire] = left[wire][wire.socket.send(left[wire][:50_000]) :]
+        echo.reactor.iterate(0)
+        gateway.unfinished.check()
+        largest = max(largest, gateway.unfinished.total)
+    assert gateway.unfinished.most < largest < 2 * gateway.unfinished.most + len(wires) * 16_384 * 2
+    waiting = [client for client in gateway.clients.values() if client._paused]
+    assert len(waiting) > 100
+    held = sum(len(client.session.parser._data) for client in gateway.clients.values())
+    assert held <= largest
+    small = echo.run(lambda: Wire(gateway.ports["stomp"]).send("SEND", b"x", destination="/queue/a"))
+    assert echo.run(lambda: [small.read().command, small.read().command]) == ["CONNECTED", "MESSAGE"]
 
 
 def test_S25_an_error_can_be_read_though_much_that_was_sent_is_never_read(echo):
@@ -305,3 +335,46 @@ def test_files_that_are_no_certificate_are_named(pem, tmp_path):
     ):
         with pytest.raises(MomError, match=words):
             Certified(str(certificate), str(key))
+
+
+@pytest.mark.parametrize("name, good", [
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", True), ("ECDHE-ECDSA-CHACHA20-POLY1305", True), ("", True),
+    ("ECDHE-ECDSA-AES128-SHA256", False), ("ECDHE-ECDSA-AES128-SHA", False),
+])  # fmt: skip
+def test_tls_takes_only_ciphers_with_forward_secrecy_that_authenticate(secure, pem, name, good):
+    """Named ones are of TLS 1.2; without a name it is 1.3."""
+    context = ssl.create_default_context(cafile=str(pem / "cert.pem"))
+    if name:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(name)
+    port = secure.gateway.ports["stomp_tls"]
+    if good:
+        wire = secure.run(lambda: Wire(port, context))
+        assert wire.socket.version() == ("TLSv1.2" if name else "TLSv1.3")
+    else:
+        with pytest.raises(OSError, match="(?i)handshake failure|reset"):
+            secure.run(lambda: Wire(port, context))
+
+
+def serial(secure):
+    """Of the certificate that the listener shows."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    wire = secure.run(lambda: Wire(secure.gateway.ports["stomp_tls"], context))
+    return x509.load_der_x509_certificate(wire.socket.getpeercert(True)).serial_number
+
+
+def test_a_certificate_is_read_anew_and_one_that_is_half_written_leaves_the_old_one(echo, tmp_path):
+    file = tmp_path / "both.pem"
+    file.write_bytes(certificate(serial=1))
+    echo.gateway.listen(None, ("127.0.0.1", 0), str(file))
+    assert serial(echo) == 1
+    whole = certificate(serial=2)
+    for part in (whole[: len(whole) // 2], b"", whole[:-40]):
+        file.write_bytes(part)
+        with pytest.raises(MomError, match=r"both.pem and .*both.pem are no certificate and its key"):
+            echo.gateway.reload()
+        assert serial(echo) == 1
+    file.write_bytes(whole)
+    echo.gateway.reload()
+    assert serial(echo) == 2

@@ -1,6 +1,7 @@
 """Passcodes: what is stored of them, and who asks how often."""
 
 import pytest
+from twisted.internet import task
 
 from mombroker.core.errors import MomError
 from mombroker.stomp import users
@@ -22,7 +23,7 @@ def test_a_passcode_is_never_stored_twice_in_the_same_way():
 
 
 def test_the_cost_of_a_stored_hash_is_real():
-    assert hashed("a").startswith("scrypt$15$8$1$")
+    assert hashed("a").startswith("scrypt$17$8$1$")
     assert matches(hashed("a"), "a")
 
 
@@ -34,23 +35,34 @@ def test_nothing_matches_what_is_no_hash(stored):
 
 
 class Door:
-    """Logins whose checks wait until they are run."""
+    """Logins whose checks are made when they are run."""
 
-    def __init__(self, **stored):
+    def __init__(self, renew=None, **stored):
         self.stored = {name: hashed(passcode, QUICK) for name, passcode in stored.items()}
-        self.work, self.answers = [], []
-        self.logins = Logins(self.stored.get, lambda work, answer: self.work.append((work, answer)))
+        self.work, self.answers, self.clock = [], [], task.Clock()
+        self.logins = Logins(
+            self.stored.get, lambda work, answer: self.work.append((work, answer)), self.clock, renew
+        )  # fmt: skip
 
-    def check(self, user, passcode):
-        self.logins.check(user, passcode, self.answers.append)
+    def check(self, user, passcode, host="", answer=None):
+        return self.logins.check(user, passcode, answer or self.answers.append, host)
 
-    def run(self):
-        """Do what waits; how many checks that took, and the answers since the last time."""
+    def step(self):
+        """Make the checks that have begun."""
         work, self.work = self.work, []
         for each, answer in work:
             answer(each())
+        return len(work)
+
+    def run(self, seconds=1_000):
+        """Make all checks; how many there were, and the answers since the last time."""
+        made = 0
+        for _ in range(seconds):
+            while count := self.step():
+                made += count
+            self.clock.advance(1)
         answers, self.answers = self.answers, []
-        return len(work), answers
+        return made, answers
 
 
 def test_a_right_passcode_is_known_again_at_once():
@@ -74,7 +86,8 @@ def test_many_at_once_wait_for_one_check():
     door = Door(ann="a", bob="a")
     for user, passcode in (("ann", "a"), ("ann", "a"), ("bob", "a"), ("ann", "x"), ("ann", "a")):
         door.check(user, passcode)
-    assert door.run() == (3, [True, True, True, True, False])
+    made, answers = door.run()
+    assert (made, sorted(answers)) == (3, [False, True, True, True, True])
 
 
 def test_a_changed_or_deleted_passcode_is_not_known_any_more():
@@ -95,18 +108,18 @@ def test_a_user_that_there_is_not_takes_as_long_as_a_wrong_passcode(monkeypatch)
     monkeypatch.setattr(users, "matches", lambda stored, passcode: costs.append(stored.split("$")[:4]))
     door.check("nobody", "a")
     assert door.run() == (1, [False])
-    assert costs == [["scrypt", "15", "8", "1"]]
+    assert costs == [["scrypt", "17", "8", "1"]]
 
 
 def test_too_many_checks_at_once_are_refused(monkeypatch):
     monkeypatch.setattr(users, "MAX_WAITING", 2)
     door = Door(ann="a")
-    door.check("ann", "1")
-    door.check("ann", "2")
-    door.check("ann", "2")
+    for passcode in "0122":
+        door.check("ann", passcode)  # the first is being checked
     with pytest.raises(MomError, match="try again"):
         door.check("ann", "3")
-    assert door.run() == (2, [False, False, False])
+    door.check("ann", "3", "10.0.0.1")
+    assert door.run() == (4, [False] * 5)
 
 
 def test_what_is_known_is_bounded(monkeypatch):
@@ -117,3 +130,101 @@ def test_what_is_known_is_bounded(monkeypatch):
         door.run()
     door.check("a", "1")
     assert door.run() == (1, [True])
+
+
+# -- many addresses ------------------------------------------------------------------------------------------------
+
+
+def test_a_flood_of_wrong_passcodes_of_one_address_does_not_delay_another_address():
+    door, mine = Door(ann="a"), []
+    for at in range(950):
+        door.check("ann", f"wrong {at}", "10.0.0.1")
+    door.check("ann", "a", "10.0.0.2", mine.append)
+    assert door.step() == 2 and mine == [True]
+    assert len(door.answers) == 1
+
+
+def test_addresses_take_turns():
+    door, order = Door(ann="a"), []
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        for at in range(2):
+            door.check("ann", f"{host} {at}", host, lambda right, host=host: order.append(host[-1]))
+    for _ in range(3):
+        door.step()
+    assert sorted(order[:3]) == sorted(order[3:]) == ["1", "2", "3"]
+
+
+def test_what_nobody_waits_for_any_more_is_not_checked():
+    door = Door(ann="a")
+    waiters = [door.check("ann", f"wrong {at}", "10.0.0.1") for at in range(900)]
+    for waiter in waiters:
+        waiter.drop()
+    door.check("ann", "a", "10.0.0.1")
+    assert door.run() == (2, [True])
+    assert not door.logins._queues and not door.logins._waiting
+
+
+def test_one_that_left_does_not_take_the_check_from_the_others():
+    door = Door(ann="a")
+    for at in range(3):
+        waiter = door.check("ann", "a", f"10.0.0.{at}")
+        if at < 2:
+            waiter.drop()
+    assert door.run() == (1, [True])
+
+
+def test_an_address_with_wrong_passcodes_waits_ever_longer_and_is_forgiven():
+    door = Door(ann="a")
+    times = []
+    for at in range(12):
+        door.check("ann", f"wrong {at}", "10.0.0.1", lambda right: times.append(door.clock.seconds()))
+    for _ in range(1_000):
+        door.step()
+        door.clock.advance(0.1)
+    waits = [later - before for before, later in zip(times, times[1:], strict=False)]
+    assert max(waits[:3]) <= 0.11 and waits[3:7] == sorted(waits[3:7]) and waits[5] > 0.4
+    assert 4 < max(waits) <= 5.2
+    door.clock.advance(200)
+    door.check("ann", "wrong", "10.0.0.1")
+    assert door.step() == 1
+    door.check("ann", "wrong again", "10.0.0.1")
+    assert door.step() == 1
+
+
+def test_who_is_known_does_not_wait_behind_the_failures_of_its_address():
+    door, mine = Door(ann="a"), []
+    door.check("ann", "a", "10.0.0.1")
+    door.run()
+    for at in range(50):
+        door.check("ann", f"wrong {at}", "10.0.0.1")
+    door.check("ann", "a", "10.0.0.1", mine.append)
+    assert mine == [True]
+
+
+def test_the_addresses_whose_failures_are_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr(users, "MAX_ADDRESSES", 3)
+    door = Door(ann="a")
+    for at in range(10):
+        door.check("ann", "x", f"10.0.0.{at}")
+        door.step()
+    assert list(door.logins._failures) == ["10.0.0.7", "10.0.0.8", "10.0.0.9"]
+
+
+# -- old hashes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_weak_hash_is_good_and_is_renewed_at_the_next_login(monkeypatch):
+    monkeypatch.setattr(users, "COST", QUICK + 1)
+    monkeypatch.setattr(users.hashed, "__defaults__", (QUICK + 1,))
+    renewed = []
+    door = Door(lambda *told: renewed.append(told), ann="a")
+    door.check("ann", "wrong")
+    assert door.run() == (1, [False]) and renewed == []
+    door.check("ann", "a")
+    assert door.run() == (1, [True])
+    ((user, was, now),) = renewed
+    assert user == "ann" and was == door.stored["ann"] and matches(now, "a")
+    assert users.is_weak(was) and not users.is_weak(now)
+    door.stored["ann"] = now
+    door.check("ann", "a")
+    assert door.run() == (0, [True])
