@@ -94,7 +94,7 @@ class Client(protocol.Protocol):
         self._busy = self._paused = self._checking = False
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self._written = self._told = 0  # tags: the highest with the transport, and the highest that was told
+        self._written = self._taken = self._told = 0  # tags: the highest with the transport, with the system, and told
         self._heard = self._said = 0.0
         self._doubted = False
         self._timers: dict[str, Any] = {}
@@ -119,6 +119,7 @@ class Client(protocol.Protocol):
         self.bytes_in += len(data)
         self._heard = self.gateway.reactor.seconds()
         if not self.closing:
+            self._tell()  # what the client has read may be why it says this
             self.session.receive(data)
             self._act()
             if self.session.parser.waiting != self.held:
@@ -148,6 +149,7 @@ class Client(protocol.Protocol):
             self._socket.unregisterProducer()
             return
         self._busy = False
+        self._taken = self._written
         self._tell()
         if self._waiting and not self.lost:
             self._flush()
@@ -231,7 +233,8 @@ class Client(protocol.Protocol):
         if self._straight is not None:  # spares a turn of the loop and a visit to epoll
             sent = self._straight(data)
             if sent == len(data):
-                if self._written > self._told:
+                self._taken = self._written
+                if self._taken > self._told:
                     self.gateway.reactor.callLater(0, self._tell)  # not while the agent server lets go of its outputs
                 self.pace()
                 return
@@ -242,9 +245,9 @@ class Client(protocol.Protocol):
         self.pace()
 
     def _tell(self) -> None:
-        """What was written so far is with the system."""
-        if self._written > self._told and self.opened and not self._busy:
-            self._told = self._written
+        """Tell the agent server what the system has taken: before the next input of the client, and before its end."""
+        if self._taken > self._told and self.opened:
+            self._told = self._taken
             self.gateway.post(ClientWrote(self.number, self._told))
 
     def read_at_once(self, short: bool) -> None:
@@ -352,6 +355,7 @@ class Client(protocol.Protocol):
     def _gone(self) -> None:
         self._free_client_id()
         if self.opened:
+            self._tell()
             self.opened = False
             self.gateway.post(ClientClosed(self.number))
 

@@ -301,6 +301,27 @@ def test_what_one_commit_says_is_one_write(world):
     assert mine.commands() == ["MESSAGE"] * 99 + ["RECEIPT"]
 
 
+@pytest.mark.parametrize("end", ["DISCONNECT", "an ERROR", "a loss"])
+@pytest.mark.parametrize("more", [False, True])
+def test_what_was_written_is_told_before_what_the_client_says_next_and_before_its_end(world, end, more):
+    """In the same turn of the loop; also if the next write does not fit into the socket."""
+    mine = world.connect()
+    world.take()
+    mine.protocol._straight = len  # as a socket with room
+    world.gateway.reply(1, [delivery(5)])
+    if more:
+        mine.protocol._straight = lambda data: 1
+        world.gateway.reply(1, [delivery(6)])
+    if end == "a loss":
+        mine.lose()
+    else:
+        mine.receive(encode("DISCONNECT", [("receipt", "r")]) if end == "DISCONNECT" else b"FOO\n\n\0")
+        world.gateway.reply(1, [Receipt(LAST)])
+    commands = [] if end == "a loss" else [ClientCommands]
+    assert world.events[:1] == [ClientWrote(1, 5)]
+    assert [type(event) for event in world.take()] == [ClientWrote, *commands, ClientClosed]
+
+
 def test_while_a_write_is_with_the_transport_the_next_ones_wait_and_become_one(world):
     mine = world.connect()
     mine.writes.clear()
