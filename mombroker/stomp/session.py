@@ -7,7 +7,8 @@ transactions live here, and which deliveries the client may still settle; consum
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from mombroker import __version__
 from mombroker.agents import selectors
@@ -55,6 +56,9 @@ MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles 
 
 # Headers of a SEND by which two with the same headers may mean something different.
 UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id", "JMSMessageID"))
+
+Values = tuple[Any, ...]
+_BODY, _RECEIPT = ([each.name for each in fields(Send)].index(name) for name in ("body", "receipt"))
 
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
@@ -140,6 +144,7 @@ class Session:
         self.subs: dict[str, Sub] = {}
         self.unsettled = Unsettled()
         self.transactions = Transactions(self.settings.transactions)
+        self._stamp = f"/{id.rpartition('/')[2]}."  # of the ids of deliveries: no other connection ever has it
         self._noted: set[str] = set()
         self._since_mark = self._marks = 0
         self._farewell = b""
@@ -273,11 +278,8 @@ class Session:
     def _send(self, frame: Frame) -> None:
         known = self.parser.known
         if known is not None and (model := known.memo) is not None:
-            self.commands.append(Send(
-                model.destination, frame.body, model.headers, model.priority, model.expires, model.persistent,
-                model.delay, model.group, model.group_seq, None, model.kind, model.shown, self.parser.receipt,
-                model.typed,
-            ))  # fmt: skip
+            before, between, behind = model
+            self.commands.append(Send(*before, frame.body, *between, self.parser.receipt, *behind))
             return
         headers, block = frame.headers, frame.block
         shown = headers.get("destination")
@@ -302,7 +304,7 @@ class Session:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
             if known is not None and UNLIKE.isdisjoint(headers):
-                known.memo = replace(command, body=b"")
+                known.memo = _model(command)
 
     def _reply_to(self, reply_to: str, block: bytes) -> bytes:
         """Name a temporary destination as others must; a queue that nothing listens to yet gets a subscription."""
@@ -409,15 +411,16 @@ class Session:
         message_id = headers.get(key)
         if message_id is None:
             raise FrameError(f"{command} needs {'the ack header of the MESSAGE as id' if key == 'id' else key}")
-        sub = None
-        if self.version != V12:
-            sub = headers.get("subscription")
-            if sub is None and self.version == V11:
-                raise FrameError(f"{command} needs a subscription")
-        return self._given(message_id, sub, command)
+        sub = headers.get("subscription")
+        if sub is None and self.version == V11:
+            raise FrameError(f"{command} needs a subscription")
+        tag = self._given(message_id, command)
+        if self.version == V11 and sub != (given := self.unsettled.given[tag][0]):
+            raise FrameError(f"{command} of {message_id[:80]!r}: subscription {given[:80]!r} has it, not {sub[:80]!r}")
+        return tag
 
-    def _given(self, message_id: str, sub: str | None = None, command: str = "ACK") -> int:
-        tag = self.unsettled.find(message_id, sub)
+    def _given(self, message_id: str, command: str = "ACK") -> int:
+        tag = self.unsettled.find(message_id)
         if tag is None:
             raise FrameError(f"{command} of {message_id[:80]!r}, which was not delivered here or is settled already")
         return tag
@@ -479,7 +482,7 @@ class Session:
 
     def _deliver(self, delivery: Delivery) -> None:
         name, tag, mode = delivery.sub, delivery.tag, delivery.ack
-        message_id = f"{delivery.id}/{tag}"
+        message_id = f"{delivery.id}{self._stamp}{tag}"
         if mode == "auto":
             self.written = tag
         else:
@@ -492,6 +495,12 @@ class Session:
         self.unsettled.check()
         self.transactions.check()
         assert self.state == "open" or not self.transactions.open, "transactions outlive the session"
+
+
+def _model(command: Send) -> tuple[Values, Values, Values]:
+    """What equal frames have in common: the values before the body, between body and receipt, and behind that."""
+    values = tuple([getattr(command, each.name) for each in fields(Send)])
+    return values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
 
 
 def _beat(text: str) -> tuple[int, int]:

@@ -9,8 +9,8 @@ class Unsettled:
     """1. A tag that is in `given` was delivered, to be settled by the client, and is not settled.
     2. `lines` has the tags of the cumulative deliveries of each subscription, in order; no line is empty.
 
-    Tags rise with the deliveries of a connection. The client knows a delivery as `ID/TAG`: different for each delivery,
-    and of no meaning to another connection.
+    Tags rise with the deliveries of a connection. The client knows a delivery as `ID/CONNECTION.TAG`: no other delivery
+    ever has that, so that an acknowledgement which comes late, by another connection, names nothing.
     """
 
     __slots__ = ("given", "lines")
@@ -24,16 +24,14 @@ class Unsettled:
         if cumulative:
             self.lines.setdefault(sub, deque()).append(tag)
 
-    def find(self, message_id: str, sub: str | None = None) -> int | None:
-        """The tag of a delivery, of this subscription if one is named; None if it was not given or is settled."""
+    def find(self, message_id: str) -> int | None:
+        """The tag of a delivery; None if it was not given or is settled."""
         try:
-            tag = int(message_id[message_id.rfind("/") + 1 :])
+            tag = int(message_id[message_id.rfind(".") + 1 :])
         except ValueError:
             return None
         found = self.given.get(tag)
-        if found is None or found[1] != message_id or (sub is not None and sub != found[0]):
-            return None
-        return tag
+        return tag if found is not None and found[1] == message_id else None
 
     def settle(self, tag: int) -> None:
         """Forget a delivery, and a cumulative one with all earlier cumulative ones of its subscription."""

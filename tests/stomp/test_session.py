@@ -1,5 +1,7 @@
 """The rules of a session. The names of the tests are the rules: F of the frames, S of the session."""
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,8 +36,8 @@ ID = "s1/5f-7"
 class Client:
     """A session with what a client of it would see. The proxy is the test."""
 
-    def __init__(self, **settings):
-        self.session = Session(ID, lambda: NOW, Settings(**settings))
+    def __init__(self, id=ID, **settings):
+        self.session = Session(id, lambda: NOW, Settings(**settings))
         self.parser = Parser(Limits(), V10, SERVER)
 
     def raw(self, data):
@@ -441,6 +443,20 @@ def test_sends_that_differ_in_body_and_receipt_alone_are_alike():
     assert [c.send("SEND", destination="/queue/a", transaction="t") for _ in range(2)] == [[], []]
 
 
+@pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("body", "receipt")])
+def test_frames_that_are_alike_are_alike_in_each_field(name, monkeypatch):
+    """The second and third are not parsed: a field that is left out there is obeyed once."""
+
+    def options(command, headers, now):
+        setattr(command, name, "set")
+
+    monkeypatch.setattr(rules.requests, "options", options)
+    mine = client()
+    for number in range(3):
+        (command,) = mine.send("SEND", b"%d" % number, destination="/queue/a", priority="7", receipt=f"r{number}")
+        assert (getattr(command, name), command.body, command.receipt) == ("set", b"%d" % number, f"r{number}")
+
+
 def test_S16_a_message_id_of_the_client_is_ignored():
     assert sent(message_id="mine", timestamp="5", redelivered="true", JMSXDeliveryCount="9", ack="1").headers == b""
 
@@ -779,11 +795,11 @@ def test_S15_what_a_message_tells(version):
         )
     )  # fmt: skip
     expected = {
-        "destination": "/topic/a.b", "message-id": "s1#99/7", "subscription": "s:1", "timestamp": str(NOW // MS),
+        "destination": "/topic/a.b", "message-id": "s1#99/5f-7.7", "subscription": "s:1", "timestamp": str(NOW // MS),
         "JMSXDeliveryCount": "3", "redelivered": "true", "priority": "8", "expires": "5", "persistent": "false",
         "dead-letter-reason": "a:b", "content-length": "5", "color": "red", "x": "1:2",
     }  # fmt: skip
-    assert frame.headers == ({**expected, "ack": "s1#99/7"} if version == V12 else expected)
+    assert frame.headers == ({**expected, "ack": "s1#99/5f-7.7"} if version == V12 else expected)
     assert (frame.command, frame.body) == ("MESSAGE", b"bo\0dy")
 
 
@@ -817,19 +833,23 @@ def test_S17_a_missing_or_unknown_id_is_a_fault():
         for command in ("ACK", "NACK"):
             client(version).fails(command, "needs", subscription="a")
             for wrong in (
-                "s1#101/2",
-                "s1#102/1",
+                "s1#101/5f-7.2",
+                "s1#102/5f-7.1",
+                "s1#101/5f-8.1",
+                "s1#101/1",
                 "1",
-                "/1",
-                "s1#101/",
-                "s1#101/x",
-                "s1#101/٣",
+                "/5f-7.1",
+                ".1",
+                "s1#101/5f-7.",
+                "s1#101/5f-7.x",
+                "s1#101/5f-7.٣",
                 "",
-                "s1#101/" + "9" * 30,
+                "s1#101/5f-7." + "9" * 30,
+                "s1#101/5f-7." + "9" * 5_000,
             ):
                 mine = client(version)
                 mine.send("SUBSCRIBE", destination="a", id="a", ack="client")
-                mine.give(1)
+                assert mine.give(1).headers["message-id"] == "s1#101/5f-7.1"
                 headers = {key[version]: wrong, "subscription": "a"}
                 mine.fails(command, "not delivered here or is settled already", **headers)
 
@@ -840,7 +860,29 @@ def test_S17_in_1_1_the_subscription_must_be_named_and_right():
     mine.fails("ACK", "ACK needs a subscription", message_id=frame.headers["message-id"])
     mine = client(V11)
     mine.give(1)
-    mine.fails("ACK", "not delivered", message_id=frame.headers["message-id"], subscription="b")
+    words = "subscription 'a' has it, not 'b'"
+    mine.fails("ACK", words, message_id=frame.headers["message-id"], subscription="b")
+
+
+def test_S17_in_1_0_and_1_2_a_stray_subscription_is_ignored():
+    for version, key in ((V10, "message-id"), (V12, "id")):
+        mine = client(version)
+        mine.give(7)
+        assert mine.send("ACK", **{key: "s1#107/5f-7.7"}, subscription="of somebody") == [Ack(7)]
+
+
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+@pytest.mark.parametrize("mode", ["client", "individual"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_S17_an_id_of_another_connection_settles_nothing(version, mode, command):
+    """The message that it named comes again under the same number, behind another one."""
+    former, mine = client(version), Client(id="s1/5f-8").connect(version)
+    old = [former.give(tag, ack=mode) for tag in (1, 2)][1]
+    mine.give(1, ack=mode, id="s1#999")
+    mine.give(2, ack=mode)
+    headers = {"id": old.headers.get("ack", ""), "message-id": old.headers["message-id"], "subscription": "a"}
+    mine.fails(command, "was not delivered here", **headers)
+    assert sorted(mine.session.unsettled.given) == [1, 2]
 
 
 @pytest.mark.parametrize("command", ["ACK", "NACK"])
@@ -906,7 +948,7 @@ def test_S20_the_mode_at_the_delivery_counts(any_version):
     mine.settles("ACK", fourth)
     assert sorted(mine.session.unsettled.given) == [1]
     mine.settles("ACK", first)
-    assert third.headers["message-id"] == "s1#103/3"
+    assert third.headers["message-id"] == "s1#103/5f-7.3"
 
 
 def test_what_a_session_keeps_of_deliveries_is_what_is_unsettled():
