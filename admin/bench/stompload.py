@@ -88,7 +88,7 @@ class Line:
         return self._checked(data)
 
     def _checked(self, data: bytes) -> bytes:
-        if not data or data.startswith(b"ERROR\n") or b"\0ERROR\n" in data or b"\0\nERROR\n" in data:
+        if not data or data.lstrip(b"\n").startswith(b"ERROR\n") or b"\0ERROR\n" in data or b"\0\nERROR\n" in data:
             raise MomError(f"{self.at.name} ends a connection: {data[-300:].decode(errors='replace').strip()}")
         return data
 

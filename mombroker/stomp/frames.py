@@ -27,6 +27,7 @@ CONTROL = frozenset((
     "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSMessageID",
 ))  # fmt: skip
 
+END = b"\0\n"  # of what a server says: line ends may follow a NUL, and some clients read a line there
 LENGTH_DIGITS = 12
 MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
@@ -131,7 +132,8 @@ def encode(
     if command in LITERAL:
         version = V10
     head = "".join([f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers])
-    return b"".join((command.encode(), b"\n", head.encode(), block, b"\n", body, b"\0"))
+    end = END if command in SERVER else b"\0"
+    return b"".join((command.encode(), b"\n", head.encode(), block, b"\n", body, end))
 
 
 class Known:

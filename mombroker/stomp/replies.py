@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from mombroker.agents.commands import Delivery, Receipt
-from mombroker.stomp.frames import V12, block_for, encode, escape
+from mombroker.stomp.frames import END, V12, block_for, encode, escape
 
 MS = 1_000_000
 _escape = lru_cache(1_000)(escape)  # of names that come again with each message
@@ -43,7 +43,7 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool) -> b
             head += f"amq-msg-type:{escape(kind, version)}\n"
     elif b"\0" in body:
         head += f"content-length:{len(body)}\namq-msg-type:text\n"
-    return b"".join((head.encode(), block_for(delivery.headers, version), b"\n", body, b"\0"))
+    return b"".join((head.encode(), block_for(delivery.headers, version), b"\n", body, END))
 
 
 def browse_end(sub: str, shown: str, version: str) -> bytes:
@@ -54,7 +54,7 @@ def browse_end(sub: str, shown: str, version: str) -> bytes:
 def receipt(reply: Receipt, version: str) -> bytes:
     if not reply.unconfirmed:
         text = reply.receipt
-        return f"RECEIPT\nreceipt-id:{text if text.isalnum() else escape(text, version)}\n\n\0".encode()
+        return f"RECEIPT\nreceipt-id:{text if text.isalnum() else escape(text, version)}\n\n\0\n".encode()
     return encode("RECEIPT", [("receipt-id", reply.receipt), ("unconfirmed", reply.unconfirmed)], version=version)
 
 

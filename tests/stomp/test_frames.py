@@ -182,6 +182,11 @@ def test_F8_content_length_says_how_many_octets_are_the_body(version):
         assert "no NUL after the body" in fault(b"SEND\ncontent-length:3\n\n" + wrong + b"\0", version)
 
 
+def test_F2_what_a_server_says_ends_its_line_and_what_a_client_says_need_not():
+    for command in (*SERVER, "STOMP", "SEND"):
+        assert encode(command, [], b"x").endswith(b"x\0\n" if command in SERVER else b"x\0")
+
+
 @pytest.mark.parametrize("length", [b" 2", b"2  "])
 def test_F8_a_content_length_may_have_blanks_around_it(length):
     assert one(b"SEND\ncontent-length:" + length + b"\n\n\0b\0").body == b"\0b"
@@ -297,7 +302,7 @@ def test_E1_1_0_has_no_escapes_in_either_direction():
     frame = one(b"SEND\npath:C:\\new\\table\\\n\n\0", V10)
     assert frame.headers == {"path": "C:\\new\\table\\"}
     assert block_for(frame.block, V10) == b"path:C:\\new\\table\\\n"
-    assert encode("MESSAGE", [("a", "\\n:")], version=V10) == b"MESSAGE\na:\\n:\n\n\0"
+    assert encode("MESSAGE", [("a", "\\n:")], version=V10) == b"MESSAGE\na:\\n:\n\n\0\n"
 
 
 def test_E2_1_1_knows_three_escapes_in_names_and_values():
@@ -322,7 +327,7 @@ def test_E4_connect_and_connected_are_never_escaped(version):
     data = encode("CONNECT", [("passcode", "a:b\\c")], version=version)
     assert data == b"CONNECT\npasscode:a:b\\c\n\n\0"
     data = encode("CONNECTED", [("server", "a:b\\c\nd")], version=version)
-    assert data == b"CONNECTED\nserver:a:b\\c d\n\n\0"
+    assert data == b"CONNECTED\nserver:a:b\\c d\n\n\0\n"
     assert one(data, version, commands=SERVER).headers == {"server": "a:b\\c d"}
 
 
@@ -356,7 +361,9 @@ def test_E6_only_1_0_trims_spaces():
 def test_E7_ids_come_back_byte_for_byte_after_an_escape_round_trip(version):
     value = b"a\\\\b\\c\\n" + {V10: b"", V11: b"\r", V12: b"\\r"}[version] + b"\xf0\x9d\x84\x9e"
     receipt = one(b"SEND\nreceipt:" + value + b"\n\n\0", version).headers["receipt"]
-    assert encode("RECEIPT", [("receipt-id", receipt)], version=version) == b"RECEIPT\nreceipt-id:" + value + b"\n\n\0"
+    assert (
+        encode("RECEIPT", [("receipt-id", receipt)], version=version) == b"RECEIPT\nreceipt-id:" + value + b"\n\n\0\n"
+    )
 
 
 # -- blocks --------------------------------------------------------------------------------------------------------
