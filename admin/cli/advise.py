@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     help="Played on each topology; of a longer log a sample of half as many, twice, and the second time counts.",
 )
 @click.option("--replay", is_flag=True, help="Play them through each whole topology, too, side by side on Spark.")
-@click.option("--out", type=Target(new=True), help="Write the proposed topology file here.")
+@click.option("--out", type=Target("toml", new=True), help="Write the proposed topology file here.")
 @SINCE
 @UNTIL
 @MASTER

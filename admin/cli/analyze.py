@@ -49,7 +49,7 @@ TOPOLOGY = click.option(
 @click.command()
 @SOURCE
 @TOPOLOGY
-@click.option("--html", type=Target(), help="Write the report as one page, with pictures.")
+@click.option("--html", type=Target("html", "htm"), help="Write the report as one page, with pictures.")
 @click.option("--advise", is_flag=True, help="With advice, as `mom topology advise` gives it; needs a topology file.")
 @click.option("--check", is_flag=True, help="With what `mom check` finds, by link; needs a topology file.")
 @SINCE

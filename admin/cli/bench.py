@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from mombroker.admin.cli.group import Group
-from mombroker.admin.cli.output import output_options, show, whole
+from mombroker.admin.cli.output import Target, output_options, show, whole
 from mombroker.admin.cli.progress import Bar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,10 +92,8 @@ def bench(ctx: click.Context) -> None:
 )  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1), default=33, show_default=True, help="Round trips in each pass.")
 @click.option("--passes", type=click.IntRange(1), default=3, show_default=True, help="Passes over all cases.")
-@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows here too.")
-@click.option(
-    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the paper's figures here (needs matplotlib)."
-)
+@click.option("--csv", "table", type=Target("csv"), help="Write the rows here too.")
+@click.option("--png", type=Target("png", "svg", "pdf"), help="Draw the paper's figures here (needs matplotlib).")
 @folder_option
 @output_options
 def pingpong(

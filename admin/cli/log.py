@@ -70,7 +70,7 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
 @log.command()
 @options.file_option
 @click.argument("message", metavar="MSGID")
-@click.option("--to", "target", type=Target(), required=True, help="The SVG file.")
+@click.option("--to", "target", type=Target("svg"), required=True, help="The SVG file.")
 def diagram(message: str, file: Path, target: Path) -> None:
     """Draw what happened around a message: its ways, what it waited for, what waited for it, and what was near.
 

@@ -17,6 +17,10 @@ from mombroker.admin.cli.table import bordered, laid_out, listed, width_of
 from mombroker.core.errors import MomError
 
 Row = Mapping[str, Any]
+FORMS = (
+    "csv", "gif", "htm", "html", "jpeg", "jpg", "json", "md", "parquet", "pdf", "png", "sqlite", "svg", "toml", "txt",
+    "xlsx", "xml", "yaml", "yml",
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 NS = 1_000_000_000
 TIMES = ("now", "last_seen", "until", "time", "timestamp", "expires", "due")  # since 1970; `..._ns` is a span
@@ -36,16 +40,22 @@ def form_option(form: str) -> Callable[[F], F]:
 
 class Target(click.Path):
     """A file that the command writes, or with `folder` a folder that it writes to and may make. Refused before any work
-    begins if it cannot be written: work may take hours. With `new` it must not be there already."""
+    begins if it cannot be written: work may take hours. With `new` it must not be there already. `forms` are what it
+    can be written in: a name that ends as those of another form is refused."""
 
-    def __init__(self, folder: bool = False, new: bool = False):
-        self.new = new
+    def __init__(self, *forms: str, folder: bool = False, new: bool = False):
+        self.new, self.forms = new, forms
         super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder, writable=True, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if str(value) == "-":  # elsewhere that is the terminal
             raise MomError("- is not the name of a file here: write ./- if you mean one that is called so")
         path = Path(str(super().convert(value, param, ctx)))  # it refuses what is there and not to be written
+        ending = path.suffix[1:].lower()
+        if self.forms and ending in FORMS and ending not in self.forms:
+            raise MomError(
+                f"{path} would be {self.forms[0].upper()} by another name: call it {path.stem}.{self.forms[0]}"
+            )
         if self.new and path.exists():
             raise MomError(f"{path} is there already: delete it, or choose another name")
         if not path.exists() or path.is_file():

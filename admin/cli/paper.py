@@ -167,7 +167,7 @@ def run(
 @paper.command()
 @sweep_options
 @click.option(
-    "--to", "target", type=Target(), default=None,
+    "--to", "target", type=Target("html", "htm"), default=None,
     help="The page; its values are written beside it, as JSON. "
     "[default: report-quick.html or report-full.html among the results]",
 )  # fmt: skip
@@ -189,8 +189,6 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
 
     kind = "quick" if quick else "full"
     target = target or folder / f"report-{kind}.html"
-    if target.suffix == ".json":
-        raise click.UsageError(f"--to is the page, its values lie beside it as JSON: name it {target.stem}.html")
     values_to = None if target.exists() and not target.is_file() else target.with_suffix(".json")  # no file by a device
     if values_to and values_to.exists():
         Target().convert(str(values_to), None, None)

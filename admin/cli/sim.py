@@ -282,7 +282,7 @@ def _network(world: "World", kind: str, transit: float, names: list[str], seed: 
 @click.option("--multicasts", type=options.Number(0, 1), default=0.3, show_default=True, help="Share of all sends.")
 @click.option("--around", default="", metavar="mN", help="A message. [default: the first that waits, or the first]")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
-@click.option("--to", "target", type=Target(), required=True, help="The SVG file.")
+@click.option("--to", "target", type=Target("svg"), required=True, help="The SVG file.")
 def diagram(
     ordering: str, servers: int, sends: int, multicasts: float, around: str, seed: int, target: Path
 ) -> None:  # fmt: skip

@@ -10,14 +10,14 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.advise import advise
 from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.group import Group
-from mombroker.admin.cli.output import echo_json, output_options, show, show_one
+from mombroker.admin.cli.output import Target, echo_json, output_options, show, show_one
 from mombroker.admin.topology import joram, render
 from mombroker.core import layouts
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.topology import RoutingTable, Topology, suggestion
 from mombroker.net import config
 
-OUT = click.option("--out", type=click.Path(path_type=Path), help="Write the file here instead of printing it.")
+OUT = click.option("--out", type=Target("toml", new=True), help="Write the file here instead of printing it.")
 
 
 @click.group("topology", cls=Group)

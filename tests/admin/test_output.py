@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.cli import output
-from mombroker.admin.cli.main import cli
+from mombroker.admin.cli.main import cli, commands
 from mombroker.admin.cli.output import show, show_one
 from mombroker.core.errors import MomError
 
+LEAVES = {name: command for name, command in commands() if not isinstance(command, click.Group)}
 ROWS = [{"server": "a", "held": 3, "full": True}, {"server": "long name", "held": 10, "peers": ["x", "y"]}]
 
 
@@ -118,8 +119,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(words, tmp_pat
     """No topology file is here, and no matplotlib: any work would fail in another way."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = CliRunner().invoke(cli, [*words, "nowhere/x.svg"])
-    line = "Error: nowhere/x.svg cannot be written: nowhere: no such file or directory\n"
+    result = CliRunner().invoke(cli, [*words, "nowhere/x"])
+    line = "Error: nowhere/x cannot be written: nowhere: no such file or directory\n"
     assert (result.exit_code, result.stderr) == (1, line)
 
 
@@ -132,6 +133,35 @@ def test_a_dash_is_not_the_name_of_a_file(words, tmp_path, monkeypatch):
     result = CliRunner().invoke(cli, [*words, "-"])
     line = "Error: - is not the name of a file here: write ./- if you mean one that is called so\n"
     assert (result.exit_code, result.stderr, [*tmp_path.iterdir()]) == (1, line, [])
+
+
+@pytest.mark.parametrize(("words", "name", "said"), [
+    (["sim", "diagram", "ks", "--to"], "x.png", "x.png would be SVG by another name: call it x.svg"),
+    (["log", "diagram", "s1#1", "--to"], "x.PDF", "call it x.svg"),
+    (["paper", "report", "--to"], "x.pdf", "call it x.html"),
+    (["analyze", "--html"], "a.b.json", "call it a.b.html"),
+    (["topology", "advise", "--out"], "x.json", "call it x.toml"),
+    (["topology", "generate", "flat", "3", "--out"], "x.json", "call it x.toml"),
+    (["topology", "import", "no.xml", "--out"], "x.xml", "call it x.toml"),
+    (["bench", "pingpong", "--csv"], "x.json", "call it x.csv"),
+    (["bench", "pingpong", "--png"], "x.html", "call it x.png"),
+])  # fmt: skip
+def test_a_file_whose_name_says_another_form_is_refused_before_the_work(words, name, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, [*words, name])
+    assert (result.exit_code, [*tmp_path.iterdir()]) == (1, []) and said in result.stderr
+
+
+def test_a_file_of_any_other_name_is_taken(tmp_path):
+    for name in ("x", "x.svg", "x.1", "x.SVG", "v1.2"):
+        assert output.Target("svg").convert(str(tmp_path / name), None, None) == tmp_path / name
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_option_that_names_a_file_to_write_is_checked_before_the_work(name):
+    for param in LEAVES[name].params:
+        if isinstance(param.type, click.Path) and {"--to", "--out", "--html", "--csv", "--png"} & {*param.opts}:
+            assert isinstance(param.type, output.Target) and (param.type.forms or param.type.dir_okay)
 
 
 def test_a_topology_file_that_is_there_is_refused_before_the_work(tmp_path, monkeypatch):

@@ -334,7 +334,7 @@ def test_only_what_is_drawn_by_chance_is_run_in_halves(mom, monkeypatch):
 
 
 def test_the_page_and_its_values_have_places_of_their_own(mom, tmp_path):
-    assert "name it page.html" in mom("report", "--to", "page.json", code=2).output
+    assert "call it page.html" in mom("report", "--to", "page.json", code=1).output
     (tmp_path / "page.json").mkdir()
     assert "page.json" in mom("report", "--to", "page.html", code=2).output
     assert not (tmp_path / "mom-papers").exists()  # nothing was run
