@@ -112,7 +112,12 @@ class Agent:
             method = inspect.getattr_static(cls, name, None)
             if getattr(method, "__reacts__", False):
                 for wire in _taken_by(cls, name, method):
-                    cls._reactions[wire] = method
+                    other = cls._reactions.setdefault(wire, method)
+                    if other is not method:
+                        raise TypeError(
+                            f"{cls.__name__}.{other.__name__} and .{name} both react to {wire}: leave one; a subclass "
+                            f"that is to react otherwise redefines the method of that name"
+                        )
 
     def __init__(self, id: str, state: bytes):
         self.__dict__["_reaction"] = None
@@ -233,11 +238,14 @@ class Agent:
         for extra in set(self.__dict__) - known:
             del self.__dict__[extra]
 
+    @classmethod
+    def lacks(cls, state: bytes) -> list[str]:
+        """The fields that have neither a value in a stored state nor a default."""
+        there = {*cls._defaults, *unpack(state)}
+        return [name for name in cls._fields if name not in there]
+
     def _unpack(self, state: bytes) -> None:
         values = {**unpack(pack(self._defaults, "defaults")), **unpack(state)}
-        missing = [name for name in self._fields if name not in values]
-        if missing:
-            raise TypeError(f"{type(self).__name__} needs a value for {', '.join(missing)}: give it at creation")
         for name in self._fields:
             self.__dict__[name] = values[name]
 

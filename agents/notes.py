@@ -57,6 +57,9 @@ def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
         wire = name or f"{cls.__module__}.{cls.__qualname__}"
         if name.startswith("_") or not wire.isprintable() or len(wire) > WIRE_CHARS:
             raise TypeError(f"{ascii(wire[:64])} cannot name a notification: printable text, no leading _")
+        known = TYPES.get(wire)
+        if known is not None and not _again(known, cls):
+            raise TypeError(f"{wire} is the name of {known.__module__}.{known.__qualname__} already: choose another")
         made: type[Any] = dataclass(slots=True)(cls)
         made.__wire_name__ = wire
         made.__wire_fields__ = tuple(field.name for field in fields_of(made))
@@ -64,6 +67,12 @@ def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
         return made
 
     return make if cls is None else make(cls)
+
+
+def _again(known: type, cls: type) -> bool:
+    """The same class, made once more: by a reload, or as the program and as a module that it imports."""
+    modules = {known.__module__, cls.__module__}
+    return known.__qualname__ == cls.__qualname__ and (len(modules) == 1 or "__main__" in modules)
 
 
 def encode(note: Any) -> tuple[str, bytes]:

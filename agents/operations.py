@@ -329,6 +329,8 @@ class Operations:
             self.server.distance(home)  # raises for a server that has left the bus
             return agent
         id = self.server.names.known.get(name)
+        if id is None and home == self.server.name and self.server.written_agent(agent) is not None:
+            return agent
         if id is None:
             raise MomError(f"no agent is named {name} on this bus any more: deploy it, or name another by --to")
         self.server.names.present(id, name)

@@ -10,7 +10,7 @@ from mombroker.agents.base import Agent, initial
 from mombroker.agents.clients import NATIVES, ClientService
 from mombroker.agents.operations import Operations
 from mombroker.agents.proxy import Proxy
-from mombroker.core.errors import MomError, sentence
+from mombroker.core.errors import MomError, NoProgram, sentence
 from mombroker.core.natives import Native
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
@@ -24,7 +24,13 @@ class Program:
         self._classes: dict[str, type[Agent]] = {}
 
     def load(self, path: str, agent: str, state: bytes) -> Agent:
-        cls = self.find(path)
+        try:
+            cls = self.find(path)
+        except MomError as error:
+            raise NoProgram(path, str(error).removeprefix(f"{path} ")) from error
+        if lacking := cls.lacks(state):
+            what = ", ".join(lacking)
+            raise NoProgram(path, f"has fields that the state of {agent} lacks: give a default to {what}")
         try:
             return cls(agent, state)
         except BaseException as error:  # of its on_load, or of a state that no longer fits
@@ -96,6 +102,17 @@ class Program:
             return {}
         values: dict[str, Any] = notes.unpack(state)
         return values
+
+    def collections(self, path: str) -> tuple[str, ...]:
+        if path in NATIVES or path == Proxy.path:
+            return ()
+        try:
+            return self.find(path)._items
+        except MomError:  # it cannot be imported: `status` says so
+            return ()
+
+    def value(self, body: bytes) -> Any:
+        return notes.unpack(body)
 
 
 def _named(path: str) -> Any:

@@ -42,7 +42,9 @@ def list_agents(file: Path, server: str | None, after: str, limit: int, output: 
 @click.argument("agent")
 @output_options
 def show_agent(file: Path, server: str | None, agent: str, output: str, columns: str) -> None:
-    """Show the fields of one agent, given by id or name, and how many messages wait for it.
+    """Show one agent, given by id or name: its fields, the first items of its collections, and how many messages wait.
+
+    In a table a field is fields.NAME, and a collection is items.NAME with the number of its rows.
 
     \b
     Example:
@@ -50,7 +52,8 @@ def show_agent(file: Path, server: str | None, agent: str, output: str, columns:
       mom agent show lyon/paris/17 -o json
     """
     topology = options.load(file)
-    show_one(options.ask(topology, options.home(topology, agent, server), "agent", agent=agent), output, columns)
+    found = options.ask(topology, options.home(topology, agent, server), "agent", agent=agent)
+    show_one(found if output == "json" else flat(found), output, columns)
 
 
 @agent.command()
@@ -136,6 +139,16 @@ def delete(file: Path, server: str | None, agent: str, yes: bool, output: str, c
     options.ask(topology, at, "agent", agent=agent)  # there is one
     options.confirm(yes, f"Delete {agent} with all that it stores?")
     show_one(options.ask(topology, at, "delete", agent=agent), output, columns)
+
+
+def flat(found: dict[str, Any]) -> dict[str, Any]:
+    """An agent for a table: one row for each of its fields, whose names are its author's, and each collection."""
+    row = {name: value for name, value in found.items() if name not in ("fields", "items")}
+    row |= {f"fields.{name}": value for name, value in found["fields"].items()}
+    for name, items in found["items"].items():
+        row[f"items.{name}"] = f"{items['rows']} rows"
+        row |= {f"first of items.{name}": items["first"]} if items["first"] else {}
+    return row
 
 
 def values(fields: tuple[str, ...]) -> dict[str, Any]:

@@ -126,6 +126,8 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return f"{wait['message']} is passed on in domain {wait['domain']} when it is stored by {lacking}"
         case "name":
             return f"{wait['agent']} waits for the name {wait['name']!r} in order to take {_first(wait)}"
+        case "class":
+            return f"{wait['agent']} waits in order to take {_first(wait)}: its class {wait['class']} {wait['reason']}"
         case "retry":
             due = _span(max(0, wait["until"] - now))
             return (

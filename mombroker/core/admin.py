@@ -11,6 +11,7 @@ from mombroker.core.batch import ItemRow
 from mombroker.core.errors import MomError, Overloaded
 from mombroker.core.ids import check_address, is_id
 from mombroker.core.message import decode
+from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
     from mombroker.core.consumer import MessageConsumer
@@ -31,6 +32,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "name": (str,), "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,),
     "hash": (str,), "was": (str,), "new": (bool,), "seq": (int,),
 }  # fmt: skip
+FIRST_ITEMS = 5  # of a collection that are shown with its agent
 SAMPLE = 64  # packets whose size stands for that of all
 AWAY_NS = 10_000_000_000  # a neighbour that was not seen for so long is no longer just starting again
 
@@ -81,6 +83,7 @@ def status(server: AgentServer) -> Reply:
         "names": len(server.names.known),
         "store_bytes": server.store_bytes,
         "full": server.full(),
+        "stuck": _stuck(server),
         "problems": _problems(server),
     }
 
@@ -105,9 +108,28 @@ def _link(server: AgentServer, link: Link) -> Reply:
     }  # fmt: skip
 
 
+def _stuck(server: AgentServer) -> list[Reply]:
+    """Agents that cannot be loaded."""
+    waiting_in = server.engine.waiting_in
+    return [
+        {"agent": box.agent, "class": stuck.path, "reason": stuck.reason, "waiting": waiting_in(box)}
+        for box in server.engine.inboxes.values() if (stuck := box.stuck)
+    ]  # fmt: skip
+
+
 def _problems(server: AgentServer) -> list[str]:
     """One sentence for each thing that an operator should act on."""
     out = []
+    stuck: dict[str, list[Reply]] = {}
+    for row in _stuck(server):
+        stuck.setdefault(f"{row['class']} {row['reason']}", []).append(row)
+    for what, rows in stuck.items():
+        agents = listed(row["agent"] for row in rows)
+        waiting = sum(row["waiting"] for row in rows)
+        out.append(
+            f"{what}: {waiting} messages wait for {agents}; bring the class back and start {server.name} again, or "
+            f"delete what is not needed any more by `mom agent delete`"
+        )
     if server.full():
         waiting = {link.peer: link.sent - link.acked for c in server.consumers.values() for link in c.links.values()}
         blame = max(waiting, key=lambda peer: waiting[peer], default="")
@@ -171,9 +193,10 @@ def why(server: AgentServer) -> list[Reply]:
             })  # fmt: skip
     for box in server.engine.inboxes.values():
         if box.blocked():
-            first = box.queue[0]
+            first, stuck = box.queue[0], box.stuck
             out.append({
-                "kind": "name" if box.name else "retry", "agent": box.agent, "name": box.name, "until": box.until,
+                "kind": "class" if stuck else "name" if box.name else "retry", "agent": box.agent, "name": box.name,
+                "class": stuck.path if stuck else "", "reason": stuck.reason if stuck else "", "until": box.until,
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
                 "behind": server.engine.waiting_in(box) - 1,
             })  # fmt: skip
@@ -220,9 +243,22 @@ def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
             raise MomError(f"there is no agent {id}; see `mom agent list`")
         raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
     box = server.engine.inboxes.get(id)
-    fields = server.program.describe(row[0], row[1])
-    waiting = server.engine.waiting_in(box) if box else 0
-    return {"agent": id, "class": row[0], "fields": fields, "waiting": waiting, "blocked": bool(box and box.blocked())}
+    name = id.partition("/")[2]
+    return {
+        "agent": id, "name": name if server.names.known.get(name) == id else "", "class": row[0],
+        "waiting": server.engine.waiting_in(box) if box else 0, "blocked": bool(box and box.blocked()),
+        "fields": server.program.describe(row[0], row[1]), "items": _items(server, id, row[0]),
+    }  # fmt: skip
+
+
+def _items(server: AgentServer, agent: str, path: str) -> dict[str, Reply]:
+    """How many rows each collection of an agent has, and the first of them, as they are on disk."""
+    found = {}
+    for name in server.program.collections(path):
+        rows = server.reader.items(agent, name, None, FIRST_ITEMS)
+        first = [{"id": row.id, "key": row.key, "value": server.program.value(row.body)} for row in rows]
+        found[name] = {"rows": server.reader.item_count(agent, name), "first": first}
+    return found
 
 
 def _open(server: AgentServer) -> None:
@@ -261,6 +297,7 @@ def _deploy(server: AgentServer, ticket: int, args: Args) -> None:
 def _delete(server: AgentServer, ticket: int, args: Args) -> Reply:
     id = known(server, args["agent"])
     server.send(server.message(f"{server.name}/_admin", (id,), "_delete", b""))
+    server.engine.give_up(id)
     return {"agent": id}
 
 

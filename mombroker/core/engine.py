@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mombroker.core import trace
 from mombroker.core.batch import InRow, ItemRow, PayloadRow, TaskRow
 from mombroker.core.collection import Collection
-from mombroker.core.errors import MomError, UnknownName, UnknownNotification, plain, sentence
+from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.ids import home_of
 from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
@@ -63,6 +63,7 @@ class Engine:
         self.timers: list[tuple[int, int, str]] = []  # (due, task id, agent); instead of a task RETRY or ALARM
         self.tasks: dict[int, TaskRow] = {}
         self.waiting: dict[str, list[Inbox]] = {}  # name -> inboxes whose first reaction needs it
+        self.missed: set[str] = set()  # classes that could not be loaded
         self.after_commit: list[Inbox] = []
         self.dirty: dict[str, Resident | Native] = {}  # with collection changes that are not durable
         self.running = ""
@@ -280,7 +281,10 @@ class Engine:
         if resident is None:
             try:
                 resident = self.resident(agent)
-            except MomError as error:  # its class cannot be loaded: perhaps soon again
+            except NoProgram as error:
+                self._stuck(box, entry, error)
+                return
+            except MomError as error:  # it cannot be loaded: perhaps soon again
                 self._failed(box, entry, error)
                 return
         else:
@@ -353,12 +357,23 @@ class Engine:
     def _await(self, box: Inbox, entry: Entry, name: str) -> None:
         """The reaction needs a name that is not known yet."""
         box.name = name
+        self._untried(box, entry)
+        self.waiting.setdefault(name, []).append(box)
+
+    def _stuck(self, box: Inbox, entry: Entry, error: NoProgram) -> None:
+        """Its messages wait: whoever mends the program starts the server again."""
+        if error.path not in self.missed:
+            self.missed.add(error.path)
+            self.server.note(f"{box.agent} waits: {error}")
+        box.stuck = error
+        self._untried(box, entry)
+
+    def _untried(self, box: Inbox, entry: Entry) -> None:
         if entry.trying:  # it has killed nobody
             self._unmark(box)
             entry.trying = 0
             self._store(box.agent, entry)
             self.server.mark(2)
-        self.waiting.setdefault(name, []).append(box)
 
     def _log_reaction(self, box: Inbox, entry: Entry) -> None:
         server, message = self.server, entry.message
@@ -547,6 +562,14 @@ class Engine:
             del self.tasks[task.id]
             server.batch.tasks[task.id] = None
         server.mark(2)
+
+    def give_up(self, agent: str) -> None:
+        """An agent that cannot be loaded is deleted: what waits for it becomes dead letters."""
+        box = self.inboxes.get(agent)
+        if box is not None and box.stuck:
+            self.drop_rows(agent)
+            box.stuck = None
+            self.wake(box)
 
     def name_known(self, name: str) -> None:
         for box in self.waiting.pop(name, []):

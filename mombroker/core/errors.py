@@ -56,6 +56,14 @@ class UnknownName(MomError):
         super().__init__(f"no agent is named {name!r} on this bus yet")
 
 
+class NoProgram(MomError):
+    """The class of an agent cannot be imported, or does not fit its state: what is for it waits until it does."""
+
+    def __init__(self, path: str, reason: str):
+        self.path, self.reason = path, reason
+        super().__init__(f"{path} {reason}")
+
+
 class UnknownNotification(MomError):
     """No class is registered under the type name on the wire, or the agent has no reaction to it."""
 

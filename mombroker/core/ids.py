@@ -22,6 +22,17 @@ def check_address(text: str) -> None:
         raise MomError(
             f"{ascii(text[:64])} cannot be an agent's id or name: one line of up to {ADDRESS_CHARS} characters"
         )
+    if text.startswith("/"):
+        raise not_an_agent(text)
+
+
+def not_an_agent(destination: str) -> MomError:
+    """What to tell whoever sends a notification to a queue or topic."""
+    return MomError(
+        f"{destination!r} is a destination of clients, and notifications go to agents: name one, as 'greeter', or give "
+        "its id, as 'lyon/greeter'; a message for a queue or topic is sent by `mom send`, or by mombroker.jms in a "
+        "deferred function"
+    )
 
 
 def home_of(agent: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from mombroker.core.errors import NoProgram
 from mombroker.core.message import Message
 
 
@@ -29,7 +30,7 @@ class Inbox:
     """1. `queue` is a contiguous run of the agent's messages, its oldest ones.
     2. Ids above `cursor`, up to `last`, are only on disk."""
 
-    __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "marked")
+    __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "stuck", "marked")
 
     def __init__(self, agent: str, cursor: int):
         self.agent = agent
@@ -38,10 +39,11 @@ class Inbox:
         self.runnable = False
         self.until = 0  # retry time of its first message, 0 = not waiting for one
         self.name = ""  # the name that its first message's reaction waits for
+        self.stuck: NoProgram | None = None  # why its agent cannot be loaded
         self.marked = 0  # so many of its first messages may be tried once the marks are durable
 
     def on_disk(self) -> bool:
         return self.last > self.cursor
 
     def blocked(self) -> bool:
-        return bool(self.until or self.name)
+        return bool(self.until or self.name or self.stuck)

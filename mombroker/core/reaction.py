@@ -8,7 +8,7 @@ from mombroker.core import times
 from mombroker.core.batch import TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError
-from mombroker.core.ids import check_address, created_id, is_id
+from mombroker.core.ids import OURS, check_address, created_id, is_id, not_an_agent
 from mombroker.core.message import Message
 from mombroker.core.names import CREATE
 
@@ -51,6 +51,8 @@ class Program(Protocol):
     def compose(self, type: str, fields: dict[str, Any]) -> bytes: ...  # a notification given as text
     def read(self, type: str, payload: bytes) -> dict[str, Any]: ...
     def describe(self, path: str, state: bytes) -> dict[str, Any]: ...  # an agent's fields
+    def collections(self, path: str) -> tuple[str, ...]: ...  # names of an agent's collections
+    def value(self, body: bytes) -> Any: ...  # of an item in one
 
 
 class Reaction:
@@ -70,6 +72,8 @@ class Reaction:
             id = server.names.known.get(agent)
             if id is None:
                 check_address(agent)
+                if agent.startswith(OURS):
+                    raise not_an_agent(agent)
                 id = agent if is_id(agent) else server.names.resolve(agent)
             if id not in dests:
                 home = id[: id.index("/")]

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from mombroker.admin.cli.agent import flat
 from mombroker.agents import Agent
 from mombroker.agents.notes import encode
 from mombroker.core.events import Admin
@@ -154,6 +155,14 @@ def test_a_reaction_waits_for_a_name_without_counting_an_attempt():
     assert got(b, "a/late") == ["asked"]
 
 
+@pytest.mark.parametrize("name", ["/queue/q", "/topic/t", "queue:new", "/"])
+def test_a_notification_to_a_queue_or_topic_is_told_what_to_do_instead(name):
+    b = bus(max_attempts=1)
+    tell(b, "sink", f"ask {name}")
+    (letter,) = b.ask("b", "deadletters")["letters"]
+    assert f"{name!r} is a destination of clients, and notifications go to agents: name one" in letter["reason"]
+
+
 @pytest.mark.parametrize("name", ["", "_late", "no name"])
 def test_a_reaction_does_not_wait_for_what_can_never_be_a_name(name):
     b = bus(max_attempts=1)
@@ -185,6 +194,20 @@ def test_a_name_is_decided_once():
 def test_only_allowed_classes_are_deployed():
     b = bus()
     assert "may not be deployed" in b.ask("a", "deploy", **{"name": "x", "class": "os:system"})
+
+
+def test_an_agent_is_shown_with_its_name_and_the_first_items_of_its_collections():
+    b = bus()
+    for number in range(7):
+        tell(b, "sink", "x" * (7 - number))
+    shown = b.ask("b", "agent", agent="sink")
+    assert (shown["agent"], shown["name"], shown["fields"]["tries"]) == ("b/sink", "sink", 0)
+    rows = shown["items"]["rows"]
+    assert rows["rows"] == 7 and [(row["key"], row["value"]) for row in rows["first"]] == [
+        (length, "x" * length) for length in range(1, 6)
+    ]
+    row = flat(shown)
+    assert row["fields.tries"] == 0 and row["items.rows"] == "7 rows" and len(row["first of items.rows"]) == 5
 
 
 @pytest.mark.parametrize("home", [0, 1])

@@ -101,7 +101,7 @@ def test_a_failing_receiver_keeps_its_copy_until_it_is_a_dead_letter_of_its_own(
     rows = made.servers["a"].engine.letters.scan(None, 99)
     assert [decode(row.body).dests for row in rows] == [(json.loads(row.head)["agent"],) for row in rows]
     assert made.ask("a", "deadletter", id=letters[0]["id"])["payload"] == {"text": text}
-    assert made.ask("a", "retry", id=letters[0]["id"])["to"] == [letters[0]["agent"]]
+    assert made.ask("a", "retry", id=letters[1]["id"])["to"] == [letters[1]["agent"]]
     assert not made.stores["a"].disk.payloads
 
 
