@@ -89,6 +89,7 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
             reason not in ("expired", "nobody is there")
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
+            and agent.partition("/")[0] in cluster.topology.servers
         ):
             wrong.append(f"{id} is a dead letter of {agent}: {reason}")
             break

@@ -35,7 +35,8 @@ class Watched(AgentServer):
         self.engine.deliver = self._hand_over  # type: ignore[method-assign]
 
     def send(self, message: Message) -> None:
-        dests = tuple(dict.fromkeys(agent.partition("/")[0] for agent in message.dests))
+        homes = dict.fromkeys(agent.partition("/")[0] for agent in message.dests)
+        dests = tuple(home for home in homes if home in self.topology.servers)
         id = (message.origin, message.number)
         self.open.append(("send", self.name, id, dests))
         if self.name in dests:

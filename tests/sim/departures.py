@@ -1,0 +1,181 @@
+"""Servers that leave a simulated bus between two runs, while clients, queues and subscriptions refer to them.
+
+1. Clients are at work under faults; then all comes to rest with what they have left, and every server is stopped.
+2. A topology without some of the servers is adopted: with their names withdrawn, or with names and entries left as an
+   adoption left them that knew nothing of this.
+3. The clients go on under faults, on the servers that are left, and so the run ends as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, ClassVar
+
+import pytest
+
+from mombroker.admin import leaving
+from mombroker.admin.reset import adopt
+from mombroker.agents.orders import name_of
+from mombroker.core.batch import Batch
+from mombroker.core.errors import MomError, TopologyError
+from mombroker.core.ids import home_of
+from mombroker.core.topology import Topology
+from mombroker.sim import seeds
+from mombroker.sim.checkers import judge
+from mombroker.sim.clients import REST, Client, ClientNode, Connection
+from mombroker.sim.cluster import Cluster
+from mombroker.sim.faults import draw
+from mombroker.sim.model import Stream
+from mombroker.sim.programs import QUEUES, Everything, Worker
+from mombroker.sim.world import MS
+from mombroker.store.memory import MemoryStore
+
+GRAVE = "queue:grave"
+LEFT = "has left this bus"
+
+
+class Mortal(Worker):
+    """Some of what it sends expires soon, and is then to go to the dead-letter queue."""
+
+    def expire(self, connection: Connection) -> None:
+        at = self.work.world.now + self.work.world.about(50 * MS)
+        connection.send(self.rng.choice(QUEUES), expires=at).mortal = True
+
+
+class Departures(Everything):
+    policies: ClassVar[list[dict[str, Any]]] = [
+        {"match": GRAVE, "redeliver_first": 0.01, "redeliver": 1000},
+        *({**policy, "dead_letter": GRAVE} for policy in Everything.policies),
+    ]
+    deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {**Everything.deeds, Mortal.expire: 12}
+    lost: frozenset[Stream] = frozenset()  # streams that lived on a server that has left
+    dropped = False  # their names were withdrawn
+
+    def cast(self) -> Sequence[Client]:
+        ids = [client.client_id for client in super().cast()]
+        self.queue(GRAVE)
+        return [Mortal(self, id) for id in ids]
+
+    def go_on(self, cluster: Cluster, gone: set[str], dropped: bool) -> None:
+        """On another bus, with what is known of this one."""
+        self.dropped = dropped
+        self.servers = list(cluster.topology.servers)
+        self.lost = frozenset(stream for stream in self.lasting if self.home(stream) in gone)
+        places = {place for stream in self.lost for place in stream.destinations}
+        for given in self.model.last.values():
+            given.passed_on = [sent for sent in given.passed_on if sent.destination not in places]
+        for client in self.clients:
+            client.home = client.home if client.home in self.servers else self.rng.choice(self.servers)
+        self.left = self.rng.choice((40, 80))
+
+    def home(self, stream: Stream) -> str:
+        """Where a queue or a durable subscription lives; the names are those of any server."""
+        client_id, durable = self.lasting[stream]
+        name = f"sub:{client_id}:{durable}" if durable else name_of(stream.destinations[0])
+        known = next(iter(self.cluster.nodes.values())).server.names.known
+        return home_of(known[name]) if name in known else ""
+
+    def begin(self, cluster: Cluster, span: int) -> None:
+        if not self.clients:
+            super().begin(cluster, span)
+        self.cluster = cluster
+
+    def settle(self, cluster: Cluster) -> None:
+        for stream in self.lost if not self.dropped else ():
+            del self.lasting[stream]  # there is nothing to be drained
+        super().settle(cluster)
+
+    def faults(self, cluster: Cluster) -> list[str]:
+        for stream in self.lost:
+            self.model.streams.pop(stream, None)
+        return super().faults(cluster)
+
+    def _left(self, cluster: Cluster) -> list[str]:
+        """Dead letters are left where the dead-letter queue was withdrawn from nobody, and is not there."""
+        return [what for what in super()._left(cluster) if "/_dead letters" not in what]
+
+
+def shrunk(topology: Topology, rng: Random) -> Topology:
+    """Without one to three of its servers, in one piece still."""
+    while True:
+        gone = set(rng.sample(list(topology.servers), rng.randint(1, min(3, len(topology.servers) - 2))))
+        servers = {name: server for name, server in topology.servers.items() if name not in gone}
+        domains = {}
+        for domain in topology.domains.values():
+            members = tuple(member for member in domain.members if member not in gone)
+            if len(members) > 1:
+                domains[domain.name] = replace(domain, members=members)
+        registry = topology.registry if topology.registry in servers else rng.choice(list(servers))
+        try:
+            return replace(topology, servers=servers, domains=domains, registry=registry, checked=True)
+        except TopologyError:
+            continue
+
+
+def run(seed: int) -> tuple[list[str], dict[str, int]]:
+    """What is wrong, and counts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(seeds.PROGRAMS, "departures", Departures)
+        first = seeds.cluster(seed, program="departures")
+    world, rng, work = first.world, first.world.rng, first.workload
+    assert isinstance(work, Departures)
+    _work(first, rng.choice((100, 400)) * MS)
+    whole, rest = first.topology, shrunk(first.topology, rng)
+    gone = set(whole.servers) - set(rest.servers)
+    second = Cluster(world, rest, replace(draw(rng), impostor=""), work, ClientNode)
+    for node in first.nodes.values():
+        node.crash()
+    stores = {name: node.disk.store for name, node in first.nodes.items()}
+    dropped = _adopt(rest, stores, gone, rng.random() < 0.5)
+    work.go_on(second, gone, dropped)
+    for name, node in second.nodes.items():
+        node.disk.store = stores[name]
+    wrong = second.run(rng.choice((100, 400)) * MS)
+    wrong += judge(second)[0]
+    return wrong, {
+        "dropped": dropped, "gone": len(gone), "lost": len(work.lost), "crashes": second.crashes,
+        "told": sum(LEFT in refusal for refusal in work.refusals),
+        "letters": sum("letters" == row.collection for node in second.nodes.values() for row in _rows(node)),
+        **work.counts(),
+    }  # fmt: skip
+
+
+def _rows(node: Any) -> Any:
+    return node.disk.store.disk.items.values()
+
+
+def _work(cluster: Cluster, span: int) -> None:
+    """Everybody is at work, and leaves off at what there is then."""
+    for node in cluster.nodes.values():
+        cluster.world.after(cluster.world.about(2 * MS), node.boot)
+    cluster.workload.begin(cluster, span)
+    cluster.mischief.schedule(span)
+    cluster.faulty = True
+    cluster.world.run(cluster.world.now + span)
+    cluster.faulty = False
+    for node in cluster.nodes.values():
+        node.boot()
+    cluster.network.heal_all()
+    cluster.make_room()
+    cluster.workload.left = 0  # type: ignore[attr-defined]
+    cluster.world.run(cluster.world.now + 4 * REST)
+
+
+def _adopt(rest: Topology, stores: dict[str, MemoryStore], gone: set[str], drop: bool) -> bool:
+    """Says whether names and entries were withdrawn."""
+    left = {name: stores[name] for name in gone}
+    staying: dict[str, Any] = {name: stores[name] for name in rest.servers}
+    metas = {name: store.meta() for name, store in staying.items()}
+    holds = any(leaving.holdings(name, left[name], metas) for name in gone)
+    try:
+        adopt(rest, staying, left)
+        assert not holds, "a server left with all that it held"
+    except MomError as error:
+        assert holds and "still holds" in str(error), error
+        adopt(rest, staying, left, drop=True)
+        if not drop:
+            for name, meta in metas.items():
+                stores[name].commit(Batch(meta={key: meta[key] for key in leaving.withdrawn(meta, sorted(gone))}))
+    return drop

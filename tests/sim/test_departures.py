@@ -1,0 +1,57 @@
+"""Servers leave a bus, and others refer to what lived there: nobody dies of it, and the rest is whole."""
+
+from collections import Counter
+from unittest.mock import patch
+
+import pytest
+
+from mombroker.agents.queue import Queue
+from mombroker.core.server import AgentServer
+from tests.sim import departures
+
+
+def all_clean(seeds: range) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        wrong, found = departures.run(seed)
+        assert not wrong, "\n".join([f"seed {seed}", *wrong])
+        counts.update(found)
+    return counts
+
+
+def test_some_seeds_are_clean():
+    counts = all_clean(range(12))
+    for what in ("dropped", "gone", "lost", "crashes", "told", "letters", "seen"):
+        assert counts[what], what
+
+
+@pytest.mark.long
+def test_two_thousand_seeds_are_clean():
+    all_clean(range(2000))
+
+
+def notices(seed: int) -> bool:
+    """Something is wrong, or a server has ended."""
+    try:
+        return bool(departures.run(seed)[0])
+    except RuntimeError:
+        return True
+
+
+def test_a_server_that_ends_for_want_of_a_route_is_noticed():
+    def fail(server, message):
+        raise RuntimeError("no route")
+
+    with patch.object(AgentServer, "_send_what_has_a_route", fail):
+        assert notices(11)
+
+
+def test_what_clients_of_a_server_that_left_held_is_missed_when_it_does_not_come_back():
+    def recovered(queue):
+        queue.proxies = lambda: [proxy for proxy in queue.out if not queue._remote(proxy)]
+        recover(queue)
+        del queue.proxies
+
+    recover = Queue.recovered
+    with patch.object(Queue, "recovered", recovered):
+        assert notices(7)
