@@ -64,12 +64,14 @@ class Supervisor:
 
     serve    runs one server in a forked child and returns its exit code
     private  open files that the children must not keep: our locks, and what the caller adds
+    reloads  SIGHUP is passed on, for the servers to read their settings anew; else it is an end, as of our terminal
     """
 
     children: list[Child]
     serve: Callable[[str], int]
     watcher: Watcher
     private: list[int] = field(default_factory=list)
+    reloads: bool = False
     stopping: float = 0.0  # when SIGTERM was passed on
 
     def run(self) -> int:
@@ -109,7 +111,9 @@ class Supervisor:
         dues = [LOOK] if self.stopping else [child.due - now for child in self.children if not child.pid]
         wait = min([self.watcher.tick(), *dues])
         caught = signal.sigtimedwait(SIGNALS, min(max(wait, 0.0), 3600.0))
-        if caught and caught.si_signo != signal.SIGCHLD:
+        if caught and caught.si_signo == signal.SIGHUP and self.reloads:
+            self._signal(signal.SIGHUP)
+        elif caught and caught.si_signo != signal.SIGCHLD:
             self._stop(time.monotonic())
         elif self.stopping and time.monotonic() - self.stopping > GRACE:
             self._signal(signal.SIGKILL)
@@ -136,6 +140,7 @@ class Supervisor:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             for each in SIGNALS:
                 signal.signal(each, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server reads its settings anew at it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             code = self.serve(child.name)
         except MomError as error:

@@ -21,7 +21,8 @@ def run(stomp: str, listen: str, data: Path) -> None:
 
     Clients of this machine need no user; a server that others can reach wants --stomp with its address, and `mom user
     add`. What it runs as is written to mombroker.toml in the folder of its store, where commands that are run in this
-    folder find it. Ctrl-C ends it once all that it has taken is durable; the messages are there at its next start.
+    folder find it. Ctrl-C, or the end of its terminal, ends it once all that it has taken is durable; the messages are
+    there at its next start.
 
     \b
     Example:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -38,7 +38,8 @@ Tell = Callable[[str, str], None]
 def up(file: Path, names: tuple[str, ...], detach: bool, output: str) -> None:
     """Run all servers of a topology file on this machine.
 
-    Each is a process of its own that logs to log.txt in its data folder. One that dies is started again, with growing
+    Each is a process of its own that logs to log.txt in its data folder; a log of 10 MiB becomes log.txt.1, and five of
+    these are kept. One that dies is started again, with growing
     pauses, but not one that refused to start or that cannot write its store. In the foreground their logs are shown,
     and Ctrl-C stops them all in good order.
 
@@ -53,7 +54,7 @@ def up(file: Path, names: tuple[str, ...], detach: bool, output: str) -> None:
     servers = [options.pick(topology, name) for name in names] or list(topology.servers.values())
     options.importable(file)
     _check_secret(topology)
-    code = _detached(topology, servers, output) if detach else _attached(topology, servers)
+    code = detached(file, topology, servers, output) if detach else _attached(file, topology, servers)
     raise SystemExit(code)
 
 
@@ -113,7 +114,7 @@ def _await_release(locks: dict[Path, str]) -> list[str]:
 # -- in the foreground -------------------------------------------------------------------------------------------------
 
 
-def _attached(topology: "Topology", servers: "list[Server]") -> int:
+def _attached(file: Path, topology: "Topology", servers: "list[Server]") -> int:
     ready: list[str] = []
     tails = Tails({server.name: Path(server.data) / supervisor.LOG for server in servers})
     with Bar("servers are up") as bar:
@@ -131,18 +132,18 @@ def _attached(topology: "Topology", servers: "list[Server]") -> int:
                 bar.say(text)
 
         watch = Watch(topology, [server.name for server in servers], tell)
-        return _supervisor(topology, servers, watch).run()
+        return _supervisor(file, topology, servers, watch).run()
 
 
 # -- in the background -------------------------------------------------------------------------------------------------
 
 
-def _detached(topology: "Topology", servers: "list[Server]", output: str) -> int:
+def detached(file: Path, topology: "Topology", servers: "list[Server]", output: str) -> int:
     """Fork a supervisor that stays, and wait until it says that its servers are ready, or why they are not."""
     ours, its = os.pipe()
     if not os.fork():
         os.close(ours)
-        _stay(topology, servers, its)
+        _stay(file, topology, servers, its)
     os.close(its)
     ready: list[str] = []
     with Bar("servers are up") as bar, open(ours) as lines:
@@ -158,7 +159,7 @@ def _detached(topology: "Topology", servers: "list[Server]", output: str) -> int
     return 0 if len(ready) == len(servers) else 1
 
 
-def _stay(topology: "Topology", servers: "list[Server]", pipe: int) -> None:
+def _stay(file: Path, topology: "Topology", servers: "list[Server]", pipe: int) -> None:
     """The supervisor's process: away from the terminal, and never back into the caller's."""
     from mombroker.store.folder import make
 
@@ -180,8 +181,10 @@ def _stay(topology: "Topology", servers: "list[Server]", pipe: int) -> None:
                 os.close(pipe)
                 pipe = -1
 
-        running = _supervisor(topology, servers, Watch(topology, [server.name for server in servers], tell))
+        watch = Watch(topology, [server.name for server in servers], tell)
+        running = _supervisor(file, topology, servers, watch)
         running.private.append(pipe)
+        running.reloads = True
         try:
             code = running.run()
         except MomError as error:
@@ -195,11 +198,16 @@ def _stay(topology: "Topology", servers: "list[Server]", pipe: int) -> None:
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def _supervisor(topology: "Topology", servers: "list[Server]", watch: "Watch") -> supervisor.Supervisor:
+def _supervisor(file: Path, topology: "Topology", servers: "list[Server]", watch: "Watch") -> supervisor.Supervisor:
     from mombroker.net import service  # loaded once, before the servers are forked
 
+    logs = {server.name: Path(server.data) / supervisor.LOG for server in servers}
+
+    def serve(name: str) -> int:
+        return service.serve(topology, name, load=lambda: options.load(file), file=logs[name])
+
     children = [supervisor.Child(server.name, Path(server.data)) for server in servers]
-    return supervisor.Supervisor(children, lambda name: service.serve(topology, name), watch)
+    return supervisor.Supervisor(children, serve, watch)
 
 
 class Tails:
@@ -207,20 +215,32 @@ class Tails:
 
     def __init__(self, logs: dict[str, Path]):
         self.logs = logs
-        self.at = {name: log.stat().st_size if log.exists() else 0 for name, log in logs.items()}
+        self.files: dict[str, BinaryIO] = {}
+        self.parts = dict.fromkeys(logs, b"")  # of a line that is not whole yet
         self.width = max(map(len, logs))
+        for name, log in logs.items():
+            if log.exists():
+                self.files[name] = log.open("rb")
+                self.files[name].seek(0, os.SEEK_END)
 
     def show(self) -> None:
-        for number, (name, log) in enumerate(self.logs.items()):
-            if not log.exists():
-                continue
-            with log.open("rb") as file:
-                file.seek(self.at[name])
-                whole, newline, _ = file.read().rpartition(b"\n")
-            self.at[name] += len(whole + newline)
+        for number, name in enumerate(self.logs):
+            *whole, self.parts[name] = (self.parts[name] + self._read(name)).split(b"\n")
             prefix = click.style(f"{name:{self.width}} |", fg=COLOURS[number % len(COLOURS)])
-            for line in whole.decode(errors="replace").splitlines():
-                click.echo(f"{prefix} {line}")
+            for line in whole:
+                click.echo(f"{prefix} {line.decode(errors='replace')}")
+
+    def _read(self, name: str) -> bytes:
+        """What is new; a file that was full goes on in one of the same name."""
+        found = self.files[name].read() if name in self.files else b""
+        log = self.logs[name]
+        with suppress(FileNotFoundError):  # just now it may have no file of this name
+            if name not in self.files or not os.path.samestat(os.fstat(self.files[name].fileno()), log.stat()):
+                if name in self.files:
+                    self.files.pop(name).close()
+                self.files[name] = log.open("rb")
+                found += self.files[name].read()
+        return found
 
 
 class Watch:

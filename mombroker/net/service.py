@@ -1,10 +1,14 @@
 """Agent servers as a process: files opened, sockets bound, signals obeyed, one line on stderr for all that matters."""
 
 import gc
+import os
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -17,12 +21,14 @@ from mombroker import agents
 from mombroker.core.admin import USER
 from mombroker.core.errors import MomError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
+from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.net.adminport import AdminPort
 from mombroker.net.committer import Adaptive, Committer, Pool
 from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
+from mombroker.net.files import Files, LogFile
 from mombroker.net.links import Links
 from mombroker.net.watchdog import Watchdog
 from mombroker.stomp.gateway import Gateway
@@ -45,14 +51,19 @@ Log = Callable[[str], None]
 T = TypeVar("T")
 
 
-def stderr(name: str) -> Log:
-    """Lines of server `name` on stderr. A text of several lines becomes one."""
+def stderr(name: str, file: LogFile | None = None) -> Log:
+    """Lines of server `name` on stderr, which is `file`, if there is one. A text of several lines becomes one; what a
+    terminal would obey is left out."""
 
     def line(text: str) -> None:
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
         flat = " | ".join(part.strip() for part in text.splitlines() if part.strip())
-        print(f"{stamp}.{int(now * 1000) % 1000:03d}Z {name} {flat}", file=sys.stderr, flush=True)
+        flat = "".join([sign if sign.isprintable() else " " for sign in flat])
+        with suppress(OSError):  # the terminal may be gone, the disk full: a line is not worth the server
+            print(f"{stamp}.{int(now * 1000) % 1000:03d}Z {name} {flat}", file=sys.stderr, flush=True)
+            if file is not None:
+                file.turn()
 
     return line
 
@@ -87,6 +98,7 @@ class Shared:
         self.commits = Pool(COMMITTERS, "commit")
         self.tasks = Pool(TASKS, "task")
         self.logins = Pool(LOGINS, "login")
+        self.files = Files()
         self.committer = committer or (lambda: Adaptive(reactor, self.commits))
 
     def start(self) -> None:
@@ -98,13 +110,15 @@ class Shared:
         self.commits.leave()
         self.tasks.leave()
         self.logins.leave()
+        self.files.close()
 
 
 class Node:
     """One agent server of this process, from its open store to its open port.
 
     failed   called once, with the error, when it cannot go on; it has closed everything by then
-    stop     called when the operator asks for the end of the process
+    quit     called when the operator asks for the end of the process
+    reload   called when the operator asks for the settings to be read anew; what there is to say about it
     """
 
     def __init__(
@@ -114,13 +128,14 @@ class Node:
         log: Log,
         failed: Callable[["Node", BaseException], None],
         quit: Callable[[], None],
+        reload: Callable[[], list[str]],
         times: Times | None = None,
     ):
         if name not in shared.topology.servers:
             known = ", ".join(shared.topology.servers)
             raise MomError(f"the topology file has no server {name!r}; it has {known}")
         self.shared, self.name, self.log, self.times = shared, name, log, times
-        self._failed, self._quit = failed, quit
+        self._failed, self._quit, self._reload = failed, quit, reload
         self._prune: Any = None
 
     def open(self) -> None:
@@ -140,7 +155,7 @@ class Node:
             key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
         }
         self.gateway = self._gateway(topology.servers[self.name])
-        own = {"stop": self._asked_to_stop, "connections": self._connections}
+        own = {"stop": self._asked_to_stop, "reload": self._asked_to_reload, "connections": self._connections}
         extend = {
             "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
             "delete_user": self._user_deleted,
@@ -160,7 +175,7 @@ class Node:
         return Gateway(
             self.shared.reactor, self.name, self.driver.post, self.log,
             Logins(self.users.get, self._check, self.shared.reactor, self._renew),
-            self.driver.now, settings, at.anonymous, max_unfinished=limits.max_unfinished,
+            self.driver.now, settings, at.anonymous, max_unfinished=limits.max_unfinished, files=self.shared.files,
         )  # fmt: skip
 
     def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
@@ -255,11 +270,26 @@ class Node:
             done = TaskDone(id, None, sentence(error))
         self.shared.reactor.callFromThread(self.driver.post, done)
 
+    def reload(self, topology: Topology) -> list[str]:
+        """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
+        at = topology.servers[self.name]
+        self.server.limits = Limits(**topology.limits)
+        self.gateway.settings.limits.body = self.server.limits.max_message
+        self.gateway.unfinished.most = self.server.limits.max_unfinished
+        try:
+            self.gateway.reload(at.certificate, at.private_key)
+        except MomError as error:
+            return [f"keeps the certificate that it has: {error}"]
+        return []
+
     # -- requests about the process ----------------------------------------------------------------------------------
 
     def _asked_to_stop(self, args: dict[str, Any]) -> dict[str, Any]:
         self.shared.reactor.callLater(0, self._quit)
         return {"stopping": self.name}
+
+    def _asked_to_reload(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"server": self.name, "notes": self._reload()}
 
     def _complete(self, status: dict[str, Any]) -> None:
         status["faults"] = self.links.faults
@@ -302,6 +332,7 @@ class Host:
     code   for the process to exit with
     log    from a server's name to where its lines go
     opened   called when stores and ports are this process's own, before they are used; may raise MomError
+    load     reads the topology file anew; may raise MomError
     """
 
     def __init__(
@@ -313,13 +344,14 @@ class Host:
         committer: Callable[[], Committer] | None = None,
         times: Times | None = None,
         opened: Callable[[], None] = lambda: None,
+        load: Callable[[], Topology] | None = None,
     ):
-        self.reactor, self._opened = reactor, opened
+        self.reactor, self._opened, self._load = reactor, opened, load
         self.shared = Shared(reactor, topology, committer)
         self.code = DONE
         self.nodes: dict[str, Node] = {}
         for name in topology.servers if names is None else names:
-            self.nodes[name] = Node(self.shared, name, log(name), self._failed, self._quit, times)
+            self.nodes[name] = Node(self.shared, name, log(name), self._failed, self.quit, self.reload, times)
         self._watchdog: Watchdog | None = None
         self._refusal: Exception | None = None
         self._started: defer.Deferred[None] | None = None
@@ -374,9 +406,9 @@ class Host:
 
     def _failed(self, node: Node, error: BaseException) -> None:
         self.code = FAILED if isinstance(error, StoreFailed) else BROKEN
-        self._quit()
+        self.quit()
 
-    def _quit(self) -> None:
+    def quit(self) -> None:
         if self._stopped is None and self.reactor.running:
             self.reactor.stop()
 
@@ -388,6 +420,28 @@ class Host:
         if self._refusal is not None:
             raise self._refusal
         return self.code
+
+    def reload(self) -> list[str]:
+        """Read the topology file and certificates anew. What is wrong stays as it is, and is told."""
+        old = self.shared.topology
+        notes: list[str] = []
+        try:
+            new = self._load() if self._load is not None else old
+            for name in self.nodes:
+                if name not in new.servers:
+                    raise MomError(f"the topology file has no server {name!r} any more")
+        except MomError as error:
+            notes.append(f"keeps the settings that it has: {error}")
+            new = old
+        else:
+            old.limits, old.log = new.limits, new.log
+            notes += _fixed(old, new)
+        for node in self.nodes.values():
+            mine = notes + node.reload(new)
+            for note in mine or ["has read its settings anew"]:
+                node.log(note)
+            notes += [note for note in mine if note not in notes]
+        return notes
 
     def _settled(self, _: None) -> None:
         """What recovery has built stays: no need to look at it for garbage again and again."""
@@ -412,17 +466,64 @@ def _end_of(other: "defer.Deferred[None]") -> "defer.Deferred[None]":
     return end
 
 
-def serve(topology: Topology, *names: str, opened: Callable[[], None] = lambda: None) -> int:
+def _fixed(old: Topology, new: Topology) -> list[str]:
+    """A sentence about what has changed in the file and does not change in a server that runs."""
+    tables = {"servers": "[servers]", "domains": "[domains]", "agents": "[[agents]]", "policies": "[[policies]]"}
+    changed = [shown for name, shown in tables.items() if _lasting(old, name) != _lasting(new, name)]
+    return [f"reads {', '.join(changed)} at its next start only"] if changed else []
+
+
+def _lasting(topology: Topology, name: str) -> Any:
+    """A table of a topology without what a reload changes."""
+    found = getattr(topology, name)
+    if name != "servers":
+        return found
+    return {key: replace(server, certificate="", private_key="") for key, server in found.items()}
+
+
+def serve(
+    topology: Topology,
+    *names: str,
+    opened: Callable[[], None] = lambda: None,
+    load: Callable[[], Topology] | None = None,
+    file: Path | None = None,
+) -> int:
     """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start.
+
+    At SIGHUP the settings are read anew by `load`, and the log file `file`, where there is one, is opened anew. Without
+    `load`, and when the terminal has gone, SIGHUP is SIGTERM.
 
     `opened` is called when nobody else can have their stores and ports.
     """
     from twisted.internet import reactor
 
     steady(reactor)
-    observer = cast(ILogObserver, partial(_twisted, stderr(names[0])))
+    log_file = None if file is None else LogFile(file)
+    log = partial(stderr, file=log_file)
+    observer = cast(ILogObserver, partial(_twisted, log(names[0])))
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
-    return Host(reactor, topology, names, opened=opened).run()
+    host = Host(reactor, topology, names, log, opened=opened, load=load)
+    terminal = _terminal()
+
+    def hung_up() -> None:
+        if load is None or (terminal is not None and not os.isatty(terminal)):
+            host.quit()
+            return
+        if log_file is not None:
+            log_file.open()
+        host.reload()
+
+    if load is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as by nohup
+        signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(hung_up))
+    return host.run()
+
+
+def _terminal() -> int | None:
+    """The terminal that the process was started from, to see whether it is still there."""
+    try:
+        return os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return None
 
 
 def steady(reactor: Any) -> None:

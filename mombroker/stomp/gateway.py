@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL
-from twisted.internet import defer, protocol
+from twisted.internet import defer, protocol, tcp
 from twisted.internet.error import CannotListenError, ConnectionDone
 from twisted.internet.interfaces import IOpenSSLContextFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
@@ -46,6 +46,10 @@ EARLY_BYTES = 16 << 10
 SHORT_BYTES = 16 << 10  # read at once while unfinished frames are over their bound
 TICK_S = 1.0  # between two looks at what is short
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+SHORT = (
+    "{} is short of file descriptors (it has {}): new clients wait until others leave; raise the limit of open files "
+    "(LimitNOFILE, ulimit -n)"
+)
 KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 PLAIN_ON_TLS = (
     "wrong version number",
@@ -375,6 +379,16 @@ class Client(protocol.Protocol):
         }  # fmt: skip
 
 
+class Files(Protocol):
+    """The process's file descriptors (net/files.py)."""
+
+    limit: int
+    reserve: int
+
+    def crowded(self) -> bool: ...
+    def eased(self) -> bool: ...
+
+
 class Gateway:
     """All client connections of one agent server.
 
@@ -395,6 +409,7 @@ class Gateway:
         anonymous: bool = False,
         times: Times | None = None,
         max_unfinished: int = 64 << 20,
+        files: Files | None = None,
     ):
         self.reactor, self.name, self.post, self.log, self.logins, self.now = reactor, name, post, log, logins, now
         self.settings = settings or Settings()
@@ -410,7 +425,9 @@ class Gateway:
         self._certified: Certified | None = None
         self._new: Newcomers[Client] = Newcomers()  # without a CONNECT yet
         self._complaints = Complaints(log, reactor.seconds)
+        self.files = files
         self._tick: Any = None
+        self._short: Any = None  # of file descriptors: the call that looks whether they suffice again
         self._stopped: defer.Deferred[None] | None = None
 
     # -- listening ---------------------------------------------------------------------------------------------------
@@ -432,7 +449,8 @@ class Gateway:
     def _listen(self, what: str, where: Address, factory: Any) -> None:
         host, port = where
         try:
-            listening = self.reactor.listenTCP(port, factory, BACKLOG, host)
+            listening: Any = _Port(self, port, factory, host)
+            listening.startListening()
         except CannotListenError as error:
             raise MomError(
                 f"{self.name} cannot listen on {host}:{port} for STOMP: {error.socketError}; stop whoever uses "
@@ -453,6 +471,30 @@ class Gateway:
         client = self.clients[self.total] = Client(self, self.total, host, tls)
         self._new.add(host, client)
         return client
+
+    def no_room(self) -> bool:
+        """Whether so few file descriptors are left that new clients must wait, in the system's queue."""
+        if self.files is None or not self.files.crowded():
+            return False
+        for listening in self._listening:
+            listening.stopReading()
+        if self._short is None:
+            self.say("", SHORT.format(self.name, self.files.limit))
+            self._short = self.reactor.callLater(TICK_S, self._look_for_files)
+        return True
+
+    def _look_for_files(self) -> None:
+        assert self.files is not None, "nobody looked for files"
+        self._short = None
+        if self.stopping:
+            return
+        if not self.files.crowded():
+            for listening in self._listening:
+                listening.startReading()
+            if self.files.eased():
+                self.say("", f"{self.name} has file descriptors again: new clients come in")
+                return
+        self._short = self.reactor.callLater(TICK_S, self._look_for_files)
 
     # -- logins ------------------------------------------------------------------------------------------------------
 
@@ -495,10 +537,10 @@ class Gateway:
             if client.opened and client.user == user:
                 client.end(reason)
 
-    def reload(self) -> None:
+    def reload(self, certificate: str, key: str) -> None:
         """Read the certificate anew, for connections from now on. Raises MomError; then the old one stays."""
         if self._certified is not None:
-            self._certified.load()
+            self._certified.load(certificate, key)
 
     # -- room --------------------------------------------------------------------------------------------------------
 
@@ -586,6 +628,20 @@ class Gateway:
             client.abort()
 
 
+class _Port(tcp.Port):
+    """A listening socket that stops while there is no room, and takes few at once, so that it is known in time."""
+
+    def __init__(self, gateway: Gateway, port: int, factory: Any, host: str):
+        super().__init__(port, factory, BACKLOG, host, gateway.reactor)
+        self.gateway = gateway
+
+    def doRead(self) -> None:
+        if not self.gateway.no_room():
+            if self.gateway.files is not None:
+                self.numberAccepts = min(self.numberAccepts, self.gateway.files.reserve // 2)
+            super().doRead()  # type: ignore[no-untyped-call]
+
+
 class _Accepting(protocol.Factory):
     noisy = False
 
@@ -604,12 +660,11 @@ class Certified:
     """
 
     def __init__(self, certificate: str, key: str = ""):
-        self.certificate, self.key = certificate, key or certificate
-        self.load()
+        self.load(certificate, key)
 
-    def load(self) -> None:
+    def load(self, certificate: str, key: str = "") -> None:
         """Read the files. What is not whole, as while somebody writes it, is refused, and nothing changes."""
-        certificate, key = self.certificate, self.key
+        key = key or certificate
         context = SSL.Context(SSL.TLS_SERVER_METHOD)
         context.set_min_proto_version(SSL.TLS1_2_VERSION)
         context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE)

@@ -1,10 +1,15 @@
 """A server as a process of its own: signals, exit codes, what its files hold afterwards."""
 
+import fcntl
+import os
+import pty
 import resource
+import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -15,6 +20,7 @@ from mombroker.agents import notes
 from mombroker.core import message
 from mombroker.core.errors import MomError
 from mombroker.net import adminclient, config
+from mombroker.stomp.frames import encode
 from tests.net.town import NOTE, PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +28,10 @@ SERVE = """
 import sys
 from mombroker.core.errors import MomError
 from mombroker.net import config, service
+def load():
+    return config.load(sys.argv[1])
 try:
-    sys.exit(service.serve(config.load(sys.argv[1]), sys.argv[2]))
+    sys.exit(service.serve(load(), sys.argv[2], load=load if "reloads" in sys.argv else None))
 except MomError as error:
     sys.exit(f"refused: {error}")
 """
@@ -33,6 +41,8 @@ name = "one"
 [servers.a]
 listen = "127.0.0.1:{port}"
 data = "a"
+stomp = "127.0.0.1:{stomp}"
+anonymous = true
 [[agents]]
 name = "box"
 server = "a"
@@ -45,17 +55,16 @@ class Process:
 
     def __init__(self, folder):
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+            port, self.stomp = free.getsockname()[1], other.getsockname()[1]
         self.file = folder / "bus.toml"
-        self.file.write_text(FILE.format(port=port))
+        self.file.write_text(FILE.format(port=port, stomp=self.stomp))
         self.running = []
 
-    def start(self, **rest):
+    def start(self, *words, **rest):
         errors = open(self.folder / "stderr", "ab")
-        self.running.append(
-            subprocess.Popen([sys.executable, "-c", SERVE, str(self.file), "a"], cwd=ROOT, stderr=errors, **rest)
-        )
+        command = [sys.executable, "-c", SERVE, str(self.file), "a", *words]
+        self.running.append(subprocess.Popen(command, cwd=ROOT, stderr=errors, **rest))
         errors.close()
         return self.running[-1]
 
@@ -68,6 +77,14 @@ class Process:
             except MomError:
                 assert self.running[-1].poll() is None and time.monotonic() < end, self.lines()
                 time.sleep(0.02)
+
+    def until(self, words):
+        """Wait for a line of its log; that line."""
+        end = time.monotonic() + PATIENCE_S
+        while not (found := [line for line in self.lines() if words in line]):
+            assert time.monotonic() < end, self.lines()
+            time.sleep(0.02)
+        return found[-1]
 
     def lines(self):
         return (self.folder / "stderr").read_text().splitlines()
@@ -187,3 +204,101 @@ def test_sigterm_while_it_starts_is_a_clean_end_too(server):
     process.terminate()
     assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)  # before the reactor runs the signal has its default
     store.open(server.folder / "a", config.load(server.file), "a").close()
+
+
+def clean(server):
+    reader = store.read(server.folder / "a")
+    try:
+        return reader.meta()["clean"]
+    finally:
+        reader.close()
+
+
+def test_at_sighup_a_server_reads_its_settings_anew_and_a_wrong_file_leaves_them(server):
+    process = server.start("reloads", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1_000)))
+    server.client().close()
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (1_000, 1_000)  # raised to what is granted
+    text = server.file.read_text()
+    for more, words in (
+        ("[limits]\nmax_message = 1000\n", "a has read its settings anew"),
+        ("[limits]\nmax_message = true\n", "a keeps the settings that it has: "),
+        (
+            "[limits]\nmax_message = 1000\n[[policies]]\nmatch = 'queue:a'\n",
+            "a reads [[policies]] at its next start only",
+        ),
+    ):
+        server.file.write_text(text + more)
+        process.send_signal(signal.SIGHUP)
+        server.until(words)
+    with server.client() as client:
+        fields = {"text": "x" * 2_000}
+        with pytest.raises(MomError, match="over max_message = 1000"):
+            client.request("send", to=["a/box"], type=NOTE + "Note", fields=fields)
+        server.file.write_text(text)
+        assert client.request("reload") == {"server": "a", "notes": []}
+        client.request("send", to=["a/box"], type=NOTE + "Note", fields=fields)
+
+
+def test_without_a_file_to_read_anew_sighup_is_a_clean_stop(server):
+    process = server.start()
+    server.client().close()
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(PATIENCE_S) == 0
+    assert server.lines()[-1].endswith("Z a stopped") and clean(server) == 1
+
+
+def test_when_its_terminal_is_closed_a_server_stops_in_good_order(server):
+    ours, its = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+
+    process = server.start("reloads", stdin=its, preexec_fn=take_terminal)
+    os.close(its)
+    server.client().close()
+    process.send_signal(signal.SIGHUP)
+    server.until("has read its settings anew")
+    os.close(ours)
+    assert process.wait(PATIENCE_S) == 0
+    assert server.lines()[-1].endswith("Z a stopped") and clean(server) == 1
+
+
+def test_without_file_descriptors_new_clients_wait_and_all_else_goes_on(server):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    process = server.start(preexec_fn=limit)
+    server.client().close()
+    connect = encode("CONNECT", [("accept-version", "1.2")])
+    wires = []
+    for _ in range(120):
+        wires.append(socket.create_connection(("127.0.0.1", server.stomp), PATIENCE_S))
+        wires[-1].sendall(connect)
+    server.until("short of file descriptors (it has 64): new clients wait")
+    answered, _, _ = select.select(wires, [], [], 0.2)
+    assert 10 < len(answered) < 55
+    assert all(wire.recv(100).startswith(b"CONNECTED") for wire in answered)
+    with server.client() as client:
+        sent = client.request("send", to=["a/box"], type=NOTE + "Note", fields={"text": "x"})
+        assert sent["to"] == ["a/box"] and client.request("status")["stomp"]["clients"] == len(answered)
+    before = cpu(process)
+    time.sleep(0.5)
+    assert cpu(process) - before < 0.25
+    left = [wire for wire in wires if wire not in answered]
+    while left:
+        for wire in answered:
+            wire.close()
+        answered, _, _ = select.select(left, [], [], PATIENCE_S)
+        assert answered and all(wire.recv(100).startswith(b"CONNECTED") for wire in answered)
+        left = [wire for wire in left if wire not in answered]
+    for wire in answered:
+        wire.close()
+    server.until("has file descriptors again")
+    assert len([line for line in server.lines() if "short of file" in line]) == 1
+
+
+def cpu(process):
+    """Seconds of a processor that it has used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

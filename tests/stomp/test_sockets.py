@@ -373,8 +373,8 @@ def test_a_certificate_is_read_anew_and_one_that_is_half_written_leaves_the_old_
     for part in (whole[: len(whole) // 2], b"", whole[:-40]):
         file.write_bytes(part)
         with pytest.raises(MomError, match=r"both.pem and .*both.pem are no certificate and its key"):
-            echo.gateway.reload()
+            echo.gateway.reload(str(file), "")
         assert serial(echo) == 1
     file.write_bytes(whole)
-    echo.gateway.reload()
+    echo.gateway.reload(str(file), "")
     assert serial(echo) == 2
