@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from mombroker.agents.stock import LOOK
 from mombroker.agents.takers import Consumer
 from mombroker.agents.traffic import Browsed, Dispatch
 
@@ -42,12 +43,15 @@ class Browser:
                 continue
             if number > self.lane:
                 self.lane, self.id = number, 0
-            for item in lane.after(self.id):
+            left = queue.share()
+            for item in lane.after(self.id, left):
                 if item.id > self.upto:
                     break
                 if self.credit <= 0 or self.room <= 0 or size >= SHOW_BYTES:
                     ended = False
                     break
+                queue.spend(LOOK, item.size)
+                left -= 1
                 self.id = item.id
                 put = queue.loaded(item)
                 count = max(1, item.count)
@@ -57,7 +61,8 @@ class Browser:
                     self.room -= item.size
                     self.sizes.append(item.size)
                     size += item.size
-            if not ended:
+            if not ended or not left:
+                ended = False
                 break
             if lane.rest and queue.server.durable_id < self.upto:
                 ended = False  # some of it cannot be read yet
@@ -67,6 +72,6 @@ class Browser:
             queue.post(self.key[0], Dispatch(self.key[1], items))
         if ended:
             queue.post(self.key[0], Browsed(self.key[1]))
-        elif self.credit > 0 and self.room > 0:
-            queue.server.engine.natives.touch_late(queue)
+        elif self.credit > 0 and self.room > 0 and not queue.server.engine.natives.armed(queue):
+            queue.server.engine.natives.go_on(queue)
         return ended

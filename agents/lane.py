@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -95,21 +96,23 @@ class Lane:
     4. `taken` are ids above `cursor` that do not wait, but may still be read from disk as if they did.
     5. `loose` of those in memory have no row.
 
+    last    nothing in it has a higher id
     whole   everything stays in memory
     """
 
     __slots__ = (
-        "server", "pool", "queue", "number", "name", "ids", "start", "items", "cursor", "rest", "taken", "bytes",
-        "page", "loose", "whole",
+        "server", "pool", "queue", "number", "name", "ids", "start", "items", "cursor", "last", "rest", "taken",
+        "bytes", "page", "loose", "whole",
     )  # fmt: skip
 
-    def __init__(self, server: AgentServer, pool: Pool, queue: str, number: int, rest: int = 0, whole: bool = False):
+    def __init__(self, server: AgentServer, pool: Pool, queue: str, number: int, whole: bool = False):
         self.server, self.pool, self.queue, self.number, self.name = server, pool, queue, number, f"p{number}"
         self.ids: list[int] = []
         self.start = 0
         self.items: dict[int, Item] = {}
         self.cursor = 0
-        self.rest, self.whole = rest, whole
+        self.last = 0
+        self.rest, self.whole = 0, whole
         self.loose = 0
         self.taken: dict[int, int] = {}  # id -> batch that changes its row
         self.bytes = 0
@@ -120,6 +123,7 @@ class Lane:
 
     def put(self, item: Item) -> None:
         """A new message, behind all others. One that is not kept in memory is `stored`: it needs a row in any case."""
+        self.last = item.id
         if self.rest or (not self.whole and self._full()):
             item.stored = True
             self.rest += 1
@@ -142,6 +146,7 @@ class Lane:
         at = bisect_left(self.ids, item.id, self.start)
         if at == len(self.ids) or self.ids[at] != item.id:
             self.ids.insert(at, item.id)
+        self.last = max(self.last, item.id)
         self._keep(item)
 
     def take(self, item: Item) -> None:
@@ -183,14 +188,23 @@ class Lane:
             self.taken = {id: batch for id, batch in self.taken.items() if id > self.cursor}
         return bool(page)
 
-    def _page(self, after: int) -> list[Item]:
+    def get(self, id: int) -> Item | None:
+        """One that waits, in memory or, if it can be read now, on disk."""
+        item = self.items.get(id)
+        if item is None and self.rest and self.cursor < id <= self.server.durable_id and id not in self.taken:
+            row = self.server.written_item(id)
+            if row is not None and (row.agent, row.collection) == (self.queue, self.name):
+                return item_of(row)
+        return item
+
+    def _page(self, after: int, most: int = PAGE) -> list[Item]:
         """Some of those on disk, the next ones above `after`, which is not below `cursor`."""
         if len(self.taken) > 4 * PAGE:
             durable = self.server.durable_batch
             self.taken = {id: batch for id, batch in self.taken.items() if batch > durable}
         upto = self.server.durable_id
         while after < upto:
-            limit = self.page
+            limit = min(self.page, most)
             rows = self.server.reader.items(self.queue, self.name, (0, after), limit)
             if rows:
                 mean = sum(len(row.head) + len(row.body) for row in rows) // len(rows)
@@ -203,15 +217,19 @@ class Lane:
             after = rows[-1].id
         return []
 
-    def after(self, id: int) -> Iterator[Item]:
-        """Those above `id`, in order, as far as they can be read now; take at most one, then ask again."""
+    def after(self, id: int, most: int) -> Iterator[Item]:
+        """At most so many of those above `id`, in order, as far as they can be read now. Those that it has given may be
+        taken meanwhile, and nothing else may change."""
+        return islice(self._after(id, most), most)
+
+    def _after(self, id: int, most: int) -> Iterator[Item]:
         near = bisect_right(self.ids, self.cursor, self.start)
         for at in range(bisect_right(self.ids, id, self.start), near):
             if item := self.items.get(self.ids[at]):
                 yield item
         ahead = [self.items[each] for each in self.ids[near:] if each > id and each in self.items]
         after, page = max(id, self.cursor), list[Item]()
-        while self.rest and (page := self._page(after)):
+        while self.rest and (page := self._page(after, most)):
             after = page[-1].id
             while ahead and ahead[0].id < after:
                 page.append(ahead.pop(0))
@@ -223,6 +241,7 @@ class Lane:
         ids = self.ids[self.start :]
         assert ids == sorted(set(ids)), "a lane is not in order"
         assert set(self.items) <= set(ids), "a lane lost a message"
+        assert not ids or ids[-1] <= self.last, "a lane has more than it knows of"
         assert self.rest >= 0, "a lane has less than nothing on disk"
         assert self.loose == sum(not item.stored for item in self.items.values()), "rows miscounted"
         assert self.bytes == sum(item.size + OVERHEAD for item in self.items.values()), "bytes miscounted"

@@ -6,6 +6,7 @@ A request is a reaction of its server like any other: what it changes is durable
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ from mombroker.agents.lane import Item
 from mombroker.agents.orders import TEMPORARY, name_of, subscription_name
 from mombroker.agents.patterns import segments_of
 from mombroker.agents.queue import Queue
+from mombroker.agents.stock import LOOK, MOVE, WORK_BYTES
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topic import Topic
 from mombroker.agents.traffic import Publish, Put, Spec, note_of, put_of
@@ -34,7 +36,7 @@ Reply = dict[str, Any]
 Verb = Callable[["AgentServer", int, Args], "Reply | None"]
 
 MAX_PAGE = 1_000  # entries, or messages moved at once
-LOOK = 10_000  # messages looked at by one request
+LOOKS = 500  # messages looked at by one request, or LOOKS / MOVE moved
 PAGE_BYTES = 4 << 20  # of messages in one answer, or moved at once
 DEAD = ("dead-letter-", "original-")  # how the properties begin that a dead letter has got as such
 KINDS = {"queue": "queue:", "temp-queue": TEMPORARY, "sub": "sub:", "share": "share:"}
@@ -201,24 +203,32 @@ class Operations:
         """What waits, in order, with its lane, behind the place `after`; for as long as nothing is taken."""
         lane_after, id_after = args.get("after") or (-1, 0)
         for number, lane in list(queue.lanes.items()):
-            if number >= lane_after:
-                for item in lane.after(max(id_after if number == lane_after else 0, queue.purged)):
-                    yield number, item
+            if number < lane_after:
+                continue
+            behind = max(id_after if number == lane_after else 0, queue.purged)
+            if args.get("ids"):
+                named = (lane.get(id) for id in sorted(set(args["ids"])) if id > behind)
+                yield from ((number, item) for item in named if item is not None)
+            else:
+                yield from ((number, item) for item in lane.after(behind, LOOKS))
 
-    def _wanted(self, queue: Queue, args: Args) -> tuple[list[Item], list[int]]:
-        """A page of the messages that wait, are wanted, and were there at first; and where the next page begins."""
+    def _wanted(self, queue: Queue, args: Args, cost: int = LOOK) -> tuple[list[Item], list[int]]:
+        """A page of the messages that wait, are wanted, and were there at first; and where the next page begins. `cost`
+        of what is done to one of them."""
         test = selectors.compile(args["where"]) if args.get("where") else None
-        ids, upto = set(args.get("ids") or ()), args.get("upto") or self.server.next_id
+        upto, looks = args.get("upto") or self.server.next_id, LOOKS
         limit, size, origin = min(args.get("limit", MAX_PAGE), MAX_PAGE), 0, args.get("from")
         found: list[Item] = []
-        for looked, (number, item) in enumerate(self._waiting(queue, args), 1):
+        for number, item in self._waiting(queue, args):
             put = queue.loaded(item)
+            looks -= LOOK + item.size // WORK_BYTES
             fits = test is None or test(selectors.lookup(put, item.count + 1, item.message))
             fits = fits and (not origin or put.properties.get("dead-letter-from") == origin)
-            if fits and item.id <= upto and (not ids or item.id in ids):
+            if fits and item.id <= upto:
                 found.append(item)
                 size += item.size
-            if looked >= LOOK or len(found) >= limit or size >= PAGE_BYTES:
+                looks -= cost
+            if looks <= 0 or len(found) >= limit or size >= PAGE_BYTES:
                 return found, [number, item.id]
         return found, []
 
@@ -231,15 +241,17 @@ class Operations:
         last = (args.get("after") or [0, 0])[1]
         states = {"held": [item for held in queue.out.values() for item in held.values()], "backing off": []}
         states["backing off"] = list(queue.later.values())
-        both = sorted((item.id, state, item) for state, some in states.items() for item in some if item.id > last)
-        page = both[: min(args.get("limit", 100), MAX_PAGE)]
+        limit = min(args.get("limit", 100), MAX_PAGE, LOOKS // MOVE)
+        both = ((item.id, state, item) for state, some in states.items() for item in some if item.id > last)
+        page = nsmallest(limit + 1, both)
+        more, page = len(page) > limit, page[:limit]
         rows = []
         for _, state, item in page:
             kept, put = item.put, queue.loaded(item)
             rows.append(_row(queue, item, state, most))
             if kept is None and put is not None:
                 item.put = None  # only the row has it, as before
-        return {"messages": rows, "after": [0, page[-1][0]] if len(page) < len(both) else []}
+        return {"messages": rows, "after": [0, page[-1][0]] if more else []}
 
     def move(self, ticket: int, args: Args) -> Reply:
         """Move messages that wait to another queue, or dead letters back to where they came from; some at a time."""
@@ -248,7 +260,7 @@ class Operations:
         if not back and name_of(target) == queue.name:
             raise MomError(f"{target} is where these messages are")
         upto = args.get("upto") or self.server.next_id
-        items, after = self._wanted(queue, {**args, "upto": upto})
+        items, after = self._wanted(queue, {**args, "upto": upto}, MOVE)
         moved = 0
         for item in items:
             where = target or queue.loaded(item).properties.get("dead-letter-from", "")

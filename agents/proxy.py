@@ -46,6 +46,7 @@ LENT, LENT_BYTES = 10_000, 32 << 20  # deliveries that open transactions settle;
 PENDING_BYTES = 64 << 20  # of plain topics' messages that a connection does not take; then the oldest go
 TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
 LENDING = "lent"
+TOLD = 200  # messages of one fate that are settled by one reaction of their queue
 
 
 class Source:
@@ -437,9 +438,13 @@ class Proxy(Native):
     def _tell(self, source: Source) -> None:
         fates: dict[str, Any] = source.fates
         source.fates = {}
+        credit = sum(map(len, fates.values())) - source.repaid if source.open else 0
+        source.repaid = 0
+        while any(len(ids) > TOLD for ids in fates.values()):  # not all of it in one reaction
+            part = {fate: ids[:TOLD] for fate, ids in fates.items()}
+            fates = {fate: ids[TOLD:] for fate, ids in fates.items()}
+            self.post(source.home, Settle(source.number, **({} if source.browser else part)))
         if fates:
-            credit = sum(map(len, fates.values())) - source.repaid if source.open else 0
-            source.repaid = 0
             self.post(source.home, Settle(source.number, **({} if source.browser else fates), credit=credit))
 
     # -- the end -------------------------------------------------------------------------------------------------

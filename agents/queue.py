@@ -6,13 +6,15 @@ Also the store of a durable or shared subscription, which is a queue that only i
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappop
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mombroker.agents.browser import Browser
 from mombroker.agents.lane import Item
 from mombroker.agents.policy import Policy
 from mombroker.agents.producers import Producers
-from mombroker.agents.stock import Stock
+from mombroker.agents.stock import LOOK, MOVE, Stock
 from mombroker.agents.takers import Consumer, Key
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started
 from mombroker.agents.wanted import wanted
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is larger
-SEARCH = 10_000  # messages looked at by one search
-TAKE_BACK = 1_000  # messages of lost connections that return to their places at once
+CHECKED = 1_000  # messages of a lane that a check looks at
 FREE = 0.9  # of its limit: a queue that was full takes work again below that
 
 
@@ -39,8 +40,8 @@ class Queue(Stock):
         self.browsers: dict[Key, Browser] = {}
         self.coming = 0  # messages that were let in and are on their way
         self.paused = False  # nothing is given at present
-        self._took = 0  # batch in which something was last taken back
         self._counted = self._moved = 0  # a batch, and bytes that were given and taken back in it
+        self._searches = 0  # that did not come to their end at once
         self._producers: Producers | None = None
         super().__init__(server, id, state, volatile)
         self.pause()
@@ -109,7 +110,8 @@ class Queue(Stock):
         if put.expires and not self.volatile:
             self.shelf.expire(item, put.expires)
             self._alarm(put.expires)
-        if not self.ready and not self.paused and (taker := self.takers.choose(item, put)):
+        offered = not self.paused and (not self.ready or self._unwanted(item))
+        if offered and (taker := self.takers.choose(item, put)):
             if not taker.pending:
                 self.touch()
             self._give(taker, item)
@@ -118,8 +120,19 @@ class Queue(Stock):
         lane.put(item)
         self.ready += 1
         self._write(item, lane)
-        if self.takers.consumers:
+        if offered and not item.group:
+            for consumer in self.takers.waiting():
+                consumer.seen[item.lane] = item.id
+        elif self.takers.consumers:
             self.touch()
+
+    def _unwanted(self, new: Item) -> bool:
+        """Is what waits for nobody that wants one now? Then a new message need not wait behind it."""
+        return not new.group and all(map(self._seen_all, self.takers.waiting()))
+
+    def _seen_all(self, consumer: Consumer) -> bool:
+        seen, again = consumer.seen, consumer.again
+        return all(seen.get(number, 0) >= lane.last and not again.get(number) for number, lane in self.lanes.items())
 
     def _squeeze(self, item: Item, source: str) -> bool:
         """A message came though the queue is full. False: it is refused."""
@@ -128,6 +141,7 @@ class Queue(Stock):
             if policy.max_bytes and item.size > policy.max_bytes:
                 self.dropped += 1
                 return False
+            self._begin()
             self._thin(1, item.size)
             return True
         home = source[: source.index("/")]
@@ -145,7 +159,8 @@ class Queue(Stock):
     def _thin(self, more: int, size: int) -> None:
         """Drop the oldest, as far as nobody has them, until so much more has room."""
         policy = self.policy
-        while self._over(policy, more, size):
+        while self._over(policy, more, size) and not self.spent():
+            self.spend(LOOK, 0)
             if not self._drop_oldest():
                 if self.ready:  # it is not durable yet, and cannot be read
                     self.server.engine.natives.touch_late(self)
@@ -167,8 +182,12 @@ class Queue(Stock):
 
     def flush(self) -> None:
         self._begin()
-        if self.leaving and self._took != self.server.batch.number:
+        if self.leaving:
             self._take_back()
+        if self.ripe:
+            self._ripen()
+        if self.purged:
+            self._purge()
         if self.limited and self._policy.full == "drop-oldest":
             self._thin(-sum(map(len, self.out.values())), -self.out_bytes)  # has too much come back?
         self._pump()
@@ -181,6 +200,7 @@ class Queue(Stock):
 
     def _begin(self) -> None:
         """Count anew for a new batch."""
+        super()._begin()
         if self._counted != self.server.batch.number:
             self._counted, self._moved = self.server.batch.number, 0
 
@@ -188,14 +208,16 @@ class Queue(Stock):
         """Give what waits to whoever wants it."""
         takers, now = self.takers, self.server.now
         while self.ready and not self.paused and takers.hungry():
-            if self._enough():
-                self._go_on_later()
+            if self._enough() or self.spent():
                 return
             item = self._first()
-            if item is None or item.id <= self.purged:
+            if item is None:
                 self.server.engine.natives.touch_late(self)
                 return
+            if item.id <= self.purged:
+                return  # it goes first
             put = self.loaded(item)
+            self.spend(MOVE, item.size)
             if put.expires and put.expires <= now:
                 self._take(item)
                 self._bury(item, "expired")
@@ -204,44 +226,71 @@ class Queue(Stock):
                 self._give(taker, item)
                 self._moved += item.size
             else:
-                for consumer in takers.waiting():
-                    self._search(consumer)
+                self._search()
                 return
 
     def _enough(self) -> bool:
-        """So much was moved in this batch that the rest had better wait, lest proxies have no room in it to react. When
-        others have filled it this queue still moves something, or it would stand still as long as they do so."""
-        return self._moved >= self.server.limits.batch_bytes // (8 if self.server.batch_full() else 2)
-
-    def _go_on_later(self) -> None:
+        """So much was moved in this batch that the rest waits for the next one, lest proxies have no room in it to
+        react. When others have filled it this queue still moves something, or it would stand still as long as they do.
+        """
+        if self._moved < self.server.limits.batch_bytes // (8 if self.server.batch_full() else 2):
+            return False
         self.server.engine.natives.touch_late(self)
         self.server.mark(2)
+        return True
 
-    def _search(self, consumer: Consumer) -> None:
-        """The first message is for nobody that wants one now: look further, for one of them."""
-        looked = 0
-        for number, lane in self.lanes.items():
-            while consumer.credit > 0 and consumer.room > 0 and len(lane):
-                if self._enough():
-                    self._go_on_later()
+    def _search(self) -> None:
+        """The first message is for nobody that wants one now: look further, for one of them.
+
+        Each of them has its own place, and never sees the same again unless things have changed. A search that is not
+        at its end goes on when others had their turn: that of another consumer of the same priority, too.
+        """
+        self.takers.changed = False
+        for consumer in self.takers.waiting(self._searches):
+            for number in list(self.lanes):
+                if not self._look(consumer, number):
+                    self._searches += 1
                     return
-                found = None
-                for item in lane.after(max(self.purged, consumer.dry.get(number, 0))):
-                    looked += 1
-                    if self.takers.may(consumer, item, self.loaded(item)):
-                        found = item
-                        break
-                    consumer.dry[number] = item.id
-                    if looked >= SEARCH:
-                        self._alarm(self.server.now + 1)
-                        return
-                if found is None:
-                    if lane.rest and self.server.durable_id < self.server.next_id:
-                        self.server.engine.natives.touch_late(self)
-                    break
-                self._take(found)
-                self._give(consumer, found)
-                self._moved += found.size
+
+    def _look(self, consumer: Consumer, number: int) -> bool:
+        """Look through one lane. False: this is to go on."""
+        lane, seen = self.lanes[number], consumer.seen
+        while consumer.hungry and (again := consumer.again.get(number)):
+            item = lane.items.get(heappop(again))
+            if item is not None:
+                self._offer(consumer, item)
+                if self._interrupted():
+                    return False
+        at = seen.get(number, 0)
+        if at >= lane.last or not consumer.hungry:
+            return True
+        for item in lane.after(max(self.purged, at), self.share()):
+            seen[number] = item.id
+            self._offer(consumer, item)
+            if self._interrupted():
+                return False
+            if not consumer.hungry:
+                return True
+        if lane.rest and self.server.durable_id < lane.last:
+            self.server.engine.natives.touch_late(self)
+        else:
+            seen[number] = lane.last
+        return True
+
+    def _interrupted(self) -> bool:
+        """A search cannot go on at once."""
+        if self.takers.changed:
+            self.server.engine.natives.go_on(self)
+            return True
+        return self._enough() or self.spent()
+
+    def _offer(self, consumer: Consumer, item: Item) -> None:
+        self.spend(LOOK, item.size)
+        if self.takers.may(consumer, item, self.loaded(item)):
+            self.spend(MOVE, item.size)
+            self._take(item)
+            self._give(consumer, item)
+            self._moved += item.size
 
     def _give(self, consumer: Consumer, item: Item) -> None:
         """The row says so before the message leaves: the count survives."""
@@ -281,6 +330,8 @@ class Queue(Stock):
 
     def settle(self, note: Settle, message: Message) -> None:
         held, freed = self.out.get(message.source, {}), 0
+        returning = len(note.back) + len(note.failed) + len(note.again) + len(note.refused)
+        self.spend(len(note.taken) // 8 + MOVE * returning, 0)
         for id in note.taken:
             if item := held.pop(id, None):
                 freed += item.size
@@ -376,26 +427,24 @@ class Queue(Stock):
         leaving = [proxy for proxy in self.out if whose(proxy)]
         returning = sum(len(self.out[proxy]) for proxy in leaving)
         self.leaving.update(dict.fromkeys(leaving))
+        self._begin()
         self._take_back()
         return returning
 
     def _take_back(self) -> None:
         """What lost connections had returns to its place, some of it at a time."""
-        self._begin()
-        left, self._took = TAKE_BACK, self.server.batch.number
         for proxy in list(self.leaving):
             held = self.out.get(proxy, {})
-            for id in list(held):
-                if not left or self._enough():
+            while held:
+                if self._enough() or self.spent():
                     self.pause()
-                    self._go_on_later()
                     self.change()
                     return
-                item = held.pop(id)
+                item = held.pop(next(iter(held)))
+                self.spend(MOVE, item.size)
                 self.out_bytes -= item.size
                 self._return(item)
                 self._moved += item.size
-                left -= 1
             self.out.pop(proxy, None)
             del self.leaving[proxy]
         self.pause()
@@ -425,6 +474,22 @@ class Queue(Stock):
             if item.stored:
                 self._erase(item)
         self.service.forget(self)
+
+    def _check_busy(self) -> None:
+        super()._check_busy()
+        natives = self.server.engine.natives
+        if natives.armed(self):
+            return
+        assert not any(consumer.pending for consumer in self.takers), "what was given is not dispatched"
+        assert not any(each.credit > 0 and each.room > 0 for each in self.browsers.values()), "a browser waits in vain"
+        if self.paused or not self.ready or not self.takers.hungry():
+            return
+        for lane in self.lanes.values():
+            assert not lane.rest or all(map(self._seen_all, self.takers.waiting())), "a search has come to no end"
+            for item in islice(lane.items.values(), CHECKED):
+                put = self.loaded(item)
+                if not put.expires or put.expires > self.server.now:
+                    assert not self.takers.could(item, put), "idle, with something to give and somebody to take it"
 
     handlers: ClassVar[Any] = {
         Put.wire: put, Settle.wire: settle, Consume.wire: consume, Cancel.wire: cancel, Gone.wire: gone,

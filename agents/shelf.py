@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 DELAYED, EXPIRING = "d", "x"
 EXPIRY = Struct(">QB")  # id and lane of the message
-PAGE = 256
+PAGE = 64
 
 
 class Shelf:
     """Collections in order of time; their changes belong to the open batch at once."""
 
-    __slots__ = ("queue", "delayed", "expiring")
+    __slots__ = ("queue", "delayed", "expiring", "swept")
 
     def __init__(self, queue: Stock):
         self.queue = queue
+        self.swept: tuple[int, int] | None = None  # how far a purge of the delayed ones has come
         self.delayed, self.expiring = queue.collection(DELAYED), queue.collection(EXPIRING)
 
     def delay(self, item: Item) -> None:
@@ -36,9 +37,11 @@ class Shelf:
         """Take down delayed messages whose time has come. At most a page."""
         return self._take([row for row in self.delayed.scan(None, PAGE) if row.key <= now])
 
-    def drop(self, upto: int) -> list[Item]:
-        """Take down delayed messages that came up to this id. At most a page."""
-        return self._take([row for row in self.delayed.scan(None, PAGE) if row.id <= upto])
+    def drop(self, upto: int) -> list[Item] | None:
+        """Take down delayed messages that came up to this id, of the next page; None after the last one."""
+        rows = self.delayed.scan(self.swept, PAGE)
+        self.swept = (rows[-1].key, rows[-1].id) if rows else None
+        return self._take([row for row in rows if row.id <= upto]) if rows else None
 
     def pop(self) -> Item | None:
         """Take down the delayed message that is due first."""

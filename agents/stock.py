@@ -11,7 +11,7 @@ from mombroker.agents.deadletter import dead_letter
 from mombroker.agents.lane import HELD, NOWHERE, WAITING, Item, Lane, item_of
 from mombroker.agents.native import Native
 from mombroker.agents.policy import Policy
-from mombroker.agents.shelf import Shelf
+from mombroker.agents.shelf import PAGE, Shelf
 from mombroker.agents.takers import Consumer, Takers
 from mombroker.agents.traffic import Consume, Put, pack
 from mombroker.agents.wanted import wanted
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of the state blob
 SOON = 10_000_000  # ns: alarms are not closer than that
-PURGE = 1_000  # messages purged at once
+WORK_BYTES = 4_096  # of a message that cost as much as looking at one
+LOOK, MOVE = 1, 3  # what a message costs of a turn's work: looked at or ended; given, taken back or moved, with its row
+SHARE = 4  # of what is left of a turn's work one queue does at once, before others have theirs
 
 
 def _state(*values: Any) -> bytes:
@@ -52,7 +54,10 @@ class Stock(Native):
         self.count = self.ready = self.bytes = self.loose = 0  # loose: bytes without a row
         self.told: dict[str, None] = {}  # servers that hold back their clients, in the order they were told
         self.dropped = 0
-        self.purged = 0  # what waits up to this id is to go
+        self.purged = 0  # what waits up to this id is to go:
+        self.stale = self.stale_bytes = self.stale_ready = 0  # so much of `count`, `bytes` and `ready`
+        self.ripe = False  # an alarm has rung, and not everything that was due is done
+        self._until = 0  # so much of it is left to others
         self._shelf: Shelf | None = None
         self._next = 0  # time of the next alarm
         self._version = 0
@@ -102,7 +107,10 @@ class Stock(Native):
         rows = {number: len(lane) - lane.loose for number, lane in self.lanes.items()}
         remote = [[c.key[0], c.credit, c.note.values()] for c in self.takers if self._remote(c.key[0])]
         leaving = [proxy for proxy in self.leaving if self._remote(proxy)]
-        return _state(self.bytes - self.loose, rows, remote, list(self.told), self.purged, self.more_state(), leaving)
+        stale = [self.stale, self.stale_bytes, self.stale_ready]
+        return _state(
+            self.bytes - self.loose, rows, remote, list(self.told), self.purged, self.more_state(), leaving, stale
+        )
 
     @staticmethod
     def blank(more: Any) -> bytes:
@@ -123,7 +131,8 @@ class Stock(Native):
         self.told = dict.fromkeys(told)
         for number, rest in rows.items():
             if rest:
-                self.lane(number).rest = rest
+                lane = self.lane(number)
+                lane.rest, lane.last = rest, self.server.next_id
                 self.ready += rest
         for proxy, credit, values in remote:
             note = Consume(*values)
@@ -132,7 +141,8 @@ class Stock(Native):
             self.takers.add(consumer)
         self.count = self.ready + len(self.shelf.delayed)
         if self.purged:
-            self._alarm(0)
+            as_all = (self.count, self.bytes, self.ready)  # an older state does not say it
+            self.stale, self.stale_bytes, self.stale_ready = values[8] if len(values) > 8 else as_all
         if at := self.shelf.next():
             self._alarm(at)
         self.touch()
@@ -159,12 +169,7 @@ class Stock(Native):
 
     def _first(self) -> Item | None:
         """The first that waits; None: there is none, or it is not durable yet and cannot be read."""
-        for lane in self.lanes.values():
-            if self.purged:
-                self._clear(lane, PURGE)
-            if len(lane):
-                return lane.first()
-        return None
+        return next((lane.first() for lane in self.lanes.values() if len(lane)), None)
 
     def _drop_oldest(self) -> bool:
         """Of the least urgent that wait; else one that backs off; else the delayed one that is due first."""
@@ -190,6 +195,7 @@ class Stock(Native):
     def _take(self, item: Item) -> None:
         self.lanes[item.lane].take(item)
         self.ready -= 1
+        self.stale_ready -= item.id <= self.purged
 
     def loaded(self, item: Item) -> Put:
         if item.put is None:
@@ -246,7 +252,9 @@ class Stock(Native):
         item.holder, item.due = "", due
         if item.group:
             self.takers.returned(item)
+            self.touch()
         if item.id <= self.purged:
+            self._stale(1, item)
             self._end(item)
         elif put.expires and put.expires <= max(self.server.now, due):
             self._bury(item, "expired")
@@ -265,11 +273,17 @@ class Stock(Native):
         lane.back(item)
         self.ready += 1
         self._write(item, lane)
-        self.takers.undry(item.id)
+        self.takers.came_back(item.lane, item.id)
         self.touch()
+
+    def _stale(self, more: int, item: Item) -> None:
+        self.stale += more
+        self.stale_bytes += more * item.size
 
     def _end(self, item: Item, was_out: bool = False) -> None:
         """The message leaves the queue."""
+        if item.id <= self.purged and not was_out:
+            self._stale(-1, item)
         if item.stored:
             self._erase(item)
         else:
@@ -278,6 +292,7 @@ class Stock(Native):
             self.shelf.forget(item)
         if item.group:
             self.takers.ended(item, was_out)
+            self.touch()  # another one of its group may be for somebody now
         self.count -= 1
         self.bytes -= item.size
         if self.told or self.service.waiting:
@@ -310,41 +325,85 @@ class Stock(Native):
             self._next = at
             self.server.engine.alarm(at, self)
 
+    # -- how much at once ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Take a share of what is left of the turn's work."""
+        work = self.server.engine.natives.work
+        self._until = work - max(1, work // SHARE) if work > 0 else work
+
+    def spend(self, cost: int, size: int) -> None:
+        self.server.engine.natives.work -= cost + size // WORK_BYTES
+
+    def share(self) -> int:
+        """What is left of it."""
+        return max(1, self.server.engine.natives.work - self._until)
+
+    def spent(self) -> bool:
+        """Has the share been used up? Then it goes on when others had theirs."""
+        natives = self.server.engine.natives
+        if natives.work > self._until:
+            return False
+        natives.go_on(self)
+        return True
+
+    # -- what was due --------------------------------------------------------------------------------------------
+
     def alarm(self) -> None:
         """Something was due: delayed messages, backed-off ones, expiries."""
+        if self._next and self._next <= self.server.now:  # else an earlier alarm has replaced it
+            self._next = 0
+            self.ripe = True
+            self.touch()
+
+    def _ripen(self) -> None:
         now = self.server.now
-        if not self._next or self._next > now:
-            return  # an alarm that an earlier one has replaced
-        self._next = 0
-        if self.purged:
-            self._purge()
         while self.times and self.times[0][0] <= now:
+            if self.spent():
+                return
             if item := self.later.pop(heappop(self.times)[1], None):
+                self.spend(MOVE, item.size)
+                self.change()
                 self._rested(item)
         if not self.volatile:
-            for item in self.shelf.due(now):
-                if item.id <= self.purged:
-                    self._end(item)
-                    continue
-                item.id, item.stored, item.place = self.server.new_id(), False, NOWHERE
-                self.enter(item)
-                self.loose += 0 if item.stored else item.size
-            for id, number in self.shelf.expired(now):
-                self._expire(id, number)
+            while due := self.shelf.due(now):
+                for item in due:
+                    self._ripened(item)
+                if self.spent():
+                    return
+            while expired := self.shelf.expired(now):
+                for id, number in expired:
+                    self._expire(id, number)
+                if self.spent():
+                    return
+        self.ripe = False
         times = [self.times[0][0] if self.times else 0, 0 if self.volatile else self.shelf.next()]
         if at := min(filter(None, times), default=0):
             self._alarm(at)
+
+    def _ripened(self, item: Item) -> None:
+        """It was delayed."""
+        self.spend(MOVE, item.size)
         self.change()
-        self.touch()
+        if item.id <= self.purged:
+            self._end(item)
+            return
+        item.id, item.stored, item.place = self.server.new_id(), False, NOWHERE
+        self.enter(item)
+        self.loose += 0 if item.stored else item.size
 
     def _rested(self, item: Item) -> None:
-        if item.due:
+        if item.id <= self.purged:
+            self._end(item)
+        elif item.due:
             self._wait_again(item)
         else:  # volatile and delayed: it comes only now
             item.id = self.server.new_id()
             self.enter(item)
 
     def _expire(self, id: int, number: int) -> None:
+        self.spend(MOVE, 0)
+        self.change()
         lane = self.lane(number)
         item = lane.items.get(id)
         if item is None:
@@ -368,47 +427,55 @@ class Stock(Native):
 
     def purge(self) -> int:
         """Nobody gets what is here now; it goes, some at a time. Returns how many messages wait."""
+        waiting = self.ready - self.stale_ready
         self.purged = self.server.next_id
-        self._alarm(0)
+        self.stale = self.count - sum(map(len, self.out.values()))
+        self.stale_bytes, self.stale_ready = self.bytes - self.out_bytes, self.ready
+        self.shelf.swept = None
         self.change()
-        return self.ready
+        self.touch()
+        return waiting
 
     def _purge(self) -> None:
-        left = PURGE
+        self.change()
         for lane in self.lanes.values():
-            left = self._clear(lane, left)
+            while len(lane):
+                item = lane.first()
+                if item is None:
+                    self.server.engine.natives.touch_late(self)
+                    return
+                if item.id > self.purged:
+                    break
+                if self.spent():
+                    return
+                self.spend(LOOK, 0)
+                self._take(item)
+                self._end(item)
         for id in [id for id in self.later if id <= self.purged]:
+            if self.spent():
+                return
+            self.spend(LOOK, 0)
             self._end(self.later.pop(id))
-        delayed = [] if self.volatile else self.shelf.drop(self.purged)
-        for item in delayed:
-            self._end(item)
-        if delayed or any(len(lane) and self._stale(lane.first()) for lane in self.lanes.values()):
-            self._alarm(0)
-        else:
-            self.purged = 0
+        while not self.volatile and (delayed := self.shelf.drop(self.purged)) is not None:
+            for item in delayed:
+                self._end(item)
+            self.spend(PAGE, 0)
+            if self.spent():
+                return
+        self.purged = self.stale = self.stale_bytes = self.stale_ready = 0
 
     def withdraw(self, item: Item) -> None:
         """One that waits goes elsewhere."""
         self._take(item)
         self._end(item)
 
-    def _stale(self, first: Item | None) -> bool:
-        return first is None or first.id <= self.purged
-
-    def _clear(self, lane: Lane, left: int) -> int:
-        """Purge up to `left` messages of a lane; how many more might go."""
-        while left > 0 and (item := lane.first()) is not None and item.id <= self.purged:
-            self._take(item)
-            self._end(item)
-            self.change()
-            left -= 1
-        return left
-
     def describe(self) -> dict[str, Any]:
         return {
-            "destination": self.service.shown(self.name), "home": self.server.name, "messages": self.count,
-            "bytes": self.bytes, "waiting": self.ready, "held": sum(map(len, self.out.values())),
-            "backing_off": len(self.later), "consumers": len(self.takers.consumers), "dropped": self.dropped,
+            "destination": self.service.shown(self.name), "home": self.server.name,
+            "messages": self.count - self.stale, "bytes": self.bytes - self.stale_bytes,
+            "waiting": self.ready - self.stale_ready, "held": sum(map(len, self.out.values())),
+            "backing_off": sum(id > self.purged for id in self.later), "consumers": len(self.takers.consumers),
+            "dropped": self.dropped,
         }  # fmt: skip
 
     def check(self) -> None:
@@ -422,6 +489,18 @@ class Stock(Native):
         assert self.bytes >= self.loose >= 0, "bytes miscounted"
         sizes = sum(item.size for items in self.out.values() for item in items.values())
         assert self.out_bytes == sizes, "bytes that somebody has miscounted"
+        assert 0 <= self.stale_ready <= min(self.stale, self.ready) and self.stale <= self.count - held, "stale"
+        assert self.purged or not self.stale, "nothing is purged, and yet something is stale"
+        self._check_busy()
+
+    def _check_busy(self) -> None:
+        """Whatever is to be done is being done, or waits for something from outside."""
+        if self.server.engine.natives.armed(self):
+            return
+        assert not self.leaving, "what lost connections had is left lying"
+        assert not self.purged and not self.ripe, "a purge, or what was due, is left lying"
+        first = self.times[0][0] if self.times else 0
+        assert not first or 0 < self._next <= max(first, self.server.now + SOON), "what is due has no alarm"
 
     # -- what queue.py does with it ------------------------------------------------------------------------------
 

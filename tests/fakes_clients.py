@@ -13,7 +13,7 @@ from mombroker.agents.native import Native
 from mombroker.agents.orders import Wait
 from mombroker.agents.proxy import TAKEN, Proxy, Source
 from mombroker.agents.queue import Queue
-from mombroker.agents.takers import Consumer
+from mombroker.agents.takers import Consumer, Takers
 from mombroker.agents.topics import Entry, Topics
 from mombroker.agents.traffic import Consume, Publish, Put, Table, Traffic, note_of
 from mombroker.core.errors import MomError
@@ -229,3 +229,21 @@ def settlements_first(_: Callable[..., Any]) -> Callable[..., Any]:
         return [each for each in connection.commands if isinstance(each, Ack | Nack)]
 
     return all_of_them
+
+
+def once_a_batch(take_back: Callable[[Queue], None]) -> Callable[[Queue], None]:
+    """What lost connections had is taken back once in a batch, and nobody is sure to ask again in the next one."""
+    took: dict[Queue, int] = {}
+
+    def former(queue: Queue) -> None:
+        number = queue.server.batch.number
+        if took.get(queue) != number:
+            took[queue] = number
+            take_back(queue)
+
+    return former
+
+
+def unnoticed(_: Callable[[Takers, int, int], None]) -> Callable[[Takers, int, int], None]:
+    """Consumers that have looked beyond a message's place do not learn that it has come back."""
+    return lambda takers, lane, id: None

@@ -18,15 +18,17 @@ Place = tuple[int, int]  # (key, id)
 
 class Collection:
     """1. `fresh` and `gone` hold exactly the changes that may not be visible in the store yet.
-    2. `size` counts the rows as the running reaction sees them."""
+    2. `size` counts the rows as the running reaction sees them.
+    3. All rows of the store up to `floor` are gone."""
 
-    __slots__ = ("server", "agent", "name", "fresh", "gone", "size", "undo")
+    __slots__ = ("server", "agent", "name", "fresh", "gone", "size", "undo", "floor")
 
     def __init__(self, server: AgentServer, agent: str, name: str):
         self.server, self.agent, self.name = server, agent, name
         self.fresh: dict[int, ItemRow] = {}
         self.gone: set[int] = set()
         self.size = server.reader.item_count(agent, name)
+        self.floor: Place | None = None
         self.undo: list[tuple[ItemRow, bool, bool]] = []  # (row, was added, was fresh) of the running reaction
 
     def __len__(self) -> int:
@@ -58,12 +60,17 @@ class Collection:
     def scan(self, after: Place | None = None, limit: int = 100) -> list[ItemRow]:
         """Up to `limit` rows in order of (key, id), strictly after a place."""
         found: dict[Place, ItemRow] = {}
-        start = after
+        start, leading = after, after is None
+        if self.floor is not None and (after is None or after < self.floor):
+            start, leading = self.floor, True
         while self.size > len(self.fresh) and len(found) < limit:
             rows = self.server.reader.items(self.agent, self.name, start, limit)
             for row in rows:
                 if row.id not in self.gone:
                     found[row.key, row.id] = row
+                    leading = False
+                elif leading:
+                    self.floor = (row.key, row.id)
             if len(rows) < limit:
                 break
             start = (rows[-1].key, rows[-1].id)
@@ -84,6 +91,7 @@ class Collection:
         return changed
 
     def reject(self) -> None:
+        self.floor = None
         for row, added, fresh in reversed(self.undo):
             if added:
                 self.fresh.pop(row.id, None)
@@ -105,3 +113,5 @@ class Collection:
                     self.gone.discard(id)
             elif self.fresh.get(id) is row:
                 del self.fresh[id]
+                if self.floor is not None and (row.key, id) < self.floor:
+                    self.floor = None

@@ -194,9 +194,9 @@ class Engine:
 
     def _work(self, budget: int) -> int:
         """React while there is something to react to; what is left of the budget, -1 when the work is not done."""
-        run, batch_full = self.run, self.server.batch_full
+        run, natives, batch_full = self.run, self.natives, self.server.batch_full
         while run:
-            if budget <= 0 or batch_full():
+            if budget <= 0 or natives.work <= 0 or batch_full():
                 return -1
             if self.careful and self.marks > self.server.durable_batch:
                 return budget  # the marks must be durable first
@@ -658,8 +658,7 @@ class Engine:
             self.evict()
 
     def check(self) -> None:
-        for native in self.natives.agents.values():
-            native.check()
+        self.natives.check()
         assert self.in_memory == sum(len(box.queue) for box in self.inboxes.values()), "entries miscounted"
         for box in self.inboxes.values():
             assert all(not entry.done for entry in box.queue), f"{box.agent} keeps a consumed message"

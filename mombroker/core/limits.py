@@ -22,5 +22,6 @@ class Limits:
     link_window: int = 4_096  # packets that a peer may send ahead
     link_window_bytes: int = 8 << 20
     turn_reactions: int = 1_024
+    turn_work: int = 500  # messages that queues look at, give and take back until others are looked after, see Natives
     batch_bytes: int = 4 << 20
     batch_rows: int = 4_096

@@ -49,9 +49,13 @@ class Clients(Protocol):
 class Natives:
     """1. Touched ones are flushed when the reactions at hand are done, at the latest when the batch closes.
     2. Changed ones get their row when the batch closes.
-    3. One that was removed says and writes nothing more, whatever it is told in the reaction that ended it."""
+    3. One that was removed says and writes nothing more, whatever it is told in the reaction that ended it.
+    4. Who has more to do than fits into a turn is touched in the next one, and a commit is due for whom waits for one.
 
-    __slots__ = ("server", "agents", "touched", "changed", "late")
+    work   what is left of `turn_work` in this turn; see core/limits.py
+    """
+
+    __slots__ = ("server", "agents", "touched", "changed", "late", "soon", "work", "turns")
 
     def __init__(self, server: AgentServer):
         self.server = server
@@ -59,6 +63,9 @@ class Natives:
         self.touched: dict[Native, None] = {}
         self.changed: dict[Native, None] = {}
         self.late: dict[Native, None] = {}  # to be touched by the next commit
+        self.soon: dict[Native, None] = {}  # to be touched by the next turn
+        self.work = server.limits.turn_work
+        self.turns = 0
 
     def touch(self, native: Native) -> None:
         """It has something to say; what it says at once it may say of many messages together."""
@@ -67,6 +74,24 @@ class Natives:
     def touch_late(self, native: Native) -> None:
         """It waits for rows that are not durable yet."""
         self.late[native] = None
+
+    def go_on(self, native: Native) -> None:
+        """It has more to do: in this turn if there is work left, else in the next one, when others had theirs."""
+        (self.touched if self.work > 0 else self.soon)[native] = None
+
+    def armed(self, native: Native) -> bool:
+        """It will be flushed, without anything coming from outside."""
+        return native in self.touched or native in self.soon or native in self.late
+
+    def begin(self) -> None:
+        """A turn begins. Those that wait for it take turns in being the first."""
+        self.work = self.server.limits.turn_work
+        if self.soon:
+            self.turns += 1
+            waiting = [*self.soon]
+            first = self.turns % len(waiting)
+            self.touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
+            self.soon = {}
 
     def change(self, native: Native) -> None:
         self.changed[native] = None
@@ -80,7 +105,7 @@ class Natives:
     def remove(self, native: Native, written: bool = True) -> None:
         """It is gone, and its rows if it ever had any."""
         self.agents.pop(native.id, None)
-        for those in (self.touched, self.changed, self.late):
+        for those in (self.touched, self.changed, self.late, self.soon):
             those.pop(native, None)
         if written:
             self.server.engine.drop_rows(native.id)
@@ -101,3 +126,9 @@ class Natives:
     def committed(self) -> None:
         self.touched.update(self.late)
         self.late = {}
+
+    def check(self) -> None:
+        server = self.server
+        assert not self.late or server.in_flight or server.level or not server.batch.empty(), "no commit is due"
+        for native in self.agents.values():
+            native.check()

@@ -368,9 +368,10 @@ class AgentServer:
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.now = max(self.now, now)
+        self.engine.natives.begin()
         self.engine.tick(self.now)
         self._hurry()
-        self.more = not self.engine.turn(self.limits.turn_reactions)
+        self.more = not self.engine.turn(self.limits.turn_reactions) or bool(self.engine.natives.soon)
         if self.more and self.batch_full():
             self.mark(2)
 
@@ -396,7 +397,8 @@ class AgentServer:
     @property
     def busy(self) -> bool:
         """A turn would find something to do."""
-        return bool(self.level or self.more or self.notes or self.engine.run or self.engine.natives.touched)
+        natives = self.engine.natives
+        return bool(self.level or self.more or self.notes or self.engine.run or natives.touched or natives.soon)
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""

@@ -95,6 +95,7 @@ def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BAC
             "batch_bytes": rng.choice((500, 5000)), "batch_rows": rng.choice((3, 30)),
             "max_store": rng.choice((1000, 1 << 30)),
         }  # fmt: skip
+        limits["turn_work"] = limits["turn_reactions"]
     return Topology(
         name="sim",
         servers={name: Server(name, "127.0.0.1", 20_000 + at, None, name) for at, name in enumerate(names)},

@@ -17,6 +17,12 @@ from mombroker.store.base import SCHEMA, Meta
 
 REPAIR = "restore it from a backup, or run `mom domain reset` for this server"
 
+# The items of a collection. For (key, id) > (?, ?) SQLite looks up `key` alone and reads all of that key from the
+# start, so that what is left of a key, and the keys above it, are asked for one by one.
+ITEMS = "SELECT id, agent, collection, key, head, body FROM message WHERE agent = ?1 AND collection = ?2"
+SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
+AFTER = f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3 ORDER BY key, id LIMIT ?5) LIMIT ?5"
+
 Row = tuple[Any, ...]
 
 
@@ -163,12 +169,13 @@ class SqliteReader:
         return ItemRow(*rows[0]) if rows else None
 
     def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]:
-        sql = "SELECT id, agent, collection, key, head, body FROM message WHERE agent = ? AND collection = ?"
-        place: tuple[int, ...] = after or ()
-        if after:
-            sql += " AND (key, id) > (?, ?)"
-        rows = self.select(f"{sql} ORDER BY key, id LIMIT ?", agent, collection, *place, limit)
-        return [ItemRow(*row) for row in rows]
+        if after is None:
+            rows = self.select(f"{ITEMS} ORDER BY key, id LIMIT ?3", agent, collection, limit)
+        else:
+            rows = self.select(SAME_KEY, agent, collection, *after, limit)
+            if len(rows) < limit:
+                rows = self.select(AFTER, agent, collection, *after, limit)
+        return list(map(ItemRow._make, rows))
 
     def held(self, after: int, limit: int) -> list[HeldRow]:
         rows = self.select("SELECT id, agent, head, body FROM held WHERE id > ? ORDER BY id LIMIT ?", after, limit)

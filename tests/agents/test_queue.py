@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.agents import lane, proxy, queue, takers
+from mombroker.agents import lane, proxy, takers
 from mombroker.agents.commands import Ack, Credit, Disconnect, Send, Transact, Unsubscribe
 from mombroker.agents.producers import MAX_RANGES
 from mombroker.agents.traffic import Consume, Put
@@ -510,14 +510,13 @@ def test_a_queue_does_not_stand_still_when_others_fill_every_batch():
 
 
 @pytest.mark.parametrize("where", [SELF, OTHER])
-def test_nothing_overtakes_what_returns_piece_by_piece_whatever_crashes_meanwhile(where, monkeypatch):
-    monkeypatch.setattr(queue, "TAKE_BACK", 2)
-    b = Broker(THREE)
+def test_nothing_overtakes_what_returns_piece_by_piece_whatever_crashes_meanwhile(where):
+    b = Broker(THREE, Limits(turn_work=1))
     filled(b, *map(str, range(7)))
     consumer = b.connect(where[1]).subscribe("s", Q, ack="individual", prefetch=5)
     other = b.connect().subscribe("s", Q, ack="individual", prefetch=1, priority=-1)
     assert consumer.texts == list("01234") and other.texts == ["5"]
-    b.death = ("a", 2, True)  # of seven that return in four batches
+    b.death = ("a", 2, True)  # of five that return one by one
     consumer.close()
     b.join("a", "b")
     b.pump()

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from mombroker import store
-from mombroker.core.batch import LINK_BITS, Batch, InRow
+from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.topology import Domain
 from tests.store.samples import Model, reads, record, sample, topology
@@ -298,3 +298,34 @@ def test_what_is_staged_when_the_store_closes_is_given_up(tmp_path):
     opened = store.open(tmp_path, topology(), "paris")
     assert "now" not in opened.meta()
     opened.close()
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_of_a_collection_reads_no_row_before_it(opened):
+    """An index that is used by the key alone reads all rows of that key, so that many pages cost their square."""
+    rows = {id: ItemRow(id, "paris/a", "c", key, b"", b"") for key in (1, 2) for id in range(key * 4_000, key * 6_000)}
+    opened.commit(Batch(items=rows))
+
+    def steps(after):
+        """Instructions of SQLite's machine, in tens."""
+        counted = []
+        opened.reader.set_progress_handler(lambda: counted.append(1), 10)
+        assert len(opened.items("paris/a", "c", after, 8)) == 8
+        opened.reader.set_progress_handler(None, 0)
+        return len(counted)
+
+    for place in ((1, 5_900), (2, 11_900), (1, 5_996), (0, 0)):
+        assert steps(place) <= 3 * steps((1, 4_000)) + 20, place
+
+
+@pytest.mark.parametrize("limit", (1, 2, 3, 5, 9))
+def test_pages_hold_all_rows_in_order_of_key_and_id_whatever_their_size(opened, limit):
+    rows = {id: ItemRow(id, "paris/a", "c", id * 7 % 3, b"", b"") for id in range(1, 12)}
+    opened.commit(Batch(items=rows))
+    found, after = [], None
+    while page := opened.items("paris/a", "c", after, limit):
+        found += page
+        after = (page[-1].key, page[-1].id)
+    assert found == sorted(rows.values(), key=lambda row: (row.key, row.id))
