@@ -59,11 +59,12 @@ class Findings:
     unjudged: int = 0  # pairs whose other half may be in a part of the log that is not kept any more
     retired: list[str] = field(default_factory=list)  # servers whose log has lost its beginning
     absent: list[str] = field(default_factory=list)  # servers of which an export has no record
+    holes: list[str] = field(default_factory=list)  # of an export: a sentence on each run of records that it lacks
     restored: list[str] = field(default_factory=list)  # of each server whose store is an old copy, why and what to do
 
     @property
     def clean(self) -> bool:
-        return not (self.violations or self.duplicates or self.unsent or self.lost or self.absent)
+        return not (self.violations or self.duplicates or self.unsent or self.lost or self.absent or self.holes)
 
 
 @dataclass(slots=True)

@@ -52,6 +52,7 @@ def audit(
     pass_ = _Pass(logs)
     pass_.run()
     found = pass_.finish()
+    found.holes = files.holes(target)
     missing = sorted(server for server in topology.servers if server not in logs.files)
     found.absent = [name for name in missing if name not in stores or stores[name].log(0, 1)]
     arriving = [(agent, id) for id, message in pass_.judge.messages.items() for agent in message.waiting]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
 
 FILE_RECORDS = 1 << 20  # a file has about so many at most
+JOINED = 16  # small files become one
 GROUP_RECORDS = 1 << 17  # of a row group
 NUMBERS = ("seq", "time", "number", "commit", "sent", "received", "delivered", "done")  # mostly near the one before
 REPEATED = (
@@ -65,7 +66,7 @@ def export(
             f"another folder, {target / 'exported'} for example"
         )
     with _alone(target):
-        files.tidy(target)
+        files.tidy(target, files.SPARE_SECONDS)
         marks, done = files.marks(files.every(target)), 0
         for server, store in stores.items():
             try:
@@ -142,13 +143,33 @@ def _export(
     finally:
         if file:
             file.abandon()
+    _join_last(target, (server, incarnation))
+    files.note(target, (server, incarnation))
     return Exported(server, records, made, mark, gap, int(meta.get(LOST, 0)))
+
+
+def _join_last(target: Path, log: tuple[str, str]) -> None:
+    """Join the last files of a store once they are JOINED or more, each at most twice as large as all that follow it:
+    so a record is written a few times in all, and the files of a day stay few, however often the export runs.
+
+    The parts stay for an hour, for those who read them; files.cover passes over them.
+    """
+    whole = [file for file in files.cover(files.every(target, log[0]))[0] if file.log == log]
+    run: list[files.File] = []
+    for file in reversed(whole):
+        records = sum(each.records for each in run)
+        near = not run or (file.day == run[0].day and file.hi + 1 == run[0].lo)
+        if not near or records + file.records > FILE_RECORDS or (run and file.records > 2 * records):
+            break
+        run.insert(0, file)
+    if len(run) >= JOINED and not any(map(_newer, run)):
+        _join(target, run, keep=True)
 
 
 def _written(target: Path, server: str, incarnation: str, mark: int) -> int:
     """When the last record that is exported was written, us."""
-    (last,) = [each for each in files.every(target) if (*each.log, each.hi) == (server, incarnation, mark)]
-    with files.reading(last) as part:
+    last = [each for each in files.every(target, server) if (*each.log, each.hi) == (server, incarnation, mark)]
+    with files.reading(last[0]) as part:
         times = part.read_row_group(part.num_row_groups - 1, columns=["time"]).column(0)
     return int(times.cast(pa.int64())[-1].as_py())
 
@@ -224,6 +245,8 @@ def compact(target: Path) -> Iterator[Compacted]:
     with _alone(target):
         files.tidy(target)
         found = files.every(target)
+        for log in {file.log for file in found}:
+            files.note(target, log)
         newest = {log: max(file.day for file in each) for log, each in groupby(found, key=lambda file: file.log)}
         over = [file for file in found if file.day < newest[file.log]]
         for (server, _, day), each in groupby(over, key=lambda file: (*file.log, file.day)):
@@ -254,7 +277,7 @@ def _newer(file: files.File) -> bool:
         return int((part.schema_arrow.metadata or {}).get(schema.VERSION_KEY, 0)) > schema.VERSION
 
 
-def _join(target: Path, run: list[files.File]) -> files.File:
+def _join(target: Path, run: list[files.File], keep: bool = False) -> files.File:
     first, last = run[0], run[-1]
     if len(run) == 1:
         return first
@@ -267,7 +290,7 @@ def _join(target: Path, run: list[files.File]) -> files.File:
         draft.close(last.hi)
     finally:
         draft.abandon()
-    for file in run:
+    for file in run if not keep else ():
         file.path.unlink()
     return files.place(target, *first.log, first.lo, last.hi, first.day)
 

@@ -4,10 +4,16 @@
 
 holds the records 1 to 250000, no more and no less, of the store whose incarnation is a3aee61984750b7a. A file appears
 under such a name only when it is whole and on disk, so the names alone say what is exported: there is no other mark.
+
+    DIR/.exported/paris-a3aee61984750b7a
+
+remembers which records the names have ever told of, so that a file that is gone since is missed.
 """
 
+import json
 import os
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +31,8 @@ NAME = re.compile(r"(\w+)-(\d+)-(\d+)\.parquet")
 DRAFT = (
     ".draft"  # the end of the name of a file that is being written; with a leading dot, so that Spark passes over it
 )
+KNOWN = ".exported"  # the folder of what has been exported, a file for each store
+SPARE_SECONDS = 3600.0  # that the parts of a joined file stay for those who read them
 ALWAYS = schema.NAMES[1 : schema.NAMES.index("commits")]  # columns that each file has, of whatever version
 
 
@@ -54,10 +62,10 @@ def is_export(target: Path) -> bool:
     return next(target.glob("day=*/server=*"), None) is not None
 
 
-def every(target: Path) -> list[File]:
-    """All files that are whole, in order of server, store and records."""
+def every(target: Path, server: str = "*") -> list[File]:
+    """All files that are whole, or those of a server, in order of server, store and records."""
     found = []
-    for path in target.glob("day=*/server=*/*.parquet"):
+    for path in target.glob(f"day=*/server={server}/*.parquet"):
         if name := NAME.fullmatch(path.name):
             day, server = path.parts[-3].removeprefix("day="), path.parts[-2].removeprefix("server=")
             found.append(File(server, name[1], int(name[2]), int(name[3]), day, path))
@@ -90,6 +98,83 @@ def chosen(target: Path) -> list[File]:
     found, _ = cover(every(target))
     if not found:
         raise MomError(f"there are no exported records in {target}; `mom log export --to {target}` writes them")
+    return found
+
+
+Ranges = list[tuple[int, int]]  # of records, first and last, in order and without touching each other
+
+
+def ranges(parts: Iterable[tuple[int, int]]) -> Ranges:
+    """All records of these."""
+    found: Ranges = []
+    for lo, hi in sorted(parts):
+        if found and lo <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(hi, found[-1][1])
+        else:
+            found.append((lo, hi))
+    return found
+
+
+def without(wanted: Ranges, there: Ranges) -> Ranges:
+    """What of these records is not there."""
+    found: Ranges = []
+    for lo, hi in wanted:
+        for begin, end in there:
+            if end >= lo and begin <= hi:
+                if begin > lo:
+                    found.append((lo, begin - 1))
+                lo = end + 1
+        if lo <= hi:
+            found.append((lo, hi))
+    return found
+
+
+def note(target: Path, log: tuple[str, str]) -> None:
+    """Remember what is exported of a store."""
+    path = _known_at(target, *log)
+    there = [(file.lo, file.hi) for file in every(target, log[0]) if file.log == log]
+    old = _known(path)
+    if (new := ranges([*old, *there])) != old:
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_name(f".{path.name}{DRAFT}")
+        draft.write_text(json.dumps(new))
+        draft.replace(path)
+
+
+def _known_at(target: Path, server: str, incarnation: str) -> Path:
+    return target / KNOWN / f"{server}-{incarnation}"
+
+
+def _known(path: Path) -> Ranges:
+    try:
+        return [(int(lo), int(hi)) for lo, hi in json.loads(path.read_text())]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError):
+        raise MomError(f"{path} is damaged: delete it, and the next export makes it anew") from None
+
+
+def holes(target: Path) -> list[str]:
+    """A sentence on each run of records that has been exported and is in no file any more; where that is not known, as
+    in an export of an earlier version, on each that is missing between two files. Raises MomError for a file that is
+    damaged."""
+    there: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for file in cover(every(target))[0]:
+        with reading(file):
+            there[file.log].append((file.lo, file.hi))
+    known: dict[tuple[str, str], Ranges] = {}
+    for path in (target / KNOWN).glob("[!.]*"):
+        server, _, incarnation = path.name.rpartition("-")
+        known[server, incarnation] = _known(path)
+    found = []
+    for log in sorted({*there, *known}):
+        have = ranges(there.get(log, []))
+        wanted = known.get(log) or [(have[0][0], have[-1][1])]
+        found += [
+            f"the records {lo} to {hi} of {log[0]} are in no file of {target}: put back the file that had them (its "
+            f"name has {log[1]}), or delete {target / KNOWN} if they were to go"
+            for lo, hi in without(wanted, have)
+        ]
     return found
 
 
@@ -141,9 +226,12 @@ def publish(draft: Path, file: File) -> None:
     folder.sync(file.path.parent)
 
 
-def tidy(target: Path) -> None:
-    """Remove what a run that was cut off has left."""
-    for path in target.glob(f"day=*/server=*/.*{DRAFT}"):
+def tidy(target: Path, spare_seconds: float = 0.0) -> None:
+    """Remove what a run that was cut off has left, and the parts of files that were joined so long ago."""
+    for path in [*target.glob(f"day=*/server=*/.*{DRAFT}"), *target.glob(f"{KNOWN}/.*{DRAFT}")]:
         path.unlink()
-    for file in cover(every(target))[1]:
-        file.path.unlink()
+    chosen, spare = cover(every(target))
+    for file in spare:
+        joined = next(each for each in chosen if each.log == file.log and each.lo <= file.lo and file.hi <= each.hi)
+        if time.time() - joined.path.stat().st_mtime >= spare_seconds:
+            file.path.unlink()

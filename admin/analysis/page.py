@@ -33,6 +33,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     totals, log = figures["totals"], figures["log"]
     title = f"What ordering costs: {topology.name}" if topology else "What ordering costs"
     parts = [f"<h1>{escape(title)}</h1>", f"<p>{log['records']:,} records of {log['seconds']:,} s.</p>"]
+    parts += [f"<p>{escape(hole)}.</p>" for hole in figures.get("holes", ())]
     parts += [_facts(totals), "<h2>Links</h2>", '<div class="side">']
     parts.append(_map(figures["links"], "control_pct", "control bytes, % of what the link carries", "%"))
     parts.append(_map(figures["links"], "hold_ms", "mean time that its messages are held, ms", " ms"))

@@ -95,6 +95,7 @@ def analyze(
     if advise and topology is not None:
         from mombroker.admin.topology import advise as advising
     with exported(source) as folder:
+        holes = lacking(folder)
         log = chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
         found = None
         if check and topology is not None:
@@ -103,6 +104,7 @@ def analyze(
             for sentence in absent(found):
                 click.echo(f"mom: {sentence}", err=True)
         figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
+        figures["holes"] = holes
     if advise and topology is not None:
         try:
             figures["advice"] = advising.advise(topology, load).as_dict()
@@ -170,6 +172,7 @@ def records(
 ) -> "Iterator[DataFrame]":
     """The log as a DataFrame."""
     with exported(source) as folder:
+        lacking(folder)
         yield chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
 
 
@@ -208,3 +211,13 @@ def exported(source: Path) -> Iterator[Path]:
                 if file.path.name in str(error):  # it may be damaged, and then this has a remedy
                     files.verify(file)
             raise
+
+
+def lacking(folder: Path) -> list[str]:
+    """A sentence on each run of records that an export lacks; they are told, and the command fails at its end."""
+    holes: list[str] = extra("files").holes(folder)
+    for sentence in holes:
+        click.echo(f"mom: {sentence}", err=True)
+    if holes:
+        options.fail_at_end("the export lacks records: this is not all")
+    return holes

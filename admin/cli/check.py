@@ -32,7 +32,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
     The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
     Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
     although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 1 if there are
-    any, or if an export has no record of a server of FILE.
+    any, or if an export has no record of a server of FILE, or lacks records that it had.
 
     An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
     do. What had not arrived is searched for in the stores that are on this machine.
@@ -55,7 +55,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
         echo_json(report)
     else:
         _tables(report, columns)
-    for sentence in [*absent(found), *found.restored]:
+    for sentence in [*absent(found), *found.holes, *found.restored]:
         click.echo(f"mom: {sentence}", err=True)
     if not found.clean:
         raise SystemExit(1)
@@ -124,6 +124,7 @@ def describe(found: audit.Findings) -> dict[str, Any]:
         "not_judged": found.unjudged,
         "logs_without_beginning": found.retired,
         "servers_without_log": found.absent,
+        "holes": found.holes,
         "restored": found.restored,
         "agents": found.agents,
     }

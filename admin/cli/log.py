@@ -206,7 +206,8 @@ def _register(topology: "Topology | None", server: str, data: Path, mark: int) -
 def compact(target: Path, output: str, columns: str) -> None:
     """Join the small files of an export.
 
-    Those of each server and day that is over become one file. An export that runs every minute leaves 1440 a day.
+    Those of each server and day that is over become one file. An export joins its last files itself as it goes on, but
+    leaves some dozens a day.
 
     \b
     Example:

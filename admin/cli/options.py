@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_FILE = "mombroker.toml"
 RUN_FOLDER = Path("mombroker-data")  # of `mom run`
 GIVEN = "mombroker.file"  # in the context of a command: the path of its option --file
-SILENT = "mombroker.silent"  # in the context of a command: servers that did not answer
+FAILURE = "mombroker.failure"  # in the context of a command: why it fails once it has shown what it has
 
 ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
 AMOUNT = click.IntRange(0, LAST_NS)
@@ -202,13 +202,19 @@ def utc(ms: int) -> str:
 
 def incomplete(silent: list[str]) -> None:
     """These servers did not answer: what the command shows is not all, and it is to fail at its end."""
-    click.get_current_context().meta[SILENT] = silent
+    if silent:
+        fail_at_end(f"{', '.join(silent)} did not answer: this is not all")
+
+
+def fail_at_end(sentence: str) -> None:
+    """The command shows what it has, and then fails for this."""
+    click.get_current_context().meta[FAILURE] = sentence
 
 
 def judge(ctx: click.Context) -> None:
-    """The end of a command. Raises MomError if servers did not answer."""
-    if silent := ctx.meta.get(SILENT):
-        raise MomError(f"{', '.join(silent)} did not answer: this is not all")
+    """The end of a command. Raises MomError if it is to fail."""
+    if sentence := ctx.meta.get(FAILURE):
+        raise MomError(sentence)
 
 
 def home(topology: "Topology", agent: str, name: str | None) -> "Server":

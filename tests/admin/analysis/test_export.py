@@ -1,6 +1,7 @@
 """The export: every record once, whatever happens to it on the way."""
 
 import contextlib
+import json
 import os
 import random
 import resource
@@ -261,6 +262,86 @@ def test_an_export_is_killed_at_twenty_random_points(tmp_path):
             shutil.rmtree(target)
     assert killed.total() >= 20 and len(killed) == 2, killed
     assert keys(target) == wanted
+
+
+def gone(target, server, *which):
+    """Remove some of the files of a server; the records that these had."""
+    parts = [file for file in files.every(target) if file.server == server]
+    for file in (chosen := [parts[at] for at in which]):
+        file.path.unlink()
+    return files.ranges([(file.lo, file.hi) for file in chosen])
+
+
+@pytest.mark.parametrize("which", [(0,), (2,), (-1,), (0, -1), (1, 2), (0, 1, 2, 3)], ids=str)
+def test_records_that_were_exported_and_are_gone_are_named_and_the_export_is_not_clean(which, stores, tmp_path, played):
+    for share in (0.2, 0.4, 0.7, 1.0):
+        run({server: Upto(reader, share) for server, reader in stores.items()}, tmp_path)
+    command = ["check", str(played.file), "--log", str(tmp_path), "--at-rest", "-o", "json"]
+    assert files.holes(tmp_path) == [] and json.loads(CliRunner().invoke(cli, command).stdout)["holes"] == []
+    lost = gone(tmp_path, "s03", *which)
+    told = [f"the records {lo} to {hi} of s03 are in no file of {tmp_path}" for lo, hi in lost]
+    assert [each.partition(": ")[0] for each in files.holes(tmp_path)] == told
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1 and all(f"mom: {each}" in done.stderr for each in told)
+    assert len(json.loads(done.stdout)["holes"]) == len(told)
+    run(stores, tmp_path)  # what is gone at the end is exported again, and what is gone within is not forgotten
+    assert len(files.holes(tmp_path)) == len(lost) - (-1 in which or len(which) == 4)
+
+
+def test_a_hole_between_files_is_named_where_nothing_tells_what_was_exported(stores, tmp_path):
+    for share in (0.3, 0.6, 1.0):
+        run({"s03": Upto(stores["s03"], share)}, tmp_path)
+    shutil.rmtree(tmp_path / files.KNOWN)
+    assert files.holes(tmp_path) == []
+    ((lo, hi),) = gone(tmp_path, "s03", 1)
+    (said,) = files.holes(tmp_path)
+    assert f"the records {lo} to {hi} of s03 are in no file" in said
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: data[:-1]])
+def test_a_file_that_was_emptied_or_cut_off_is_named_before_anything_is_told(damage, stores, tmp_path):
+    for share in (0.5, 1.0):
+        run({"s03": Upto(stores["s03"], share)}, tmp_path)
+    file = files.every(tmp_path)[0]
+    file.path.write_bytes(damage(file.path.read_bytes()))
+    with pytest.raises(MomError, match=f"{file.path} is damaged"):
+        files.holes(tmp_path)
+
+
+@pytest.mark.spark
+def test_an_analysis_of_an_export_with_a_hole_tells_it_and_fails(spark, stores, tmp_path):
+    for share in (0.3, 0.6, 1.0):
+        run({"s03": Upto(stores["s03"], share)}, tmp_path / "out")
+    page = tmp_path / "report.html"
+    command = ["analyze", str(tmp_path / "out"), "-o", "json", "--html", str(page)]
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    ((lo, hi),) = gone(tmp_path / "out", "s03", 1)
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1 and done.stderr.endswith("Error: the export lacks records: this is not all\n")
+    for told in (done.stderr, *json.loads(done.stdout)["holes"], page.read_text()):
+        assert f"the records {lo} to {hi} of s03 are in no file" in told
+    file = files.every(tmp_path / "out")[0]
+    file.path.write_bytes(b"")
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1 and f"{file.path} is damaged" in done.stderr
+
+
+def test_the_small_files_of_many_exports_are_joined_as_it_goes_on(stores, tmp_path, monkeypatch):
+    """Their parts stay for an hour for those who read them, and no record is written more than a few times."""
+    from mombroker.admin.analysis import export
+
+    joined = []
+    monkeypatch.setattr(export, "_join", lambda *args, join=export._join, **more: joined.append(join(*args, **more)))
+    reader = {"s03": stores["s03"]}
+    for share in range(1, 101):
+        run({"s03": Upto(stores["s03"], share / 100)}, tmp_path)
+    chosen, spare = files.cover(files.every(tmp_path))
+    assert len(chosen) < 25 and len(spare) >= 40 and keys(tmp_path) == expected(reader)
+    assert sum(file.records for file in joined) < 4 * stores["s03"].log_end()
+    for file in chosen:
+        os.utime(file.path, (0, 0))
+    run(reader, tmp_path)
+    assert files.every(tmp_path) == chosen and keys(tmp_path) == expected(reader) and files.holes(tmp_path) == []
 
 
 def test_days_that_are_over_become_one_file_a_server(tmp_path, played):
