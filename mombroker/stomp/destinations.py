@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from mombroker.stomp.frames import FrameError
@@ -23,13 +24,14 @@ PREFIXES = {
 FANOUT = "/exchange/amq.fanout"
 TEMPORARY = {"/temp-queue/": "temp-queue", "/temp-topic/": "temp-topic"}  # of the connection that says so
 MAX_NAME = 200
+OPTION = re.compile(r"\?[\w.-]+=")  # ActiveMQ takes them from the destination
 REST = (">", "#")  # wildcards for all that follows; `*` is for one segment
 
 
 @lru_cache(10_000)
-def one(shown: str) -> str:
-    """The broker's name of a destination to send to. Raises FrameError."""
-    kind, name = _parts(shown)
+def one(shown: str, asked: str = "") -> str:
+    """The broker's name of a destination to send to; `asked` is its kind, if a header says so. Raises FrameError."""
+    kind, name = _parts(shown, asked)
     if "," in name:
         raise FrameError(f"malformed destination {shown[:80]!r}: a SEND goes to one destination, without commas")
     if _wild(name):
@@ -38,11 +40,12 @@ def one(shown: str) -> str:
 
 
 @lru_cache(10_000)
-def several(shown: str) -> tuple[str, ...]:
-    """The destinations of one subscription: a queue, or topics with commas between them. Raises FrameError."""
+def several(shown: str, asked: str = "") -> tuple[str, ...]:
+    """The destinations of one subscription: a queue, or topics with commas between them. `asked` as for `one`. Raises
+    FrameError."""
     found = {}
     for part in shown.split(","):
-        kind, name = _parts(part.strip(" "))
+        kind, name = _parts(part.strip(" "), asked)
         if _wild(name):
             _check_wildcards(kind, name, shown)
         found[kind + name] = kind
@@ -65,8 +68,15 @@ def temporary(shown: str, session: str) -> tuple[str, str]:
     return f"{kind}:{session}/{name}", f"/remote-{kind}/{session}/{name}"
 
 
-def _parts(shown: str) -> tuple[str, str]:
-    """Kind and name."""
+def _parts(shown: str, asked: str) -> tuple[str, str]:
+    """Kind and name. Without a prefix the kind is that which is asked for, or a queue."""
+    kind, name = _written(shown)
+    if asked and kind not in ("", asked):
+        raise FrameError(f"{shown[:80]!r} is a {kind[:-1]}, and a header asks for a {asked[:-1]}: leave that out")
+    return kind or asked or "queue:", name
+
+
+def _written(shown: str) -> tuple[str, str]:
     if shown == FANOUT:
         return "topic:", "amq.fanout"
     for prefix, kind in PREFIXES.items():
@@ -75,12 +85,14 @@ def _parts(shown: str) -> tuple[str, str]:
             return kind + colon, start + _checked(shown[len(prefix) :], shown)
     if shown.startswith("/"):
         raise FrameError(f"no destination begins like {shown[:80]!r}: write /queue/NAME or /topic/NAME")
-    return "queue:", _checked(shown, shown)
+    return "", _checked(shown, shown)
 
 
 def _checked(name: str, shown: str) -> str:
     if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
         raise FrameError(f"malformed destination {shown[:80]!r}: a name has 1 to {MAX_NAME} printable characters")
+    if OPTION.search(name):
+        raise FrameError(f"{shown[:80]!r} has options in its name: write them as headers, as activemq.prefetchSize:1")
     return name
 
 

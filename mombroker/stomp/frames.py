@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mombroker.core.errors import MomError
+from mombroker.stomp import foreign
 
 V10, V11, V12 = "1.0", "1.1", "1.2"
 
@@ -25,6 +26,7 @@ CONTROL = frozenset((
     "destination", "content-length", "receipt", "transaction", "message-id", "subscription", "ack", "redelivered",
     "JMSXDeliveryCount", "persistent", "priority", "expires", "expiration", "timestamp", "dedup-id", "amq-msg-type",
     "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSMessageID",
+    *foreign.SAME[foreign.SEND], *foreign.SPECIAL[foreign.SEND],
 ))  # fmt: skip
 
 END = b"\0\n"  # of what a server says: line ends may follow a NUL, and some clients read a line there

@@ -44,6 +44,7 @@ MAX_WAITING = 16 << 20  # bytes for a client that does not read; beyond it we do
 # Before the login so much is read at once, and no more while so much waits for it.
 EARLY_BYTES = 16 << 10
 SHORT_BYTES = 16 << 10  # read at once while unfinished frames are over their bound
+MAX_REMARKS = 100  # that are logged, each once
 TICK_S = 1.0  # between two looks at what is short
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
 SHORT = (
@@ -168,7 +169,7 @@ class Client(protocol.Protocol):
         """Do what the session wants after bytes came in."""
         session, gateway = self.session, self.gateway
         for note in session.notes:
-            gateway.say(self.host, f"client {self.number} of {self.host}: {note}")
+            gateway.remark(self.host, f"client {self.number} of {self.host}", note)
         session.notes.clear()
         if session.login is not None and not self._checking:
             self._checking = True
@@ -426,6 +427,7 @@ class Gateway:
         self._new: Newcomers[Client] = Newcomers()  # without a CONNECT yet
         self._complaints = Complaints(log, reactor.seconds)
         self.files = files
+        self._remarks: set[str] = set()
         self._tick: Any = None
         self._short: Any = None  # of file descriptors: the call that looks whether they suffice again
         self._stopped: defer.Deferred[None] | None = None
@@ -588,6 +590,12 @@ class Gateway:
     def say(self, host: str, line: str) -> None:
         """Log a line that a client causes, at a bounded rate."""
         self._complaints.say(host, line)
+
+    def remark(self, host: str, who: str, what: str) -> None:
+        """Log what is worth saying once, whoever does it."""
+        if what not in self._remarks and len(self._remarks) < MAX_REMARKS:
+            self._remarks.add(what)
+            self.say(host, f"{who}: {what}")
 
     @property
     def stopping(self) -> bool:

@@ -6,26 +6,23 @@ import re
 
 from mombroker.agents.commands import Send, Subscribe
 from mombroker.core import times
+from mombroker.stomp import destinations, foreign
 from mombroker.stomp.destinations import MAX_NAME
+from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.frames import FrameError
 from mombroker.stomp.properties import boolean
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
+KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}
 MAX_PREFETCH = 10_000
 MAX_DIGITS = 18
 _MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"
 
 OPTIONS = frozenset((
     "priority", "persistent", "expires", "expiration", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSXGroupID",
-    "amq-msg-type", "dedup-id", "JMSMessageID", "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT",
+    "amq-msg-type", "dedup-id", "JMSMessageID", *foreign.NAMES[SEND],
 ))  # fmt: skip
-REPEATS = ("AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT")
-DURABLE = (
-    "durable-subscription-name",
-    "durable-subscriber-name",
-    "activemq.subscriptionName",
-    "activemq.subcriptionName",  # as it was once misspelt
-)
+DURABLE = "durable-subscription-name"
 SHARED = "shared-subscription-name"
 
 
@@ -45,21 +42,25 @@ def span(name: str, text: str) -> int:
     return times.of_ms(number(name, text))
 
 
-def flag(headers: dict[str, str], *names: str) -> bool:
-    """The first of these headers that is there; False without any. Python programs write True and False."""
-    for name in names:
-        text = headers.get(name)
-        if text is not None:
-            value = boolean(text)
-            if value is None:
-                raise FrameError(f"{name} must be true or false, not {text[:40]!r}")
-            return value
-    return False
+def flag(headers: dict[str, str], name: str) -> bool:
+    """False without the header. Python programs write True and False."""
+    text = headers.get(name, "false")
+    value = boolean(text)
+    if value is None:
+        raise FrameError(f"{name} must be true or false, not {text[:40]!r}")
+    return value
 
 
 def options(command: Send, headers: dict[str, str], now: int) -> None:
     """How a message is to be kept and delivered; `now` is wall clock in ns."""
+    if why := foreign.refusal(SEND, headers):
+        raise FrameError(why)
+    headers = foreign.ours(SEND, headers)
     get = headers.get
+    if (text := get("destination-type")) is not None:
+        kind = _kind("destination-type", text, command.shown)
+        if not destinations.is_temporary(command.shown):
+            command.destination = destinations.one(command.shown, kind)
     if (text := get("priority")) is not None:
         command.priority = min(9, number("priority", text))
     if "persistent" in headers:
@@ -82,33 +83,55 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
         if not producer:
             raise FrameError(f"dedup-id must be PRODUCER:NUMBER, with a number that rises, not {text[:40]!r}")
         command.dedup = (producer, number("the number in dedup-id", counter))
+    elif (text := get("_AMQ_DUPL_ID")) is not None:
+        if not text:
+            raise FrameError("_AMQ_DUPL_ID is empty: leave it out")
+        command.dedup = (text, 0)
     if (text := get("JMSMessageID")) is not None:
         if not _MESSAGE_ID.fullmatch(text):
             raise FrameError(f"JMSMessageID is 1 to 100 ASCII characters without blank, : / and \\, not {text[:40]!r}")
         command.message = text
-    for name in REPEATS:
-        if name in headers:
-            raise FrameError(f"{name} is not supported: send each message, with AMQ_SCHEDULED_DELAY or _TIME")
+
+
+def wanted(headers: dict[str, str], session: str) -> tuple[str, ...]:
+    """The destinations of a SUBSCRIBE."""
+    shown = headers["destination"]
+    kind = _kind("subscription-type", headers.get("subscription-type", ""), shown)
+    if destinations.is_temporary(shown):
+        return (destinations.temporary(shown, session)[0],)
+    return destinations.several(shown, kind)
+
+
+def _kind(name: str, text: str, shown: str) -> str:
+    """What Artemis calls the kind of a destination; empty: as the destination says."""
+    kind = KINDS.get(text.strip(" ").upper())
+    if kind is None:
+        raise FrameError(f"{name} must be ANYCAST or MULTICAST, not {text[:40]!r}")
+    if kind and destinations.is_temporary(shown) and not shown.startswith(f"/temp-{kind[:-1]}/"):
+        raise FrameError(f"{shown[:80]!r} is no {kind[:-1]}: leave {name} out")
+    return kind
 
 
 def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Subscribe:
     """A subscription `sub` to the destinations `wanted`."""
+    if why := foreign.refusal(SUBSCRIBE, headers):
+        raise FrameError(why)
+    headers = foreign.ours(SUBSCRIBE, headers)
     get = headers.get
     ack = ACKS.get(get("ack", "auto"))
     if ack is None:
         raise FrameError(f"ack must be auto, client or client-individual, not {headers['ack'][:40]!r}")
     if flag(headers, "activemq.retroactive"):
         raise FrameError("activemq.retroactive is not supported: use a durable subscription")
-    prefetch = get("prefetch-count") or get("activemq.prefetchSize") or "0"
     command = Subscribe(
         sub,
         wanted,
         ack,
         get("selector", ""),
-        no_local=flag(headers, "no-local", "activemq.noLocal"),
-        prefetch=min(MAX_PREFETCH, number("prefetch-count", prefetch)),
-        exclusive=flag(headers, "exclusive", "activemq.exclusive"),
-        priority=number("the priority", get("activemq.priority") or get("x-priority") or "0", signed=True),
+        no_local=flag(headers, "no-local"),
+        prefetch=_prefetch(headers),
+        exclusive=flag(headers, "exclusive"),
+        priority=number("the priority", get("x-priority") or "0", signed=True),
         browser=flag(headers, "browser"),
         receipt=get("receipt"),
         take_over="take-over" not in headers or flag(headers, "take-over"),
@@ -122,9 +145,17 @@ def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Sub
     return command
 
 
+def _prefetch(headers: dict[str, str]) -> int:
+    """Messages; 0 is the default. Artemis counts a window in bytes: 0 is one message at a time, -1 all there is."""
+    if (text := headers.get("prefetch-count")) or "consumer-window-size" not in headers:
+        return min(MAX_PREFETCH, number("prefetch-count", text or "0"))
+    window = number("consumer-window-size", headers["consumer-window-size"], signed=True)
+    return MAX_PREFETCH if window < 0 else min(MAX_PREFETCH, max(1, window // 1024))
+
+
 def durable_name(headers: dict[str, str]) -> str:
     """The name that a header gives a durable subscription; empty: none does."""
-    return next((headers[name] for name in DURABLE if headers.get(name)), "")
+    return foreign.ours(SUBSCRIBE, headers).get(DURABLE, "")
 
 
 def asks_durable(headers: dict[str, str]) -> bool:
@@ -156,7 +187,7 @@ def _durability(command: Subscribe, headers: dict[str, str]) -> None:
             raise FrameError("SUBSCRIBE with durable:true needs an id, which is a part of the subscription's name")
         command.durable, command.shared = named_by_flag(command.sub, headers), True
     elif shared:
-        raise FrameError(f"a shared subscription needs {SHARED}, or {DURABLE[0]} to be durable, too")
+        raise FrameError(f"a shared subscription needs {SHARED}, or {DURABLE} to be durable, too")
     if command.durable:
         check_name("the name of a subscription", name or command.sub)
 

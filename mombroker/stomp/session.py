@@ -29,7 +29,7 @@ from mombroker.agents.commands import (
     Transact,
     Unsubscribe,
 )
-from mombroker.stomp import destinations, replies, requests, transactions
+from mombroker.stomp import destinations, foreign, replies, requests, transactions
 from mombroker.stomp.frames import (
     BEFORE_LOGIN,
     V10,
@@ -49,13 +49,15 @@ from mombroker.stomp.unsettled import Unsettled
 
 VERSIONS = (V10, V11, V12)
 MAX_EARLY = 128 * 1024  # bytes behind CONNECT before the login is answered
+MAX_NOTED = 20  # headers of other brokers that a session speaks of
 MAX_BEAT_MS = 86_400_000
 MARK_BYTES = 256 * 1024  # of input between two marks
 MAX_MARKS = 4  # without an answer; then the session is full
 MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
 
 # Headers of a SEND by which two with the same headers may mean something different.
-UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id", "JMSMessageID"))
+UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id", "_AMQ_DUPL_ID", "JMSMessageID"))
+UNLIKE |= {name for name, ours in foreign.SAME[foreign.SEND].items() if ours in UNLIKE}
 
 Values = tuple[Any, ...]
 _BODY, _RECEIPT = ([each.name for each in fields(Send)].index(name) for name in ("body", "receipt"))
@@ -124,7 +126,7 @@ class Session:
     login     set when the client wants in
     commands  for the proxy, and `output`, bytes for the client: the owner takes them after each call
     written   the highest tag in the output of a delivery that is settled by being written
-    notes     lines for the log, and `fault`, what the client was told was wrong
+    notes     lines for the log, each worth saying once, and `fault`, what the client was told was wrong
     """
 
     def __init__(self, id: str, now: Callable[[], int], settings: Settings | None = None):
@@ -279,7 +281,7 @@ class Session:
         known = self.parser.known
         if known is not None and (model := known.memo) is not None:
             before, between, behind = model
-            self.commands.append(Send(*before, frame.body, *between, self.parser.receipt, *behind))
+            self.commands.append(Send(*(*before, frame.body, *between, self.parser.receipt, *behind)))
             return
         headers, block = frame.headers, frame.block
         shown = headers.get("destination")
@@ -295,6 +297,7 @@ class Session:
             command.kind = "text"
         if not OPTIONS.isdisjoint(headers):
             requests.options(command, headers, self.now())
+            self._note_ignored(frame)
         reply_to = headers.get("reply-to")
         if reply_to is not None and destinations.is_temporary(reply_to):
             command.headers = self._reply_to(reply_to, block)
@@ -329,10 +332,7 @@ class Session:
         name = headers.get("id")
         if name is None and self.version != V10:
             raise FrameError("SUBSCRIBE needs an id")
-        if destinations.is_temporary(shown):
-            wanted: tuple[str, ...] = (destinations.temporary(shown, self.id)[0],)
-        else:
-            wanted = destinations.several(shown)
+        wanted = requests.wanted(headers, self.id)
         command = requests.subscribe(headers, f"/{shown}" if name is None else name, wanted)
         if command.durable and not command.shared and not self.client_id:
             raise FrameError("a durable subscription needs a client-id in CONNECT, or shared:true")
@@ -347,15 +347,15 @@ class Session:
             self.commands.append(Unsubscribe(shown))
         durable = "" if command.transient else command.durable
         self._new_sub(command.sub, Sub(shown, durable, name is not None))
-        self._note_ignored(headers)
+        self._note_ignored(frame)
         self.commands.append(command)
 
-    def _note_ignored(self, headers: dict[str, str]) -> None:
-        """Arguments of other brokers' queues, each name once."""
-        for name in headers:
-            if name.startswith("x-") and name != "x-priority" and name not in self._noted and len(self._noted) < 20:
+    def _note_ignored(self, frame: Frame) -> None:
+        """What other brokers would do, each name once."""
+        for name, line in foreign.ignored(frame.command, frame.headers).items():
+            if name not in self._noted and len(self._noted) < MAX_NOTED:
                 self._noted.add(name)
-                self.notes.append(f"{name[:80]!r} of SUBSCRIBE is ignored: use a policy of the destination")
+                self.notes.append(line)
 
     def _unsubscribe(self, frame: Frame) -> None:
         """Only with the header that made it durable does a subscription end for good."""
@@ -411,12 +411,15 @@ class Session:
         message_id = headers.get(key)
         if message_id is None:
             raise FrameError(f"{command} needs {'the ack header of the MESSAGE as id' if key == 'id' else key}")
-        sub = headers.get("subscription")
-        if sub is None and self.version == V11:
-            raise FrameError(f"{command} needs a subscription")
         tag = self._given(message_id, command)
-        if self.version == V11 and sub != (given := self.unsettled.given[tag][0]):
-            raise FrameError(f"{command} of {message_id[:80]!r}: subscription {given[:80]!r} has it, not {sub[:80]!r}")
+        if self.version == V11:
+            sub, given = headers.get("subscription"), self.unsettled.given[tag][0]
+            if sub is None:
+                raise FrameError(f"{command} needs a subscription")
+            if sub != given:
+                raise FrameError(
+                    f"{command} of {message_id[:80]!r}: subscription {given[:80]!r} has it, not {sub[:80]!r}"
+                )
         return tag
 
     def _given(self, message_id: str, command: str = "ACK") -> int:

@@ -22,8 +22,9 @@ SAMPLES = [
     encode("SUBSCRIBE", [("id", "2"), ("destination", "/topic/a.*,/topic/b"), ("durable-subscription-name", "d")]),
     encode("SEND", [QUEUE, ("content-length", "5"), ("receipt", "r"), ("x", "1\n:")], b"a\0b\0c"),
     encode("SEND", [QUEUE, ("reply-to", "/temp-queue/t"), ("expires", "99"), ("priority", "7")], b"x"),
-    encode("ACK", [("id", "s1#1/1")]),
-    encode("NACK", [("id", "s1#2/2"), ("requeue", "false")]),
+    encode("ACK", [("id", "s1#1/x-1.1")]),
+    encode("NACK", [("id", "s1#2/x-1.2"), ("requeue", "False")]),
+    encode("SUBSCRIBE", [("id", "1"), ("destination", "a"), ("subscription-type", "MULTICAST"), ("x-expires", "1")]),
     encode("BEGIN", [("transaction", "t")]),
     encode("SEND", [QUEUE, ("transaction", "t")], b"in t"),
     encode("COMMIT", [("transaction", "t")]),
@@ -112,7 +113,8 @@ def attack(count, seed):
     proxies.answer()
     start = 0
     for at in range(count):
-        mine, data = world.socket(), mutated(chance)
+        mine = world.socket()
+        data = mutated(chance).replace(b"/x-1.", mine.protocol.session._stamp.encode())  # some ids are right
         cut = chance.randrange(len(data) + 1)
         for piece in (data[:cut], data[cut:]):
             if mine.reading and mine.connected and piece:
@@ -157,7 +159,8 @@ FAR = [b"0", b"1", b"99", b"9" * 12, b"9" * 13, b"9" * 18, b"9" * 18, b"9" * 400
 WRONG = [b"-1", b"+5", b"1e400", b"nan", b""]
 NAMES = [
     b"expires:", b"expiration:", b"AMQ_SCHEDULED_DELAY:", b"AMQ_SCHEDULED_TIME:", b"priority:", b"JMSXGroupSeq:-",
-    b"dedup-id:p:", b"prefetch-count:", b"x-priority:-", b"size:", b"n:", b"size:-",
+    b"dedup-id:p:", b"prefetch-count:", b"x-priority:-", b"size:", b"n:", b"size:-", b"x-delay:", b"x-message-ttl:",
+    b"_AMQ_SCHED_DELIVERY:", b"_AMQ_DUPL_ID:", b"consumer-window-size:-", b"JMSMessageID:", b"prefetch: ",
 ]  # fmt: skip
 PLACES = [b"/queue/a", b"/queue/b", b"/topic/a", b"/topic/b", b"/temp-queue/t"] * 8 + [b"/remote-temp-queue/x"]
 SELECTORS = [b"", b"size + 1.5 > 0", b"size / 2.5 > n", b"-size * n < 1e300", b"n BETWEEN size AND 5 OR n IS NULL"]

@@ -58,7 +58,10 @@ class Client:
 
     def send(self, command, body=b"", **headers):
         """Send a frame; the commands that it makes."""
-        pairs = [(name if name.startswith("AMQ") else name.replace("_", "-"), value) for name, value in headers.items()]
+        pairs = [
+            (name if name.startswith(("AMQ", "_")) else name.replace("_", "-"), value)
+            for name, value in headers.items()
+        ]
         self.raw(encode(command, pairs, body, self.session.version))
         return self.take()
 
