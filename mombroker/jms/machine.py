@@ -13,7 +13,7 @@ from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, LoginRe
 from mombroker.stomp.frames import SERVER, V12, Frame, FrameError, Limits, Parser, encode
 
 Headers = Mapping[str, str | Destination]
-LIMITS = Limits(headers=1_000, line=1 << 20, head=4 << 20, body=1 << 30)  # of what a server may send
+LIMITS = Limits(headers=2_000, line=1 << 20, head=4 << 20, body=1 << 30)  # of what a server may send
 TAKEN = Limits()  # of what a server takes
 MAX_SUBSCRIPTIONS = 1_000  # of a connection
 MAX_TEMPORARY = 1_000  # queues, likewise

@@ -49,6 +49,7 @@ REFUSED: dict[str, dict[str, str]] = {
 
 # Ignored, with a line in the log. -> what to use instead.
 _POLICY = "use a policy of the destination"
+_BODIES = "bodies travel as they are"
 _QUEUE_ARGUMENTS = {
     "x-dead-letter-exchange": f"{_POLICY}: dead_letter",
     "x-dead-letter-routing-key": f"{_POLICY}: dead_letter",
@@ -62,9 +63,10 @@ _QUEUE_ARGUMENTS = {
     "x-queue-type": "every queue is durable",
 }
 IGNORED: dict[str, dict[str, str]] = {
-    SEND: {**_QUEUE_ARGUMENTS, "_AMQ_LVQ_NAME": "no queue keeps the last value alone"},
+    SEND: {**_QUEUE_ARGUMENTS, "transformation": _BODIES, "_AMQ_LVQ_NAME": "no queue keeps the last value alone"},
     SUBSCRIBE: {
         **_QUEUE_ARGUMENTS,
+        "transformation": _BODIES,
         "x-message-ttl": "give each message an expiration",
         "activemq.maximumRedeliveries": f"{_POLICY}: redeliver",
         "activemq.redeliveryDelay": f"{_POLICY}: redeliver_first",

@@ -118,7 +118,7 @@ def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Sub
         raise FrameError(why)
     headers = foreign.ours(SUBSCRIBE, headers)
     get = headers.get
-    ack = ACKS.get(get("ack", "auto"))
+    ack = ACKS.get(get("ack", "auto").strip(" "))
     if ack is None:
         raise FrameError(f"ack must be auto, client or client-individual, not {headers['ack'][:40]!r}")
     if flag(headers, "activemq.retroactive"):

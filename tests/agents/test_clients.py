@@ -1,10 +1,15 @@
 """Connections: commands in order, what waits before the proxy, transactions, settlement, temporary destinations."""
 
+from dataclasses import fields, replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from mombroker.agents.commands import Ack, Disconnect, Nack, Receipt, Send, Subscribe, Sync, Transact
+from mombroker.agents.commands import Ack, Delivery, Disconnect, Nack, Receipt, Send, Subscribe, Sync, Transact
+from mombroker.agents.native import Native
+from mombroker.agents.proxy import Proxy
+from mombroker.agents.traffic import Consume
 from mombroker.core.events import ClientCommands, ClientWrote
 from mombroker.core.limits import Limits
 from tests.agents.broker import ALONE, THREE, Broker, Client
@@ -20,6 +25,54 @@ def send(destination: str, text: str) -> Send:
 
 def waiting(b: Broker) -> dict[str, int]:
     return {name: b.queue(name).count for name in (Q, R)}
+
+
+def proxy_of(b: Broker, client: Client) -> Proxy:
+    return b.servers[client.server].clients.connections[client.conn].proxy
+
+
+OPTIONS = {"headers": b"x:1\n", "kind": "map", "shown": "/queue/in", "group": "g", "dedup": ("p", 1), "message": "mine"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("destination", "receipt")])
+def test_each_option_of_a_send_reaches_its_destination(name):
+    b = Broker()
+    proxy, orders = proxy_of(b, b.connect()), b.servers["a"].clients.orders
+    former = getattr(Send(Q, b"x"), name)
+    value = OPTIONS.get(name, b"y" if name == "body" else not former if isinstance(former, bool) else 7)
+    plain = Send(Q, b"x", group="of a number" if name == "group_seq" else "")
+    asked = replace(plain, **{name: value})
+    assert orders._put(proxy, plain) != orders._put(proxy, asked)
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
+def test_each_option_of_a_subscribe_reaches_its_destination(name):
+    """A queue's, or a durable subscription's, which alone knows `shared` and `transient`."""
+    value = {
+        "destinations": ("topic:b",), "ack": "client", "selector": "x = 1", "durable": "e", "shared": True,
+        "transient": True, "priority": 7, "prefetch": 7, "take_over": False,
+    }.get(name, True)  # fmt: skip
+    durable = "d" if name in ("durable", "shared", "transient", "destinations") else ""
+
+    def asked(command):
+        b = Broker()
+        client = b.connect(client_id="c").do(command)
+        (source,) = proxy_of(b, client).sources.values()
+        posted = [args[2] for args in notes if isinstance(args[2], Consume)]
+        notes.clear()
+        return source.ack, source.home, posted
+
+    notes: list[Any] = []
+    post = Native.post
+    with patch.object(Native, "post", lambda *args, **more: (notes.append(args), post(*args, **more))[1]):
+        plain = Subscribe("s", ("topic:a",) if durable else (Q,), durable=durable)
+        assert asked(plain) != asked(replace(plain, **{name: value}))
+
+
+def test_a_delivery_has_all_its_fields():
+    """It is made as a bare tuple."""
+    (got,) = Broker().connect().subscribe("s", Q).send(Q, "1").got
+    assert len(got) == len(Delivery._fields)
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

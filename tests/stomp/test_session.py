@@ -622,6 +622,7 @@ def test_S14_other_ack_modes_are_faults(any_version, ack):
     ({"exclusive": "true"}, {"exclusive": True}), ({"activemq.exclusive": "true"}, {"exclusive": True}),
     ({"activemq.priority": "3"}, {"priority": 3}), ({"x-priority": "-3"}, {"priority": -3}),
     ({"browser": "true"}, {"browser": True}), ({"exclusive": "TRUE"}, {"exclusive": True}),
+    ({"ack": " client "}, {"ack": "client"}),
     ({"no-local": " False"}, {"no_local": False}), ({"prefetch-count": " 5 "}, {"prefetch": 5}),
     ({"take-over": "false"}, {"take_over": False}), ({"take-over": "True"}, {"take_over": True}),
     ({}, {"take_over": True}), ({}, {"prefetch": 0, "durable": "", "shared": False, "no_local": False}),
