@@ -16,8 +16,11 @@ from mombroker.agents.lane import Pool
 from mombroker.agents.native import Native
 from mombroker.agents.orders import TEMPORARY, Orders, Wait, name_of
 from mombroker.agents.policy import Policies
+from mombroker.agents.producers import PRODUCERS
 from mombroker.agents.proxy import Proxy, connection_lost
 from mombroker.agents.queue import Queue
+from mombroker.agents.shelf import DELAYED, EXPIRING
+from mombroker.agents.stock import LANES
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topic import Topic
 from mombroker.agents.topics import Topics
@@ -37,6 +40,7 @@ PAGE = 256  # of held messages read at once
 WAITING = "_to:"
 NATIVES: dict[str, type[Native]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
 TABLES = ("_topics", "_names", "_policies", "_clients")  # what every server has, and is told again when it is new
+KEPT = {*LANES, DELAYED, EXPIRING, PRODUCERS}  # the collections of a queue
 OWNED = ("queue:", "sub:", "share:", "topic:")
 
 
@@ -79,11 +83,12 @@ class ClientService(Native):
         server, me = self.server, self.server.name
         for kind in OWNED:
             for id, path in self._stored(f"{me}/{kind}"):
+                state = server.reader.agent(id)
+                assert state is not None, "a row that was just read"
                 if id not in server.engine.natives.agents and path in NATIVES:
-                    state = server.reader.agent(id)
-                    assert state is not None, "a row that was just read"
                     server.engine.natives.agents[id] = NATIVES[path](server, id, state[1])
         self._regain()
+        self._strays()
         for native in list(server.engine.natives.agents.values()):
             if isinstance(native, Queue):
                 native.recovered()
@@ -92,6 +97,18 @@ class ClientService(Native):
             row = server.reader.agent(id)
             assert row is not None, "a row that was just read"
             connection_lost(server, id, row[1])
+
+    def _strays(self) -> None:
+        """Read the items that no queue will: the store names those that are damaged in whose they are."""
+        reader, natives = self.server.reader, self.server.engine.natives.agents
+        for agent, collection in reader.places():
+            if agent in natives and collection in KEPT:
+                continue
+            after = None
+            while (agent in natives or reader.agent(agent) is None) and (
+                rows := reader.items(agent, collection, after, PAGE)
+            ):
+                after = (rows[-1].key, rows[-1].id)
 
     def _regain(self) -> None:
         """Give the queues back what somebody had when the server stopped."""

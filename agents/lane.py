@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from mombroker.agents.traffic import Put, pack
-from mombroker.core.batch import HeldRow, ItemRow
+from mombroker.core.batch import Damage, HeldRow, ItemRow
+from mombroker.core.errors import StoreError
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -70,14 +72,31 @@ class Item:
 
 
 def item_of(row: ItemRow | HeldRow) -> Item:
-    count, failures, due, x, named = PREFIX.unpack_from(row.head)
-    start = PREFIX.size + named
-    message, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
-    item = Item(row.id, lane, message, Put(*values, body=row.body))
+    """Raises StoreError for a row that is no message."""
+    try:
+        count, failures, due, x, named = PREFIX.unpack_from(row.head)
+        start = PREFIX.size + named
+        message, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
+        item = Item(row.id, lane, message, Put(*values, body=row.body))  # type: ignore[misc]
+        item.holder = row.head[PREFIX.size : start].decode()
+    except (StructError, TypeError, ValueError) as error:
+        raise StoreError(f"message {row.id} of {row.agent} cannot be read: {error}") from None
     item.count, item.failures, item.due, item.x = count, failures, due, x
-    item.holder = row.head[PREFIX.size : start].decode()
     item.stored, item.place = True, HELD if isinstance(row, HeldRow) else WAITING
     return item
+
+
+def readable(server: AgentServer, rows: Iterable[ItemRow | HeldRow]) -> list[Item]:
+    """The messages of these rows; one that cannot be read is named as damaged, and set aside soon."""
+    found: list[Item] = []
+    for row in rows:
+        try:
+            found.append(item_of(row))
+        except StoreError:
+            table, collection = ("held", "") if isinstance(row, HeldRow) else ("message", row.collection)
+            packed = msgpack.packb(tuple(row))
+            server.reader.damaged.append(Damage(table, row.id, row.agent, collection, len(row.body), packed))
+    return found
 
 
 class Pool:
@@ -186,6 +205,9 @@ class Lane:
             self.ids = sorted({*self.ids[self.start :], *(item.id for item in page)})
             self.start = 0
             self.taken = {id: batch for id, batch in self.taken.items() if id > self.cursor}
+        elif self.last <= self.server.durable_id and not self.server.reader.damaged:
+            queue: Any = self.server.engine.natives.agents[self.queue]
+            queue.lacks(self)  # they could be read, and are not there
         return bool(page)
 
     def get(self, id: int) -> Item | None:
@@ -194,7 +216,7 @@ class Lane:
         if item is None and self.rest and self.cursor < id <= self.server.durable_id and id not in self.taken:
             row = self.server.written_item(id)
             if row is not None and (row.agent, row.collection) == (self.queue, self.name):
-                return item_of(row)
+                return next(iter(readable(self.server, [row])), None)
         return item
 
     def _page(self, after: int, most: int = PAGE) -> list[Item]:
@@ -209,9 +231,8 @@ class Lane:
             if rows:
                 mean = sum(len(row.head) + len(row.body) for row in rows) // len(rows)
                 self.page = max(PAGE_LEAST, min(PAGE, PAGE_BYTES // (mean + 1)))
-            found = [
-                item_of(row) for row in rows if row.id <= upto and row.id not in self.taken and row.id not in self.items
-            ]
+            wanted = [row for row in rows if row.id <= upto and row.id not in self.taken and row.id not in self.items]
+            found = readable(self.server, wanted)
             if found or len(rows) < limit:
                 return found
             after = rows[-1].id

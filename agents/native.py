@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mombroker.agents.traffic import Traffic, note_of
+from mombroker.core.batch import Damage
 from mombroker.core.collection import Collection
 from mombroker.core.errors import UnknownNotification
 from mombroker.core.message import BOUNCE, Message
@@ -40,6 +41,11 @@ class Native:
     def flush(self) -> None: ...
 
     def alarm(self) -> None: ...
+
+    def damaged(self, damage: Damage) -> None:
+        """The store has lost a row of one of our collections."""
+        if damage.collection in self.collections:
+            self.collections[damage.collection].lost(damage.id)
 
     def pack(self) -> bytes:
         return b""

@@ -365,6 +365,8 @@ class Queue(Stock):
 
     def _fail(self, item: Item, at_once: bool, lost: bool = False) -> None:
         """Its consumer gave it back, or was lost with it: then it is offered again at once."""
+        if not self.whole(item, True):
+            return
         policy, dead = self.policy, "dead-letter-reason" in self.loaded(item).properties
         item.failures += 1
         if not dead and (at_once or item.failures > policy.redeliver):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from mombroker.agents.lane import Item, item_of
+from mombroker.agents.lane import Item, readable
 from mombroker.core.batch import ItemRow
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ class Shelf:
         return next(iter(self._take(self.delayed.scan(None, 1))), None)
 
     def _take(self, rows: list[ItemRow]) -> list[Item]:
-        for row in rows:
-            self.delayed.remove(row.id)
+        found = readable(self.queue.server, rows)
+        for item in found:
+            self.delayed.remove(item.id)
         self.queue.accept(self.delayed)
-        return [item_of(row) for row in rows]
+        return found
 
     def expire(self, item: Item, at: int) -> None:
         item.x = self.expiring.add(at, EXPIRY.pack(item.id, item.lane))
@@ -70,7 +71,8 @@ class Shelf:
             if row.key > now:
                 break
             self.expiring.remove(row.id)
-            found.append(EXPIRY.unpack(row.head))
+            if len(row.head) == EXPIRY.size:  # else it is damaged, and the message expires when it is to be given
+                found.append(EXPIRY.unpack(row.head))
         self.queue.accept(self.expiring)
         return found
 

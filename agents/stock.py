@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from mombroker.agents.deadletter import dead_letter
-from mombroker.agents.lane import HELD, NOWHERE, WAITING, Item, Lane, item_of
+from mombroker.agents.lane import HELD, NOWHERE, WAITING, Item, Lane, item_of, readable
 from mombroker.agents.native import Native
 from mombroker.agents.policy import Policy
-from mombroker.agents.shelf import PAGE, Shelf
+from mombroker.agents.shelf import DELAYED, PAGE, Shelf
 from mombroker.agents.takers import Consumer, Takers
 from mombroker.agents.traffic import Consume, Put, pack
 from mombroker.agents.wanted import wanted
 
 if TYPE_CHECKING:
-    from mombroker.core.batch import HeldRow
+    from mombroker.core.batch import Damage, HeldRow
     from mombroker.core.server import AgentServer
 
 VERSION = 1  # of the state blob
+LANES = {f"p{number}": number for number in range(10)}  # collection -> priority
 SOON = 10_000_000  # ns: alarms are not closer than that
 WORK_BYTES = 4_096  # of a message that cost as much as looking at one
 LOOK, MOVE = 1, 3  # what a message costs of a turn's work: looked at or ended; given, taken back or moved, with its row
@@ -149,7 +150,10 @@ class Stock(Native):
 
     def regain(self, row: HeldRow) -> None:
         """Somebody had this one, or it was backing off, when the server stopped."""
-        item = item_of(row)
+        found = readable(self.server, [row])
+        if not found:
+            return
+        item = found[0]
         self.count += 1
         self.change()
         if item.holder:
@@ -206,6 +210,48 @@ class Stock(Native):
         assert item.put is not None, "a row has a message"
         return item.put
 
+    def whole(self, item: Item, was_out: bool = False) -> bool:
+        """Can it be read? One whose row is damaged leaves the queue."""
+        if item.put is None:
+            find = self.server.written_held if item.place == HELD else self.server.written_item
+            row = find(item.id)
+            if row is None or not (found := readable(self.server, [row])):
+                self._end(item, was_out)
+                self.change()
+                return False
+            item.put = found[0].put
+        return True
+
+    def damaged(self, damage: Damage) -> None:
+        """The store has lost a row of one of our collections."""
+        name = damage.collection
+        if name in LANES:
+            lane = self.lane(LANES[name])
+            if item := lane.items.get(damage.id):
+                self._write(item, lane)  # it is whole in memory
+            if item or not lane.rest or damage.id in lane.taken:
+                return
+            lane.rest -= 1
+            self.ready -= 1
+        else:
+            super().damaged(damage)
+        if name in LANES or name == DELAYED:
+            self.count -= 1
+            self.bytes -= min(damage.size, self.bytes - self.loose)
+        self.change()
+        self.touch()
+
+    def lacks(self, lane: Lane) -> None:
+        """The store has fewer messages of a lane than it should: nobody waits for them."""
+        self.server.note(
+            f"{lane.rest} messages of {self.service.shown(self.name)} are not in the store any more, which is damaged: "
+            "see `mom store verify`"
+        )
+        self.count -= lane.rest
+        self.ready -= lane.rest
+        lane.rest = 0
+        self.change()
+
     def _write(self, item: Item, lane: Lane) -> None:
         """The row of one that waits."""
         if item.stored:
@@ -248,6 +294,8 @@ class Stock(Native):
 
     def _return(self, item: Item, due: int = 0) -> None:
         """Back to its place, at once or after a while."""
+        if not self.whole(item, True):
+            return
         put = self.loaded(item)
         item.holder, item.due = "", due
         if item.group:
@@ -295,12 +343,15 @@ class Stock(Native):
             self.touch()  # another one of its group may be for somebody now
         self.count -= 1
         self.bytes -= item.size
+        if not self.count:
+            self.bytes = self.loose = 0  # what a damaged row has left
         if self.told or self.service.waiting:
             self.free()
 
     def _bury(self, item: Item, reason: str, was_out: bool = False) -> None:
         """Out of the queue, to the dead letters."""
-        self.loaded(item)
+        if not self.whole(item, was_out):
+            return
         self._end(item, was_out)
         self._inter(item, reason)
         self.change()
@@ -396,7 +447,8 @@ class Stock(Native):
         if item.id <= self.purged:
             self._end(item)
         elif item.due:
-            self._wait_again(item)
+            if self.whole(item):
+                self._wait_again(item)
         else:  # volatile and delayed: it comes only now
             item.id = self.server.new_id()
             self.enter(item)
@@ -416,7 +468,9 @@ class Stock(Native):
                 row = self.server.written_item(id)
                 if row is None:
                     return
-                item = item_of(row)
+                if not (found := readable(self.server, [row])):
+                    return
+                item = found[0]
                 self._take(item)
         else:
             self._take(item)

@@ -138,10 +138,17 @@ def _problems(server: AgentServer) -> list[str]:
             f"the store holds {server.store_bytes} bytes of max_store = {server.limits.max_store}: no work is taken "
             f"from outside{backlog}; raise max_store or bring the peer back"
         )
+    if server.aside.kept:
+        out.append(
+            f"{len(server.aside.kept)} damaged rows were set aside: see to the disk; `mom store verify` looks "
+            "for more, `mom store salvage` exports what can be read"
+        )
     for consumer in server.consumers.values():
         if consumer.core.spreads:
             out += [_costs_disk(server, link) for link in consumer.links.values() if _away(server, consumer, link)]
         for link in consumer.links.values():
+            if link.broken:
+                out.append(f"nothing more is sent to {link.peer}: {link.broken}")
             reason = server.trouble.get(link.peer)
             if reason:
                 waiting_for = sum(
@@ -302,7 +309,10 @@ def _delete(server: AgentServer, ticket: int, args: Args) -> Reply:
 
 
 def letter_of(row: ItemRow) -> Reply:
-    return {"id": row.id, **json.loads(row.head)}
+    try:
+        return {"id": row.id, **json.loads(row.head)}
+    except (TypeError, ValueError):
+        raise MomError(f"dead letter {row.id} is damaged: `mom deadletter drop {row.id}`") from None
 
 
 def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:

@@ -78,6 +78,18 @@ class TaskRow(NamedTuple):
     data: bytes
 
 
+class Damage(NamedTuple):
+    """A row that a store has found to be other than it was written; the server sets it aside."""
+
+    table: str  # "queue_in", "message", "held", "task"
+    id: int
+    agent: str
+    collection: str  # of the table "message"; else ""
+    size: int  # bytes of its body, as far as they can be told
+    row: bytes  # what can be read of it, packed
+    payload: int = 0  # the PayloadRow that a row of "queue_in" shares with others
+
+
 @dataclass(slots=True)
 class Batch:
     """The rows of one commit. `number` rises by one per batch of a run."""
@@ -107,7 +119,13 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Reads of *committed* rows. A batch that is being committed may be visible or not; the server copes."""
+    """Reads of *committed* rows. A batch that is being committed may be visible or not; the server copes.
+
+    A damaged row of a message or a task is left out and named in `damaged`, once; one of anything else, which a server
+    cannot do without, raises StoreError.
+    """
+
+    damaged: list[Damage]
 
     def meta(self) -> dict[str, str | int]: ...
     def links(self) -> list[LinkRow]: ...
@@ -124,6 +142,7 @@ class Reader(Protocol):
     def items(
         self, agent: str, collection: str, after: tuple[int, int] | None, limit: int
     ) -> list[ItemRow]: ...  # in order of (key, id), strictly after
+    def places(self) -> Iterable[tuple[str, str]]: ...  # (agent, collection) of items, each once
     def held(self, after: int, limit: int) -> list[HeldRow]: ...  # in order of id, strictly after
     def held_row(self, id: int) -> HeldRow | None: ...
     def item_count(self, agent: str, collection: str) -> int: ...

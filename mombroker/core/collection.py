@@ -57,6 +57,11 @@ class Collection:
             self.undo.append((row, False, fresh))
         return row
 
+    def lost(self, id: int) -> None:
+        """A row is damaged: the open batch deletes it."""
+        self.gone.add(id)
+        self.size -= 1
+
     def scan(self, after: Place | None = None, limit: int = 100) -> list[ItemRow]:
         """Up to `limit` rows in order of (key, id), strictly after a place."""
         found: dict[Place, ItemRow] = {}

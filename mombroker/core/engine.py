@@ -644,6 +644,7 @@ class Engine:
         """Batch `number`, which changed `items`, is durable."""
         if items:
             self.letters.committed(items)
+            self.server.aside.kept.committed(items)
             dirty, self.dirty = self.dirty, {}
             for agent, resident in dirty.items():
                 for collection in resident.collections.values():

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mombroker.core.batch import LINK_BITS, LinkRow
-from mombroker.core.errors import PeerError, PeerRefused
+from mombroker.core.errors import PeerError, PeerRefused, StoreError
 from mombroker.core.events import Hello, LinkFrame
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Link:
     __slots__ = (
         "server", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
         "received_durable", "conn", "next", "limit", "granted", "owes", "window", "window_bytes", "held", "mean_bytes",
-        "changed", "last_seen", "duplicates", "dialled", "alone",
+        "changed", "last_seen", "duplicates", "dialled", "alone", "broken",
     )  # fmt: skip
 
     def __init__(self, server: AgentServer, row: LinkRow, member: int):
@@ -55,6 +55,7 @@ class Link:
         self.last_seen = 0
         self.duplicates = 0
         self.dialled = False
+        self.broken = ""  # why nothing more can be sent: the next packet is damaged in the store
         # What we had sent when we started, or when we first did without meeting the peer since: it cannot have more.
         self.alone: int | None = server.alone.get(self.peer, row.sent)
         if self.peer not in server.alone:
@@ -86,7 +87,7 @@ class Link:
         return self.sent > self.acked
 
     def sendable(self) -> bool:
-        return self.conn != 0 and self.next <= self.sent and self.next <= self.limit
+        return self.conn != 0 and self.next <= self.sent and self.next <= self.limit and not self.broken
 
     def frames(self) -> list[LinkFrame]:
         """What to write now: an acknowledgement with credit first, then packets within the peer's credit.
@@ -124,14 +125,28 @@ class Link:
             return run
         upto = min(self.durable, window[0][0] - 1 if window else self.durable)
         if self.next <= upto:
-            for seq, data in self.server.reader.queue_out(self.id, self.next - 1, upto, room):
-                assert seq == self.next + len(run), f"queue_out of {self.peer} has a gap before {seq}"
+            for _, data in self._stored(upto, room):
                 run.append(data)
                 size += len(data)
                 if size >= FRAME_BYTES:
                     break
-            assert run, f"queue_out of {self.peer} lacks {self.next}"
         return run
+
+    def _stored(self, upto: int, limit: int) -> list[tuple[int, bytes]]:
+        """The next packets, from disk. Nothing more is sent once they are damaged: whoever takes the later ones would
+        never know of these."""
+        if self.broken:
+            return []
+        try:
+            rows = self.server.reader.queue_out(self.id, self.next - 1, upto, limit)
+        except StoreError as error:
+            self.broken = str(error)
+        else:
+            if [seq for seq, _ in rows] == list(range(self.next, self.next + len(rows))) and rows:
+                return rows
+            self.broken = f"the store lacks packets for {self.peer} in domain {self.domain} from {self.next} on"
+        self.server.note(f"nothing more is sent to {self.peer}: {self.broken}")
+        return []
 
     def acknowledged(self, upto: int, limit: int) -> None:
         """The peer has everything up to `upto` durably, and takes sequences up to `limit`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from mombroker.core.batch import Damage
 from mombroker.core.collection import Collection
 from mombroker.core.message import Message
 
@@ -27,6 +28,7 @@ class Native(Protocol):
     def react(self, message: Message) -> None: ...
     def flush(self) -> None: ...  # after `touch`
     def alarm(self) -> None: ...  # after Engine.alarm
+    def damaged(self, damage: Damage) -> None: ...  # one of its items is lost
     def pack(self) -> bytes: ...  # after `change`: the state of its row
     def check(self) -> None: ...  # assert its invariants
 

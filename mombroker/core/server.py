@@ -15,6 +15,7 @@ from mombroker.core import admin, times, trace
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer, Out
+from mombroker.core.damage import Aside
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, sentence
 from mombroker.core.events import (
@@ -104,6 +105,7 @@ class AgentServer:
             self.consumers[domain.name] = MessageConsumer(self, domain, core, mine)
         self.channel = Channel(self, self.consumers)
         self.engine = Engine(self, program, unclean)
+        self.aside = Aside(self, self.engine.letters.agent)
         self.clients = program.clients(self)
         self.engine.recover()
         self.clients.recover()
@@ -372,6 +374,8 @@ class AgentServer:
         self.engine.tick(self.now)
         self._hurry()
         self.more = not self.engine.turn(self.limits.turn_reactions) or bool(self.engine.natives.soon)
+        if self.reader.damaged:
+            self.aside.take()
         if self.more and self.batch_full():
             self.mark(2)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Meta = dict[str, str | int]
 
-SCHEMA = 4  # the version of the tables: the number of migrations in schema.py
+SCHEMA = 5  # the version of the tables: the number of migrations in schema.py
 
 LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
-from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
+from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreFailed
 from mombroker.core.trace import Record
 from mombroker.store import columns
@@ -90,6 +90,7 @@ class MemoryStore:
         self._staged: Batch | None = None
         self._failed = ""
         self._prune = (0, 0)
+        self.damaged: list[Damage] = []  # a simulated disk damages nothing; a test may
 
     # -- faults ------------------------------------------------------------------------------------------------
 
@@ -264,6 +265,9 @@ class MemoryStore:
         places = self.disk.places.get((agent, collection), [])
         first = bisect_right(places, after) if after else 0
         return [self.disk.items[id] for _, id in places[first : first + limit]]
+
+    def places(self) -> list[tuple[str, str]]:
+        return sorted(self.disk.places)
 
     def held(self, after: int, limit: int) -> list[HeldRow]:
         return [self.disk.held[id] for id in sorted(id for id in self.disk.held if id > after)[:limit]]

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mombroker.core.batch import LINK_BITS, HeldRow, InRow, ItemRow, LinkRow, TaskRow
-from mombroker.core.errors import StoreError, StoreFailed
+import msgpack
+
+from mombroker.core.batch import LINK_BITS, Damage, HeldRow, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.errors import StoreError, StoreFailed, plain
 from mombroker.core.trace import Record
-from mombroker.store import columns, folder
+from mombroker.store import columns, folder, sums
 from mombroker.store.base import SCHEMA, Meta
 
-REPAIR = "restore it from a backup, or run `mom domain reset` for this server"
+REPAIR = (
+    "restore it from a backup, or run `mom domain reset` for this server; `mom store salvage` exports what can be read"
+)
 
 # The items of a collection. For (key, id) > (?, ?) SQLite looks up `key` alone and reads all of that key from the
 # start, so that what is left of a key, and the keys above it, are asked for one by one.
-ITEMS = "SELECT id, agent, collection, key, head, body FROM message WHERE agent = ?1 AND collection = ?2"
+ITEMS = "SELECT id, agent, collection, key, head, body, {0} FROM message WHERE agent = ?1 AND collection = ?2"
 SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
 AFTER = f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3 ORDER BY key, id LIMIT ?5) LIMIT ?5"
 
 Row = tuple[Any, ...]
+
+# Each table: its columns, their checksum, and the schema that it came with.
+TABLES: dict[str, tuple[str, Callable[..., int], int]] = {
+    "meta": ("key, value", sums.row, 1),
+    "link": ("id, domain, peer, sent, acked, received, incarnation", sums.row, 1),
+    "core": ("domain, kind, key, blob", sums.row, 1),
+    "agent": ("id, class, state", sums.row, 1),
+    "queue_out": ("id, data", sums.packet, 1),
+    "queue_in": ("id, agent, data, attempts, trying, domain, peer, received, delivered, payload", sums.row, 1),
+    "payload": ("id, last, data", sums.row, 4),
+    "message": ("id, agent, collection, key, head, body", sums.item, 1),
+    "held": ("id, agent, head, body", sums.held, 3),
+    "task": ("id, agent, kind, due, data", sums.row, 1),
+    "log": ("id, count, first, last, offset, version, columns, commits, rows, bytes", sums.row, 1),
+}
 
 
 class Commit(NamedTuple):
@@ -37,6 +56,10 @@ class Commit(NamedTuple):
     commits: int | None  # None: written before these were counted
     rows: int | None
     bytes: int | None
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode(errors="surrogateescape")
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -53,9 +76,14 @@ def refusal(path: Path, error: sqlite3.Error) -> StoreError:
 
 
 class SqliteReader:
-    """Committed rows, each method as of one commit. Raises StoreFailed when the file cannot be read."""
+    """Committed rows, each method as of one commit. Raises StoreFailed when the file cannot be read.
 
-    def __init__(self, path: str | PathLike[str]):
+    damaged   rows of messages and tasks that are not what was written, each once: they are left out; as an argument:
+              open a store that is damaged in its very identity, too
+    """
+
+    def __init__(self, path: str | PathLike[str], *, damaged: bool = False):
+        self._strict = not damaged
         self.path = Path(path)
         if self.path.is_dir():
             self.path /= folder.STORE
@@ -64,6 +92,8 @@ class SqliteReader:
         self._connect()
 
     def _connect(self) -> None:
+        self.damaged: list[Damage] = []
+        self._bad: set[tuple[str, int]] = set()  # the ids of those that were ever named
         try:
             self.reader = connect(self.path, "ro")
             meta = self._known(self.reader)
@@ -79,7 +109,16 @@ class SqliteReader:
         tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         if not tables:
             return {}
-        meta: Meta = dict(conn.execute("SELECT key, value FROM meta").fetchall()) if "meta" in tables else {}
+        meta: Meta = {}
+        if "meta" in tables:
+            summed = conn.execute("SELECT 1 FROM pragma_table_info('meta') WHERE name = 'sum'").fetchone()
+            self.sum = "sum" if summed else "NULL"
+            conn.text_factory = _lenient
+            rows = conn.execute(f"SELECT key, value, {self.sum} FROM meta").fetchall()
+            conn.text_factory = str
+            meta = dict(row[:2] for row in rows)
+            if self._strict or "server" not in meta or not 1 <= int(meta.get("schema", 0)) <= SCHEMA:
+                self._whole("its entry {0!r}", sums.row, rows)
         if "server" not in meta or "schema" not in meta:
             raise StoreError(f"{self.path} is a database of another program; give this server its own folder")
         if int(meta["schema"]) > SCHEMA:
@@ -91,9 +130,64 @@ class SqliteReader:
 
     def select(self, sql: str, *args: object) -> list[Row]:
         try:
-            return self.reader.execute(sql, args).fetchall()
+            try:
+                return self.reader.execute(sql, args).fetchall()
+            except sqlite3.OperationalError as error:
+                if "decode" not in str(error):
+                    raise
+            self.reader.text_factory = _lenient  # a row has damaged text
+            try:
+                return self.reader.execute(sql, args).fetchall()
+            finally:
+                self.reader.text_factory = str
+        except UnicodeEncodeError as error:  # an argument is damaged text that came from here
+            raise StoreError(f"{self.path} is damaged: it names {error.object!a}; {REPAIR}") from None
         except sqlite3.Error as error:
             raise StoreFailed(f"cannot read {self.path}: {error}; {REPAIR}") from error
+
+    def _whole(self, what: str, of: Callable[..., int], rows: list[Row]) -> list[Row]:
+        """The rows without their checksums. Raises StoreError for one that is damaged."""
+        for row in rows:
+            if sums.wrong(of, row):
+                raise StoreError(f"{self.path} is damaged: {what.format(*row)} is not what was written; {REPAIR}")
+        return [row[:-1] for row in rows]
+
+    def _good(self, table: str, of: Callable[..., int], rows: list[Row]) -> list[Row]:
+        """The rows without their checksums; a damaged one is left out, and named."""
+        for row in rows:
+            if sums.wrong(of, row):
+                self._damage(table, row)
+        return [row[:-1] for row in rows if (table, row[0]) not in self._bad] if self._bad else [r[:-1] for r in rows]
+
+    def _garbled(self, table: str, where: str, *names: bytes) -> None:
+        """Name the rows of what can be nobody's name."""
+        for row in self.select(f"SELECT {self.columns(table)}, NULL FROM {table} WHERE {where}", *names):
+            self._damage(table, row)
+
+    def _damage(self, table: str, row: Row) -> None:
+        if (table, row[0]) in self._bad:
+            return
+        self._bad.add((table, row[0]))
+        size = len(row[-2]) if isinstance(row[-2], bytes) else 0
+        collection = str(row[2]) if table == "message" else ""
+        packed = msgpack.packb(row, unicode_errors="surrogateescape")
+        payload = row[9] if table == "queue_in" and isinstance(row[9], int) else 0
+        self.damaged.append(Damage(table, row[0], str(row[1]), collection, size, packed, payload))
+
+    def rows(self, table: str) -> Iterator[tuple[Row, bool]]:
+        """All rows of a table, in no order, and whether each is as it was written. For a reader of one's own."""
+        _, of, since = TABLES[table]
+        if self._schema < since:
+            return
+        names = self.columns(table)
+        self.reader.text_factory = _lenient
+        try:
+            for row in self.reader.execute(f"SELECT {names}, {self.sum} FROM {table}"):
+                yield row[:-1], not sums.wrong(of, row)
+        except sqlite3.Error as error:
+            raise StoreFailed(f"cannot read table {table} of {self.path} to its end: {error}; {REPAIR}") from error
+        finally:
+            self.reader.text_factory = str
 
     def tables_since(self, schema: int, *tables: str) -> tuple[str, ...]:
         """These tables, if the store is not older than they are."""
@@ -109,32 +203,67 @@ class SqliteReader:
             self.select("ROLLBACK")
 
     def meta(self) -> Meta:
-        return dict(self.select("SELECT key, value FROM meta"))
+        rows = self.select(f"SELECT key, value, {self.sum} FROM meta")
+        return dict(self._whole("its entry {0!r}", sums.row, rows))
 
     def links(self) -> list[LinkRow]:
-        sql = "SELECT id, domain, peer, sent, acked, received, incarnation FROM link ORDER BY id"
-        return [LinkRow(*row) for row in self.select(sql)]
+        sql = f"SELECT id, domain, peer, sent, acked, received, incarnation, {self.sum} FROM link ORDER BY id"
+        return [LinkRow(*row) for row in self._whole("the link {0} to {2}", sums.row, self.select(sql))]
 
     def core(self, domain: str) -> dict[tuple[int, int], bytes]:
-        rows = self.select("SELECT kind, key, blob FROM core WHERE domain = ?", domain)
-        return {(kind, key): blob for kind, key, blob in rows}
+        rows = self.select(f"SELECT domain, kind, key, blob, {self.sum} FROM core WHERE domain = ?", domain)
+        rows = self._whole("the clock of domain {0} (row {1}, {2})", sums.row, rows)
+        return {(kind, key): blob for _, kind, key, blob in rows}
 
     def tasks(self) -> list[TaskRow]:
-        return [TaskRow(*row) for row in self.select("SELECT id, agent, kind, due, data FROM task ORDER BY id")]
+        rows = self.select(f"SELECT id, agent, kind, due, data, {self.sum} FROM task ORDER BY id")
+        return [TaskRow(*row) for row in self._good("task", sums.row, rows)]
 
     def inboxes(self) -> list[tuple[str, int, int]]:
-        return self.select("SELECT agent, min(id), count(*) FROM queue_in GROUP BY agent ORDER BY agent")
+        found = self.select("SELECT agent, min(id), count(*) FROM queue_in GROUP BY agent ORDER BY agent")
+        for agent in [agent for agent, _, _ in found if plain(agent) != agent]:  # nobody's name: its rows are damaged
+            self._garbled("queue_in", "agent = CAST(? AS TEXT)", agent.encode(errors="surrogateescape"))
+        return [row for row in found if plain(row[0]) == row[0]]
 
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
-        rows = self.select(
-            f"SELECT id, agent, {self.message_in()}, attempts, trying, domain, peer, received, delivered FROM queue_in"
-            " WHERE agent = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
-            agent, after, upto, limit,
-        )  # fmt: skip
-        return [
-            InRow(id, name, data, tries, boots, tuple(info), shared)
-            for id, name, data, shared, tries, boots, *info in rows
-        ]
+        found: list[InRow] = []
+        names = self.columns("queue_in")
+        while len(found) < limit:
+            left = limit - len(found)
+            rows = self.select(
+                f"SELECT {names}, {self.sum} FROM queue_in WHERE agent = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
+                agent, after, upto, left,
+            )  # fmt: skip
+            found += self._messages_in(rows)
+            if len(rows) < left:
+                break
+            after = rows[-1][0]
+        return found
+
+    def _messages_in(self, rows: list[Row]) -> list[InRow]:
+        found: list[InRow] = []
+        for row in self._good("queue_in", sums.row, rows):
+            id, agent, data, tries, boots, *info, shared = row
+            if shared:
+                payload = self._payload(shared)
+                if payload is None:
+                    self._damage("queue_in", (*row, None))
+                    continue
+                data += payload
+            found.append(InRow(id, agent, data, tries, boots, tuple(info), shared))
+        return found
+
+    def _payload(self, id: int) -> bytes | None:
+        """What several messages have in common; None if it is damaged."""
+        rows = self.select(f"SELECT id, last, data, {self.sum} FROM payload WHERE id = ?", id)
+        return rows[0][2] if rows and not sums.wrong(sums.row, rows[0]) else None
+
+    def columns(self, table: str) -> str:
+        """The columns of a table, as this store has them."""
+        names = TABLES[table][0]
+        if self._schema < 2:
+            names = names.replace(", commits, rows, bytes", "")
+        return names if self._schema > 3 else names.replace(", payload", ", 0 AS payload")
 
     def message_in(self) -> str:
         """The columns of queue_in that hold a message, with its payload, and the row that it shares this with."""
@@ -148,10 +277,11 @@ class SqliteReader:
 
     def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
         base = link << LINK_BITS
-        return self.select(
-            "SELECT id - ?, data FROM queue_out WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
-            base, base + after, base + upto, limit,
+        rows = self.select(
+            f"SELECT id, data, {self.sum} FROM queue_out WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            base + after, base + upto, limit,
         )  # fmt: skip
+        return [(id - base, data) for id, data in self._whole("packet {0} for a neighbour", sums.packet, rows)]
 
     def queue_out_size(self, link: int) -> tuple[int, int]:
         sql = "SELECT count(*), coalesce(sum(length(data)), 0) FROM queue_out WHERE id >= ? AND id < ?"
@@ -159,31 +289,64 @@ class SqliteReader:
         return rows, size
 
     def agent(self, id: str) -> tuple[str, bytes] | None:
-        return next(iter(self.select("SELECT class, state FROM agent WHERE id = ?", id)), None)
+        rows = self.select(f"SELECT id, class, state, {self.sum} FROM agent WHERE id = ?", id)
+        return next(((path, state) for _, path, state in self._whole("the state of {0}", sums.row, rows)), None)
 
     def agents(self, after: str, limit: int) -> list[tuple[str, str]]:
         return self.select("SELECT id, class FROM agent WHERE id > ? ORDER BY id LIMIT ?", after, limit)
 
     def item(self, id: int) -> ItemRow | None:
-        rows = self.select("SELECT id, agent, collection, key, head, body FROM message WHERE id = ?", id)
-        return ItemRow(*rows[0]) if rows else None
+        rows = self.select(
+            f"SELECT id, agent, collection, key, head, body, {self.sum} FROM message WHERE id = ?", id
+        )  # fmt: skip
+        return next((ItemRow(*row) for row in self._good("message", sums.item, rows)), None)
 
     def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]:
-        if after is None:
-            rows = self.select(f"{ITEMS} ORDER BY key, id LIMIT ?3", agent, collection, limit)
-        else:
-            rows = self.select(SAME_KEY, agent, collection, *after, limit)
-            if len(rows) < limit:
-                rows = self.select(AFTER, agent, collection, *after, limit)
-        return list(map(ItemRow._make, rows))
+        found: list[ItemRow] = []
+        while len(found) < limit:
+            left = limit - len(found)
+            if after is None:
+                rows = self.select(f"{ITEMS} ORDER BY key, id LIMIT ?3".format(self.sum), agent, collection, left)
+            else:
+                rows = self.select(SAME_KEY.format(self.sum), agent, collection, *after, left)
+                if len(rows) < left:
+                    rows = self.select(AFTER.format(self.sum), agent, collection, *after, left)
+            found += map(ItemRow._make, self._good("message", sums.item, rows))
+            if len(rows) < left:
+                break
+            after = (rows[-1][3], rows[-1][0])
+        return found
+
+    def places(self) -> Iterator[tuple[str, str]]:
+        """The agents' collections that have rows."""
+        agent = collection = b""
+        same = "SELECT agent, collection FROM message WHERE agent = CAST(? AS TEXT) AND collection > CAST(? AS TEXT)"
+        next = "SELECT agent, collection FROM message WHERE agent > CAST(? AS TEXT)"
+        while rows := (
+            self.select(f"{same} ORDER BY collection LIMIT 1", agent, collection)
+            or self.select(f"{next} ORDER BY agent, collection LIMIT 1", agent)
+        ):
+            agent, collection = (name.encode(errors="surrogateescape") for name in rows[0])
+            if all(plain(name) == name for name in rows[0]):
+                yield rows[0]
+            else:
+                self._garbled("message", "agent = CAST(? AS TEXT) AND collection = CAST(? AS TEXT)", agent, collection)
 
     def held(self, after: int, limit: int) -> list[HeldRow]:
-        rows = self.select("SELECT id, agent, head, body FROM held WHERE id > ? ORDER BY id LIMIT ?", after, limit)
-        return [HeldRow(*row) for row in rows]
+        found: list[HeldRow] = []
+        while len(found) < limit:
+            left = limit - len(found)
+            sql = f"SELECT id, agent, head, body, {self.sum} FROM held WHERE id > ? ORDER BY id LIMIT ?"
+            rows = self.select(sql, after, left)
+            found += [HeldRow(*row) for row in self._good("held", sums.held, rows)]
+            if len(rows) < left:
+                break
+            after = rows[-1][0]
+        return found
 
     def held_row(self, id: int) -> HeldRow | None:
-        rows = self.select("SELECT id, agent, head, body FROM held WHERE id = ?", id)
-        return HeldRow(*rows[0]) if rows else None
+        rows = self.select(f"SELECT id, agent, head, body, {self.sum} FROM held WHERE id = ?", id)
+        return next((HeldRow(*row) for row in self._good("held", sums.held, rows)), None)
 
     def item_count(self, agent: str, collection: str) -> int:
         sql = "SELECT count(*) FROM message WHERE agent = ? AND collection = ?"

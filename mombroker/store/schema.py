@@ -65,3 +65,22 @@ def version_4(db: Database) -> None:
     """Messages of one multicast that wait in many inboxes share their payload; 0 in rows that have their own."""
     db.execute("CREATE TABLE payload (id INTEGER PRIMARY KEY, last INTEGER NOT NULL, data BLOB NOT NULL)")
     db.execute("ALTER TABLE queue_in ADD COLUMN payload INTEGER NOT NULL DEFAULT 0")
+
+
+@migrations()
+def version_5(db: Database) -> None:
+    """A checksum for each row (sums.py); NULL in older rows."""
+    for table in (
+        "meta",
+        "queue_out",
+        "queue_in",
+        "message",
+        "held",
+        "agent",
+        "link",
+        "core",
+        "task",
+        "log",
+        "payload",
+    ):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER")

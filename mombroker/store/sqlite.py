@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from os import PathLike
@@ -24,7 +24,7 @@ from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
-from mombroker.store import columns, folder, schema
+from mombroker.store import columns, folder, schema, sums
 from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
@@ -35,32 +35,32 @@ JOURNAL_LIMIT = 64 << 20  # a write-ahead log that a long reader let grow shrink
 
 # What a commit runs, in this order: a batch's own acknowledgements and deletions come before what it adds.
 ACKED = "DELETE FROM queue_out WHERE id > ? AND id <= ?"
-QUEUE_OUT = "INSERT INTO queue_out (id, data) VALUES (?, ?)"
-QUEUE_IN = "INSERT OR REPLACE INTO queue_in VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+QUEUE_OUT = "INSERT INTO queue_out VALUES (?, ?, ?)"
+QUEUE_IN = "INSERT OR REPLACE INTO queue_in VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 QUEUE_IN_GONE = "DELETE FROM queue_in WHERE id = ?"
-PAYLOAD = "INSERT INTO payload VALUES (?, ?, ?)"
+PAYLOAD = "INSERT INTO payload VALUES (?, ?, ?, ?)"
 PAYLOAD_SPENT = (
     "DELETE FROM payload WHERE id = ? AND NOT EXISTS"
     " (SELECT 1 FROM queue_in WHERE queue_in.id > payload.id AND queue_in.id <= payload.last)"
 )
 DROPPED = "DELETE FROM message WHERE agent = ?"
-ITEM = "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?)"
+ITEM = "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?, ?)"
 ITEM_GONE = "DELETE FROM message WHERE id = ?"
-HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
+HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)"
 HELD_GONE = "DELETE FROM held WHERE id = ?"
 MANY = 64  # rows of the table that changes most: one statement for so many takes a third less time than one for each
-HELD_MANY = HELD + ", (?, ?, ?, ?)" * (MANY - 1)
+HELD_MANY = HELD + ", (?, ?, ?, ?, ?)" * (MANY - 1)
 HELD_GONE_MANY = f"DELETE FROM held WHERE id IN (?{', ?' * (MANY - 1)})"
-AGENT = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?)"
+AGENT = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?)"
 AGENT_GONE = "DELETE FROM agent WHERE id = ?"
-LINK = "INSERT OR REPLACE INTO link VALUES (?, ?, ?, ?, ?, ?, ?)"
-CORE = "INSERT OR REPLACE INTO core VALUES (?, ?, ?, ?)"
+LINK = "INSERT OR REPLACE INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+CORE = "INSERT OR REPLACE INTO core VALUES (?, ?, ?, ?, ?)"
 CORE_GONE = "DELETE FROM core WHERE domain = ? AND kind = ? AND key = ?"
-TASK = "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?)"
+TASK = "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)"
 TASK_GONE = "DELETE FROM task WHERE id = ?"
-META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 META_GONE = "DELETE FROM meta WHERE key = ?"
-LOG = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+LOG = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 LOG_PRUNED = "DELETE FROM log WHERE id < ?"
 
 
@@ -75,6 +75,7 @@ class SqliteStore(SqliteReader):
     def __init__(self, path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False):
         home = folder.make(path)
         self.path = home / folder.STORE
+        self._strict = True
         self._staged = False
         self._failed = ""
         self._written = (0, 0, 0)  # commits, rows and bytes since the last log row
@@ -89,6 +90,10 @@ class SqliteStore(SqliteReader):
                 self._prepare(identity(topology, server), adopt)
                 self._connect()
                 undo.callback(self.reader.close)
+                natives = "SELECT id, class, state, sum FROM agent WHERE class LIKE 'mombroker.%'"
+                self._whole("the state of {0}", sums.row, self.select(natives))
+                clocks = "SELECT domain, kind, key, blob, sum FROM core"
+                self._whole("the clock of domain {0} (row {1}, {2})", sums.row, self.select(clocks))
                 newest = "SELECT id + count, offset + length(columns) FROM log ORDER BY id DESC LIMIT 1"
                 row: tuple[int, int] = self.reader.execute(newest).fetchone() or (1, 0)
                 self._log_next, self._log_bytes = row
@@ -118,6 +123,8 @@ class SqliteStore(SqliteReader):
                 f"{self.path} was made under another order than that of the topology file: {changes}; "
                 "start with the former file, or run `mom topology adopt`"
             )
+        if not meta:
+            conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is anything in it
         (journal,) = conn.execute("PRAGMA journal_mode = WAL").fetchone()
         conn.execute("PRAGMA synchronous = FULL")
         conn.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT}")
@@ -128,8 +135,10 @@ class SqliteStore(SqliteReader):
             schema.migrations.apply(self.db)
             if not meta:
                 meta = wanted | {"incarnation": secrets.token_hex(8)}
-                conn.executemany(META, meta.items())
-            conn.execute(META, ("schema", SCHEMA))  # always: a file that cannot be written is found out now
+                conn.executemany(META, summed(meta.items()))
+            conn.executemany(
+                META, summed([("schema", SCHEMA)])
+            )  # always: a file that cannot be written is found out now
             conn.execute("COMMIT")
         except BaseException:
             self.db.rollback()
@@ -168,34 +177,36 @@ class SqliteStore(SqliteReader):
         if batch.acked:
             many(ACKED, [(link << LINK_BITS, link << LINK_BITS | upto) for link, upto in batch.acked.items()])
         if batch.queue_out:
-            many(QUEUE_OUT, batch.queue_out)
+            packet = sums.packet
+            many(QUEUE_OUT, [(id, data, packet(id, data)) for id, data in batch.queue_out])
         if batch.queue_in:
             rows = [(*row[:5], *row.info, row.payload) for row in batch.queue_in.values() if row is not None]
-            self._put(QUEUE_IN, rows)
+            self._put(QUEUE_IN, summed(rows))
             self._put(QUEUE_IN_GONE, [(id,) for id, row in batch.queue_in.items() if row is None])
-            self._put(PAYLOAD, list(batch.payloads.values()))
+            self._put(PAYLOAD, summed(batch.payloads.values()))
             self._put(PAYLOAD_SPENT, [(id,) for id in batch.spent])
         if batch.dropped:
             many(DROPPED, [(agent,) for agent in batch.dropped])
         if batch.items:
-            self._put(ITEM, [row for row in batch.items.values() if row is not None])
+            self._put(ITEM, [(*row, sums.item(*row)) for row in batch.items.values() if row is not None])
             self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
         if batch.held:
-            self._put_many(HELD, HELD_MANY, [row for row in batch.held.values() if row is not None])
+            held = sums.held
+            self._put_many(HELD, HELD_MANY, [(*row, held(*row)) for row in batch.held.values() if row is not None])
             self._put_many(HELD_GONE, HELD_GONE_MANY, [(id,) for id, row in batch.held.items() if row is None])
         if batch.agents:
-            self._put(AGENT, [(id, *row) for id, row in batch.agents.items() if row is not None])
+            self._put(AGENT, summed((id, *row) for id, row in batch.agents.items() if row is not None))
             self._put(AGENT_GONE, [(id,) for id, row in batch.agents.items() if row is None])
         if batch.links:
-            many(LINK, list(batch.links.values()))
+            many(LINK, summed(batch.links.values()))
         if batch.core:
-            self._put(CORE, [(*key, blob) for key, blob in batch.core.items() if blob is not None])
+            self._put(CORE, summed((*key, blob) for key, blob in batch.core.items() if blob is not None))
             self._put(CORE_GONE, [key for key, blob in batch.core.items() if blob is None])
         if batch.tasks:
-            self._put(TASK, [row for row in batch.tasks.values() if row is not None])
+            self._put(TASK, summed(row for row in batch.tasks.values() if row is not None))
             self._put(TASK_GONE, [(id,) for id, row in batch.tasks.items() if row is None])
         if batch.meta:
-            self._put(META, [pair for pair in batch.meta.items() if pair[1] is not None])
+            self._put(META, summed(pair for pair in batch.meta.items() if pair[1] is not None))
             self._put(META_GONE, [(key,) for key, value in batch.meta.items() if value is None])
         count, size = written(batch)
         self._written = (self._written[0] + 1, self._written[1] + count, self._written[2] + size)
@@ -203,7 +214,7 @@ class SqliteStore(SqliteReader):
             self._log(batch.log)
         if self._prune[0]:
             self._put(LOG_PRUNED, [self._prune[:1]])
-            self._put(META, [(LOST, self._prune[1])])
+            self._put(META, summed([(LOST, self._prune[1])]))
             self._prune = (0, 0)
 
     def _put(self, sql: str, rows: Sequence[Row]) -> None:
@@ -223,7 +234,7 @@ class SqliteStore(SqliteReader):
         commits, rows, size = self._written
         done = (commits, rows + 1, size + len(data))
         row = (self._log_next, len(records), first, last, self._log_bytes, TRACE_VERSION, data, *done)
-        self.db.conn.execute(LOG, row)
+        self.db.conn.execute(LOG, (*row, sums.row(*row)))
         self._written = (0, 0, 0)
         self._log_next += len(records)
         self._log_bytes += len(data)
@@ -271,6 +282,12 @@ class SqliteStore(SqliteReader):
         self._lock.release()
 
 
+def summed(rows: Iterable[Row]) -> list[Row]:
+    """Rows with their checksums."""
+    of = sums.row
+    return [(*row, of(*row)) for row in rows]
+
+
 def register_export(path: str | PathLike[str], seq: int) -> None:
     """Tell the store of a stopped server that its log is exported up to this record.
 
@@ -284,7 +301,7 @@ def register_export(path: str | PathLike[str], seq: int) -> None:
         known.close()
         conn = connect(home / folder.STORE, "rw")
         conn.execute("PRAGMA synchronous = FULL")
-        conn.execute(META, (EXPORTED, mark))
+        conn.executemany(META, summed([(EXPORTED, mark)]))
         conn.close()
     except sqlite3.Error as error:
         raise refusal(home / folder.STORE, error) from None

@@ -42,7 +42,7 @@ def test_a_newer_store_is_refused_and_not_touched(tmp_path):
     store.open(tmp_path, topology(), "paris").close()
     file = tmp_path / "store.sqlite"
     conn = sqlite3.connect(file)
-    conn.execute("UPDATE meta SET value = ? WHERE key = 'schema'", [SCHEMA + 1])
+    conn.execute("UPDATE meta SET value = ?, sum = NULL WHERE key = 'schema'", [SCHEMA + 1])
     conn.commit()
     conn.close()
     before = file.read_bytes()

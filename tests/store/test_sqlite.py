@@ -89,7 +89,9 @@ def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path):
     assert file.read_bytes() == before
 
 
-REMEDY = "restore it from a backup, or run `mom domain reset` for this server"
+REMEDY = (
+    "restore it from a backup, or run `mom domain reset` for this server; `mom store salvage` exports what can be read"
+)
 
 
 def test_a_damaged_store_is_refused(tmp_path):
