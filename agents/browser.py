@@ -31,7 +31,7 @@ class Browser:
 
     def settled(self, count: int) -> None:
         self.credit += count
-        self.room += sum(self.sizes.popleft() for _ in range(count))
+        self.room += sum(self.sizes.popleft() for _ in range(min(count, len(self.sizes))))
 
     def show(self, queue: Queue) -> bool:
         """Go on. True when it has seen all."""

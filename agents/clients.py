@@ -75,6 +75,7 @@ class ClientService(Native):
         self._speaking: list[Proxy] = []  # with replies in the open batch
         self.direct = False  # the command at hand has just come, and no agent is at work
         server.engine.natives.agents[self.id] = self
+        server.readers.update(dict.fromkeys(KINDS, note_of))
 
     # -- from the server -----------------------------------------------------------------------------------------
 

@@ -22,17 +22,24 @@ class Native:
     """`handlers` maps a type of traffic to the method that takes (note, message)."""
 
     path: ClassVar[str] = ""
+    deletable: ClassVar[bool] = False
     handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
 
     def __init__(self, server: AgentServer, id: str, state: bytes = b""):
         self.server, self.id = server, id
         self.collections: dict[str, Collection] = {}
 
+    @classmethod
+    def check_new(cls, state: bytes) -> None:
+        """Raises UnknownNotification for what another server cannot mean as the state of a new one."""
+        if state:
+            raise UnknownNotification(f"a new {cls.__name__} came with a state")
+
     def react(self, message: Message) -> None:
         handler = self.handlers.get(message.type)
         if handler is None:
             raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
-        handler(self, message.note or note_of(message), message)
+        handler(self, note_of(message), message)
 
     def created(self) -> None: ...
 

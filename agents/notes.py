@@ -11,10 +11,10 @@ import msgpack
 
 from mombroker.agents import hints
 from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.message import TYPE_CHARS
 
 T = TypeVar("T")
 TYPES: dict[str, type] = {}
-WIRE_CHARS = 256  # of a notification's name
 
 
 def _refuse(value: object) -> object:
@@ -55,7 +55,7 @@ def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
 
     def make(cls: type[Any]) -> type[Any]:
         wire = name or f"{cls.__module__}.{cls.__qualname__}"
-        if name.startswith("_") or not wire.isprintable() or len(wire) > WIRE_CHARS:
+        if name.startswith("_") or not wire.isprintable() or len(wire) > TYPE_CHARS:
             raise TypeError(f"{ascii(wire[:64])} cannot name a notification: printable text, no leading _")
         known = TYPES.get(wire)
         if known is not None and not _again(known, cls):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mombroker.agents import selectors
@@ -19,7 +19,7 @@ from mombroker.agents.queue import Queue
 from mombroker.agents.stock import LOOK, MOVE, WORK_BYTES
 from mombroker.agents.subscription import Subscription
 from mombroker.agents.topic import Topic
-from mombroker.agents.traffic import Publish, Put, Spec, note_of, put_of
+from mombroker.agents.traffic import Publish, Put, Spec, note_of
 from mombroker.core import admin
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
@@ -31,6 +31,7 @@ from mombroker.stomp.destinations import MAX_NAME
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
+T = TypeVar("T", str, list[int])
 Args = dict[str, Any]
 Reply = dict[str, Any]
 Verb = Callable[["AgentServer", int, Args], "Reply | None"]
@@ -66,11 +67,11 @@ class Operations:
         return found, page[-1] if len(page) < len(ids) else ""
 
     def queues(self, ticket: int, args: Args) -> Reply:
-        found, after = self._here("queue", "temp-queue", after=args.get("after", ""), limit=args.get("limit", MAX_PAGE))
+        found, after = self._here("queue", "temp-queue", after=_after(args, ""), limit=args.get("limit", MAX_PAGE))
         return {"queues": [queue.describe() for queue in found], "after": after}
 
     def subscriptions(self, ticket: int, args: Args) -> Reply:
-        found, after = self._here("sub", "share", after=args.get("after", ""), limit=args.get("limit", MAX_PAGE))
+        found, after = self._here("sub", "share", after=_after(args, ""), limit=args.get("limit", MAX_PAGE))
         rows = [_subscription(each) for each in found if isinstance(each, Subscription)]
         return {"subscriptions": rows, "after": after}
 
@@ -81,7 +82,7 @@ class Operations:
         for home, entries in topics.table.items():
             for pattern in entries.values():
                 servers.setdefault(pattern, []).append(home)
-        after, limit = args.get("after", ""), min(args.get("limit", MAX_PAGE), MAX_PAGE)
+        after, limit = _after(args, ""), min(args.get("limit", MAX_PAGE), MAX_PAGE)
         created = {unquote(name): id for name, id in self.server.names.known.items() if name.startswith("topic:")}
         names = sorted(name for name in {*servers, *created} if name > after)
         rows = []
@@ -139,8 +140,8 @@ class Operations:
 
     def create_subscription(self, ticket: int, args: Args) -> None:
         """A durable subscription on this server; the reply follows the decision about its name."""
-        client_id, topics = args.get("client_id", ""), [f"topic:{topic}" for topic in args["topics"]]
-        selector, shared = args.get("selector", ""), bool(args.get("shared"))
+        client_id, topics = args.get("client_id") or "", [f"topic:{topic}" for topic in args["topics"]]
+        selector, shared = args.get("selector") or "", bool(args.get("shared"))
         if not topics:
             raise MomError("a subscription needs a topic: name one or several")
         if not shared and not client_id:
@@ -201,7 +202,7 @@ class Operations:
 
     def _waiting(self, queue: Queue, args: Args) -> Iterator[tuple[int, Item]]:
         """What waits, in order, with its lane, behind the place `after`; for as long as nothing is taken."""
-        lane_after, id_after = args.get("after") or (-1, 0)
+        lane_after, id_after = _after(args, [-1, 0])
         for number, lane in list(queue.lanes.items()):
             if number < lane_after:
                 continue
@@ -238,7 +239,7 @@ class Operations:
         if not args.get("held"):
             items, after = self._wanted(queue, args)
             return {"messages": [_row(queue, item, "waiting", most) for item in items], "after": after}
-        last = (args.get("after") or [0, 0])[1]
+        last = _after(args, [0, 0])[1]
         states = {"held": [item for held in queue.out.values() for item in held.values()], "backing off": []}
         states["backing off"] = list(queue.later.values())
         limit = min(args.get("limit", 100), MAX_PAGE, LOOKS // MOVE)
@@ -321,7 +322,7 @@ class Operations:
     def _again(self, message: Message, agents: tuple[str, ...], to: str) -> list[str]:
         """A client's message, to a queue or a topic."""
         note = note_of(message)
-        put = put_of(note.put) if message.type == Publish.wire else note
+        put = note.put if message.type == Publish.wire else note
         put.expires = put.due = 0
         if to:
             put.destination, put.producer = to if to.startswith("queue:") else destinations.one(to), ""
@@ -362,6 +363,14 @@ class Operations:
 
 def _plain(verb: Callable[[int, Args], Reply | None]) -> Verb:
     return lambda server, ticket, args: verb(ticket, args)
+
+
+def _after(args: Args, start: T) -> T:
+    """The place behind which a page begins: of the kind that `start` is."""
+    place = args.get("after") or start
+    if type(place) is not type(start) or (start and len(place) != len(start)):
+        raise MomError(f"a page of this begins behind {'a name' if start == '' else '[place, id]'}, not {place!r:.64}")
+    return place
 
 
 def _text(args: Args, key: str) -> str:

@@ -34,15 +34,22 @@ class Node(Generic[Key]):
             node = node.next.setdefault(segment, Node())
         node.here.add(key)
 
-    def remove(self, segments: list[str], key: Key) -> bool:
-        """Is nothing left?"""
-        if not segments:
-            self.here.discard(key)
-        elif segments[0] in REST and len(segments) == 1:
-            self.rest.discard(key)
-        elif (node := self.next.get(segments[0])) and node.remove(segments[1:], key):
-            del self.next[segments[0]]
-        return not (self.next or self.here or self.rest)
+    def remove(self, segments: list[str], key: Key) -> None:
+        way = [self]
+        for at, segment in enumerate(segments):
+            if segment in REST and at == len(segments) - 1:
+                way[-1].rest.discard(key)
+                break
+            if segment not in way[-1].next:
+                return
+            way.append(way[-1].next[segment])
+        else:
+            way[-1].here.discard(key)
+        for at in range(len(way) - 1, 0, -1):
+            node = way[at]
+            if node.next or node.here or node.rest:
+                return
+            del way[at - 1].next[segments[at - 1]]
 
 
 class Patterns(Generic[Key]):

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mombroker.agents.shapes import LAST
 from mombroker.core import times
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import BOUNCE, Message
 from mombroker.core.topology import suggestion
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
+MATCH_CHARS = 1_024
 WILD = re.compile(r"[*?[]")
 SET, DECIDED = "_policy", "_policies"
 META = "policy:"
@@ -123,6 +126,20 @@ def stored(values: dict[str, Any]) -> Policy:
     return Policy(**good | {"match": values["match"]})
 
 
+def _read(kinds: list[type], message: Message) -> list[Any]:
+    """What another server says of a policy: so much, then its values or None. Raises UnknownNotification."""
+    try:
+        *found, values = json.loads(message.payload)
+        fits = [type(each) for each in found] == kinds and len(found[-1]) <= MATCH_CHARS
+        if not fits or not (kinds[0] is str or 0 < found[0] <= LAST):
+            raise ValueError("its number or pattern does not fit")
+        if any(type(each) not in (bool, int, float, str) for each in (values or {}).values()):
+            raise ValueError("a setting is no number or text")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UnknownNotification(f"{message.type} came with what is no policy: {error}") from None
+    return [*found, values]
+
+
 _WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
@@ -142,6 +159,7 @@ class Policies:
         self.tickets: list[tuple[int, str]] = []  # of operators here, and the pattern that each has asked for
         self._found: dict[str, Policy] = {}
         server.handlers.update({SET: self._decide, DECIDED: self._decided})
+        server.readers.update({SET: partial(_read, [str]), DECIDED: partial(_read, [int, str])})
 
     def all(self) -> list[Policy]:
         return [*self.set.values(), *self.declared]
@@ -175,11 +193,11 @@ class Policies:
         server = self.server
         everyone = tuple(f"{other}/_policies" for other in server.topology.servers)
         number = max(server.new_id(), 1 + max(self.set, default=0))  # the former registry may have been ahead of us
-        text = json.dumps([number, *json.loads(message.payload)])
+        text = json.dumps([number, *_read([str], message)])
         server.send(server.message(f"{server.name}/_registry", everyone, DECIDED, text.encode(), flags=BOUNCE))
 
     def _decided(self, message: Message) -> None:
-        number, match, values = json.loads(message.payload)
+        number, match, values = _read([int, str], message)
         meta = self.server.batch.meta
         for old in [old for old, each in self.set.items() if each.match == match]:
             del self.set[old]

@@ -37,8 +37,12 @@ class Program:
             raise MomError(f"{agent} cannot be loaded: {sentence(error)}") from error
 
     def native(self, path: str, server: AgentServer, agent: str, state: bytes) -> Native | None:
+        """Raises UnknownNotification for a state that it cannot have."""
         cls = NATIVES.get(path)
-        return cls(server, agent, state) if cls is not None else None
+        if cls is None:
+            return None
+        cls.check_new(state)
+        return cls(server, agent, state)
 
     def clients(self, server: AgentServer) -> ClientService:
         service = ClientService(server)

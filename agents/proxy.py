@@ -29,10 +29,9 @@ from mombroker.agents.traffic import (
     Spec,
     Started,
     pack,
-    put_of,
 )
 from mombroker.agents.wanted import Wants
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, line
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -191,12 +190,12 @@ class Proxy(Native):
 
     def dispatch(self, note: Dispatch, message: Message) -> None:
         source = self.sources.get(note.consumer)
-        if source is None or not source.open:  # what was under way goes back
+        if source is None or not source.open or not source.home:  # what was under way goes back
             if ids := [item[0] for item in note.items if item[0]]:
                 self.post(message.source, Settle(note.consumer, back=ids))
             return
         for id, message_id, count, put in note.items:
-            self._deliver(source, put_of(put), message_id, count, id)
+            self._deliver(source, put, message_id, count, id)
 
     def _deliver(self, source: Source, put: Put, message: str, count: int, row: Any) -> None:
         self.tag = tag = self.tag + 1
@@ -247,7 +246,7 @@ class Proxy(Native):
         source = self.sources.get(note.consumer)
         if source is None or source.open:
             receipt = source.receipt if source else self.endings.get(note.consumer, ("", None))[1]
-            self.service.refuse(self, note.reason, receipt, source.sub if source else "")
+            self.service.refuse(self, line(note.reason), receipt, source.sub if source else "")
 
     # -- what comes from plain topics ----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from mombroker.agents.stock import LOOK, MOVE, Stock
 from mombroker.agents.takers import Consumer, Key
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started
 from mombroker.agents.wanted import wanted
+from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message
 
@@ -35,6 +36,7 @@ class Queue(Stock):
     """
 
     path = "mombroker.agents.queue:Queue"
+    deletable = True
 
     def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
         self.browsers: dict[Key, Browser] = {}
@@ -383,7 +385,12 @@ class Queue(Stock):
     def consume(self, note: Consume, message: Message) -> None:
         if not self._remote(message.source) and message.source not in self.server.engine.natives.agents:
             return  # its connection has ended, perhaps with the last process
-        consumer = Consumer(message.source, note, wanted(note.selector, note.no_local))
+        try:
+            test = wanted(note.selector, note.no_local)
+        except MomError as error:  # its server has taken it, and may be of another version
+            self.post(message.source, Refuse(note.consumer, str(error)))
+            return
+        consumer = Consumer(message.source, note, test)
         if note.browser:
             self.browsers[consumer.key] = Browser(consumer, self.server.next_id)
         else:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgpack
+
 from mombroker.agents.queue import Queue
 from mombroker.agents.traffic import Cancel, Consume, End, Ended, Last, Put, Refuse, Settle, Spec, Started
 from mombroker.agents.wanted import wanted
+from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.times import SECOND
 
@@ -47,6 +50,18 @@ class Subscription(Queue):
         """The state of a new one."""
         return cls.blank([spec.values(), []])
 
+    @classmethod
+    def check_new(cls, state: bytes) -> None:
+        try:
+            *blank, (spec, _) = msgpack.unpackb(state, strict_map_key=False)
+            made = Spec.of(spec)
+            wanted(made.selector, made.no_local)
+            fits = blank == msgpack.unpackb(cls.new(made), strict_map_key=False)[:-1]
+        except (ValueError, TypeError, MomError) as error:
+            raise UnknownNotification(f"a new subscription came with a state that cannot be read: {error}") from None
+        if not fits:
+            raise UnknownNotification("a new subscription came with more than it can have")
+
     # -- feed ----------------------------------------------------------------------------------------------------
 
     def created(self) -> None:
@@ -79,8 +94,13 @@ class Subscription(Queue):
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def consume(self, note: Consume, message: Message) -> None:
-        spec = Spec(*note.spec) if note.spec is not None else self.spec
         shown = self.service.shown(self.name)
+        try:
+            spec = Spec.of(note.spec) if note.spec is not None else self.spec
+            wanted(spec.selector, spec.no_local)
+        except (ValueError, MomError) as error:
+            self._refuse_consumer(note, message, f"{shown} cannot be as asked for: {error}")
+            return
         if spec.shared != self.spec.shared:
             kind = "shared" if self.spec.shared else "not shared"
             self._refuse_consumer(note, message, f"{shown} is {kind}: subscribe as such, or take another name")

@@ -9,6 +9,7 @@ class Topic(Native):
     """Known on all servers; needed only where a policy has `create = false`."""
 
     path = "mombroker.agents.topic:Topic"
+    deletable = True
 
     def deleted(self) -> None:
         self.server.names.forget(self.id[self.id.index("/") + 1 :], self.id)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from mombroker.agents.patterns import Patterns, segments_of
-from mombroker.agents.traffic import Publish, Put, Seen, Table, Traffic, note_of, put_of
+from mombroker.agents.traffic import Publish, Put, Seen, Table, Traffic, note_of
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -218,8 +218,8 @@ class Topics:
     def _publish(self, message: Message) -> None:
         """Expand the copy that has come to this server."""
         note: Publish = note_of(message)
-        put = put_of(note.put)
-        known = note.epochs[self.server.name] if note.epochs is not None else None
+        put = note.put
+        known = note.epochs.get(self.server.name, 0) if note.epochs is not None else None
         takers: dict[Subscriber, None] = {}
         for epoch in self._route(put.destination)[1]:
             entry = self.entries.get(epoch)

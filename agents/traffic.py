@@ -4,17 +4,28 @@ packed only when they leave it, or when they must wait on disk. Nobody changes o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Self
 
 import msgpack
 
+from mombroker.agents.shapes import LOCAL, Count, Shape, Time, Within
 from mombroker.core.errors import UnknownNotification
 from mombroker.core.message import Message
 
 KINDS: dict[str, type[Traffic]] = {}
 pack = msgpack.Packer().pack
 NOTHING: dict[str, str] = {}
+SHAPES: dict[type[Any], Shape] = {}
+
+Credit = Annotated[int, Within(-1_000_000, 1_000_000)]  # messages; far more than anybody is given
+
+
+def shape(cls: type[Any]) -> Shape:
+    found = SHAPES.get(cls)
+    if found is None:
+        found = SHAPES[cls] = Shape(cls)
+    return found
 
 
 class Traffic:
@@ -33,7 +44,7 @@ class Traffic:
         return 0
 
     def values(self) -> list[Any]:
-        return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        return [getattr(self, name) for name in shape(type(self)).names]
 
     def pack(self) -> bytes:
         packed: bytes = pack(self.values())
@@ -41,18 +52,37 @@ class Traffic:
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
-        """Fields may be added at the end, with defaults: older senders leave them out, older receivers ignore them."""
-        return cls(*msgpack.unpackb(payload, strict_map_key=False)[: len(fields(cls))])  # type: ignore[arg-type]
+        """Fields may be added at the end, with defaults: older senders leave them out, older receivers ignore them.
+        Raises ValueError for what is not of the types below: it comes from another server, of whatever version."""
+        try:
+            return cls.of(msgpack.unpackb(payload, strict_map_key=False))
+        except TypeError as error:  # a map whose keys are lists
+            raise ValueError(str(error)) from None
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        return cls(*shape(cls).read(values))
+
+
+def is_pattern(text: str) -> bool:
+    """A topic, or several; they are kept in rows of one line."""
+    return text.startswith(("topic:", "temp-topic:")) and "\n" not in text
 
 
 def note_of(message: Message) -> Any:
     """The note that a message brings. Raises UnknownNotification."""
     if message.note is not None:
         return message.note
+    kind = KINDS.get(message.type)
+    if kind is None:
+        raise UnknownNotification(f"no traffic of destinations is called {message.type!r}")
     try:
-        return KINDS[message.type].unpack(message.payload)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnknownNotification(f"no traffic of destinations is called {message.type!r}, or so: {error}") from None
+        note = kind.unpack(message.payload)
+    except ValueError as error:
+        raise UnknownNotification(f"{message.type} came with fields that do not fit: {error}") from None
+    if message.data:  # it need not be packed again
+        message.note = note
+    return note
 
 
 # -- messages of clients -------------------------------------------------------------------------------------------
@@ -71,22 +101,22 @@ class Put(Traffic):
     destination: str
     shown: str
     headers: bytes
-    priority: int = 4
-    timestamp: int = 0
-    expires: int = 0
-    due: int = 0  # not to be delivered before
+    priority: Annotated[int, Within(0, 9)] = 4
+    timestamp: Count = 0
+    expires: Time = 0
+    due: Time = 0  # not to be delivered before
     persistent: bool = True
     kind: str = "bytes"
     group: str = ""
     group_seq: int = 0
     producer: str = ""
-    counter: int = 0
+    counter: Count = 0
     sender: str = ""
     message: str = ""
     typed: bool = False  # for selectors: headers that look like numbers or booleans are such
     properties: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    let_in: bool = False  # the queue expects it; stays on this server
+    let_in: bool = field(default=False, metadata=LOCAL)  # the queue expects it
 
     @property
     def size(self) -> int:
@@ -100,10 +130,6 @@ class Put(Traffic):
         ]  # fmt: skip
 
 
-def put_of(value: Any) -> Put:
-    return value if isinstance(value, Put) else Put(*value)
-
-
 # -- to a queue or subscription ------------------------------------------------------------------------------------
 
 
@@ -112,8 +138,8 @@ class Consume(Traffic):
     """A proxy's consumer of a queue or subscription. `credit` messages may be sent to it."""
 
     wire = "q.consume"
-    consumer: int  # the proxy's number for it
-    credit: int
+    consumer: Count  # the proxy's number for it
+    credit: Credit
     selector: str = ""
     exclusive: bool = False
     priority: int = 0
@@ -128,7 +154,7 @@ class Cancel(Traffic):
     """No more for this consumer; what it has not settled stays with it until Settle or Gone."""
 
     wire = "q.cancel"
-    consumer: int
+    consumer: Count
 
 
 @dataclass(slots=True)
@@ -144,15 +170,15 @@ class Settle(Traffic):
     """
 
     wire = "q.settle"
-    consumer: int
-    taken: list[int] = field(default_factory=list)
-    back: list[int] = field(default_factory=list)
-    failed: list[int] = field(default_factory=list)
-    again: list[int] = field(default_factory=list)
-    refused: list[int] = field(default_factory=list)
-    credit: int = 0
+    consumer: Count
+    taken: list[Count] = field(default_factory=list)
+    back: list[Count] = field(default_factory=list)
+    failed: list[Count] = field(default_factory=list)
+    again: list[Count] = field(default_factory=list)
+    refused: list[Count] = field(default_factory=list)
+    credit: Credit = 0
     last: bool = False  # the answer to Last
-    lent: list[int] = field(default_factory=list)
+    lent: list[Count] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -161,7 +187,7 @@ class Gone(Traffic):
     when the connection was lost, which counts as a failure."""
 
     wire = "q.gone"
-    failed: list[int] = field(default_factory=list)
+    failed: list[Count] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -169,7 +195,7 @@ class End(Traffic):
     """The client wants the subscription no more. Refuse or Ended tells the proxy, by its number for this."""
 
     wire = "q.end"
-    number: int = 0
+    number: Count = 0
 
 
 @dataclass(slots=True)
@@ -185,20 +211,28 @@ class Spec:
     def values(self) -> list[Any]:
         return [self.topics, self.selector, self.no_local, self.shared, self.durable]
 
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """Raises ValueError."""
+        spec = cls(*shape(cls).read(values))
+        if not spec.topics or not all(is_pattern(topic) for topic in spec.topics):
+            raise ValueError("no topics")
+        return spec
+
 
 # -- to a proxy ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Dispatch(Traffic):
-    """Messages for a consumer: (row id, message id, count, Put or its values). Row 0: it is only shown."""
+    """Messages for a consumer: (row id, message id, count, message). Row 0: it is only shown."""
 
     wire = "c.dispatch"
-    consumer: int
-    items: list[tuple[int, str, int, Any]]
+    consumer: Count
+    items: list[tuple[Count, str, Count, Put]]
 
     def values(self) -> list[Any]:
-        return [self.consumer, [(*item, put_of(put).values()) for *item, put in self.items]]
+        return [self.consumer, [(*item, put.values()) for *item, put in self.items]]
 
 
 @dataclass(slots=True)
@@ -207,7 +241,7 @@ class Started(Traffic):
     None: that is told later."""
 
     wire = "c.started"
-    consumer: int
+    consumer: Count
     unconfirmed: list[str] | None = field(default_factory=list)
 
 
@@ -216,7 +250,7 @@ class Last(Traffic):
     """Nothing more comes for this consumer, which was cancelled: say so when that is here."""
 
     wire = "c.last"
-    consumer: int
+    consumer: Count
 
 
 @dataclass(slots=True)
@@ -224,7 +258,7 @@ class Ended(Traffic):
     """The subscription is no more."""
 
     wire = "c.ended"
-    number: int
+    number: Count
 
 
 @dataclass(slots=True)
@@ -232,7 +266,7 @@ class Browsed(Traffic):
     """A browser has been sent all that was there."""
 
     wire = "c.browsed"
-    consumer: int
+    consumer: Count
 
 
 @dataclass(slots=True)
@@ -240,7 +274,7 @@ class Refuse(Traffic):
     """A consumer cannot be taken on, or not any longer; the reason is one sentence."""
 
     wire = "c.refuse"
-    consumer: int
+    consumer: Count
     reason: str
 
 
@@ -252,15 +286,15 @@ class Publish(Traffic):
     """A message to a topic. `epochs`: the last of each server's table that is known here; None: it goes everywhere."""
 
     wire = "t.publish"
-    put: Any
-    epochs: dict[str, int] | None
+    put: Put
+    epochs: dict[str, Count] | None
 
     @property
     def size(self) -> int:
-        return put_of(self.put).size
+        return self.put.size
 
     def values(self) -> list[Any]:
-        return [put_of(self.put).values(), self.epochs]
+        return [self.put.values(), self.epochs]
 
 
 @dataclass(slots=True)
@@ -268,8 +302,15 @@ class Table(Traffic):
     """A server's new and former entries of the subscription table: (epoch, pattern), epoch."""
 
     wire = "t.table"
-    added: list[tuple[int, str]]
-    removed: list[int]
+    added: list[tuple[Count, str]]
+    removed: list[Count]
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        table = cls(*shape(cls).read(values))
+        if not all(is_pattern(pattern) for _, pattern in table.added):
+            raise ValueError("added: no topic")
+        return table
 
 
 @dataclass(slots=True)
@@ -277,7 +318,7 @@ class Seen(Traffic):
     """The sender knows these entries."""
 
     wire = "t.seen"
-    epochs: list[int]
+    epochs: list[Count]
 
 
 @dataclass(slots=True)

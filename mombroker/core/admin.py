@@ -26,11 +26,14 @@ USER = "user:"  # before the name of a client's user, among the meta rows
 MAX_USER = 100
 LAST_INT = (1 << 63) - 1  # that a row can hold
 
-# What the arguments of requests are; a list holds texts, but for the place in a list of dead letters.
+# What the arguments of requests are; a list holds texts, but for ids, and the place behind which a page begins.
 KINDS: dict[str, tuple[type, ...]] = {
     "agent": (str,), "to": (list,), "type": (str,), "fields": (dict,), "ttl_ns": (int,), "class": (str,),
     "name": (str,), "server": (str, type(None)), "id": (int,), "limit": (int,), "after": (str, list), "user": (str,),
-    "hash": (str,), "was": (str,), "new": (bool,), "seq": (int,),
+    "hash": (str,), "was": (str,), "new": (bool,), "seq": (int,), "destination": (str,), "target": (str,),
+    "holder": (str,), "client_id": (str, type(None)), "topics": (list,), "selector": (str, type(None)),
+    "where": (str, type(None)), "from": (str, type(None)), "ids": (list, type(None)), "upto": (int, type(None)),
+    "bytes": (int,), "values": (dict, type(None)), "match": (str,),
 }  # fmt: skip
 FIRST_ITEMS = 5  # of a collection that are shown with its agent
 SAMPLE = 64  # packets whose size stands for that of all
@@ -57,7 +60,7 @@ def _fits(name: str, value: object) -> bool:
     if kinds is None:
         return True
     if isinstance(value, list):
-        inner = int if name == "after" else str
+        inner = int if name in ("after", "ids") else str
         return list in kinds and all(type(each) is inner for each in value)
     return type(value) in kinds and not (isinstance(value, int) and not 0 <= value <= LAST_INT)
 
@@ -334,7 +337,11 @@ def one_letter(server: AgentServer, args: Args) -> ItemRow:
 
 def _deadletter(server: AgentServer, ticket: int, args: Args) -> Reply:
     row = one_letter(server, args)
-    return {**letter_of(row), "payload": server.program.read(decode(row.body).type, decode(row.body).payload)}
+    try:
+        message = decode(row.body)
+    except MomError:
+        return {**letter_of(row), "payload": {"packed": row.body}}
+    return {**letter_of(row), "payload": server.program.read(message.type, message.payload)}
 
 
 def _drop(server: AgentServer, ticket: int, args: Args) -> Reply:

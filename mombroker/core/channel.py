@@ -79,16 +79,16 @@ class Channel:
 
     def _packet(self, consumer: MessageConsumer, link: Link, data: bytes) -> None:
         server = self.server
-        try:  # all that can be wrong with its bytes is found before anything changes
-            packet = consumer.core.decode(link.member, data)
-            message = decode(packet.body) if packet.body or consumer.me in packet.dests else None
-            for agent in message.dests if message else ():
-                if agent[: agent.index("/")] not in server.distances:
-                    server.distance(agent[: agent.index("/")])
-            packet.note = (server.now, message, False)
-            step = consumer.receive(link, packet)
-        except (ValueError, MomError) as error:
+        packet = consumer.decode(link, data)  # all that can be wrong with its bytes is found before anything changes
+        message = None
+        try:
+            if packet.body or consumer.me in packet.dests:
+                message = decode(packet.body)
+                self._check(link, message)
+        except MomError as error:
             raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
+        packet.note = (server.now, message, False)
+        step = consumer.receive(link, packet)
         link.took()
         self.received += 1
         if step.send:
@@ -99,6 +99,19 @@ class Channel:
             self._deliver(consumer, done)
         if waits:
             self._hold(consumer, link, packet)
+
+    def _check(self, link: Link, message: Message) -> None:
+        """Raises MomError for agents on no server of this bus, and for what this neighbour should not have sent. What
+        is wrong with a message of another server is a dead letter at its delivery: the neighbour cannot help it."""
+        server, mine = self.server, False
+        for agent in message.dests:
+            home = agent[: agent.index("/")]
+            if home == server.name:
+                mine = True
+            elif home not in server.distances:
+                server.distance(home)
+        if mine and message.origin == link.peer:
+            server.read(message)
 
     def _relay(self, consumer: MessageConsumer, link: Link, packets: list[Packet]) -> None:
         """What the core passes on, one record per message; those without a body are its own acknowledgements."""
@@ -137,7 +150,11 @@ class Channel:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
         server = self.server
         received, message, _ = packet.note
-        message = message or decode(packet.body)
+        try:
+            message = message or decode(packet.body)
+        except PeerError as error:  # it was held before this was checked
+            server.engine.unreadable(packet.body, "", error)
+            return
         peer = consumer.members[packet.frm]
         if message.expires and message.expires <= server.now:  # a tombstone need not go further
             server.engine.expired(message, consumer.name, peer, received)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mombroker.core.batch import LinkRow
+from mombroker.core.errors import PeerError, sentence
 from mombroker.core.link import Link
 from mombroker.ordering.base import Ordering, Packet, Step
 
@@ -58,10 +59,25 @@ class MessageConsumer:
             (links.get(peer) or self.link(peer)).enqueue(data)
             out.append((self.name, peer, len(data) - len(packet.body), core.control_ints(packet)))
 
+    def decode(self, link: Link, data: bytes) -> Packet:
+        """Raises PeerError, whatever a back end stumbles over, which may be an outsider's."""
+        try:
+            packet = self.core.decode(link.member, data)
+        except Exception as error:
+            raise self._unusable(link, error) from None
+        packet.frm = link.member
+        return packet
+
     def receive(self, link: Link, packet: Packet) -> Step:
-        """`note` of a packet: when it came, its message if that is decoded, whether it counts as held."""
+        """`note` of a packet: when it came, its message if that is decoded, whether it counts as held. Raises PeerError
+        for a packet that an honest neighbour would not send now; nothing has changed then."""
         self.touched = True
-        step = self.core.receive(link.member, packet)
+        try:
+            step = self.core.receive(link.member, packet)
+        except AssertionError:  # not the peer's fault
+            raise
+        except Exception as error:
+            raise self._unusable(link, error) from None
         for done in step.deliver:
             if done.note[2]:
                 self.links[self.members[done.frm]].hold(-1)
@@ -69,6 +85,9 @@ class MessageConsumer:
             freed.note = (freed.note[0], freed.note[1], False)
             self.links[self.members[freed.frm]].hold(-1)
         return step
+
+    def _unusable(self, link: Link, error: Exception) -> PeerError:
+        return PeerError(f"{link.peer} sent a packet in {self.name} that cannot be used: {sentence(error)}")
 
     def rows(self) -> None:
         """Put the core's changed rows into the open batch."""

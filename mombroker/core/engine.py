@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from mombroker.core import trace
 from mombroker.core.batch import InRow, ItemRow, PayloadRow, TaskRow
 from mombroker.core.collection import Collection
-from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
+from mombroker.core.errors import MomError, NoProgram, PeerError, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.ids import home_of
 from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
@@ -115,8 +116,7 @@ class Engine:
             if message.type == CREATE and not self._create(message, agent):
                 continue
             if handler is not None:
-                self._record("react", message, agent, domain, peer, received, "")
-                handler(message)
+                self._apply_now(handler, message, agent, domain, peer, received)
                 continue
             box = self.inbox(agent)
             entry = Entry(self.server.new_id(), message, domain, peer, received, now, payload)
@@ -129,7 +129,18 @@ class Engine:
                 self.in_memory += 1
                 self.new.append((agent, entry))
             self.wake(box)
-        self.server.mark(2 if message.note is None else 1)
+        self.server.mark(1 if message.note is not None and not message.data else 2)
+
+    def _apply_now(
+        self, handler: Callable[[Message], None], message: Message, agent: str, domain: str, peer: str, received: int
+    ) -> None:
+        try:
+            self.server.read(message)
+        except UnknownNotification as error:  # it has come a long way, or from an older program
+            self.bury(message, agent, str(error), "", "ReactionFailed", 0)
+            return
+        self._record("react", message, agent, domain, peer, received, "")
+        handler(message)
 
     def _share(self, message: Message, copies: int) -> int:
         """The id of the row for what the next so many entries have in common; 0 if each had better have its own."""
@@ -160,11 +171,19 @@ class Engine:
         """Read the next page of an inbox; False while its rows are not durable yet."""
         rows = self.server.reader.queue_in(box.agent, box.cursor, min(box.last, self.server.durable_id), PAGE)
         for row in rows:
-            entry = Entry(row.id, decode(row.data), *row.info, row.payload)
+            box.cursor = row.id
+            try:
+                message = decode(row.data or b"")
+            except PeerError as error:  # it was stored before this was checked, or is damaged
+                self.unreadable(row.data or b"", box.agent, error)
+                self.server.batch.queue_in[row.id] = None
+                if row.payload:
+                    self.server.batch.spent.add(row.payload)
+                continue
+            entry = Entry(row.id, message, *row.info, row.payload)
             entry.attempts, entry.trying, entry.stored = row.attempts, row.trying if self.careful else 0, True
             box.queue.append(entry)
             self.in_memory += 1
-            box.cursor = row.id
         if len(rows) < PAGE and box.last <= self.server.durable_id:
             box.cursor = box.last
         return bool(rows) or not box.on_disk()
@@ -208,7 +227,10 @@ class Engine:
                 self.after_commit.append(box)
                 continue
             if not box.queue:
-                self._forget(box)
+                if box.on_disk():  # what was read was no message
+                    self.wake(box)
+                else:
+                    self._forget(box)
                 continue
             entry = box.queue[0]
             if self.careful and not box.marked:
@@ -325,6 +347,8 @@ class Engine:
         self.running = box.agent
         try:
             if message.type == DELETE:
+                if not native.deletable:
+                    raise UnknownNotification(f"{box.agent} is not to be deleted")
                 native.deleted()
                 self.natives.remove(native)
             else:
@@ -455,7 +479,11 @@ class Engine:
         self, message: Message, agent: str, reason: str, detail: str, domain: str, peer: str, received: int
     ) -> None:
         """Nobody is there: whoever waits for an answer has it, what can be given back is, the rest is a dead letter."""
-        if self.server.clients.orphan(message, agent) or agent.partition("/")[2].startswith("_"):
+        try:
+            done = self.server.clients.orphan(message, agent)
+        except UnknownNotification as error:
+            done, reason = False, str(error)
+        if done or agent.partition("/")[2].startswith("_"):
             self._record("drop", message, agent, domain, peer, received, detail)
         else:
             self.bury(message, agent, reason, "", "UnknownAgent", 0)
@@ -463,6 +491,19 @@ class Engine:
     def expired(self, message: Message, domain: str, peer: str, received: int, agent: str = "") -> None:
         self._record("expire", message, agent, domain, peer, received, "expired")
         self.bury(message, agent, "expired", "", "Expired", 0, logged=True)
+
+    def unreadable(self, data: bytes, agent: str, error: MomError) -> None:
+        """What is among our rows is no message: a dead letter as it is, for an operator, and never read again."""
+        self.dead += 1
+        reason = f"a message that was stored cannot be read: {error}"
+        head = {
+            "agent": agent, "reason": reason, "traceback": "", "attempts": 0, "time": self.server.now, "type": "",
+            "source": "", "origin": "", "number": 0,
+        }  # fmt: skip
+        self.letters.add(self.server.now, json.dumps(head).encode(), data)
+        self.letters.accept()
+        self.server.mark(2)
+        self.server.note(f"{reason}; it is a dead letter of {agent or self.server.name} now")
 
     def bury(
         self, message: Message, agent: str, reason: str, text: str, notice: str, attempts: int, logged: bool = False
@@ -537,6 +578,8 @@ class Engine:
         try:
             if self.server.written_agent(agent) is not None:
                 raise MomError(f"{agent} exists already")
+            if agent[agent.index("/") + 1 :].startswith(("_", "conn:")):
+                raise MomError(f"{agent} is the server's own")
             native = self.program.native(path, self.server, agent, state)
             if native is None:
                 self.program.allowed(path, remote=message.origin != self.server.name)
@@ -607,13 +650,20 @@ class Engine:
                 task = self.tasks.pop(id, None)
                 if task:
                     self.server.batch.tasks[id] = None
-                    message = decode(task.data)
-                    self.server.send(self.server.message(message.source, message.dests, message.type, message.payload))
+                    self._ring_timer(task)
             else:
                 box = self.inboxes.get(agent)
                 if box and box.until == due:
                     box.until = 0
                     self.wake(box)
+
+    def _ring_timer(self, task: TaskRow) -> None:
+        try:
+            message = decode(task.data)
+        except PeerError as error:
+            self.unreadable(task.data, task.agent, error)
+        else:
+            self.server.send(self.server.message(message.source, message.dests, message.type, message.payload))
 
     def done(self, id: int, payload: bytes | None, reason: str) -> None:
         """A deferred function ended; only the first end counts."""

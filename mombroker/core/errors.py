@@ -12,6 +12,14 @@ def sentence(error: BaseException) -> str:
     return plain(text[:SENTENCE_CHARS])
 
 
+def line(text: str, most: int = SENTENCE_CHARS) -> str:
+    """A text that others may have a part in, as one bounded line that says nothing to a terminal."""
+    short = text[: most + 1]
+    if not short.isprintable():
+        short = "".join([each if each.isprintable() else ascii(each)[1:-1] for each in short])
+    return short if len(short) <= most else short[: most - 3] + "..."
+
+
 def plain(text: str) -> str:
     """The text without what UTF-8 has no form for."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -39,9 +47,15 @@ class StoreError(MomError):
 class PeerRefused(MomError):
     """This link cannot be opened: the peer is not who, or not in the state, that our store says."""
 
+    def __init__(self, text: str):
+        super().__init__(line(text))
+
 
 class PeerError(MomError):
     """The peer sent bytes that break the protocol; its link is closed and counted."""
+
+    def __init__(self, text: str):
+        super().__init__(line(text))
 
 
 class NoRoute(MomError):
@@ -65,7 +79,13 @@ class NoProgram(MomError):
 
 
 class UnknownNotification(MomError):
-    """No class is registered under the type name on the wire, or the agent has no reaction to it."""
+    """No class is registered under the type name on the wire, or the agent has no reaction to it, or it cannot be read.
+
+    A native agent or handler raises it before anything has changed.
+    """
+
+    def __init__(self, text: str):
+        super().__init__(line(text))
 
 
 class Overloaded(MomError):

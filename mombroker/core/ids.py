@@ -13,7 +13,8 @@ AGENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 OURS = ("queue:", "sub:", "share:", "topic:", "conn:")  # of destinations, subscriptions, and proxies of connections
 
 
-ADDRESS_CHARS = 512
+ADDRESS_CHARS = 512  # that authors and operators may write
+ID_CHARS = 16 * 1024  # of any id: names of destinations are written in escapes
 
 
 def check_address(text: str) -> None:

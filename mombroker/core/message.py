@@ -6,6 +6,7 @@ from struct import error as StructError
 from typing import Any, TypeVar
 
 from mombroker.core.errors import PeerError
+from mombroker.core.ids import ID_CHARS, SERVER_NAME
 
 BOUNCE = 1  # this message tells of a failure: its own failure is not told to anybody
 VOLATILE = 2  # the row at the destination may be spared
@@ -62,6 +63,7 @@ class Message:
         return self._fixed("\n".join((self.origin, self.source, self.type, agent)).encode())
 
 
+TYPE_CHARS = 256  # of the name of a type
 _FIXED = Struct(">IQQQB")  # bytes of the head, number, sent, expires, flags
 _START = _FIXED.size
 
@@ -86,6 +88,8 @@ def decode(data: bytes) -> Message:
         length, number, sent, expires, flags = _FIXED.unpack_from(data)
     except StructError:
         raise PeerError("not a message: cut short") from None
+    if (number | sent | expires) >> 63:
+        raise PeerError("not a message: a number that no row can hold")
     end = _START + length
     head = data[_START:end]
     known = _KNOWN.get(head)
@@ -112,6 +116,10 @@ def _head(head: bytes) -> tuple[str, str, str, tuple[str, ...]]:
         origin, source, type_, *dests = head.decode().split("\n")
     except ValueError as error:
         raise PeerError(f"not a message: {error}") from None
-    if not dests or not all("/" in dest for dest in dests):
+    if not dests or not all("/" in agent for agent in (source, *dests)):
         raise PeerError("not a message: it names no agent")
+    if not SERVER_NAME.fullmatch(origin) or len(type_) > TYPE_CHARS or not type_.isprintable():
+        raise PeerError(f"not a message: {type_[:64]!r} from {origin[:64]!r}")
+    if len(max(source, *dests, key=len)) > ID_CHARS:
+        raise PeerError(f"not a message: the id of an agent has at most {ID_CHARS} characters")
     return origin, source, type_, tuple(dests)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mombroker.core.errors import MomError, NoRoute, UnknownName
-from mombroker.core.ids import AGENT_NAME, OURS, declared_id, home_of
+from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
+from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, declared_id, home_of, is_id
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
 FORGET, FORGOTTEN = "_forget", "_forgotten"
+
+
+def _texts(message: Message, count: int) -> list[str]:
+    """The lines that its payload has, the last one perhaps of bytes. Raises UnknownNotification."""
+    parts = message.payload.split(b"\n", count - 1)
+    try:
+        lines = [part.decode() for part in parts[:3]]
+    except ValueError as error:
+        raise UnknownNotification(f"{message.type} came with what is no text: {error}") from None
+    if len(parts) != count or max(map(len, lines)) > ID_CHARS:
+        raise UnknownNotification(f"{message.type} came with {len(parts)} lines, or very long ones")
+    return lines
 
 
 class Names:
@@ -31,6 +43,10 @@ class Names:
         server.handlers.update({
             DEPLOY: self._decide, NAMED: self._named, REFUSED: self._refused, FORGET: self._decide_to_forget,
             FORGOTTEN: self._forgotten,
+        })  # fmt: skip
+        server.readers.update({
+            DEPLOY: self._read_request, NAMED: self._read_named, REFUSED: self._read_request,
+            FORGET: self._read_forgotten, FORGOTTEN: self._read_forgotten,
         })  # fmt: skip
 
     def resolve(self, name: str) -> str:
@@ -96,22 +112,40 @@ class Names:
         registry = server.topology.registry or server.name
         server.send(server.message(f"{server.name}/_names", (f"{registry}/_registry",), type, payload, flags=BOUNCE))
 
+    # -- what others may say; all that can be wrong with it is found before anything changes ------------------------
+
+    def _read_request(self, message: Message) -> tuple[str, str, str, bytes]:
+        name, home, path = _texts(message, 4)
+        if not name or home not in self.server.topology.servers:
+            raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {home!r}")
+        return name, home, path, message.payload.split(b"\n", 3)[3]
+
+    def _read_named(self, message: Message) -> tuple[str, str, str]:
+        name, id, asker = _texts(message, 3)
+        if not name or not is_id(id):
+            raise UnknownNotification(f"{message.type} came without an agent's id")
+        return name, id, asker
+
+    def _read_forgotten(self, message: Message) -> tuple[str, str]:
+        name, id = _texts(message, 2)
+        return name, id
+
     # -- on the registry server ----------------------------------------------------------------------------------
 
     def _decide(self, message: Message) -> None:
-        name_, home_, path, state = message.payload.split(b"\n", 3)
-        name, home, server = name_.decode(), home_.decode(), self.server
+        name, home, path, state = self._read_request(message)
+        server = self.server
         source = f"{server.name}/_registry"
         asker = message.source.partition("/")[0]
         if name in self.known:
             server.send(server.message(source, (f"{asker}/_names",), REFUSED, message.payload, flags=BOUNCE))
             return
         id = declared_id(home, name)
-        server.send(server.message(source, (id,), CREATE, path + b"\n" + state))
+        server.send(server.message(source, (id,), CREATE, path.encode() + b"\n" + state))
         self._tell_all(NAMED, f"{name}\n{id}\n{asker}")
 
     def _decide_to_forget(self, message: Message) -> None:
-        name, id = message.payload.decode().split("\n")
+        name, id = self._read_forgotten(message)
         if self.known.get(name) == id:
             self._tell_all(FORGOTTEN, f"{name}\n{id}")
 
@@ -123,7 +157,7 @@ class Names:
     # -- everywhere ------------------------------------------------------------------------------------------------
 
     def _named(self, message: Message) -> None:
-        name, id, asker = message.payload.decode().split("\n")
+        name, id, asker = self._read_named(message)
         server = self.server
         if name not in self.known:
             self.known[name] = id
@@ -136,16 +170,15 @@ class Names:
         server.clients.named(name)
 
     def _refused(self, message: Message) -> None:
-        name_, home, path, state = message.payload.split(b"\n", 3)
-        name = name_.decode()
+        name, home, path, state = self._read_request(message)
         ticket = self.tickets.pop(name, 0)
         if ticket:
             self.server.answer(ticket, f"the name {name} is taken: choose another")
         elif name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
-            self._ask(name, path.decode(), state, home.decode())
+            self._ask(name, path, state, home)
 
     def _forgotten(self, message: Message) -> None:
-        name, id = message.payload.decode().split("\n")
+        name, id = self._read_forgotten(message)
         if self.known.get(name) == id:
             del self.known[name]
             self.server.batch.meta[f"name:{name}"] = None

@@ -21,6 +21,7 @@ class Native(Protocol):
 
     id: str
     path: ClassVar[str]  # of its class, for its row
+    deletable: ClassVar[bool]  # by a message
     collections: dict[str, Collection]
 
     def created(self) -> None: ...  # at the delivery of its creation, before anything that is delivered later

@@ -17,7 +17,7 @@ from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer, Out
 from mombroker.core.damage import Aside
 from mombroker.core.engine import Engine
-from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, sentence
+from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, line, sentence
 from mombroker.core.events import (
     Admin,
     ClientClosed,
@@ -72,6 +72,7 @@ class AgentServer:
         self.now = max(now, int(meta.get("now", 0)))
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
+        self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
         self.verbs: dict[str, admin.Verb] = {}  # what operators may ask beside admin.VERBS
         self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
@@ -149,9 +150,9 @@ class AgentServer:
         self.next_link += 1
         return self.next_link
 
-    def note(self, line: str) -> None:
+    def note(self, text: str) -> None:
         if len(self.notes) < 100:
-            self.notes.append(line)
+            self.notes.append(line(text))
 
     def full(self) -> bool:
         return self.store_bytes >= self.limits.max_store
@@ -203,6 +204,12 @@ class AgentServer:
         return Message(
             self.name, self.new_id(), source, dests, note.wire, b"", self.now, expires, flags, b"", note, note.size
         )
+
+    def read(self, message: Message) -> None:
+        """Raises UnknownNotification if what it brings for the server or its native agents is out of shape."""
+        reader = self.readers.get(message.type)
+        if reader is not None:
+            reader(message)
 
     def send(self, message: Message) -> None:
         """The send event: stamp the remote copies, hand the local ones over. A destination without a route is no error:

@@ -19,7 +19,7 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginne
 
 from mombroker import agents
 from mombroker.core.admin import USER
-from mombroker.core.errors import MomError, StoreFailed, sentence
+from mombroker.core.errors import MomError, StoreFailed, line, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
@@ -44,6 +44,7 @@ TASKS = 8  # deferred functions that run at once in a process
 LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
 PRUNE_EVERY_S = 60.0
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
+LINE_CHARS = 20_000  # of a line of the server's own log: tracebacks are long
 DAY_NS = 86_400_000_000_000
 GC_THRESHOLDS = (20_000, 20, 50)  # a full pass over a deep queue stops the reactor for long
 
@@ -53,19 +54,19 @@ T = TypeVar("T")
 
 def stderr(name: str, file: LogFile | None = None) -> Log:
     """Lines of server `name` on stderr, which is `file`, if there is one. A text of several lines becomes one; what a
-    terminal would obey is left out."""
+    terminal would obey is told in escapes."""
 
-    def line(text: str) -> None:
+    def log(text: str) -> None:
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
         flat = " | ".join(part.strip() for part in text.splitlines() if part.strip())
-        flat = "".join([sign if sign.isprintable() else " " for sign in flat])
+        said = line(flat, LINE_CHARS)
         with suppress(OSError):  # the terminal may be gone, the disk full: a line is not worth the server
-            print(f"{stamp}.{int(now * 1000) % 1000:03d}Z {name} {flat}", file=sys.stderr, flush=True)
+            print(f"{stamp}.{int(now * 1000) % 1000:03d}Z {name} {said}", file=sys.stderr, flush=True)
             if file is not None:
                 file.turn()
 
-    return line
+    return log
 
 
 def secret_of(topology: Topology, log: Log) -> bytes:

@@ -88,7 +88,7 @@ def test_a_queue_is_shown_with_its_consumers_and_its_policy():
     assert row["proxy"].startswith("b/conn:") and consumer.texts == ["one", "two"]
     assert "ask its home server a" in b.ask("c", "destination", destination=Q)
     assert "there is no queue:nothing; see `mom queue list`" in b.ask("a", "destination", destination="queue:nothing")
-    assert "must be a text" in b.ask("a", "destination", destination=5)
+    assert "cannot have 5 as its destination" in b.ask("a", "destination", destination=5)
     assert "needs 'destination'" in b.ask("a", "destination")
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from mombroker.core.errors import MomError, PeerError, PeerRefused
+from mombroker.core.errors import SENTENCE_CHARS, MomError, PeerError, PeerRefused
 from mombroker.core.events import Hello
 from mombroker.net import handshake, wire
 from mombroker.net.handshake import Busy, Told, dialer, listener, refusal
@@ -184,3 +184,29 @@ def test_a_refusal_of_a_stranger_is_cut_and_cleaned_before_it_is_logged():
     with pytest.raises(Told) as caught:
         one.send(["refused", "", "line\nforged \x1b[31m" + "x" * 5000])
     assert len(str(caught.value)) < 700 and str(caught.value).isprintable()
+
+
+WRONG = [
+    None, True, -1, 1 << 63, (1 << 64) - 1, 1.5, "", "x\x1b[2J\n", "a" * 3_000, b"", b"\xff" * 16, b"x" * 3_000, [],
+    [[]], ["refused", "busy", ["\x1b[2J"] * 99], {}, {"a": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ["peer", "admin"])
+@pytest.mark.parametrize("number", range(6))
+def test_any_wrong_value_in_a_login_is_refused_in_one_bounded_line(role, number):
+    for at in range(9):
+        for wrong in WRONG:
+            seen = []
+
+            def tamper(frame, at=at, wrong=wrong, seen=seen):
+                seen.append(frame)
+                if len(seen) == number + 1 and at < len(frame):
+                    inner = frame[-1] if type(frame[-1]) is list else frame
+                    inner[at % len(inner)] = wrong
+                return frame
+
+            for result in run(*ends(role=role)[:2], tamper):
+                if isinstance(result, MomError):
+                    assert isinstance(result, PeerError | PeerRefused)
+                    assert str(result).isprintable() and len(str(result)) <= SENTENCE_CHARS

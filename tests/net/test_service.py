@@ -11,6 +11,7 @@ from mombroker.net.adminclient import AdminClient, NoAccess, NotRunning
 from mombroker.net.committer import Pool, Split
 from mombroker.net.connection import Times
 from mombroker.net.handshake import VERSION
+from mombroker.net.service import stderr
 from tests.net.town import Town
 
 
@@ -487,3 +488,10 @@ def test_an_error_of_the_program_ends_it_with_another_code_so_that_it_is_started
         t.send("a", "Note", "box-a", text="lost")
     assert t.hosts["a"].code == 70 and "our bug" in t.lines["a"][-1]
     del t.hosts["a"].nodes["a"]
+
+
+def test_a_line_of_the_log_is_bounded_and_says_nothing_to_a_terminal(capsys):
+    stderr("a")("peer \x1b[2J\u202e says\n" + "x" * 10**7)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.rstrip("\n").isprintable() and len(said) < 21_000
+    assert r"a peer \x1b[2J\u202e says | xxx" in said

@@ -1,0 +1,138 @@
+"""What the fields of a dataclass must be, made from its annotations once: to read plain values that others have packed.
+
+A list becomes a tuple where the annotation says so, a list of values an object of a class that is read alike.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import partial
+from typing import Annotated, Any, NamedTuple
+
+from mombroker.core import times
+
+Reader = Callable[[Any], Any]  # of one value; raises ValueError
+LAST = (1 << 63) - 1  # what a row can hold
+
+
+class Within(NamedTuple):
+    """An annotation of an int: from `least` to `most`."""
+
+    least: int
+    most: int
+
+
+Count = Annotated[int, Within(0, LAST)]  # also of rows, and what else is numbered
+Time = Annotated[int, Within(0, times.LAST_NS)]
+LOCAL = {"local": True}  # metadata of a field that never leaves its server; such fields come last
+
+
+class Shape:
+    """1. `kinds` are the exact types of the fields, if each has one: then `deep` are those that need a closer look."""
+
+    __slots__ = ("names", "least", "readers", "kinds", "deep")
+
+    def __init__(self, cls: Any):
+        hints = typing.get_type_hints(cls, include_extras=True)
+        sent = [field for field in fields(cls) if not field.metadata.get("local")]
+        self.names = [field.name for field in sent]
+        self.least = sum(field.default is MISSING and field.default_factory is MISSING for field in sent)
+        self.readers = [reader_of(hints[name]) for name in self.names]
+        kinds = [_kind(hints[name]) for name in self.names]
+        self.kinds = tuple(kinds) if all(kinds) else None
+        self.deep = [at for at, name in enumerate(self.names) if hints[name] not in (bool, str, bytes)]
+
+    def read(self, values: Any) -> list[Any]:
+        """The fields, those at the end perhaps left out, and unknown ones behind them dropped. Raises ValueError."""
+        if type(values) is not list:
+            raise ValueError(f"{_shown(values)} is no list of fields")
+        found = values[: len(self.names)]
+        if len(found) < self.least:
+            raise ValueError(f"{len(found)} fields, and {self.least} are needed")
+        plain = self.kinds is not None and self.kinds[: len(found)] == tuple(map(type, found))
+        for at in self.deep if plain else range(len(found)):
+            if at < len(found):
+                try:
+                    found[at] = self.readers[at](found[at])
+                except ValueError as error:
+                    raise ValueError(f"{self.names[at]}: {error}") from None
+        return found
+
+
+def _kind(hint: Any) -> type | None:
+    if typing.get_origin(hint) is Annotated:
+        return int
+    kind = typing.get_origin(hint) or hint
+    return kind if kind in (bool, int, str, bytes, list, dict) else None
+
+
+def reader_of(hint: Any) -> Reader:
+    """For the annotations that notes have: plain types, lists, tuples, dicts, X | None, classes with `of`, Any."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return partial(_integer, args[1])
+    if hint is int:
+        return partial(_integer, Within(-LAST - 1, LAST))
+    if hint in (bool, str, bytes):
+        return partial(_plain, hint)
+    if origin is list:
+        return partial(_list, reader_of(args[0]))
+    if origin is tuple:
+        return partial(_tuple, [reader_of(each) for each in args])
+    if origin is dict:
+        return partial(_dict, reader_of(args[0]), reader_of(args[1]))
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (each for each in args if each is not type(None))
+        return partial(_optional, reader_of(inner))
+    if hint is Any:
+        return _any
+    of: Reader = hint.of
+    return of
+
+
+def _integer(within: Within, value: Any) -> int:
+    if type(value) is not int or not within.least <= value <= within.most:
+        raise ValueError(f"{_shown(value)} is no whole number from {within.least} to {within.most}")
+    return value
+
+
+def _plain(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"{_shown(value)} is no {kind.__name__}")
+    return value
+
+
+def _list(inner: Reader, value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError(f"{_shown(value)} is no list")
+    return [inner(each) for each in value]
+
+
+def _tuple(inner: list[Reader], value: Any) -> tuple[Any, ...]:
+    if type(value) is not list or len(value) != len(inner):
+        raise ValueError(f"{_shown(value)} is no list of {len(inner)}")
+    return tuple(read(each) for read, each in zip(inner, value, strict=True))
+
+
+def _dict(keys: Reader, values: Reader, value: Any) -> dict[Any, Any]:
+    if type(value) is not dict:
+        raise ValueError(f"{_shown(value)} is no map")
+    return {keys(key): values(each) for key, each in value.items()}
+
+
+def _optional(inner: Reader, value: Any) -> Any:
+    return None if value is None else inner(value)
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A little of it: it may be very large, or very deep."""
+    if isinstance(value, str | bytes):
+        return repr(value[:40])
+    return str(value) if isinstance(value, bool | int | float | None) else type(value).__name__

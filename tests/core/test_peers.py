@@ -1,0 +1,133 @@
+"""Bytes of a neighbour that no member of the domain sends, in every back end: its link ends, nothing has changed."""
+
+import random
+import struct
+from dataclasses import replace
+
+import pytest
+
+from mombroker.core.errors import SENTENCE_CHARS, PeerError, PeerRefused
+from mombroker.core.events import LinkDown, LinkFrames, LinkUp
+from mombroker.core.message import Message
+from mombroker.ordering.base import Packet
+from mombroker.ordering.registry import BUILT_IN
+from tests.core.bus import Bus, topology
+from tests.core.sample_agents import Put
+
+AGENTS = "tests.core.sample_agents"
+TREE = {"groups": [["a", "b"], ["c", "d"]]}
+OPTIONS = {"daisy": TREE}
+BACKENDS = [name for name in BUILT_IN if name != "fifo"]
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def town(backend: str) -> Bus:
+    members = "ab" if backend == "fifo" else "abcd"
+    made = Bus(topology(
+        {"x": members}, {f"{name}/{name}": f"{AGENTS}:Sink" for name in members},
+        {"x": (backend, OPTIONS.get(backend, {}))},
+    ))  # fmt: skip
+    made.pump()
+    made.send("a", "b", Put("first"))
+    return made
+
+
+def hear(made: Bus, data: bytes) -> None:
+    """One packet of a comes to b, in its turn."""
+    link = made.servers["b"].consumers["x"].link("a")
+    made.servers["b"].step(LinkFrames("a", link.conn, [("data", "x", link.received + 1, [data])]), made.now)
+
+
+def goes_on(made: Bus) -> None:
+    made.servers["b"].check()
+    made.send("a", "b", Put("second"))
+    assert made.fields("b/b")["got"] == ["first", "second"]
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(5_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", [*BACKENDS, "fifo"])
+def test_bytes_that_are_no_packet_end_the_link_and_change_nothing(backend, count):
+    made, chance = town(backend), random.Random(backend)
+    link = made.servers["b"].consumers["x"].link("a")
+    real = Message("a", 99, "a/a", ("b/b",), Put.__wire_name__, b"\x91\xa1x").encode()
+    for _ in range(count):
+        junk = chance.randbytes(chance.choice((0, 1, 2, 5, 20, 80))) + chance.choice((b"", b"junk" * 9, real[:-9]))
+        before = link.received
+        with pytest.raises(PeerError) as error:
+            hear(made, junk)
+        assert str(error.value).isprintable() and len(str(error.value)) <= SENTENCE_CHARS
+        assert link.received == before and made.servers["b"].consumers["x"].core.dirty() == ({}, set())
+    goes_on(made)
+
+
+@pytest.mark.parametrize("where", ["decode", "receive"])
+@pytest.mark.parametrize("error", [
+    KeyError(-1), IndexError(), struct.error("\x1b[2J"), RuntimeError("x" * 10**7), ZeroDivisionError(), TypeError(),
+    Mute(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), RecursionError(), ValueError("a\nb"),
+])  # fmt: skip
+def test_whatever_a_back_end_raises_for_a_packet_is_the_peer_s_error(where, error, monkeypatch):
+    made = town("matrix")
+    core = made.servers["b"].consumers["x"].core
+
+    def stumble(frm: int, what: object) -> object:
+        raise error
+
+    packet = made.servers["a"].consumers["x"].core.send([1], Message("a", 9, "a/a", ("b/b",), "t", b"").encode())[0]
+    data = made.servers["a"].consumers["x"].core.encode(packet)
+    with monkeypatch.context() as patch:
+        patch.setattr(core, where, stumble)
+        with pytest.raises(PeerError, match="a sent a packet in x that cannot be used") as found:
+            hear(made, data)
+    assert str(found.value).isprintable() and len(str(found.value)) <= SENTENCE_CHARS
+    made.servers["b"].check()
+    hear(made, data)
+
+
+def test_a_failed_assertion_of_a_core_is_no_fault_of_a_peer(monkeypatch):
+    made = town("matrix")
+
+    def fail(frm: int, packet: Packet) -> None:
+        raise AssertionError("ours")
+
+    core = made.servers["a"].consumers["x"].core
+    data = core.encode(core.send([1], Message("a", 9, "a/a", ("b/b",), "t", b"").encode())[0])
+    monkeypatch.setattr(made.servers["b"].consumers["x"].core, "receive", fail)
+    with pytest.raises(AssertionError, match="ours"):
+        hear(made, data)
+
+
+@pytest.mark.parametrize("frame", [
+    ("data", "x", 1 << 63, [b""]), ("data", "\x1b[2J" * 10**5, 1, [b""]), ("ack", "x", 1 << 63, 0),
+    ("ack", "y\n", 0, 1), ("\x1b[2J" * 10**5, "x", 1, 1),
+])  # fmt: skip
+def test_what_a_frame_says_is_told_in_one_bounded_line(frame):
+    made = town("matrix")
+    with pytest.raises(PeerError) as error:
+        made.servers["b"].step(LinkFrames("a", made.servers["b"].consumers["x"].link("a").conn, [frame]), made.now)
+    assert str(error.value).isprintable() and len(str(error.value)) <= SENTENCE_CHARS
+    goes_on(made)
+
+
+@pytest.mark.parametrize("field", ["sent", "acked", "received", "limit", "incarnation", "domain", "digest", "graph"])
+def test_a_greeting_out_of_range_is_refused_or_does_no_harm(field):
+    made = town("matrix")
+    made.cut("a", "b")
+    one, two = made.servers["a"], made.servers["b"]
+    for wrong in (
+        (0, 1 << 62, (1 << 64) - 1) if field in ("sent", "acked", "received", "limit") else ("", "\x1b[2J" * 900)
+    ):
+        hello = replace(one.greet("b"), **{field: wrong})
+        try:
+            two.admit(hello)
+        except PeerRefused as error:
+            assert str(error).isprintable() and len(str(error)) <= SENTENCE_CHARS
+            continue
+        two.step(LinkUp("a", 900, hello), made.now)
+        two.step(LinkDown("a", 900), made.now)
+        two.check()
+    made.join("a", "b")
+    goes_on(made)
