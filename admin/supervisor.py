@@ -18,13 +18,16 @@ from typing import Protocol
 from mombroker.core.errors import MomError
 
 LOCK = "up.lock"  # in a data folder: held by the supervisor of its server, with its process id inside
+ORDER = "up.order"  # in a data folder: what the supervisor is to do with its server, read at SIGUSR1
+START, STOP, RESTART = "start", "stop", "restart"
 LOG = "log.txt"
+GAVE_UP = "is not started again"  # in the log of a server that only a person can mend
 CRASHED = 70  # exit code of a server that ends by an exception
 FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
 STEADY = 10.0  # a server that ran for so many times its last pause starts again with the first one
 GRACE = 30.0  # for a server to stop in
 LOOK = 0.5  # between two looks whether it is over
-SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 NEVER = float("inf")
 
 
@@ -55,6 +58,7 @@ class Child:
     due: float = 0.0  # when to start it
     pause: float = 0.0  # before its last start
     code: int = 0  # of its last end
+    asked: float = 0.0  # when it was told to stop, by an order
 
 
 @dataclass(slots=True)
@@ -81,6 +85,7 @@ class Supervisor:
         try:
             for child in self.children:
                 locks.append(hold(child.folder))
+                _taken(child.folder)  # by a supervisor that was killed before it could
             self.private += locks
             gc.collect()
             gc.freeze()  # the children share these pages as long as nobody counts references in them
@@ -108,15 +113,22 @@ class Supervisor:
         for child in self.children:
             if not child.pid and child.due <= now and not self.stopping:
                 self._start(child, now)
-        dues = [LOOK] if self.stopping else [child.due - now for child in self.children if not child.pid]
+        dues = [child.due - now for child in self.children if not child.pid and not self.stopping]
+        if self.stopping or any(child.asked for child in self.children):
+            dues.append(LOOK)
         wait = min([self.watcher.tick(), *dues])
         caught = signal.sigtimedwait(SIGNALS, min(max(wait, 0.0), 3600.0))
         if caught and caught.si_signo == signal.SIGHUP and self.reloads:
             self._signal(signal.SIGHUP)
+        elif caught and caught.si_signo == signal.SIGUSR1:
+            self._obey(time.monotonic())
         elif caught and caught.si_signo != signal.SIGCHLD:
             self._stop(time.monotonic())
         elif self.stopping and time.monotonic() - self.stopping > GRACE:
             self._signal(signal.SIGKILL)
+        for child in self.children:
+            if child.pid and child.asked and time.monotonic() - child.asked > GRACE:
+                os.kill(child.pid, signal.SIGKILL)
         self._reap(time.monotonic())
         return any(child.pid or (child.due < NEVER and not self.stopping) for child in self.children)
 
@@ -155,6 +167,18 @@ class Supervisor:
             finally:
                 os._exit(code)  # even if the log cannot be written
 
+    def _obey(self, now: float) -> None:
+        """Carry out the orders that lie in the data folders."""
+        for child in self.children:
+            order = _taken(child.folder)
+            if order in (START, RESTART):
+                child.due, child.pause = now, 0.0
+            elif order == STOP:
+                child.due = NEVER
+            if order in (STOP, RESTART) and child.pid:
+                child.asked = now
+                os.kill(child.pid, signal.SIGTERM)
+
     def _stop(self, now: float) -> None:
         """Pass on SIGTERM; at the second time do not wait any more."""
         self._signal(signal.SIGKILL if self.stopping else signal.SIGTERM)
@@ -179,6 +203,10 @@ class Supervisor:
             child.code = max(code, 0)
             self.watcher.ended(child.name, "stopped" if code == 0 else how(code), False)
             return
+        if child.asked:
+            child.asked, child.code = 0.0, max(code, 0)
+            self.watcher.ended(child.name, "stopped" if code == 0 else how(code), child.due < NEVER)
+            return
         again = code not in (0, 1, 3)
         if again:
             last = 0.0 if now - child.started > STEADY * child.pause else child.pause
@@ -186,7 +214,7 @@ class Supervisor:
             child.due = now + child.pause
         else:
             child.due, child.code = NEVER, code
-        text = f"{how(code)} and {f'starts again in {child.pause:.1f} s' if again else 'is not started again'}"
+        text = f"{how(code)} and {f'starts again in {child.pause:.1f} s' if again else GAVE_UP}"
         reason = last_line(child.folder / LOG)
         with (child.folder / LOG).open("a") as log:
             print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), child.name, text, file=log)
@@ -206,6 +234,28 @@ def how(code: int) -> str:
             return f"was killed by {signal.Signals(-code).name}"
         case _:
             return f"ended with exit code {code}"
+
+
+def order(folder: Path, text: str) -> bool:
+    """Tell the supervisor of a data folder to start, stop or restart its server; False if there is none."""
+    pid = holder(folder / LOCK)
+    if not pid:
+        return False
+    draft = folder / f"{ORDER}.{os.getpid()}"
+    draft.write_text(text)
+    draft.rename(folder / ORDER)
+    os.kill(pid, signal.SIGUSR1)
+    return True
+
+
+def _taken(folder: Path) -> str:
+    """The order that lies in a data folder, which is carried out once."""
+    try:
+        text = (folder / ORDER).read_text()
+        (folder / ORDER).unlink()
+    except OSError:
+        return ""
+    return text
 
 
 def last_line(log: Path) -> str:

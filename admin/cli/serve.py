@@ -13,10 +13,10 @@ from mombroker.admin.cli import options
 def serve(file: Path, server: str | None) -> None:
     """Run one agent server in the foreground.
 
-    It ends in good order at SIGTERM, at Ctrl-C, and when its terminal is closed. At SIGHUP it reads certificates,
-    [limits] and [log] of FILE anew. The folder of FILE can be imported from, so that agent classes may lie beside it.
-    What the server has to tell goes to stderr. Exit code 3 means that a commit failed, as on a full disk: then a
-    restart does not help.
+    It ends in good order at SIGTERM, at Ctrl-C, and when its terminal is closed. At SIGHUP, as at `mom server reload`,
+    it reads certificates, [limits] and [log] of FILE anew. The folder of FILE can be imported from, so that agent
+    classes may lie beside it. What the server has to tell goes to stderr. Exit code 3 means that a commit failed, as on
+    a full disk: then a restart does not help.
 
     \b
     Example:

@@ -80,35 +80,36 @@ def down(file: Path, output: str) -> None:
     """
     from mombroker.store.folder import LOCK
 
-    locks: dict[Path, str] = {}
-    for server in options.load(file).servers.values():
-        data = Path(server.data)
-        lock = next((each for each in (data / supervisor.LOCK, data / LOCK) if supervisor.holder(each)), None)
-        if lock is not None:
-            locks[lock] = server.name
-    for pid in {supervisor.holder(lock) for lock in locks} - {0}:
-        with suppress(ProcessLookupError):  # it has just ended by itself
-            os.kill(pid, signal.SIGTERM)
-    stopped = _await_release(locks)
+    folders = {server.name: Path(server.data) for server in options.load(file).servers.values()}
+    stopped = _end({folder / supervisor.LOCK: name for name, folder in folders.items()})
+    stopped += _end({folder / LOCK: name for name, folder in folders.items()})  # of no supervisor
+    stopped = [name for name in folders if name in stopped]
     if output == "json":
         echo_json({"stopped": stopped})
     else:
         click.echo(f"stopped {', '.join(stopped)}" if stopped else f"no server of {file} runs here")
 
 
-def _await_release(locks: dict[Path, str]) -> list[str]:
-    """Wait until nobody holds these locks any more. Raises MomError if that takes too long."""
-    left = dict(locks)
+def _end(locks: dict[Path, str]) -> list[str]:
+    """Stop the processes that hold these locks, and wait for their end; whose they were.
+
+    Raises MomError if that takes too long.
+    """
+    holders = {lock: pid for lock in locks if (pid := supervisor.holder(lock))}
+    for pid in set(holders.values()):
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(pid, signal.SIGTERM)
+    left = {lock: locks[lock] for lock in holders}
     deadline = time.monotonic() + supervisor.GRACE + 5.0
     with Bar("stopped") as bar:
         while left:
             left = {lock: name for lock, name in left.items() if supervisor.holder(lock)}
-            bar.at(len(locks) - len(left), len(locks))
+            bar.at(len(holders) - len(left), len(holders))
             if left and time.monotonic() > deadline:
                 raise MomError(f"{', '.join(left.values())} did not stop; see its log.txt, or kill it")
             if left:
                 time.sleep(POLL)
-    return list(locks.values())
+    return [locks[lock] for lock in holders]
 
 
 # -- in the foreground -------------------------------------------------------------------------------------------------

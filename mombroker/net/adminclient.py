@@ -40,7 +40,7 @@ class AdminClient:
             self._socket = socket.create_connection((host, port), timeout)
         except OSError as error:
             raise NotRunning(
-                f"{server} does not answer at {self.where} ({_reason(error)}); start it by `mom serve` or `mom up`"
+                f"{server} does not answer at {self.where} ({_reason(error)}); start it by `mom server start {server}`"
             ) from None
         try:
             self._login(token)
@@ -137,7 +137,7 @@ def _no_token(at: Server, path: Path) -> MomError:
         socket.create_connection((at.host, at.port), KNOCK_S).close()
     except OSError:
         ran = f"{at.name} does not run" if known else f"there is no {path}: {at.name} has never run here"
-        return NotRunning(f"{ran}; start it by `mom serve` or `mom up`")
+        return NotRunning(f"{ran}; start it by `mom server start {at.name}`")
     if known:
         return NoAccess(f"{at.name} runs, but its token {path} is gone; start it again, and it makes a new one")
     return NoAccess(

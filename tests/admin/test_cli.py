@@ -227,7 +227,7 @@ def until(done: Callable[[], object]) -> None:
 
 def test_down_of_what_has_just_ended_by_itself(tmp_path, monkeypatch):
     bus = one(tmp_path)
-    holders = [4_000_000] * 4  # of the locks of both, and again when they are to be stopped
+    holders = [4_000_000] * 2  # of the locks of both
 
     def kill(pid, number):
         raise ProcessLookupError
@@ -235,8 +235,45 @@ def test_down_of_what_has_just_ended_by_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "holder", lambda lock: holders.pop() if holders else 0)
     monkeypatch.setattr(os, "kill", kill)
     assert bus.mom("down").stdout == "stopped a, b\n"
-    holders += [4_000_000] * 4
+    holders += [4_000_000] * 2
     assert bus.json("down") == {"stopped": ["a", "b"]}
+
+
+def test_one_server_is_stopped_started_and_restarted_while_the_others_go_on(tmp_path):
+    bus = one(tmp_path)
+    bus.up()
+    lock = {name: Path(config.load(bus.file).servers[name].data) / LOCK for name in "ab"}
+    a, b = supervisor.holder(lock["a"]), supervisor.holder(lock["b"])
+    assert bus.mom("server", "stop", "a").stdout == "stopped a\n"
+    assert bus.mom("server", "stop", "a").stdout == "a does not run here\n"
+    result = bus.mom("status", code=1)
+    assert "start it by `mom server start a`" in result.stdout.splitlines()[-1]
+    assert bus.mom("server", "start", "a").stdout == "started a\n"
+    assert bus.mom("server", "start", "a").stdout == "a runs already\n"
+    again = supervisor.holder(lock["a"])
+    assert again not in (0, a) and bus.all_up()
+    assert bus.mom("server", "restart", "a").stdout == "restarted a\n"
+    assert supervisor.holder(lock["a"]) not in (0, a, again) and supervisor.holder(lock["b"]) == b
+    assert bus.mom("server", "reload", "a").stdout == "a has read its settings anew\n"
+    bus.file.write_text(bus.file.read_text() + "\n[[policies]]\nmatch = 'queue:a'\n")
+    shown = bus.mom("server", "reload", "a").stdout
+    assert shown == "a reads [[policies]] at its next start only\na has read its settings anew\n"
+    assert bus.mom("down").stdout == "stopped a, b\n"
+
+
+def test_a_server_that_is_served_beside_those_of_up_is_stopped_by_down_too(tmp_path):
+    bus = one(tmp_path)
+    bus.up()
+    bus.mom("server", "stop", "a")
+    serve = bus.popen("serve", "--server", "a")
+    assert "serves 127.0.0.1" in serve.stderr.readline()
+    refused = bus.mom("server", "restart", "b")
+    assert refused.stdout == "restarted b\n"
+    assert bus.mom("down").stdout == "stopped a, b\n"
+    serve.communicate(timeout=60)
+    assert serve.returncode == 0
+    assert bus.run("server", "start", "b").stdout == "1 of 1 servers are up; `mom down` stops them\n"
+    assert bus.mom("down").stdout == "stopped b\n"
 
 
 def test_serve_runs_one_server_until_a_signal(tmp_path):
@@ -249,6 +286,8 @@ def test_serve_runs_one_server_until_a_signal(tmp_path):
         assert result.stderr.splitlines()[-1] == "Error: b did not answer: this is not all", words
     bus.mom("agent", "list", "--server", "a")
     assert "b has never run here" in bus.mom("agent", "list", "--server", "b", code=1).stderr
+    refused = bus.mom("server", "restart", "a", code=1)
+    assert "a runs without `mom up`" in refused.stderr
     assert bus.run("down").stdout == "stopped a\n"
     serve.communicate()
     assert serve.returncode == 0

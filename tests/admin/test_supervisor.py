@@ -163,6 +163,38 @@ def test_one_that_does_not_stop_is_killed_though_nothing_else_happens(run, tmp_p
     assert lines[-1] == ["ended", "a", "was killed by SIGKILL", False] and code == 0
 
 
+def test_a_server_is_stopped_started_and_restarted_by_orders_and_is_no_other_than_before(run, tmp_path):
+    it = run(a=["orderly"], b=["run"])
+    ready(tmp_path / "a")
+    assert supervisor.order(tmp_path / "a", supervisor.RESTART)
+    assert it.until("ended")[-1] == ["ended", "a", "stopped", True]
+    it.until("started", "a")
+    while (tmp_path / "a" / supervisor.LOG).read_text().count("ready") < 2:
+        time.sleep(0.01)
+    assert supervisor.order(tmp_path / "a", supervisor.STOP)
+    assert it.until("ended")[-1] == ["ended", "a", "stopped", False]
+    assert supervisor.order(tmp_path / "a", supervisor.START)
+    it.until("started", "a")
+    it.process.terminate()
+    code, lines = it.end()
+    assert code == 0 and {line[1] for line in lines} == {"a", "b"}
+    assert not supervisor.order(tmp_path / "a", supervisor.START)
+
+
+def test_one_that_refused_to_start_can_be_told_to_start_again(run, tmp_path):
+    it = run(a=["refuse", "run"], b=["run"])
+    it.until("ended", "a")
+    supervisor.order(tmp_path / "a", supervisor.START)
+    assert it.until("started")[-1][1] == "a"
+
+
+def test_one_that_does_not_stop_by_an_order_is_killed(run, tmp_path):
+    it = run(a=["deaf"], b=["run"], grace=0.2)
+    ready(tmp_path / "a")
+    supervisor.order(tmp_path / "a", supervisor.STOP)
+    assert it.until("ended")[-1] == ["ended", "a", "was killed by SIGKILL", False]
+
+
 def gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -412,7 +412,7 @@ def test_the_operator_may_ask_for_the_end(town):
 
 def test_a_server_that_does_not_run_is_said_to_be_down(tmp_path):
     t = Town(tmp_path, "a", domains={})
-    with pytest.raises(NotRunning, match="a has never run here; start it by `mom serve`"):
+    with pytest.raises(NotRunning, match="a has never run here; start it by `mom server start a`"):
         adminclient.connect(t.topology("a"), "a")
     with socket.create_server(("127.0.0.1", 0)) as free:
         t.ports["a"] = free.getsockname()[1]

@@ -1,0 +1,159 @@
+"""`mom server`: one server of a topology file on this machine."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mombroker.admin import supervisor
+from mombroker.admin.cli import options
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Server, Topology
+
+POLL = 0.1  # seconds between two looks at what a server does
+PATIENCE = 60.0  # for one to be ready
+
+
+@click.group()
+def server() -> None:
+    """One server of a bus: start, stop, restart, reload."""
+
+
+@server.command()
+@options.file_option
+@click.argument("name")
+def start(file: Path, name: str) -> None:
+    """Start a server that does not run.
+
+    The `mom up` that looks after it does so, also after an end for good; where there is none, this is `mom up --server
+    NAME --detach`.
+
+    \b
+    Example:
+      mom server start lyon
+    """
+    topology = options.load(file)
+    at = options.pick(topology, name)
+    if _process(at):
+        click.echo(f"{name} runs already")
+    elif _ordered(topology, at, supervisor.START):
+        click.echo(f"started {name}")
+    else:
+        _alone(file, topology, at)
+
+
+@server.command()
+@options.file_option
+@click.argument("name")
+def stop(file: Path, name: str) -> None:
+    """Stop one server in good order; the others go on.
+
+    `mom up` does not start it again until `mom server start`.
+
+    \b
+    Example:
+      mom server stop lyon
+    """
+    at = options.pick(options.load(file), name)
+    ran = _process(at)
+    if not supervisor.order(Path(at.data), supervisor.STOP) and ran:
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(ran, signal.SIGTERM)
+    _await_end(at)
+    click.echo(f"stopped {name}" if ran else f"{name} does not run here")
+
+
+@server.command()
+@options.file_option
+@click.argument("name")
+def restart(file: Path, name: str) -> None:
+    """Stop one server in good order and start it again; the others go on.
+
+    It is for servers that `mom up` started; one under systemd is restarted by `systemctl restart`.
+
+    \b
+    Example:
+      mom server restart lyon
+    """
+    topology = options.load(file)
+    at = options.pick(topology, name)
+    ran = _process(at)
+    if _ordered(topology, at, supervisor.RESTART):
+        click.echo(f"restarted {name}" if ran else f"started {name}")
+    elif ran:
+        raise MomError(
+            f"{name} runs without `mom up` (process {ran}): stop it by `mom server stop {name}`, and start it as it was"
+        )
+    else:
+        _alone(file, topology, at)
+
+
+@server.command()
+@options.file_option
+@click.argument("name")
+def reload(file: Path, name: str) -> None:
+    """Let a server read its settings anew: certificates, [limits] and [log] of its topology file.
+
+    SIGHUP does the same. What is wrong stays as it was; then, or if more has changed in the file, a line tells so.
+
+    \b
+    Example:
+      mom server reload lyon
+    """
+    topology = options.load(file)
+    notes = options.ask(topology, options.pick(topology, name), "reload")["notes"]
+    for note in notes:
+        click.echo(f"{name} {note}")
+    if any(note.startswith("keeps") for note in notes):
+        raise MomError(f"{name} has not taken over all of it")
+    click.echo(f"{name} has read its settings anew")
+
+
+def _process(at: "Server") -> int:
+    """The process that the server runs in, 0 if it does not run."""
+    from mombroker.store.folder import LOCK
+
+    return supervisor.holder(Path(at.data) / LOCK)
+
+
+def _ordered(topology: "Topology", at: "Server", order: str) -> bool:
+    """Let the `mom up` that looks after a server start it, and wait until it answers; False if there is none.
+
+    Raises MomError if it does not come up.
+    """
+    was, log = _process(at), Path(at.data) / supervisor.LOG
+    begin = log.stat().st_size if log.exists() else 0
+    if not supervisor.order(Path(at.data), order):
+        return False
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        if _process(at) not in (0, was):
+            with suppress(MomError):
+                options.ask(topology, at, "status")
+                return True
+        if log.exists() and log.stat().st_size > begin and supervisor.GAVE_UP in supervisor.last_line(log):
+            raise MomError(f"{at.name} did not start; see {log}")
+        if time.monotonic() > deadline:
+            raise MomError(f"{at.name} does not answer; see {log}, or `mom status`")
+        time.sleep(POLL)
+
+
+def _alone(file: Path, topology: "Topology", at: "Server") -> None:
+    from mombroker.admin.cli.up import detached
+
+    options.importable(file)
+    raise SystemExit(detached(file, topology, [at], "text"))
+
+
+def _await_end(at: "Server") -> None:
+    deadline = time.monotonic() + supervisor.GRACE + 5.0
+    while _process(at):
+        if time.monotonic() > deadline:
+            raise MomError(f"{at.name} did not stop; see its log.txt, or kill it")
+        time.sleep(POLL)
