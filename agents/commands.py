@@ -78,12 +78,13 @@ class Subscribe:
 
 @dataclass(slots=True)
 class Unsubscribe:
-    """Stop taking; `delete` also ends the durable subscription `durable`."""
+    """Stop taking; `delete` also ends the durable subscription `durable`. Or delete the queue `temporary`."""
 
     sub: str
     durable: str = ""
     delete: bool = False
     receipt: str | None = None
+    temporary: str = ""
 
 
 @dataclass(slots=True)

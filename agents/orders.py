@@ -280,6 +280,8 @@ class Orders:
             self.server.names.present(id, f"the durable subscription {command.durable!r}")
         if command.sub:
             proxy.unsubscribe(command.sub)
+        if command.temporary:
+            proxy.delete_temporary(self._temporary(proxy, command.temporary), command.temporary)
         if id:
             proxy.end_subscription(id, command.receipt)
             self.service.hold(proxy, Wait(id, START_S, ""))

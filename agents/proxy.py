@@ -159,6 +159,15 @@ class Proxy(Native):
         self.sources[source.number] = self.subs[command.sub] = source
         return source
 
+    def delete_temporary(self, id: str, shown: str) -> None:
+        """One of its queues is gone, with all that is in it. Raises MomError."""
+        if any(source.home == id for source in self.sources.values()):
+            raise MomError(f"{shown} has a consumer, or messages that are not acknowledged: end them first")
+        self.temporary.discard(id)
+        self.homes.pop(id, None)
+        natives = self.server.engine.natives
+        natives.remove(natives.agents[id], written=False)
+
     def unsubscribe(self, sub: str) -> None:
         source = self.subs.pop(sub, None)
         if source is None:

@@ -63,6 +63,7 @@ def connect(
     *,
     ack: str = "auto",
     client_id: str = "",
+    exclusive: bool = False,
     heartbeat: float = 10.0,
     reconnect: float = 60.0,
     on_error: Callable[[JmsError], None] = log_fault,
@@ -71,6 +72,7 @@ def connect(
 
     url         stomp://USER:PASSCODE@HOST:PORT, stomps:// for TLS; several, with commas between, to fail over to
     client_id   names this client, for durable subscriptions
+    exclusive   nobody else may be connected by that name: LoginRefused
     heartbeat   seconds between signs of life; 0: none
     reconnect   seconds for which it tries to get a lost connection back
     on_error    called for what goes wrong while nobody waits for it, in any thread; default: a line in the log
@@ -82,12 +84,15 @@ def connect(
     checks.text("client_id", client_id)
     if client_id:
         checks.name("client_id", client_id)
+    checks.flag("exclusive", exclusive)
+    if exclusive and not client_id:
+        raise IllegalState("exclusive needs a client_id, which nobody else may have then")
     mode(ack)
     urls = parse(url)
     for each in urls:
         if each.tls:
             each.trust()
-    machine = Machine(Settings(client_id, round(min(heartbeat, DAY_S) * 1_000)))
+    machine = Machine(Settings(client_id, round(min(heartbeat, DAY_S) * 1_000), exclusive))
     connection = Connection(machine, on_error, reconnect + PATIENCE_S)
     transport = Transport(urls, machine, connection.lock, connection.changed, reconnect)
     connection.carrier = transport

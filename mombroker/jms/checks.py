@@ -8,6 +8,7 @@ from mombroker.jms.errors import IllegalState, JmsError
 from mombroker.stomp.destinations import MAX_NAME
 
 Wrong = type[JmsError]
+MOST = 10**18 - 1  # that a header has as a number
 
 
 def text(what: str, value: object, wrong: Wrong = IllegalState) -> None:

@@ -6,10 +6,14 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from mombroker.jms.destinations import Temporary, TemporaryQueue
 from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, TimedOut
 from mombroker.jms.machine import FAIL, Call, Headers, Machine, Part, Subscription
+
+if TYPE_CHECKING:
+    from mombroker.jms.context import Context
 
 WINDOW_BYTES = 8 << 20  # asked and not answered; then whoever asks for more waits
 PATIENCE_S = 60.0  # for an answer, beside the time in which a lost connection may come back
@@ -18,10 +22,12 @@ log = logging.getLogger("mombroker.jms")
 
 
 class Carrier(Protocol):
-    """What the machine's output goes to, and its input comes from."""
+    """What the machine's output goes to, and its input comes from. `now`: not after what the server's clock says, in
+    seconds since 1970."""
 
     def flush(self) -> None: ...
     def end(self) -> None: ...
+    def now(self) -> float: ...
 
 
 def log_fault(error: JmsError) -> None:
@@ -34,6 +40,8 @@ class Connection:
     name       of this client for ever: repeats of what it sends are known by it
     patience   seconds for an answer, where the caller does not say how long it waits
     on_error   called for what goes wrong while nobody waits for it; it must be quick
+    contexts   that are not closed; `started`: they hand out messages
+    deleted    names of temporary destinations
     """
 
     def __init__(
@@ -43,10 +51,17 @@ class Connection:
         self.lock = threading.Condition()
         self.carrier: Carrier
         self.name = uuid.uuid4().hex
-        self.contexts = 0
+        self.contexts: list[Context] = []
+        self.started = True
+        self.deleted: set[str] = set()
         self.closing = False
         self._numbers: dict[str, int] = {}  # destination -> of the last message sent there
         self._ids = 0
+
+    @property
+    def session(self) -> str:
+        """As the server calls it, in the names of temporary destinations."""
+        return self.machine.session
 
     def number(self) -> int:
         """Of something on this connection: unique, and rising."""
@@ -90,6 +105,36 @@ class Connection:
             self.flush()
             if call is not None:
                 self.until(lambda: call.done)
+
+    def delete(self, temporary: Temporary) -> None:
+        """Raises IllegalState as long as somebody consumes from it."""
+        with self.lock:
+            self._check()
+            used = {sub.headers["destination"] for sub in self.machine.subs.values()}
+            for context in self.contexts:
+                used |= context.unsettled_of()
+            if temporary.wire in used:
+                raise IllegalState(
+                    f"{temporary} has a consumer, or messages to be acknowledged: close, and settle first"
+                )
+            self.deleted.add(temporary.name)
+            call = self.machine.delete_temporary(temporary) if isinstance(temporary, TemporaryQueue) else None
+            self.flush()
+            if call is not None:
+                self.until(lambda: call.done)
+
+    def start(self) -> None:
+        with self.lock:
+            self.started = True
+            self.lock.notify_all()
+
+    def stop(self) -> None:
+        """Hand out nothing until `start`; returns when no listener runs, unless a listener says it."""
+        with self.lock:
+            self.started = False
+            if not any(context.is_listener() for context in self.contexts):
+                for context in list(self.contexts):
+                    context.await_listener()
 
     def flush(self) -> None:
         self.carrier.flush()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mombroker.agents.selectors import SelectorError, compile
 from mombroker.jms import checks
-from mombroker.jms.destinations import Destination, to_consume
+from mombroker.jms.destinations import Destination, Owner, to_consume
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, InvalidSelector, JmsError, TimedOut
-from mombroker.jms.machine import Headers, Machine, Subscription
+from mombroker.jms.machine import Headers, Subscription
 from mombroker.jms.messages import Message
 from mombroker.stomp.frames import Frame
 
@@ -21,8 +21,8 @@ Wanted = Destination | str | Sequence[Destination | str]
 Listener = Callable[[Message], None]
 
 INDIVIDUAL, DUPS_OK = "individual", "dups-ok"
-MOST = 10**18 - 1  # in a header
-KNOWN = frozenset(("selector", "durable", "shared", "no_local", "prefetch", "exclusive", "priority"))
+KNOWN = frozenset(("selector", "durable", "shared", "no_local", "prefetch", "exclusive", "priority", "take_over"))
+MAX_RETURNED = 1_000  # ids of what was given back because it had expired
 LAZY = 20  # messages that are acknowledged at once, at most, with dups-ok
 
 
@@ -38,8 +38,9 @@ def subscription(
     prefetch: int = 0,
     exclusive: bool = False,
     priority: int = 0,
+    take_over: bool = True,
     client_id: str = "",
-    connection: Machine | None = None,
+    connection: Owner | None = None,
 ) -> tuple[Headers, bool]:
     """The headers of SUBSCRIBE, and whether the server keeps what it has sent for the next one who comes. Raises
     InvalidDestination, InvalidSelector, IllegalState."""
@@ -47,7 +48,7 @@ def subscription(
     headers = {"id": name, "destination": shown, "ack": ack}
     checks.text("selector", selector, InvalidSelector)
     checks.text("durable", durable)
-    for option, value in (("no_local", no_local), ("exclusive", exclusive)):
+    for option, value in (("no_local", no_local), ("exclusive", exclusive), ("take_over", take_over)):
         checks.flag(option, value)
     checks.whole("prefetch", prefetch)
     checks.whole("priority", priority)
@@ -70,6 +71,8 @@ def subscription(
         headers["durable-subscription-name"] = durable
         if shared:
             headers["shared"] = "true"
+        if not take_over:
+            headers["take-over"] = "false"
     elif shared is True:
         raise IllegalState("a shared subscription needs a name: shared=NAME, or durable=NAME to be durable, too")
     elif shared:
@@ -78,10 +81,10 @@ def subscription(
     for option, value in (("no-local", no_local), ("exclusive", exclusive)):
         if value:
             headers[option] = "true"
-    if prefetch < 0 or abs(priority) > MOST:
+    if prefetch < 0 or abs(priority) > checks.MOST:
         raise IllegalState("prefetch is a number of messages, and priority a whole number of up to 18 digits")
     if prefetch:
-        headers["prefetch-count"] = str(min(prefetch, MOST))
+        headers["prefetch-count"] = str(min(prefetch, checks.MOST))
     if priority:
         headers["x-priority"] = str(priority)
     return headers, not shown.startswith("/temp-") and (not topics or bool(durable or shared))
@@ -101,15 +104,16 @@ class Consumer:
         if listener is not None:
             checks.function("listener", listener)
         wire = {INDIVIDUAL: "client-individual", DUPS_OK: "client"}
-        headers, self._kept = subscription(
+        headers, self.kept = subscription(
             wanted,
             self.name,
             ack=wire.get(context.ack, "client-individual"),
             client_id=self.connection.machine.settings.client_id,
-            connection=self.connection.machine,
+            connection=self.connection,
             **options,  # type: ignore[arg-type]
         )
         self.waiting: deque[tuple[int, Message]] = deque()
+        self._returned: set[str] = set()  # ids of what had expired here; if they come again the server knows better
         self.listener: Listener | None = None
         self.closed = False
         self.unconfirmed: list[str] = []
@@ -137,7 +141,7 @@ class Consumer:
     def _lost(self) -> None:
         """What the server keeps for us comes again; what it does not, we have."""
         self._lazy, self._lazy_count = None, 0
-        if self._kept:
+        if self.kept:
             self.waiting.clear()
         for _, message in self.waiting:
             message.ack = ""
@@ -169,7 +173,7 @@ class Consumer:
                 raise IllegalState("this consumer has a listener, which gets its messages")
             self.connection.wait_for(lambda: self._ready() or self.closed or self._failed is not None, timeout)
             if self._ready():
-                self.context.check_room()
+                self.check_room()
                 return self.hand_out()
             if self._failed is not None and not self.closed:
                 raise type(self._failed)(str(self._failed))
@@ -204,7 +208,35 @@ class Consumer:
     # -- for the context, under the lock -------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        return bool(self.waiting) and self.context.started and not self.closed
+        if self.closed or not self.connection.started:
+            return False
+        while self.waiting and self._expired(self.waiting[0][1]):
+            self._drop(self.pop())
+        return bool(self.waiting)
+
+    def _expired(self, message: Message) -> bool:
+        expires = message.expires
+        return expires is not None and expires <= self.connection.carrier.now() and message.id not in self._returned
+
+    def _drop(self, message: Message) -> None:
+        """It has expired while it waited here: its queue does with it what its policy says."""
+        self.acknowledge_lazily()
+        if not self.kept:
+            self.context.tell("ACK", message)
+            return
+        if len(self._returned) >= MAX_RETURNED:
+            self._returned.clear()
+        self._returned.add(message.id)
+        self.context.give_back([], [message])
+
+    def check_room(self) -> None:
+        """Raises IllegalState if the next message is too much for the transaction."""
+        self.context.check_room(0 if self.kept else len(self.waiting[0][1].raw))
+
+    @property
+    def destination(self) -> str:
+        """As it is written to the server."""
+        return str(self._sub.headers["destination"])
 
     def next_for_listener(self) -> int | None:
         """Which arrival it was, of what waits for the listener."""
@@ -259,7 +291,7 @@ class Browser:
         """Raises ConnectionLost, TimedOut, InvalidSelector."""
         connection = self.context.connection
         name = f"b{connection.number()}"
-        headers, _ = subscription(self.queue, name, ack="auto", selector=self.selector, connection=connection.machine)
+        headers, _ = subscription(self.queue, name, ack="auto", selector=self.selector, connection=connection)
         waiting: deque[Frame] = deque()
         lost: list[JmsError] = []
 

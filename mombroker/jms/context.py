@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,14 +13,19 @@ from mombroker.jms.consumer import Browser, Consumer, Listener, Wanted
 from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, MessageFormat, Refused, RolledBack
 from mombroker.jms.listeners import Listeners
-from mombroker.jms.machine import AGAIN, FAIL, Part
+from mombroker.jms.machine import AGAIN, FAIL, Call, Part
 from mombroker.jms.messages import Message
 from mombroker.jms.producer import Pending, Producer
 from mombroker.jms.requestor import Requestor
 
 AUTO, DUPS_OK, CLIENT, INDIVIDUAL, TRANSACTED = MODES = ("auto", "dups-ok", "client", "individual", "transacted")
 REQUEST_S = 30.0  # for the answer to a request
-TRANSACTION = 10_000  # messages that one receives and sends; servers refuse longer ones
+TRANSACTION, TRANSACTION_BYTES = 10_000, 32 << 20  # of messages received and sent; servers refuse longer ones
+TOO_LONG = f"a transaction has at most {TRANSACTION:,} messages and {TRANSACTION_BYTES >> 20} MiB: commit, or roll back"
+TOO_MANY = (
+    f"the open transactions of a connection have received at most {TRANSACTION:,} messages, and of topics "
+    f"{TRANSACTION_BYTES >> 20} MiB: commit one of them, or roll it back"
+)
 CLOSE_S = 10.0  # for what is not answered yet
 AGAIN_TEXT = "the connection that brought it was lost: it comes again"
 
@@ -44,14 +50,16 @@ class Context:
     def __init__(self, connection: Connection, ack: str = AUTO):
         mode(ack)
         self.connection, self.ack = connection, ack
-        self.started, self.closed = True, False
+        self.closed = False
         self.consumers: list[Consumer] = []
         self._unsettled: list[Message] = []  # received, to be settled by the program
-        self._sends: list[Part] = []  # of the transaction
+        self._sends: list[Part] = []  # of the transaction, and their bytes
+        self._sends_bytes = 0
+        self._topic_bytes = 0  # of the bodies that plain topics have brought in it
         self._begun = ("", 0)  # its name, and of which connection, once something was received in it
         self._listeners: Listeners | None = None
         self._requestor: Requestor | None = None
-        connection.contexts += 1
+        connection.contexts.append(self)
 
     def __enter__(self) -> Context:
         return self
@@ -77,7 +85,7 @@ class Context:
         program can send to it. Raises TimedOut, ConnectionLost."""
         self._check()
         with self.connection.lock:
-            made = TemporaryQueue(f"t{self.connection.number()}", self.connection.machine)
+            made = TemporaryQueue(f"t{self.connection.number()}", self.connection)
             call = self.connection.machine.make_temporary(made)
             self.connection.flush()
         self.connection.wait(call)
@@ -85,7 +93,7 @@ class Context:
 
     def temporary_topic(self) -> TemporaryTopic:
         self._check()
-        return TemporaryTopic(f"t{self.connection.number()}", self.connection.machine)
+        return TemporaryTopic(f"t{self.connection.number()}", self.connection)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +102,7 @@ class Context:
         self._check()
         return Producer(self, destination, options)
 
-    def send(self, to: Destination | str, body: Any = None, **options: Any) -> Pending | None:
+    def send(self, to: Destination | str, body: Any = None, **options: Any) -> Pending:
         """Send one message; see Producer.send."""
         return Producer(self, to, {}).send(body, **options)
 
@@ -103,8 +111,11 @@ class Context:
         self._check()
         if self.ack != TRANSACTED:
             return False
-        self.connection.machine.fits(part)
+        size = self.connection.machine.fits(part)
+        if len(self._sends) + len(self._unsettled) >= TRANSACTION or self._sends_bytes + size > TRANSACTION_BYTES:
+            raise IllegalState(TOO_LONG)
         self._sends.append(part)
+        self._sends_bytes += size
         return True
 
     def flush(self, timeout: float | None = None) -> None:
@@ -123,7 +134,7 @@ class Context:
             self._requestor = Requestor(self)
         return self._requestor.request(to, body, timeout, options)
 
-    def reply(self, message: Message, body: Any = None, **options: Any) -> Pending | None:
+    def reply(self, message: Message, body: Any = None, **options: Any) -> Pending:
         """Answer a request. Raises InvalidDestination if it does not say where to."""
         if not isinstance(message, Message):
             raise MessageFormat(f"a reply is to a Message that was received, not to {type(message).__name__}")
@@ -143,6 +154,7 @@ class Context:
         no_local        not what this connection sends
         prefetch        messages that may be here and not settled, default 100
         exclusive, priority   who gets a queue's messages, if several want them
+        take_over=False       refused, if the durable subscription has a consumer; else that one has to go
         """
         self._check()
         return Consumer(self, wanted, listener, **options)
@@ -159,15 +171,14 @@ class Context:
         connection.wait(connection.ask([Part("UNSUBSCRIBE", {"durable-subscription-name": durable})]))
 
     def start(self) -> None:
-        with self.connection.lock:
-            self.started = True
-            self.connection.lock.notify_all()
+        self._check()
+        self.connection.start()
 
     def stop(self) -> None:
-        """Hand out nothing until `start`; returns when no listener runs."""
-        with self.connection.lock:
-            self.started = False
-            self.await_listener()
+        """No context of this connection hands out anything until `start`; returns when no listener runs, unless it is a
+        listener that says so."""
+        self._check()
+        self.connection.stop()
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -227,8 +238,10 @@ class Context:
         timeout = checks.timeout(timeout)
         with self.connection.lock:
             self._check()
+            self._check_commit()
             messages, self._unsettled = self._unsettled, []
             sends, self._sends = self._sends, []
+            self._sends_bytes = self._topic_bytes = 0
             if any(map(self._lost, messages)):
                 self._abort()
                 self.give_back(messages, [])
@@ -252,6 +265,7 @@ class Context:
         with self.connection.lock:
             self._check()
             self._sends.clear()
+            self._sends_bytes = 0
             self._return()
 
     @contextmanager
@@ -268,6 +282,7 @@ class Context:
     def _return(self) -> None:
         """What was received has failed; what waits behind it has not been seen."""
         received, self._unsettled = self._unsettled, []
+        self._topic_bytes = 0
         self._abort()
         self.give_back(received, [each for consumer in self.consumers for each in consumer.clear()] if received else [])
 
@@ -283,10 +298,35 @@ class Context:
         for message in unseen:
             self.tell("NACK", message, unseen="true")
 
-    def check_room(self) -> None:
-        """Raises IllegalState for a transaction that a server would refuse."""
-        if self.ack == TRANSACTED and len(self._unsettled) + len(self._sends) >= TRANSACTION:
-            raise IllegalState(f"a transaction has at most {TRANSACTION} messages: commit, or roll back")
+    def check_room(self, topic_bytes: int) -> None:
+        """Raises IllegalState for a transaction that a server would refuse with one message more, and so many bytes of
+        it from plain topics."""
+        if self.ack != TRANSACTED:
+            return
+        if len(self._unsettled) + len(self._sends) >= TRANSACTION:
+            raise IllegalState(TOO_LONG)
+        begun = self._all_begun()
+        if self not in begun and len(begun) >= (most := self.connection.machine.taken.transactions):
+            raise IllegalState(f"a connection has at most {most} open transactions: commit one, or connect again")
+        received, of_topics = (sum(len(each._unsettled) for each in begun), sum(each._topic_bytes for each in begun))
+        if received >= TRANSACTION or of_topics + topic_bytes > TRANSACTION_BYTES:
+            raise IllegalState(TOO_MANY)
+
+    def _check_commit(self) -> None:
+        begun = self._all_begun()
+        if sum(len(each._unsettled) for each in begun) + len(self._sends) > TRANSACTION:
+            raise IllegalState(TOO_MANY)
+        if self not in begun and len(begun) >= (most := self.connection.machine.taken.transactions):
+            raise IllegalState(f"a connection has at most {most} open transactions: commit another first")
+
+    def _all_begun(self) -> list[Context]:
+        """Those of the connection that have an open transaction on the server."""
+        epoch = self.connection.machine.epoch
+        return [each for each in self.connection.contexts if each._begun[0] and each._begun[1] == epoch]
+
+    def unsettled_of(self) -> set[str | Destination]:
+        """From where it has messages that are to be settled, as that is written to the server."""
+        return {message.consumer.destination for message in self._unsettled if message.consumer is not None}
 
     def received(self, message: Message, consumer: Consumer) -> None:
         """It was handed out."""
@@ -295,6 +335,7 @@ class Context:
             return
         self._unsettled.append(message)
         if self.ack == TRANSACTED and message.ack:
+            self._topic_bytes += 0 if consumer.kept else len(message.raw)
             self._settle(message)
 
     def _settle(self, message: Message) -> None:
@@ -330,6 +371,20 @@ class Context:
             self._listeners = Listeners(self)
         self.connection.lock.notify_all()
 
+    def call_when_done(self, call: Call, function: Callable[[], object]) -> None:
+        """Under the lock."""
+        self.listen()
+        assert self._listeners is not None
+        give = self._listeners.await_call()
+        if call.done:
+            give(function)
+        else:
+            call.then += (lambda: give(function),)
+
+    def is_listener(self) -> bool:
+        """Whether this is the thread of its listeners."""
+        return self._listeners is not None and threading.current_thread() is self._listeners.thread
+
     def await_listener(self, consumer: Consumer | None = None) -> None:
         """Wait until no listener runs, or that of this consumer does not."""
         if self._listeners is not None:
@@ -345,8 +400,8 @@ class Context:
             if self.closed:
                 return
             self.closed = True
-            last = connection.contexts == 1
-            connection.contexts -= 1
+            connection.contexts.remove(self)
+            last = not connection.contexts
             connection.lock.notify_all()
             self.await_listener()
             for consumer in list(self.consumers):
@@ -362,6 +417,8 @@ class Context:
                 self._return()
         if last:
             connection.close(CLOSE_S)
+        if self._listeners is not None and not self.is_listener():
+            self._listeners.thread.join(CLOSE_S)
 
     def _check(self) -> None:
         if self.closed:

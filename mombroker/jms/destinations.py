@@ -12,9 +12,14 @@ from mombroker.stomp.frames import FrameError
 
 
 class Owner(Protocol):
-    """The connection of a temporary destination; `session` changes with each connection to a server."""
+    """The connection of a temporary destination; `session` changes with each connection to a server. `deleted`: names
+    of those that were."""
 
-    session: str
+    deleted: set[str]
+
+    @property
+    def session(self) -> str: ...
+    def delete(self, temporary: Temporary) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,19 @@ class Temporary(Destination):
     def seen_by(self, connection: object) -> str | Destination:
         return self.wire if self.owner in (None, connection) else self
 
+    def delete(self) -> None:
+        """It is gone, with what is in it. Raises IllegalState as long as it has a consumer, or has brought what is not
+        acknowledged; InvalidDestination for that of another connection."""
+        if self.owner is None:
+            raise InvalidDestination(f"{self} belongs to another connection, which alone may delete it")
+        self.check()
+        self.owner.delete(self)
+
+    def check(self) -> None:
+        """Raises InvalidDestination if it was deleted."""
+        if self.owner is not None and self.name in self.owner.deleted:
+            raise InvalidDestination(f"{self} was deleted: make another one")
+
 
 @dataclass(frozen=True, slots=True)
 class TemporaryQueue(Temporary):
@@ -122,6 +140,7 @@ def to_send(destination: Destination | str) -> Destination:
     if not isinstance(destination, Destination):
         raise InvalidDestination(f"a destination is a Queue, a Topic or a text, not {type(destination).__name__}")
     if isinstance(destination, Temporary):
+        destination.check()
         destination_of(f"/remote-{destination.kind}/{destination.name}")
     else:
         destination_of(destination.wire)
@@ -141,6 +160,7 @@ def to_consume(
     if len(each) == 1 and isinstance(only := each[0], Temporary):
         if only.owner is None or connection not in (None, only.owner):
             raise InvalidDestination(f"{only} {NOT_OURS}")
+        only.check()
         return only.wire, isinstance(only, TemporaryTopic)
     shown = ",".join(one if isinstance(one, str) else one.wire for one in each)
     _no_url(shown)

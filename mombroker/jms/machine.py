@@ -14,9 +14,8 @@ from mombroker.stomp.frames import SERVER, V12, Frame, FrameError, Limits, Parse
 
 Headers = Mapping[str, str | Destination]
 LIMITS = Limits(headers=2_000, line=1 << 20, head=4 << 20, body=1 << 30)  # of what a server may send
-TAKEN = Limits()  # of what a server takes
-MAX_SUBSCRIPTIONS = 1_000  # of a connection
-MAX_TEMPORARY = 1_000  # queues, likewise
+MAX_TEMPORARY = 1_000  # queues of a connection
+NO_LIMIT = 1 << 62
 SPARE = {"receipt": "r" + "9" * 18, "transaction": "t" + "9" * 18}  # what a SEND may get beside its own headers
 MAX_FAULTS = 3  # of unknown cause without any answer between them; then it is the fault of what was asked first
 
@@ -46,6 +45,7 @@ class Call:
     error: JmsError | None = None
     unconfirmed: str = ""
     watched: bool = True  # somebody waits for it
+    then: tuple[Callable[[], None], ...] = ()  # to be called when it is done
 
 
 @dataclass(slots=True, eq=False)
@@ -62,10 +62,24 @@ class Subscription:
 
 @dataclass(slots=True)
 class Settings:
-    """What CONNECT says. Heart-beats in ms."""
+    """What CONNECT says. Heart-beats in ms. `exclusive`: nobody else may have the client id."""
 
     client_id: str = ""
     beat: int = 10_000
+    exclusive: bool = False
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a server takes, as CONNECTED says: headers of a frame, bytes of a line, of all headers and of a body;
+    transactions that are open on a connection, and its subscriptions."""
+
+    headers: int = NO_LIMIT
+    line: int = NO_LIMIT
+    head: int = NO_LIMIT
+    body: int = NO_LIMIT
+    transactions: int = NO_LIMIT
+    subscriptions: int = NO_LIMIT
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +90,7 @@ class Machine:
 
     state    down, login, up, leaving; over: for good
     final    why it is over
-    max_message   bytes of a body and its properties that the server takes, if it says so
+    time     of the server's clock when it let us in, in ms since 1970; 0 if it does not say
     faults   what went wrong without anybody waiting for it; the owner takes them
     """
 
@@ -84,7 +98,8 @@ class Machine:
     state: str = "down"
     epoch: int = 0
     session: str = ""
-    max_message: int = 0
+    time: int = 0
+    taken: Taken = field(default_factory=Taken)
     beats: tuple[int, int] = (0, 0)  # ms between those we send, those we expect
     calls: dict[str, Call] = field(default_factory=dict)
     size: int = 0
@@ -108,6 +123,8 @@ class Machine:
         headers = {"accept-version": V12, "host": host, "heart-beat": f"{self.settings.beat},{self.settings.beat}"}
         if self.settings.client_id:
             headers["client-id"] = self.settings.client_id
+        if self.settings.exclusive:
+            headers["exclusive-client-id"] = "true"
         if user:
             headers |= {"login": user, "passcode": passcode}
         self.output.append(encode("CONNECT", headers.items()))
@@ -167,9 +184,9 @@ class Machine:
             self.output += output
         return call
 
-    def fits(self, part: Part) -> None:
-        """Whether a server takes this, as a part of a transaction, too. Raises MessageFormat."""
-        self._fitting(Part(part.command, {**part.headers, **SPARE}, part.body))
+    def fits(self, part: Part) -> int:
+        """The bytes of this, if the server takes it, as a part of a transaction, too. Raises MessageFormat."""
+        return len(self._fitting(Part(part.command, {**part.headers, **SPARE}, part.body)))
 
     def tell(self, command: str, headers: Headers, epoch: int) -> None:
         """Say something that only means something on that connection."""
@@ -178,8 +195,8 @@ class Machine:
 
     def subscribe(self, sub: Subscription) -> Call:
         """Raises MessageFormat, IllegalState."""
-        if len(self.subs) >= MAX_SUBSCRIPTIONS:
-            raise IllegalState(f"a connection has at most {MAX_SUBSCRIPTIONS} consumers: close one, or connect again")
+        if len(self.subs) >= (most := self.taken.subscriptions):
+            raise IllegalState(f"a connection has at most {most} consumers: close one, or connect again")
         sub.call = self.ask([Part("SUBSCRIBE", sub.headers)], AGAIN)
         self.subs[sub.id] = sub
         return sub.call
@@ -217,6 +234,13 @@ class Machine:
         self.temporary.append((queue, call))
         return call
 
+    def delete_temporary(self, queue: Destination) -> Call | None:
+        """Have it no more. None: the server need not be told."""
+        self.temporary = [pair for pair in self.temporary if pair[0] != queue]
+        if self.state != "up":
+            return None
+        return self.ask([Part("UNSUBSCRIBE", {"destination": queue.wire, "delete": "true"})], DONE)
+
     def _post(self, call: Call) -> None:
         call.sent = True
         self.output += self._frames(call, self._encode)
@@ -232,7 +256,7 @@ class Machine:
 
     def _fitting(self, part: Part) -> bytes:
         """The frame, if a server takes one of this size: else it would end the connection, for all who share it."""
-        frame, most = self._encode(part), TAKEN
+        frame, most = self._encode(part), self.taken
         if len(part.headers) > most.headers:
             raise MessageFormat(
                 f"{len(part.headers)} headers, and a server takes {most.headers}: have fewer properties, or put them "
@@ -248,10 +272,10 @@ class Machine:
                     f"{longest.partition(b':')[0].decode()!r} is a header of {len(longest)} bytes, and a server takes "
                     f"{most.line}: put it into the body"
                 )
-        if 0 < self.max_message < len(part.body) + size:
+        if len(part.body) > most.body:
             raise MessageFormat(
-                f"a message of {len(part.body) + size} bytes, and the server takes {self.max_message}: send less, or "
-                "raise max_message in its [limits]"
+                f"a body of {len(part.body)} bytes, and the server takes {most.body}: send less, or raise max_message "
+                "in its [limits]"
             )
         return frame
 
@@ -260,6 +284,7 @@ class Machine:
     def _connected(self, frame: Frame) -> None:
         """Say again what another connection has to know."""
         sends, expects = _beats(frame.headers.get("heart-beat", "0,0"))
+        self.taken, self.time = _taken(frame.headers.get("limits", "")), _number(frame.headers.get("time", ""), 0)
         self.state, self.session = "up", frame.headers.get("session", "")
         mine = self.settings.beat
         self.beats = (max(mine, expects) if mine and expects else 0, max(mine, sends) if mine and sends else 0)
@@ -302,7 +327,8 @@ class Machine:
         text = frame.headers.get("message", "the server ended the connection")
         self.farewell = text
         if self.state == "login":
-            self.give_up(LoginRefused(text))
+            if not (self.settings.exclusive and self.session):  # else it is our own, which that server has not missed
+                self.give_up(LoginRefused(text))
             return
         call = self.calls.get(frame.headers.get("receipt-id", ""))
         name = frame.headers.get("subscription", "")
@@ -325,6 +351,8 @@ class Machine:
         if self.calls.pop(call.receipt, None) is not None:
             self.size -= call.size
         call.done, call.error = True, error
+        for each in call.then:
+            each()
         if error is not None and not call.watched:
             self.faults.append(error)
 
@@ -339,6 +367,16 @@ class Machine:
 def _making(queue: Destination) -> list[Part]:
     name = f"make {queue.name}"
     return [Part("SUBSCRIBE", {"id": name, "destination": queue.wire}), Part("UNSUBSCRIBE", {"id": name})]
+
+
+def _taken(text: str) -> Taken:
+    """What the header `limits` says of what we know, as `headers=1000,body=8388608`."""
+    told = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+    return Taken(**{name: _number(told.get(name, ""), NO_LIMIT) for name in Taken.__slots__})
+
+
+def _number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else default
 
 
 def _beats(text: str) -> tuple[int, int]:

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 # What a selector can name; with hyphens, by its prefix for them.
 NAME = re.compile(r"(?:[^\W\d]|\$)[\w$-]*")
 KEYWORDS = {word.upper() for word in selectors.KEYWORDS.values()}
-TEXT, BYTES, MAP, JSON, NONE = "text", "bytes", "map", "json", "none"
-CONTENT = {MAP: "application/msgpack", JSON: "application/json"}
-MAP_VALUES = (str, bytes, bool, int, float, type(None))
+TEXT, BYTES, MAP, STREAM, JSON, NONE = "text", "bytes", "map", "stream", "json", "none"
+CONTENT = {MAP: "application/msgpack", STREAM: "application/msgpack", JSON: "application/json"}
+COUNT, GROUP, GROUP_SEQ = "JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"
+DELAY = "delivery-delay"  # ms, of a message that was delayed
+VALUES = (str, bytes, bool, int, float, type(None))
 # Not properties: the fields of a message, and what frames are handled by.
-FIELDS = CONTROL | {"reply-to", "correlation-id", "type", "JMSXGroupID", "JMSXGroupSeq", "content-type", TYPES}
+FIELDS = CONTROL | {"reply-to", "correlation-id", "type", "JMSXGroupID", "JMSXGroupSeq", "content-type", TYPES, DELAY}
 REFUSED = FIELDS | {
     "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "unseen", "requeue", "id", "receipt-id",
 }  # fmt: skip
@@ -59,13 +61,23 @@ def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
             raise MessageFormat(f"this cannot be read as bytes: {error}") from None
     if isinstance(body, Mapping):
         for name, value in body.items():
-            if not isinstance(name, str) or not isinstance(value, MAP_VALUES):
+            if not isinstance(name, str) or not isinstance(value, VALUES):
                 raise MessageFormat(f"a map has texts, bytes, numbers and booleans by name, not {name!r}: use json=")
         try:
             return MAP, msgpack.packb(dict(body))
         except (OverflowError, ValueError) as error:
             raise MessageFormat(f"this cannot be in a map: {error}") from None
-    raise MessageFormat(f"a body is text, bytes or a map, not {type(body).__name__}: use json=")
+    if isinstance(body, list | tuple):
+        for value in body:
+            if not isinstance(value, VALUES):
+                raise MessageFormat(
+                    f"a stream is a list of texts, bytes, numbers and booleans, not {type(value).__name__}: use json="
+                )
+        try:
+            return STREAM, msgpack.packb(list(body))
+        except (OverflowError, ValueError) as error:
+            raise MessageFormat(f"this cannot be in a stream: {error}") from None
+    raise MessageFormat(f"a body is text, bytes, a map or a list, not {type(body).__name__}: use json=")
 
 
 def decode(kind: str, body: bytes) -> Any:
@@ -75,10 +87,10 @@ def decode(kind: str, body: bytes) -> Any:
             return body.decode()
         if kind == JSON:
             return json.loads(body)
-        if kind == MAP:
+        if kind in (MAP, STREAM):
             value = msgpack.unpackb(body)
-            if not isinstance(value, dict):
-                raise ValueError("it is no map")
+            if not isinstance(value, dict if kind == MAP else list):
+                raise ValueError(f"it is no {kind}")
             return value
     except (ValueError, msgpack.UnpackException) as error:
         raise MessageFormat(f"this message says {kind}, but its body is not: {error}") from None
@@ -90,7 +102,20 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
     if not isinstance(values, Mapping):
         raise MessageFormat(f"properties are values by name, not {type(values).__name__}")
     plain: dict[str, Value] = {}
+    group: dict[str, str] = {}
     for name, value in values.items():
+        if name == COUNT:
+            continue  # of a message that was received: this one begins anew
+        if name == GROUP:
+            checks.text(name, value, MessageFormat)
+            group[name] = str(value)
+            continue
+        if name == GROUP_SEQ:
+            checks.whole(name, value, MessageFormat)
+            if abs(int(value)) > checks.MOST:
+                raise MessageFormat(f"{GROUP_SEQ} is a whole number of up to 18 digits")
+            group[name] = str(int(value))
+            continue
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in REFUSED or name.upper() in KEYWORDS:
             raise MessageFormat(
                 f"no property can be called {str(name)[:80]!r}: letters, digits, _, $ and - make a name"
@@ -104,7 +129,7 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
         if isinstance(value, str):
             checks.text(f"property {name!r}", value, MessageFormat)
         plain[name] = _plain(value)
-    return properties.to_headers(plain)
+    return properties.to_headers(plain) | group
 
 
 def _plain(value: Value) -> Value:
@@ -122,12 +147,12 @@ class Message:
     `epoch` is that of the connection that brought it; `ack` what it is settled by, empty if it need not be.
     """
 
-    __slots__ = ("headers", "raw", "epoch", "ack", "_consumer", "_properties")
+    __slots__ = ("headers", "raw", "epoch", "ack", "consumer", "_properties")
 
     def __init__(self, frame: Frame, epoch: int, consumer: Consumer | None = None):
         self.headers, self.raw, self.epoch = frame.headers, frame.body, epoch
         self.ack = frame.headers.get("ack", "")
-        self._consumer = consumer
+        self.consumer = consumer
         self._properties: dict[str, Value] | None = None
 
     def __repr__(self) -> str:
@@ -150,12 +175,15 @@ class Message:
 
     @property
     def properties(self) -> dict[str, Value]:
-        """The sender's, in their types, and what the broker has added."""
+        """The sender's, in their types, and what the broker has added; JMSXDeliveryCount, JMSXGroupID, JMSXGroupSeq."""
         if self._properties is None:
             types = types_of(self.headers.get(TYPES, ""))
             self._properties = {
                 name: value_of(text, types.get(name)) for name, text in self.headers.items() if name not in FIELDS
             }
+            self._properties[COUNT] = self.delivery_count
+            if self.group:
+                self._properties |= {GROUP: self.group, GROUP_SEQ: self.group_seq}
         return self._properties
 
     @property
@@ -193,6 +221,11 @@ class Message:
         return int(self.headers.get("timestamp", 0)) / 1_000
 
     @property
+    def delivery_time(self) -> float:
+        """Before which it was not to be delivered, in seconds since 1970: `timestamp` and the sender's `delay`."""
+        return self.timestamp + int(self.headers.get(DELAY, 0)) / 1_000
+
+    @property
     def expires(self) -> float | None:
         """When it expires, in seconds since 1970."""
         text = self.headers.get("expires")
@@ -201,7 +234,7 @@ class Message:
     @property
     def delivery_count(self) -> int:
         """How often it was handed out, this time included; from 2 on it may have been seen before."""
-        return int(self.headers.get("JMSXDeliveryCount", 1))
+        return int(self.headers.get(COUNT, 1))
 
     @property
     def redelivered(self) -> bool:
@@ -209,7 +242,11 @@ class Message:
 
     @property
     def group(self) -> str:
-        return self.headers.get("JMSXGroupID", "")
+        return self.headers.get(GROUP, "")
+
+    @property
+    def group_seq(self) -> int:
+        return int(self.headers.get(GROUP_SEQ, 0))
 
     def acknowledge(self, wait: bool = False) -> None:
         """Settle it, in a context of mode `individual`; with mode `client`, all that the context has received.
@@ -217,11 +254,11 @@ class Message:
         With `wait`, return when the server has made that durable. Raises ConnectionLost for what a lost connection has
         brought: that comes again.
         """
-        if self._consumer is not None:
-            self._consumer.context.acknowledge_one(self, wait)
+        if self.consumer is not None:
+            self.consumer.context.acknowledge_one(self, wait)
 
     def reject(self, requeue: bool | None = None) -> None:
         """Give it back, in a context of mode `individual`. It is offered again after a while, as often as the policy of
         its queue says, and then is a dead letter; with requeue=False it is one at once."""
-        if self._consumer is not None:
-            self._consumer.context.reject(self, requeue)
+        if self.consumer is not None:
+            self.consumer.context.reject(self, requeue)

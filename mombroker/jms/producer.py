@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mombroker.core import times
 from mombroker.jms import checks
-from mombroker.jms.connection import Connection
-from mombroker.jms.consumer import MOST
 from mombroker.jms.destinations import Destination, Temporary, to_send
-from mombroker.jms.errors import InvalidDestination, MessageFormat
+from mombroker.jms.errors import IllegalState, InvalidDestination, JmsError, MessageFormat
 from mombroker.jms.machine import AGAIN, Call, Headers, Part
-from mombroker.jms.messages import CONTENT, encode, property_headers
+from mombroker.jms.messages import CONTENT, DELAY, encode, property_headers
 from mombroker.stomp.properties import Value
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Options:
             checks.seconds("ttl", self.ttl, wrong)
             if not self.ttl:
                 raise wrong("ttl is a number of seconds from now on; None, if the message never expires")
-        if abs(self.group_seq) > MOST:
+        if abs(self.group_seq) > checks.MOST:
             raise wrong("group_seq is a whole number of up to 18 digits")
         if self.reply_to is not None:
             to_send(self.reply_to)
@@ -73,21 +72,53 @@ KNOWN = frozenset(each.name for each in fields(Options))
 
 
 class Pending:
-    """A message that was sent without waiting."""
+    """A message that was sent, or goes with the commit. `id`: of the message, the `correlation_id` of answers to it."""
 
-    def __init__(self, connection: Connection, call: Call):
-        self._connection, self._call = connection, call
+    def __init__(self, context: Context, id: str, call: Call | None):
+        self.id, self._context, self._call = id, context, call
 
     @property
     def done(self) -> bool:
-        return self._call.done
+        return self._call is not None and self._call.done
+
+    @property
+    def error(self) -> JmsError | None:
+        """Why it was not sent."""
+        return self._call.error if self._call is not None else None
 
     def wait(self, timeout: float | None = None) -> None:
         """Return when the message is durable. Raises Refused, TimedOut, ConnectionLost."""
-        timeout = checks.timeout(timeout)
-        with self._connection.lock:
-            self._call.watched = True
-        self._connection.wait(self._call, timeout)
+        timeout, call = checks.timeout(timeout), self._asked()
+        with self._context.connection.lock:
+            call.watched = True
+        self._context.connection.wait(call, timeout)
+
+    def when_done(self, function: Callable[[Pending], object]) -> None:
+        """Have it called when the message is durable, or has an `error`, by the thread of the context's listeners."""
+        checks.function("what is called when a message was sent", function)
+        call = self._asked()
+        with self._context.connection.lock:
+            call.watched = True
+            self._context.call_when_done(call, lambda: function(self))
+
+    def future(self) -> Future[str]:
+        """The id of the message when it is durable, for concurrent.futures and asyncio.wrap_future."""
+        future: Future[str] = Future()
+        future.set_running_or_notify_cancel()
+
+        def finish(_: Pending) -> None:
+            if self.error is None:
+                future.set_result(self.id)
+            else:
+                future.set_exception(self.error)
+
+        self.when_done(finish)
+        return future
+
+    def _asked(self) -> Call:
+        if self._call is None:
+            raise IllegalState("a message of a transaction goes with the commit, which tells whether it did")
+        return self._call
 
 
 class Producer:
@@ -113,13 +144,14 @@ class Producer:
         wait: bool = True,
         timeout: float | None = None,
         **options: Any,
-    ) -> Pending | None:
+    ) -> Pending:
         """Send text, bytes, a map, or something as JSON; return when it is durable on the server.
 
-        In a transacted context it goes with the commit. With wait=False it returns at once: `Pending.wait` or
-        Context.flush tell that it is durable. After a lost connection the message is sent again, and dropped where it
-        is already. It waits for `timeout` seconds, by default for as long as a lost connection may take to come back
-        and a server to answer. Raises Refused, TimedOut, ConnectionLost, MessageFormat, InvalidDestination.
+        In a transacted context it goes with the commit. With wait=False it returns at once: `wait`, `when_done` or
+        `future` of what it returns, or Context.flush, tell that it is durable; `id` is what the message is known by.
+        After a lost connection the message is sent again, and dropped where it is already. It waits for `timeout`
+        seconds, by default for as long as a lost connection may take to come back and a server to answer. Raises
+        Refused, TimedOut, ConnectionLost, MessageFormat, InvalidDestination.
         """
         timeout = checks.timeout(timeout)
         checks.flag("wait", wait)
@@ -130,19 +162,19 @@ class Producer:
         kind, data = encode(body, json)
         context = self.context
         with context.connection.lock:
-            part = Part("SEND", self._headers(destination, wanted, kind, len(data)), data)
+            id = f"{context.connection.name}-{context.connection.number()}"
+            part = Part("SEND", self._headers(destination, wanted, kind, len(data), id), data)
             if context.put(part):
-                return None
+                return Pending(context, id, None)
             call = context.connection.ask([part], AGAIN, timeout)
             call.watched = wait
         if wait:
             context.connection.wait(call, timeout)
-            return None
-        return Pending(context.connection, call)
+        return Pending(context, id, call)
 
-    def _headers(self, destination: Destination, options: Options, kind: str, size: int) -> Headers:
-        shown = destination.seen_by(self.context.connection.machine)
-        headers: dict[str, str | Destination] = {"destination": shown, "content-length": str(size)}
+    def _headers(self, destination: Destination, options: Options, kind: str, size: int, id: str) -> Headers:
+        shown = destination.seen_by(self.context.connection)
+        headers: dict[str, str | Destination] = {"destination": shown, "content-length": str(size), "JMSMessageID": id}
         if kind != "bytes":
             headers["amq-msg-type"] = kind
         if content := options.content_type or CONTENT.get(kind):
@@ -154,7 +186,7 @@ class Producer:
         if options.ttl is not None:
             headers["expiration"] = str(max(1, times.in_ms(options.ttl)))
         if options.delay:
-            headers["AMQ_SCHEDULED_DELAY"] = str(times.in_ms(options.delay))
+            headers["AMQ_SCHEDULED_DELAY"] = headers[DELAY] = str(times.in_ms(options.delay))
         if options.group:
             headers |= {"JMSXGroupID": options.group, "JMSXGroupSeq": str(options.group_seq)}
         for name, text in (("type", options.type), ("correlation-id", options.correlation_id)):

@@ -22,7 +22,7 @@ class Requestor:
     def __init__(self, context: Context):
         self.context, self.connection = context, context.connection
         self.answers: dict[str, Message | None] = {}
-        self.queue = TemporaryQueue(f"t{self.connection.number()}", self.connection.machine)
+        self.queue = TemporaryQueue(f"t{self.connection.number()}", self.connection)
         name = f"s{self.connection.number()}"
         headers = {"id": name, "destination": self.queue.wire, "ack": "client-individual"}
         self._failed: JmsError | None = None
@@ -63,3 +63,4 @@ class Requestor:
 
     def close(self) -> None:
         self.connection.unsubscribe(self._sub)
+        self.queue.delete()

@@ -61,6 +61,7 @@ class Transport:
         self.sock: socket.socket | None = None
         self.rest = bytearray()  # to be written
         self.beats = Beats(0, 0, 0)
+        self.up_at = 0.0
         self._ending = threading.Event()
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -73,6 +74,11 @@ class Transport:
         """Stop, whatever is under way."""
         self._ending.set()
         self._poke()
+
+    def now(self) -> float:
+        """What the server's clock says by now, as far as its greeting tells; 0.0: nothing."""
+        time = self.machine.time
+        return time / 1_000 + monotonic() - self.up_at if time else 0.0
 
     def flush(self) -> None:
         """Write what the machine has put out, as far as the system takes it now."""
@@ -215,6 +221,7 @@ class Transport:
             was_up = machine.up
             machine.receive(data)
             if machine.up and not was_up:
+                self.up_at = self.beats.heard
                 send, expect = machine.beats
                 self.beats = Beats(send / 1_000, expect / 1_000, self.beats.heard)
             if machine.farewell:

@@ -29,6 +29,7 @@ from mombroker.agents.commands import (
     Transact,
     Unsubscribe,
 )
+from mombroker.core.times import MS
 from mombroker.stomp import destinations, foreign, replies, requests, transactions
 from mombroker.stomp.frames import (
     BEFORE_LOGIN,
@@ -268,7 +269,7 @@ class Session:
         if self.settings.server:
             headers.append(("server", self.settings.server))
         headers.append(("heart-beat", "{},{}".format(*self._beats())))
-        headers.append(("limits", self.settings.told()))
+        headers += [("limits", self.settings.told()), ("time", str(self.now() // MS))]
         self.output.append(encode("CONNECTED", headers))
         self.client_id = self.login.client_id
         self.parser.agree(self.version, self.settings.limits)
@@ -361,6 +362,9 @@ class Session:
         """Only with the header that made it durable does a subscription end for good."""
         headers = frame.headers
         name = headers.get("id")
+        if name is None and "delete" in headers and flag(headers, "delete"):
+            self._delete(headers)
+            return
         if name is None and self.version == V10:
             shown = headers.get("destination")
             name = next((name for name, sub in self.subs.items() if sub.shown == shown), None)
@@ -381,6 +385,19 @@ class Session:
         delete = bool(sub.durable) and (bool(durable) or ends)
         del self.subs[name]
         self.commands.append(Unsubscribe(name, sub.durable if delete else "", delete, headers.get("receipt")))
+
+    def _delete(self, headers: dict[str, str]) -> None:
+        """A temporary queue of this connection is to go before that does."""
+        shown = headers.get("destination", "")
+        if not shown.startswith("/temp-queue/"):
+            raise FrameError("UNSUBSCRIBE with delete:true, and without an id, deletes a destination /temp-queue/NAME")
+        for name in [name for name, sub in self.subs.items() if sub.shown == shown]:
+            if not self.subs[name].implied:
+                raise FrameError(f"{shown[:80]!r} has the subscription {name!r}: UNSUBSCRIBE that first")
+            del self.subs[name]
+            self.commands.append(Unsubscribe(name))
+        queue, _ = destinations.temporary(shown, self.id)
+        self.commands.append(Unsubscribe("", receipt=headers.get("receipt"), temporary=queue))
 
     def _settle(self, frame: Frame) -> None:
         headers = frame.headers

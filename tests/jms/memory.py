@@ -145,6 +145,9 @@ class Cord:
     def end(self) -> None:
         self.ended = True
 
+    def now(self) -> float:
+        return self.broker.now / 1e9
+
 
 def cord(context: Context) -> Cord:
     found = context.connection.carrier

@@ -45,7 +45,7 @@ def test_the_readme(server, capsys):
 def test_the_guide(server, capsys):
     empty(server)
     run("docs/jms.md", server)
-    assert capsys.readouterr().out == "one pizza {'size': 30} 1\n/topic/weather.rome sun\n"
+    assert capsys.readouterr().out == "one pizza {'size': 30, 'JMSXDeliveryCount': 1} 1\n/topic/weather.rome sun\n"
 
 
 def test_the_guide_names_everything():
@@ -64,6 +64,9 @@ def test_the_guide_names_everything():
         "listen",
         "await_listener",
         "check_room",
+        "call_when_done",
+        "is_listener",
+        "unsettled_of",
     }
     options = jms.Options.__dataclass_fields__
     wanted = {*errors, *methods, *options} - internal - {"queue", "topic"}

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from mombroker.jms import ConnectionLost, IllegalState, LoginRefused, Refused, RolledBack, Topic, connect
+from mombroker.jms import ConnectionLost, IllegalState, LoginRefused, MessageFormat, Refused, RolledBack, Topic, connect
 from tests.admin.processes import Processes, free_ports
 from tests.stomp.test_stomp_py import one_server
 
@@ -78,6 +78,14 @@ def test_a_large_message_and_many_small_ones(url, place):
         with context.consumer(place) as consumer:
             assert consumer.receive(PATIENCE_S).body == body
             assert bodies(take(consumer, 2_000)) == [str(number) for number in range(2_000)]
+
+
+def test_a_client_id_for_one_connection_alone(url):
+    with connect(url, client_id="only", exclusive=True):
+        with pytest.raises(LoginRefused, match="only"):
+            connect(url, client_id="only", exclusive=True)
+    with connect(url, client_id="only", exclusive=True) as context:
+        context.send("only", "x")
 
 
 def test_durable_and_shared_subscriptions(url):
@@ -432,8 +440,10 @@ def test_who_is_not_let_in(tmp_path):
             connect(f"stomp://ann:wrong@127.0.0.1:{port}")
         with connect(f"stomp://ann:secret@127.0.0.1:{port}") as context:
             context.send("orders", "x")
-            with pytest.raises(Refused):
+            with pytest.raises(MessageFormat, match="the server takes 8388608"):
                 context.send("orders", b"x" * (9 << 20))
+            with pytest.raises(Refused):
+                context.unsubscribe("nothing")
             context.send("orders", "y")
             assert bodies(take(context.consumer("orders"), 2)) == ["x", "y"]
     finally:

@@ -33,7 +33,10 @@ def test_json_is_what_it_was(value):
 @pytest.mark.parametrize(
     ("body", "json", "words"),
     [
-        ([1], None, "a body is text, bytes or a map, not list: use json="),
+        ({1}, None, "a body is text, bytes, a map or a list, not set: use json="),
+        ([[1]], None, "a stream is a list of .*, not list: use json="),
+        (["\ud800"], None, "cannot be in a stream"),
+        ((1 << 64,), None, "cannot be in a stream"),
         ({"a": [1]}, None, "a map has texts, bytes, numbers and booleans by name, not 'a'"),
         ({1: "a"}, None, "not 1"),
         ({"a": 1 << 64}, None, "cannot be in a map"),
@@ -51,7 +54,15 @@ def test_what_no_body_can_be(body, json, words):
 
 
 @pytest.mark.parametrize(
-    ("kind", "data"), [("text", b"\xff"), ("json", b"{"), ("map", b"\xc1"), ("map", msgpack.packb([1])), ("map", b"")]
+    ("kind", "data"),
+    [
+        ("text", b"\xff"),
+        ("json", b"{"),
+        ("map", b"\xc1"),
+        ("map", msgpack.packb([1])),
+        ("stream", msgpack.packb({})),
+        ("map", b""),
+    ],
 )
 def test_a_body_that_is_not_what_the_message_says(kind, data):
     message = Message(Frame("MESSAGE", {"amq-msg-type": kind}, b"", data), 0)
@@ -87,13 +98,18 @@ def test_properties_keep_their_types():
         "content-md5": "x:y\n",
     }
     message = Message(Frame("MESSAGE", {"destination": "/queue/a", **property_headers(values)}, b"", b""), 0)
-    assert message.properties == values
-    assert [type(value) for value in message.properties.values()] == [type(value) for value in values.values()]
+    assert message.properties == {**values, "JMSXDeliveryCount": 1}
+    assert [type(value) for value in message.properties.values()] == [*map(type, values.values()), int]
 
 
 def test_a_message_of_any_client():
     message = Message(Frame("MESSAGE", {"destination": "/queue/a", "message-id": "a#1/2", "x": "5"}, b"", b"hi"), 0)
-    assert (message.kind, message.body, message.properties, message.id) == ("text", "hi", {"x": "5"}, "a#1")
+    assert (message.kind, message.body, message.properties, message.id) == (
+        "text",
+        "hi",
+        {"x": "5", "JMSXDeliveryCount": 1},
+        "a#1",
+    )
     assert (message.priority, message.persistent, message.redelivered, message.delivery_count) == (4, True, False, 1)
     assert (message.expires, message.reply_to, message.correlation_id, message.group) == (None, None, "", "")
     message.acknowledge()
@@ -104,7 +120,8 @@ def test_a_message_of_any_client():
         "correlation-id": "c", "type": "t", "JMSXGroupID": "g", "content-type": "text/html",
     }  # fmt: skip
     message = Message(Frame("MESSAGE", headers, b"", b"hi"), 0)
-    assert (message.kind, message.body, message.properties, message.content_type) == ("bytes", b"hi", {}, "text/html")
+    assert (message.kind, message.body, message.content_type) == ("bytes", b"hi", "text/html")
+    assert message.properties == {"JMSXDeliveryCount": 3, "JMSXGroupID": "g", "JMSXGroupSeq": 0}
     assert (message.priority, message.persistent, message.redelivered, message.delivery_count) == (9, False, True, 3)
     assert (message.expires, message.timestamp, message.type, message.group) == (1.5, 2.5, "t", "g")
     assert (message.destination, message.reply_to) == (Topic("a.b"), TemporaryQueue("s/1/t"))
@@ -124,7 +141,7 @@ def test_destinations_are_written_and_read():
 
 
 class Here:
-    session = "main/1"
+    session, deleted = "main/1", frozenset()
 
 
 def test_a_temporary_one_has_two_names():

@@ -79,6 +79,12 @@ class Talk:
                 self.say("RECEIPT", receipt_id=frame.headers["receipt"])
 
 
+def once(talk):
+    """A message is read, and not answered."""
+    talk.welcome()
+    talk.read()
+
+
 def normal(talk):
     talk.welcome()
     talk.answer_all()
@@ -240,6 +246,22 @@ def test_tls(pem):  # noqa: F811
         assert consumer.receive(PATIENCE_S).body == body
     with pytest.raises(ConnectionLost, match="certificate"):
         connect(f"stomps://localhost:{port}")
+
+
+def test_a_client_that_has_its_id_for_itself_returns_when_the_server_has_missed_it():
+    """As long as that has not noticed the loss, the client's own former connection has the id."""
+
+    def taken(talk):
+        assert talk.read().headers["exclusive-client-id"] == "true"
+        talk.say("ERROR", message="another connection has the client id 'ann'")
+        talk.read()
+
+    with connect(Scripted(once, taken, normal).url, client_id="ann", exclusive=True) as context:
+        context.send("a", "x", timeout=PATIENCE_S)
+    with pytest.raises(LoginRefused, match="another connection"):
+        connect(Scripted(taken).url, client_id="ann", exclusive=True)
+    with pytest.raises(IllegalState, match="exclusive needs a client_id"):
+        connect("stomp://host.invalid", exclusive=True)
 
 
 def test_a_connection_that_is_closed_while_it_is_dialled_again_ends_quietly(monkeypatch):

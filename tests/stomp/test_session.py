@@ -206,7 +206,9 @@ def test_S2_connected_tells_version_session_server_and_heart_beat(version):
     limits = "headers=1000,line=65536,head=262144,body=8388608,transactions=1000,subscriptions=1000"
     assert headers == {
         "version": version, "session": ID, "server": "mombroker/9", "heart-beat": beats, "limits": limits,
+        "time": headers["time"],
     }  # fmt: skip
+    assert headers["time"].isdigit()
     assert "server" not in Client(server="").connect(version).connected.headers
 
 
