@@ -442,7 +442,8 @@ class Session:
     def _given(self, message_id: str, command: str = "ACK") -> int:
         tag = self.unsettled.find(message_id)
         if tag is None:
-            raise FrameError(f"{command} of {message_id[:80]!r}, which was not delivered here or is settled already")
+            shown = repr(message_id[:80])
+            raise FrameError(f"{command} of {shown}, which is no delivery of this connection, or is settled already")
         return tag
 
     def _begin(self, frame: Frame) -> None:

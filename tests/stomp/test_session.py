@@ -857,7 +857,7 @@ def test_S17_a_missing_or_unknown_id_is_a_fault():
                 mine.send("SUBSCRIBE", destination="a", id="a", ack="client")
                 assert mine.give(1).headers["message-id"] == "s1#101/5f-7.1"
                 headers = {key[version]: wrong, "subscription": "a"}
-                mine.fails(command, "not delivered here or is settled already", **headers)
+                mine.fails(command, "no delivery of this connection, or is settled already", **headers)
 
 
 def test_S17_in_1_1_the_subscription_must_be_named_and_right():
@@ -887,7 +887,7 @@ def test_S17_an_id_of_another_connection_settles_nothing(version, mode, command)
     mine.give(1, ack=mode, id="s1#999")
     mine.give(2, ack=mode)
     headers = {"id": old.headers.get("ack", ""), "message-id": old.headers["message-id"], "subscription": "a"}
-    mine.fails(command, "was not delivered here", **headers)
+    mine.fails(command, "is no delivery of this connection", **headers)
     assert sorted(mine.session.unsettled.given) == [1, 2]
 
 

@@ -495,7 +495,7 @@ def test_S16_the_message_id_is_ours(wire, queue):
 def test_S17_acks_that_name_nothing(wire, queue, version):
     for command in ("ACK", "NACK"):
         wire(version).send(command, receipt="r").error("needs", "r")
-        wire(version).send(command, id="x", message_id="x", subscription="s").error("not delivered here or is settled")
+        wire(version).send(command, id="x", message_id="x", subscription="s").error("is no delivery of this connection")
     mine = wire(version).fill(queue, b"x").subscribe(queue)
     frame = mine.read()
     mine.settle("ACK", frame)
