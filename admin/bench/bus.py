@@ -77,7 +77,7 @@ class Bus:
 
     def _process(self, file: Path, group: Sequence[str]) -> "subprocess.Popen[bytes]":
         module = "mombroker.admin.bench.process"
-        command = [sys.executable, "-m", module, str(file), *group, "--clock", self.clock]
+        command = [sys.executable, "-m", module, "--file", str(file), *group, "--clock", self.clock]
         root = Path(mombroker.__file__).resolve().parent.parent
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
         with open(self.folder / "log.txt", "ab") as log:

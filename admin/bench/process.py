@@ -1,4 +1,4 @@
-"""Run some servers of a topology file, or all, in this process: `python -m mombroker.admin.bench.process FILE`."""
+"""Run servers of a topology file in this process: `python -m mombroker.admin.bench.process --file FILE [NAME ...]`."""
 
 import resource
 from pathlib import Path
