@@ -39,7 +39,7 @@ def paper() -> None:
     """Measure again what the papers measured: list, run, spread, report.
 
     The same ordering cores as on the bus run under virtual time, in the network and under the load of the paper. Each
-    claim of the paper gets a verdict: it holds, holds in part, does not hold, or cannot be judged by what was run.
+    claim that is listed gets a verdict: it holds, holds in part, does not hold, or cannot be judged by what was run.
 
     \b
     Example:
