@@ -1,6 +1,7 @@
 """What the commands about queues, subscriptions and their messages share."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,23 @@ def where_option(command: options.F) -> options.F:
 
 def limit_option(default: int, what: str) -> Callable[[options.F], options.F]:
     return click.option("--limit", type=click.IntRange(1), default=default, show_default=True, help=what)
+
+
+def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of queues that begin so, for a shell: those that the servers which answer have."""
+    found: list[str] = []
+    with suppress(MomError):
+        topology = options.load(options.file_of(ctx))
+        for each in topology.servers.values():
+            with suppress(MomError):
+                found += (row["destination"] for row in options.ask(topology, each, "queues", limit=PAGE)["queues"])
+    names = (name.removeprefix("queue:") for name in found if name.startswith("queue:"))
+    return sorted({name for name in names if name.startswith(incomplete)})
+
+
+def queue_argument(command: options.F) -> options.F:
+    """`QUEUE`, which a shell can complete."""
+    return click.argument("queue", shell_complete=queues)(command)
 
 
 def queue_of(text: str) -> str:

@@ -29,6 +29,11 @@ COMMANDS = {
         "Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
+    "completion": (
+        "completion",
+        "completion",
+        "Print the script that lets a shell complete commands, options, servers and queues.",
+    ),
     "connections": ("connections", "connections", "The clients that are connected now."),
     "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
     "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),

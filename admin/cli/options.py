@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
@@ -102,7 +103,21 @@ def either(name: str, text: str) -> Callable[[F], F]:
 
 def server_option(text: str) -> Callable[[F], F]:
     """`--server NAME`, with what it means to the command."""
-    return click.option("-s", "--server", metavar="NAME", envvar="MOM_SERVER", help=f"{text} [env: MOM_SERVER]")
+    return click.option(
+        "-s", "--server", metavar="NAME", envvar="MOM_SERVER", shell_complete=servers, help=f"{text} [env: MOM_SERVER]"
+    )
+
+
+def servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of servers that begin so, for a shell; none where there is no topology file that can be read."""
+    with suppress(MomError):
+        return [name for name in load(file_of(ctx)).servers if name.startswith(incomplete)]
+    return []
+
+
+def file_of(ctx: click.Context) -> Path:
+    """The topology file of a command that is not written to its end."""
+    return ctx.params.get("file") or Path(DEFAULT_FILE)
 
 
 def yes_option(command: F) -> F:

@@ -38,7 +38,7 @@ def list_queues(file: Path, server: str | None, limit: int, output: str, columns
 @queue.command("show")
 @options.file_option
 @options.server_option(SERVER)
-@click.argument("queue")
+@destinations.queue_argument
 @output_options
 def show_queue(file: Path, server: str | None, queue: str, output: str, columns: str) -> None:
     """Show one queue with its consumers and its policy.
@@ -54,7 +54,7 @@ def show_queue(file: Path, server: str | None, queue: str, output: str, columns:
 @queue.command()
 @options.file_option
 @options.server_option("Where the queue is to live; not needed if there is only one server.")
-@click.argument("queue")
+@destinations.queue_argument
 @output_options
 def create(file: Path, server: str | None, queue: str, output: str, columns: str) -> None:
     """Create a queue. Only needed where a policy has create = false, or to choose its home.
@@ -72,7 +72,7 @@ def create(file: Path, server: str | None, queue: str, output: str, columns: str
 @queue.command()
 @options.file_option
 @options.server_option(SERVER)
-@click.argument("queue")
+@destinations.queue_argument
 @options.yes_option
 @output_options
 def delete(file: Path, server: str | None, queue: str, yes: bool, output: str, columns: str) -> None:
@@ -89,7 +89,7 @@ def delete(file: Path, server: str | None, queue: str, yes: bool, output: str, c
 @queue.command()
 @options.file_option
 @options.server_option(SERVER)
-@click.argument("queue")
+@destinations.queue_argument
 @options.yes_option
 @output_options
 def purge(file: Path, server: str | None, queue: str, yes: bool, output: str, columns: str) -> None:
@@ -111,7 +111,7 @@ def purge(file: Path, server: str | None, queue: str, yes: bool, output: str, co
 @queue.command()
 @options.file_option
 @options.server_option(SERVER)
-@click.argument("queue")
+@destinations.queue_argument
 @destinations.where_option
 @click.option("--held", is_flag=True, help="Those that consumers hold or that back off, instead of those that wait.")
 @click.option("--bytes", "most", type=options.AMOUNT, default=200, show_default=True, help="Of each body, at most.")
@@ -144,7 +144,7 @@ def browse(
 @queue.command()
 @options.file_option
 @options.server_option(SERVER)
-@click.argument("queue")
+@destinations.queue_argument
 @click.argument("target")
 @click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
 @destinations.where_option
@@ -180,7 +180,7 @@ def move(
 @queue.command()
 @options.file_option
 @options.server_option(SERVER)
-@click.argument("queue")
+@destinations.queue_argument
 @click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
 @destinations.where_option
 @destinations.limit_option(destinations.EVERY, "At most so many, the first ones.")
@@ -212,7 +212,7 @@ def retry(
 @queue.command()
 @options.file_option
 @click.option("-s", "--server", "holder", metavar="NAME", required=True, help="The server that is gone.")
-@click.argument("queue")
+@destinations.queue_argument
 @output_options
 def release(file: Path, holder: str, queue: str, output: str, columns: str) -> None:
     """Give out again what clients of a dead server hold. If that server lives after all, some may be handled twice.

@@ -1,4 +1,4 @@
-"""What is made from the commands themselves: docs/cli.md and etc/completion/.
+"""What is made from the code itself: docs/cli.md, docs/topology.md and etc/completion/.
 
 `python -m mombroker.admin.cli.reference` in a checkout writes them anew.
 """
@@ -6,12 +6,10 @@
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 
-from mombroker.admin.cli import main
+from mombroker.admin.cli import completion, main, topology_reference
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SHELLS = ("bash", "zsh", "fish")
 HEAD = """# mom: the command line
 
 Made from the commands' own help by `python -m mombroker.admin.cli.reference`; do not edit.
@@ -25,13 +23,14 @@ them. Times are UTC in tables, and in JSON numbers as the servers have them.
 
 
 def files() -> dict[Path, str]:
-    """Every file that is made from the commands, with its content."""
-    made = {ROOT / "docs" / "cli.md": "\n".join([HEAD, *map(_section, main.commands())])}
-    for shell in SHELLS:
-        completion = get_completion_class(shell)
-        assert completion, f"click knows no completion for {shell}"
-        source = completion(main.cli, {}, "mom", "_MOM_COMPLETE").source()
-        made[ROOT / "etc" / "completion" / f"mom.{shell}"] = source.strip() + "\n"
+    """Every file that is made from the code, with its content."""
+    docs = ROOT / "docs"
+    made = {
+        docs / "cli.md": "\n".join([HEAD, *map(_section, main.commands())]),
+        docs / "topology.md": topology_reference.document(),
+    }
+    for shell in completion.SHELLS:
+        made[ROOT / "etc" / "completion" / f"mom.{shell}"] = completion.script(shell)
     return made
 
 

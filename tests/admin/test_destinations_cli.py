@@ -4,9 +4,11 @@ import json
 import threading
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from mombroker import jms
 from mombroker.admin.cli import options
+from mombroker.admin.cli.main import cli
 from tests.admin.processes import Processes, free_ports, write_topology
 
 POLICIES = """
@@ -80,6 +82,23 @@ def test_what_is_sent_and_received_is_told_as_json_too(bus):
     assert (len(lines), last["body_base64"], "body" in last) == (4, "/w==", False)
     wrong = bus.mom("receive", "/queue/json", "-s", "a", "-o", "json", "--format", "%b", code=2).stderr
     assert "--format is for text" in wrong
+
+
+def test_a_shell_completes_the_names_of_servers_and_queues(bus, monkeypatch):
+    bus.mom("send", "-s", "a", "/queue/complete.one", "x")
+    shell = ShellComplete(cli, {}, "mom", "_MOM_COMPLETE")
+
+    def found(*words, begun=""):
+        return [item.value for item in shell.get_completions([*words], begun)]
+
+    monkeypatch.setenv("MOM_FILE", str(bus.file))
+    assert found("queue", "show", begun="complete.") == ["complete.one"] == found("queue", "move", begun="compl")
+    assert found("status", "--server") == ["a", "b"] and found("queue", "show", "-s", "b", begun="co") == [
+        "complete.one"
+    ]
+    monkeypatch.setenv("MOM_FILE", "none.toml")
+    assert found("queue", "show") == [] == found("status", "--server")
+    assert found("queue", "show", "--file", str(bus.file), begun="complete.") == ["complete.one"]
 
 
 def test_only_what_a_selector_fits_is_received(bus):

@@ -6,14 +6,17 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from mombroker.admin.cli import main, reference
+from mombroker.admin.cli import completion, main, reference, topology_reference
 from mombroker.core.errors import MomError, StoreFailed
+from mombroker.core.limits import Limits
+from mombroker.net import config
 
 EVERY = dict(main.commands())
 TEXTS = [
@@ -163,14 +166,29 @@ def test_an_output_that_cannot_be_written_is_one_line():
 
 
 @pytest.mark.parametrize("path", reference.files(), ids=lambda path: path.name)
-def test_what_is_made_from_the_commands_is_up_to_date(path):
+def test_what_is_made_from_the_code_is_up_to_date(path):
     same = path.read_text() == reference.files()[path]
     assert same, "run python -m mombroker.admin.cli.reference"
 
 
-@pytest.mark.parametrize("shell", reference.SHELLS)
+def test_every_key_of_the_topology_file_is_explained():
+    for name, (_, known) in topology_reference.TABLES.items():
+        assert topology_reference.MEANINGS[name].keys() == known.keys(), name
+    assert {*config.TOP} == {*topology_reference.TABLES, "limits", "policies"}
+    said = dict(topology_reference.COMMENT.findall(inspect.getsource(Limits)))
+    assert config.LIMITS.keys() <= said.keys(), "each limit has a comment behind it"
+
+
+def test_the_example_of_the_reference_of_the_topology_file_is_valid(tmp_path):
+    examples = [example.lstrip("!") for _, example in config.SERVER.values()]
+    assert config.loads(topology_reference.HEAD.partition("```toml\n")[2].partition("```")[0], tmp_path).name == "demo"
+    assert tomllib.loads("\n".join(examples)).keys() == config.SERVER.keys()
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
 def test_the_completion_of_a_shell_is_one_that_it_can_read(shell):
     if not shutil.which(shell):
         pytest.skip(f"no {shell} here")
     script = reference.ROOT / "etc" / "completion" / f"mom.{shell}"
+    assert CliRunner().invoke(main.cli, ["completion", shell]).stdout == script.read_text()
     subprocess.run([shell, "-n", script], check=True)

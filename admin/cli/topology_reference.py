@@ -1,0 +1,163 @@
+"""docs/topology.md, made from the tables of keys that the topology file is read by (net/config.py)."""
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+from mombroker import ordering
+from mombroker.agents.policy import Policy
+from mombroker.core.limits import Limits
+from mombroker.net import config
+from mombroker.net.service import LOG_BYTES, LOG_DAYS
+
+HEAD = """# The topology file
+
+Made from the code that reads it, by `python -m mombroker.admin.cli.reference`; do not edit.
+
+A TOML file says which servers a bus has, which domains order their messages, and how each server behaves. All servers
+get the same file. `mom topology validate FILE` tells all that is wrong with one, with line, key and remedy;
+`mom topology generate` makes one; [etc/two-sites.toml](../etc/two-sites.toml) and
+[etc/mixed.toml](../etc/mixed.toml) are examples. Paths are relative to the folder of the file. A server reads the file
+when it starts, and at SIGHUP its certificates, `[limits]` and `[log]` anew; how to change the servers and domains of a
+bus that has run is in [operate.md](operate.md).
+
+```toml
+[bus]
+name = "demo"
+registry = "paris"
+
+[servers.paris]
+listen = "127.0.0.1:16300"
+stomp = "127.0.0.1:61613"
+
+[servers.lyon]
+listen = "127.0.0.1:16301"
+
+[domains.all]
+servers = ["paris", "lyon"]
+```
+
+Keys that must be there are **bold**.
+"""
+
+# What each key means; a test holds the keys against those of net/config.py.
+MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "bus": {
+        "name": "Name of the bus. Servers of another bus are refused.",
+        "registry": "The server that decides names and policies; known ones work while it is down. Needed with two "
+        "servers or more.",
+        "secret_file": "What servers prove to each other that they have. Needed as soon as a server listens on an "
+        "address that other machines reach; mode 600.",
+        "allow": "Modules, and all within them, whose agent classes may be deployed while the bus runs. Without it "
+        "none.",
+    },
+    "servers": {
+        "listen": "HOST:PORT where the other servers, and `mom`, reach it.",
+        "stomp": "HOST:PORT where STOMP clients reach it. Without `stomp` and `stomp_tls` it takes no clients.",
+        "stomp_tls": "HOST:PORT for STOMP clients by TLS; needs `certificate`.",
+        "certificate": "PEM file of the server's certificate, and of those that signed it.",
+        "private_key": "PEM file of its key. Without it the key is in the certificate's file.",
+        "anonymous": "`true`: clients of the same machine need no user. Only with loopback addresses.",
+        "type_headers": "`true`: selectors take headers like `5`, `2.5` and `true` for numbers and booleans.",
+        "hide_version": "`true`: clients are not told what they are connected to.",
+        "data": "Folder of its store, its token and its log. Without it `var/NAME`.",
+    },
+    "domains": {
+        "servers": "Its members, two or more. A server in two domains routes between them; the domains form a tree.",
+        "ordering": "Back end, or a table of `backend` and its options, see below. Without it `fifo` between two "
+        "servers, else `matrix`.",
+    },
+    "agents": {
+        "name": "The agent's name on the bus.",
+        "server": "Where it lives.",
+        "class": "Its class, as MODULE:CLASS. The module may lie beside the file.",
+        "fields": "First values of its fields. They count when the agent is made, at the first start.",
+    },
+    "log": {
+        "enabled": "`false`: servers keep no record of what messages did; `mom check`, `analyze` and `log` then have "
+        "nothing to read.",
+        "max_bytes": f"Size of each server's log: the oldest records go. Without it {LOG_BYTES:,}.",
+        "max_age_days": f"Records that are older go. Without it {LOG_DAYS}.",
+    },
+}
+TABLES: Mapping[str, tuple[str, Mapping[str, tuple[type, str]]]] = {
+    "bus": ("[bus]", config.BUS),
+    "servers": ("[servers.NAME]", config.SERVER),
+    "domains": ("[domains.NAME]", config.DOMAIN),
+    "agents": ("[[agents]]", config.AGENT),
+    "log": ("[log]", config.LOG),
+}
+TYPES = {
+    str: "text",
+    bool: "true or false",
+    int: "whole number",
+    list: "list of texts",
+    dict: "table",
+    object: "text or table",
+}
+COMMENT = re.compile(r"^    (\w+): [^#]*# (.*)$", re.M)
+
+
+def document() -> str:
+    parts = [HEAD]
+    for name, (header, known) in TABLES.items():
+        parts.append(f"## `{header}`\n")
+        rows = [
+            (_key(key, example), TYPES[kind], f"`{example.lstrip('!')}`", MEANINGS[name].get(key, ""))
+            for key, (kind, example) in known.items()
+        ]
+        parts.append(_table(("key", "value", "example", "meaning"), rows))
+        if name == "domains":
+            parts.append(_back_ends())
+    about = "Settings of destinations; [stomp.md](stomp.md#policies) tells what they do."
+    parts.append(f"## `[limits]`\n\nBounds of each server. Times are in nanoseconds, sizes in bytes.\n\n{_limits()}")
+    parts.append(f"## `[[policies]]`\n\n{about}\n\n{_policies()}")
+    return "\n".join(parts)
+
+
+def _key(key: str, example: str) -> str:
+    return f"**`{key}`**" if example.startswith("!") else f"`{key}`"
+
+
+def _back_ends() -> str:
+    rows = [
+        (f"`{name}`", ", ".join(f"`{each}`" for each in ordering.backend(name).options)) for name in _own_back_ends()
+    ]
+    about = (
+        "Back ends and their options; [orderings.md](orderings.md) tells which one to take, and what the options do.\n"
+    )
+    return f"{about}\n{_table(('back end', 'options'), rows)}"
+
+
+def _own_back_ends() -> list[str]:
+    """Those that come with the broker."""
+    return [name for name in ordering.names() if ordering.backend(name).__module__.startswith("mombroker.")]
+
+
+def _limits() -> str:
+    said = dict(COMMENT.findall(inspect.getsource(Limits)))
+    rows = [
+        (f"`{each.name}`", f"{each.default:,}", _most(each.name), said.get(each.name, "")) for each in fields(Limits)
+    ]
+    return _table(("key", "default", "most", "meaning"), rows)
+
+
+def _most(name: str) -> str:
+    return f"{config.MOST[name]:,}" if name in config.MOST else ""
+
+
+def _policies() -> str:
+    rows = [
+        (f"`{each.name}`", TYPES.get(type(each.default), "number"), f"`{_toml(each.default)}`")
+        for each in fields(Policy)
+    ]
+    return _table(("key", "value", "default"), [("**`match`**", "text", ""), *rows[1:]])
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)) + "\n"
