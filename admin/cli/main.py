@@ -53,7 +53,7 @@ COMMANDS = {
     "sim": (
         "sim",
         "sim",
-        "A bus in virtual time: run, diagram, compare.",
+        "A bus in virtual time: run, explore, diagram, compare.",
     ),
     "status": ("status", "status", "How the servers are."),
     "store": ("store", "store", "A server's store: verify, backup, info."),
