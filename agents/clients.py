@@ -331,6 +331,11 @@ class ClientService(Native):
         name = unquote(name)
         return f"temp-queue:{name[len(TEMPORARY) :]}" if name.startswith(TEMPORARY) else name
 
+    def set_by_our_clock(self, put: Put, message: Message) -> None:
+        """Times that another server has set, if a clock was once far ahead."""
+        by_our_clock = self.server.by_our_clock
+        put.expires, put.due = by_our_clock(put.expires, message), by_our_clock(put.due, message)
+
     def send_to_queue(self, put: Put, source: str) -> None:
         """Send a dead letter; its queue is made if need be."""
         name = name_of(put.destination)

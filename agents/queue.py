@@ -84,6 +84,8 @@ class Queue(Stock):
         if put.producer and not self.producers.fresh(put.producer, put.counter):
             return
         now = self.server.now
+        if put.expires or put.due:
+            self.service.set_by_our_clock(put, message)
         item = Item(self.server.new_id(), self.lane_of(put), put.message or f"{message.origin}#{message.number}", put)
         if put.expires and put.expires <= max(now, put.due):
             self._inter(item, "expired")

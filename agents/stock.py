@@ -364,7 +364,7 @@ class Stock(Native):
             self.dropped += 1
             return
         shown = self.service.shown(self.name)
-        dead = dead_letter(item, put, reason, shown, self.server.now)
+        dead = dead_letter(item, put, reason, shown, self.server.now - self.server.ahead)
         dead.destination = policy.dead_letter or f"queue:DLQ.{shown[shown.index(':') + 1 :]}"
         self.service.send_to_queue(dead, self.id)
 

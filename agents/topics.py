@@ -219,6 +219,8 @@ class Topics:
         """Expand the copy that has come to this server."""
         note: Publish = note_of(message)
         put = note.put
+        if put.expires or put.due:
+            self.service.set_by_our_clock(put, message)
         known = note.epochs.get(self.server.name, 0) if note.epochs is not None else None
         takers: dict[Subscriber, None] = {}
         for epoch in self._route(put.destination)[1]:

@@ -72,6 +72,7 @@ def status(server: AgentServer) -> Reply:
         "server": server.name,
         "incarnation": server.incarnation,
         "now": server.now,
+        "ahead_ns": server.ahead,
         "domains": [_domain(server, consumer) for consumer in server.consumers.values()],
         "links": links,
         "agents_in_memory": len(engine.residents),
@@ -120,9 +121,20 @@ def _stuck(server: AgentServer) -> list[Reply]:
     ]  # fmt: skip
 
 
+def clock_trouble(server: AgentServer) -> str:
+    """A sentence, if the server's time is far ahead of the machine's clock."""
+    if server.ahead <= times.FAR:
+        return ""
+    return (
+        f"the time of {server.name} is {times.shown(server.ahead)} ahead of its machine's clock, which is wrong or was "
+        "once: messages live and wait as long as they should, but the log tells that time; once the clock is right, "
+        f"stop {server.name} and run `mom store clock`"
+    )
+
+
 def _problems(server: AgentServer) -> list[str]:
     """One sentence for each thing that an operator should act on."""
-    out = []
+    out = [trouble] if (trouble := clock_trouble(server)) else []
     stuck: dict[str, list[Reply]] = {}
     for row in _stuck(server):
         stuck.setdefault(f"{row['class']} {row['reason']}", []).append(row)

@@ -156,7 +156,8 @@ class Channel:
             server.engine.unreadable(packet.body, "", error)
             return
         peer = consumer.members[packet.frm]
-        if message.expires and message.expires <= server.now:  # a tombstone need not go further
+        expires = message.expires and server.by_our_clock(message.expires, message)
+        if expires and expires <= server.now:  # a tombstone need not go further
             server.engine.expired(message, consumer.name, peer, received)
             return
         local, out = self.send(message, consumer.name)

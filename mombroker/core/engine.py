@@ -295,7 +295,7 @@ class Engine:
         if native is not None:
             self._react_native(box, entry, native)
             return
-        if message.expires and message.expires <= now:
+        if message.expires and self.server.by_our_clock(message.expires, message) <= now:
             self._finish(box, entry)
             self.expired(message, entry.domain, entry.peer, entry.received, agent)
             return

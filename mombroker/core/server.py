@@ -70,6 +70,7 @@ class AgentServer:
         meta = reader.meta()
         self.incarnation = str(meta.get("incarnation", ""))
         self.now = max(now, int(meta.get("now", 0)))
+        self.ahead = 0  # ns that this is ahead of the wall clock, which was set; told by the driver
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
@@ -163,6 +164,16 @@ class AgentServer:
         if found is None:
             found = self.distances[server] = self.routes.distance(server)
         return found
+
+    def by_our_clock(self, at: int, message: Message) -> int:
+        """What a time in a message is here, if a clock of the two servers was once far ahead; 0 stays 0.
+
+        A message takes no negative time, so its sender is ahead by what it was sent after our wall clock.
+        """
+        if not at or message.origin == self.name:
+            return at
+        theirs = message.sent - (self.now - self.ahead)
+        return times.within(at + self.ahead - (theirs if theirs > times.FAR else 0))
 
     def hops(self, origin: str) -> int:
         """Links that a message from `origin` has come over; 0 if that server has left the bus."""

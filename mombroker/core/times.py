@@ -2,6 +2,7 @@
 bits, so there is a last time, and whatever is later, as a client writes that means never, is then."""
 
 SECOND, MS = 1_000_000_000, 1_000_000
+FAR = 60 * SECOND  # clocks that differ by more are wrong, not only apart
 LAST_NS = 1 << 62  # in the year 2116; any time and any span within it have a sum of less than 63 bits
 LAST_S = LAST_NS // SECOND
 
@@ -11,8 +12,21 @@ def after(now: int, wait: int) -> int:
     return min(now + max(wait, 0), LAST_NS)
 
 
+def within(at: int) -> int:
+    """The nearest time that there is."""
+    return min(max(at, 1), LAST_NS)
+
+
 def of_ms(ms: int) -> int:
     return min(ms * MS, LAST_NS)
+
+
+def shown(span: int) -> str:
+    """A span for people."""
+    for unit, size in (("days", 86_400 * SECOND), ("hours", 3_600 * SECOND), ("minutes", 60 * SECOND)):
+        if span >= 2 * size:
+            return f"{span // size} {unit}"
+    return f"{span // SECOND} seconds"
 
 
 def in_ms(seconds: float) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from twisted.internet import defer
 
+from mombroker.core import times
 from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerError, PeerRefused
 from mombroker.core.events import LinkFrame, Ready, StoreSize, Tick
@@ -17,6 +18,8 @@ from mombroker.net.committer import Committer
 
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
 SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits
+BELIEVE_NS = 60 * times.SECOND  # a wall clock that was set far ahead is believed when it has stayed so for so long
+DAY_NS = 86_400 * times.SECOND
 TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be set
 
 
@@ -24,6 +27,7 @@ class Machine(Protocol):
     """The part of an agent server that the loop turns."""
 
     now: int
+    ahead: int
     more: bool
     notes: list[str]
 
@@ -56,6 +60,11 @@ class Outputs(Protocol):
     def note(self, line: str) -> None: ...
 
 
+def _since_boot() -> int:
+    """Goes on while the machine is suspended, where it can."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Driver:
     """Turns one agent server.
 
@@ -76,15 +85,18 @@ class Driver:
         outputs: Outputs,
         failed: Callable[[BaseException], None],
         now: Callable[[], int] = time.time_ns,
-        steady: Callable[[], int] = time.monotonic_ns,
+        steady: Callable[[], int] = _since_boot,
     ):
         self.reactor, self.server, self.store = reactor, server, store
         self.committer, self.outputs, self.failed = committer, outputs, failed
         self.dead = False
         self.commits = 0
-        self._clock, self._steady = now, steady
+        self.wall, self._steady = now, steady
         self._last_now = server.now
-        self._ahead = (0, 0)  # of the wall clock: the last time that we gave, and when by the steady clock
+        self._agreed = (now(), steady())  # a wall clock that was right, and the steady one
+        self._ahead = (server.now, self._agreed[1])  # of it: the last time that we gave, and when by the steady clock
+        self._doubted: int | None = None  # when, by the steady clock, the wall clock was found far ahead
+        server.ahead = max(0, server.now - self._agreed[0])
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
         self._linger: Any = None
@@ -100,18 +112,41 @@ class Driver:
         return self.commits if self._flying is not None else 0
 
     def now(self) -> int:
-        now = self._clock()
-        if now < self._last_now:
-            now = self._slowly()
-        self._last_now = now
+        wall, last = self.wall(), self._last_now
+        if last <= wall <= last + times.FAR and self._doubted is None:
+            self._last_now = wall
+            if self.server.ahead:
+                self.server.ahead = 0
+            return wall
+        now = self._last_now = self._in_doubt(wall)
+        self.server.ahead = max(0, now - wall)
         return now
 
-    def _slowly(self) -> int:
-        """The wall clock was set back: time goes on by the steady one, so that timers ring, but a little slower, so
-        that the wall clock comes up with it again."""
+    def _in_doubt(self, wall: int) -> int:
+        """The wall clock was set, or nothing was to do for a while."""
         steady = self._steady()
+        if wall < self._last_now:
+            self._doubted = None
+            return self._slowly(wall, steady)
+        right, then = self._agreed
+        expected = right + steady - then
+        if wall - expected <= times.FAR or (self._doubted is not None and steady - self._doubted >= BELIEVE_NS):
+            self._agreed, self._doubted = (wall, steady), None
+            return wall
+        if self._doubted is None:
+            self._doubted = steady
+            ahead = times.shown(wall - expected)
+            self.server.notes.append(
+                f"the clock was set {ahead} ahead: it is believed once it has stayed so for a minute"
+            )
+        return max(self._last_now, expected)
+
+    def _slowly(self, wall: int, steady: int) -> int:
+        """The wall clock was set back: time goes on by the steady one, so that timers ring, but a little slower, so
+        that the wall clock comes up with it again, unless that would take for ever."""
         last, then = self._ahead
-        now = self._last_now + ((steady - then) * 7 // 8 if last == self._last_now else 0)
+        gone = steady - then if last == self._last_now else 0
+        now = self._last_now + (gone * 7 // 8 if last - wall < DAY_NS else gone)
         self._ahead = (now, steady)
         return now
 
@@ -193,6 +228,8 @@ class Driver:
             self._measure()
 
     def _measure(self) -> None:
+        if self._last_now <= (wall := self.wall()) <= self._last_now + times.FAR and self._doubted is None:
+            self._agreed = (wall, self._steady())
         size = self._guarded(self.store.size)
         if not self.dead:
             self.post(StoreSize(size))

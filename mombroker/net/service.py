@@ -18,7 +18,7 @@ from twisted.internet import defer, threads
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents
-from mombroker.core.admin import USER
+from mombroker.core.admin import USER, clock_trouble
 from mombroker.core.errors import MomError, StoreFailed, line, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
@@ -176,7 +176,7 @@ class Node:
         return Gateway(
             self.shared.reactor, self.name, self.driver.post, self.log,
             Logins(self.users.get, self._check, self.shared.reactor, self._renew),
-            self.driver.now, settings, at.anonymous, max_unfinished=limits.max_unfinished, files=self.shared.files,
+            self.driver.wall, settings, at.anonymous, max_unfinished=limits.max_unfinished, files=self.shared.files,
         )  # fmt: skip
 
     def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
@@ -198,6 +198,8 @@ class Node:
         at = self.shared.topology.servers[self.name]
         clients = "".join(f", {what} {where}" for what, where in (("STOMP", at.stomp), ("TLS", at.stomp_tls)) if where)
         self.log(f"serves {at.listen}{clients}, store {at.data}")
+        if trouble := clock_trouble(self.server):
+            self.log(trouble)
         self._tidy()
         self.driver.start()
 

@@ -8,6 +8,7 @@ from mombroker.net.committer import Inline
 from mombroker.net.driver import LINGER_S, TIMER_MAX_S, Driver
 
 SECOND = 1_000_000_000
+TEN_YEARS = 3650 * 86_400 * SECOND
 
 
 class World:
@@ -273,8 +274,8 @@ def test_the_timer_is_set_anew_by_each_ready_and_rings_once(world):
     assert len(plan(world.wall - 5)) == 1
     plan(world.wall + int(3 * TIMER_MAX_S * SECOND))
     assert ring(TIMER_MAX_S) == []
-    world.wall += 1000 * SECOND  # the wall clock is set forward: seen at the next look
-    assert len(ring(TIMER_MAX_S)) == 1
+    world.wall += 1000 * SECOND  # the wall clock is set forward: seen at the next look, believed at the one after it
+    assert ring(TIMER_MAX_S) == [] and len(ring(TIMER_MAX_S)) == 1
 
 
 def test_time_never_goes_back(world):
@@ -299,6 +300,50 @@ def test_time_goes_on_when_the_wall_clock_is_set_back_until_that_has_come_up_wit
     assert world.driver.now() == world.wall
     world.wall -= 100  # what went before does not count for the next time
     assert world.driver.now() == world.wall + 100
+
+
+def test_a_wall_clock_that_is_far_ahead_for_a_second_is_not_believed(world):
+    """Else all that has a life would be dead for ten years, since time never goes back."""
+    first = world.driver.now()
+    for away in (TEN_YEARS, 0, TEN_YEARS, 0):
+        world.wall += SECOND + away
+        world.clock.advance(1)
+        first += SECOND
+        assert world.driver.now() == first and world.ahead == 0
+        world.wall -= away
+    assert world.notes == ["the clock was set 3650 days ahead: it is believed once it has stayed so for a minute"] * 2
+
+
+def test_a_wall_clock_that_stays_far_ahead_is_believed_after_a_minute(world):
+    """It was wrong before."""
+    first = world.driver.now()
+    world.wall += 3600 * SECOND
+    assert world.driver.now() == first
+    for seconds in (59, 1):
+        world.clock.advance(seconds)
+        world.wall += seconds * SECOND
+    assert world.driver.now() == world.wall and world.ahead == 0
+    world.wall += SECOND
+    assert world.driver.now() == world.wall
+
+
+def test_an_idle_hour_is_an_hour(world):
+    world.driver.now()
+    world.clock.advance(3600)
+    world.wall += 3600 * SECOND
+    assert world.driver.now() == world.wall and world.ahead == 0
+
+
+def test_a_server_whose_time_is_years_ahead_knows_it_and_its_timers_are_on_time(world):
+    """Catching up would take decades."""
+    world.now = world.wall + TEN_YEARS  # of its store
+    driver = world.boot()
+    assert world.ahead == TEN_YEARS
+    for _ in range(3):
+        world.clock.advance(100)
+        world.wall += 100 * SECOND
+        driver.now()
+    assert driver.now() == world.wall + TEN_YEARS and world.ahead == TEN_YEARS
 
 
 @pytest.mark.parametrize("restart", [False, True])

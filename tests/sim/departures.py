@@ -161,6 +161,12 @@ def _work(cluster: Cluster, span: int) -> None:
     cluster.make_room()
     cluster.workload.left = 0  # type: ignore[attr-defined]
     cluster.world.run(cluster.world.now + 4 * REST)
+    while any(link.waiting() for node in cluster.nodes.values() for link in _links(node)):  # wires may be slow
+        cluster.world.run(cluster.world.now + REST)
+
+
+def _links(node: Any) -> list[Any]:
+    return [link for consumer in node.server.consumers.values() for link in consumer.links.values()]
 
 
 def _adopt(rest: Topology, stores: dict[str, MemoryStore], gone: set[str], drop: bool) -> bool:
