@@ -1,5 +1,6 @@
-"""`mom store`: the store of one server. All of it works while the server runs."""
+"""`mom store`: the store of one server. All but `clock` works while the server runs."""
 
+import time
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from mombroker.admin.cli.progress import Bar
 
 @click.group(cls=Group)
 def store() -> None:
-    """A server's store: verify, backup, info."""
+    """A server's store: verify, backup, info, clock."""
 
 
 def path_argument(command: options.F) -> options.F:
@@ -103,3 +104,29 @@ def info(file: Path, server: str | None, path: Path | None, output: str, columns
         "stopped_cleanly": bool(meta.get("clean", 1)),
     }
     show_one(described, output, columns)
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one.")
+@options.yes_option
+@output_options
+def clock(file: Path, server: str | None, yes: bool, output: str, columns: str) -> None:
+    """Set the time of a store back to the machine's clock. Its server must be stopped.
+
+    The time of a server never goes back by itself: if the clock was wrong, `mom status` says that it is ahead. What is
+    due or expires by that time is moved with it; the log keeps the times that it has.
+
+    \b
+    Example:
+      mom store clock --server lyon
+    """
+    from contextlib import closing
+
+    from mombroker.admin.clock import set_back
+
+    topology = options.load(file)
+    at = options.pick(topology, server)
+    options.confirm(yes, f"Is the clock of this machine right? It is {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.")
+    with closing(stores.open(at.data, topology, at.name)) as found:
+        show_one({"server": at.name, **set_back(found, time.time_ns())}, output, columns)
