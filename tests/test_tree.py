@@ -177,10 +177,14 @@ def test_the_archives_hold_the_packages_where_they_are_imported_from(tmp_path):
     """A wheel with a literal agents/ at its top would overwrite other people's package of that name."""
     tree, sdist, wheel = (tmp_path / name for name in ("tree", "sdist", "wheel"))
     sdist.mkdir(), wheel.mkdir()
-    ignored = shutil.ignore_patterns(".*", *SKIP, "*.egg-info", "tests", "docs", "examples")
+    ignored = shutil.ignore_patterns(".*", *SKIP, "*.egg-info", "tests")
     shutil.copytree(ROOT, tree, symlinks=True, ignore=ignored)
     shutil.unpack_archive(build("sdist", tree, sdist), tmp_path)
     (unpacked,) = tmp_path.glob("mombroker-*")
+    beside = {path for part in ("docs", "etc", "examples") for path in (ROOT / part).rglob("*") if path.is_file()}
+    beside |= {ROOT / name for name in ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "setup.cfg")}
+    texts = {path.relative_to(ROOT) for path in beside if not SKIP & set(path.parts) and path.suffix != ".pyc"}
+    assert {path for path in texts if not (unpacked / path).is_file()} == set()
     with zipfile.ZipFile(build("wheel", unpacked, wheel)) as archive:
         names = set(archive.namelist())
 

@@ -69,7 +69,7 @@ COMMANDS = {
         "Topology files: validate, show, render, route, generate, import, adopt, advise.",
     ),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
-    "user": ("user", "user", "Users of clients: list, add, passwd, delete."),
+    "user": ("user", "user", "Users of clients: list, add, passwd, delete, sync."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),
 }
 

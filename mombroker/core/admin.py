@@ -431,6 +431,7 @@ VERBS: dict[str, Verb] = {
     "drop": _drop,
     "exported": _exported,
     "users": lambda server, ticket, args: {"users": list(_users(server))},
+    "user_hashes": lambda server, ticket, args: {"hashes": _users(server)},
     "set_user": _set_user,
     "renew_user": _renew_user,
     "delete_user": _delete_user,

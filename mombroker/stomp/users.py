@@ -54,6 +54,17 @@ def matches(stored: str, passcode: str) -> bool:
         return False
 
 
+def renewed(stored: str, passcode: str) -> str:
+    """A hash of today's cost for a passcode that matches. The salt stays: by it servers see that theirs are of one."""
+    salt = b64decode(stored.split("$")[4])
+    return _stored(COST, salt, _scrypt(passcode, salt, COST, BLOCK, PARALLEL))
+
+
+def is_of_one(stored: str, other: str) -> bool:
+    """True for two hashes of one passcode as it was set."""
+    return stored.split("$")[4:5] == other.split("$")[4:5]
+
+
 def is_weak(stored: str) -> bool:
     """True for a hash of an older version, which costs an attacker less than today's."""
     cost = stored.split("$")[1:2]
@@ -229,4 +240,6 @@ class _Work:
 
     def __call__(self) -> _Result:
         right = matches(self.stored, self.passcode)
-        return _Result(right, hashed(self.passcode) if right and self.renews and is_weak(self.stored) else "")
+        return _Result(
+            right, renewed(self.stored, self.passcode) if right and self.renews and is_weak(self.stored) else ""
+        )

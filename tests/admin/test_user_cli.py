@@ -77,3 +77,30 @@ def test_a_passcode_is_changed_and_a_user_deleted(bus, monkeypatch):
     made.close()
     bus.mom("user", "delete", "fay", "-s", "a")
     assert login(bus, "fay", "two")[0] == "ERROR"
+
+
+def test_a_server_that_lacks_a_change_is_named_and_gets_it_by_sync(bus, monkeypatch):
+    def users(server):
+        return {row["user"] for row in bus.json("user", "list", "-s", server)}
+
+    monkeypatch.setenv("MOM_PASSCODE", "x")
+    bus.mom("server", "stop", "b")
+    result = bus.mom("user", "add", "hal", code=1)
+    assert "b lacks this change: run `mom user sync --from a` when all servers run" in result.stderr
+    bus.mom("server", "start", "b")
+    bus.mom("user", "add", "ida", "-s", "b")
+    shown = bus.mom("user", "list").stdout
+    assert "! hal is not on b; see `mom user sync`" in shown and "! ida is not on a" in shown
+    bus.mom("user", "add", "jo", "-s", "a")
+    bus.mom("user", "add", "jo", "-s", "b")  # with another salt: it cannot be told whether it is the same passcode
+    result = bus.mom("user", "sync", code=1)
+    assert "servers have different passcodes for" in result.stderr and "jo: set them" in result.stderr
+    assert users("a") == users("b") >= {"hal", "ida", "jo"}
+    command, made = login(bus, "ida", "x")
+    made.close()
+    assert command == "CONNECTED"
+    bus.mom("user", "delete", "ida", "-s", "a")
+    rows = bus.json("user", "sync", "--from", "a")
+    assert {"server": "b", "user": "ida", "change": "deleted"} in rows
+    assert {"server": "b", "user": "jo", "change": "changed"} in rows
+    assert bus.json("user", "sync") == []

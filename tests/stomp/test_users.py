@@ -215,7 +215,6 @@ def test_the_addresses_whose_failures_are_remembered_are_bounded(monkeypatch):
 
 def test_a_weak_hash_is_good_and_is_renewed_at_the_next_login(monkeypatch):
     monkeypatch.setattr(users, "COST", QUICK + 1)
-    monkeypatch.setattr(users.hashed, "__defaults__", (QUICK + 1,))
     renewed = []
     door = Door(lambda *told: renewed.append(told), ann="a")
     door.check("ann", "wrong")
@@ -225,6 +224,7 @@ def test_a_weak_hash_is_good_and_is_renewed_at_the_next_login(monkeypatch):
     ((user, was, now),) = renewed
     assert user == "ann" and was == door.stored["ann"] and matches(now, "a")
     assert users.is_weak(was) and not users.is_weak(now)
+    assert users.is_of_one(was, now) and not users.is_of_one(now, hashed("a", QUICK))
     door.stored["ann"] = now
     door.check("ann", "a")
     assert door.run() == (0, [True])
