@@ -24,6 +24,7 @@ PREFIXES = {
 FANOUT = "/exchange/amq.fanout"
 TEMPORARY = {"/temp-queue/": "temp-queue", "/temp-topic/": "temp-topic"}  # of the connection that says so
 MAX_NAME = 200
+MAX_SEVERAL = 10_000
 OPTION = re.compile(r"\?[\w.-]+=")  # ActiveMQ takes them from the destination
 REST = (">", "#")  # wildcards for all that follows; `*` is for one segment
 
@@ -43,6 +44,8 @@ def one(shown: str, asked: str = "") -> str:
 def several(shown: str, asked: str = "") -> tuple[str, ...]:
     """The destinations of one subscription: a queue, or topics with commas between them. `asked` as for `one`. Raises
     FrameError."""
+    if len(shown) > MAX_SEVERAL:
+        raise FrameError(f"the destinations of one subscription have at most {MAX_SEVERAL} characters: use wildcards")
     found = {}
     for part in shown.split(","):
         kind, name = _parts(part.strip(" "), asked)

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 Value = str | bool | int | float
 
+MAX_REMEMBERED = 1_000  # characters of such a header; longer ones are parsed each time
 BIT63 = 1 << 63  # a property is a whole number of 64 bits, or a float
 
 TYPES = "property-types"  # size=int,new=bool,rate=float
@@ -26,10 +27,16 @@ def to_headers(properties: Mapping[str, Value]) -> dict[str, str]:
     return headers
 
 
-@lru_cache(1_000)
 def types_of(header: str) -> dict[str, str]:
     """Name -> type."""
+    return _remembered(header) if len(header) <= MAX_REMEMBERED else _types(header)
+
+
+def _types(header: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in header.split(",") if "=" in part)
+
+
+_remembered = lru_cache(1_000)(_types)
 
 
 def value_of(text: str, kind: str | None) -> Value:

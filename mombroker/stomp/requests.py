@@ -16,6 +16,7 @@ ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}
 MAX_PREFETCH = 10_000
 MAX_DIGITS = 18
+MAX_KEY = 1_000
 _MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"
 
 OPTIONS = frozenset((
@@ -24,6 +25,13 @@ OPTIONS = frozenset((
 ))  # fmt: skip
 DURABLE = "durable-subscription-name"
 SHARED = "shared-subscription-name"
+
+
+def key(name: str, text: str) -> str:
+    """What a server keeps in order to find something again."""
+    if len(text) > MAX_KEY:
+        raise FrameError(f"{name} has at most {MAX_KEY} characters, not {len(text)}")
+    return text
 
 
 def number(name: str, text: str, signed: bool = False) -> int:
@@ -74,19 +82,19 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
     elif (text := get("AMQ_SCHEDULED_TIME")) is not None:
         command.delay = max(0, span("AMQ_SCHEDULED_TIME", text) - now)
     if text := get("JMSXGroupID"):
-        command.group = text
+        command.group = key("JMSXGroupID", text)
         command.group_seq = number("JMSXGroupSeq", get("JMSXGroupSeq", "0"), signed=True)
     if text := get("amq-msg-type"):
-        command.kind = text
+        command.kind = key("amq-msg-type", text)
     if (text := get("dedup-id")) is not None:
         producer, _, counter = text.rpartition(":")
         if not producer:
             raise FrameError(f"dedup-id must be PRODUCER:NUMBER, with a number that rises, not {text[:40]!r}")
-        command.dedup = (producer, number("the number in dedup-id", counter))
+        command.dedup = (key("dedup-id", producer), number("the number in dedup-id", counter))
     elif (text := get("_AMQ_DUPL_ID")) is not None:
         if not text:
             raise FrameError("_AMQ_DUPL_ID is empty: leave it out")
-        command.dedup = (text, 0)
+        command.dedup = (key("_AMQ_DUPL_ID", text), 0)
     if (text := get("JMSMessageID")) is not None:
         if not _MESSAGE_ID.fullmatch(text):
             raise FrameError(f"JMSMessageID is 1 to 100 ASCII characters without blank, : / and \\, not {text[:40]!r}")

@@ -334,7 +334,7 @@ class Session:
         if name is None and self.version != V10:
             raise FrameError("SUBSCRIBE needs an id")
         wanted = requests.wanted(headers, self.id)
-        command = requests.subscribe(headers, f"/{shown}" if name is None else name, wanted)
+        command = requests.subscribe(headers, f"/{shown}" if name is None else requests.key("id", name), wanted)
         if command.durable and not command.shared and not self.client_id:
             raise FrameError("a durable subscription needs a client-id in CONNECT, or shared:true")
         if command.selector:
@@ -536,7 +536,7 @@ def _transaction(frame: Frame) -> str:
     name = frame.headers.get("transaction")
     if not name:
         raise FrameError(f"{frame.command} needs a transaction")
-    return name
+    return requests.key("transaction", name)
 
 
 _HANDLERS: dict[str, Callable[[Session, Frame], None]] = {

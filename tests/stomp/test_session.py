@@ -507,6 +507,25 @@ def test_a_group_number_must_be_one():
     client().fails("SEND", "JMSXGroupSeq must be a number", destination="a", JMSXGroupID="g", JMSXGroupSeq="x")
 
 
+@pytest.mark.parametrize("frame, name, value", [
+    ("SEND", "JMSXGroupID", "{}"), ("SEND", "amq-msg-type", "{}"), ("SEND", "dedup-id", "{}:1"),
+    ("SEND", "_AMQ_DUPL_ID", "{}"), ("SUBSCRIBE", "id", "{}"), ("BEGIN", "transaction", "{}"),
+])  # fmt: skip
+def test_what_a_server_keeps_to_find_something_again_is_short(frame, name, value):
+    """A header line may have 64 KiB, and of some there are thousands."""
+    for length, fault in ((1_000, ""), (1_001, f"{name} has at most 1000 characters, not 1001")):
+        mine = client()
+        headers = {"destination": "a", "id": "1", name: value.format("x" * length)}
+        mine.raw(encode(frame, headers.items()))
+        assert mine.session.fault == fault
+
+
+def test_the_destinations_of_one_subscription_are_not_too_many():
+    many = ",".join(f"/topic/{at:04}" for at in range(1_000))
+    assert len(client().send("SUBSCRIBE", destination=many[: 800 * 12 - 1], id="1")[0].destinations) == 800
+    client().fails("SUBSCRIBE", "at most 10000 characters", destination=many, id="1")
+
+
 def test_the_group_travels_with_the_message():
     assert headers_of(sent(JMSXGroupID="g", JMSXGroupSeq="2").headers) == {"JMSXGroupID": "g", "JMSXGroupSeq": "2"}
 
