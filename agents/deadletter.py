@@ -8,7 +8,7 @@ from mombroker.agents.traffic import Put
 
 def dead_letter(item: Item, put: Put, reason: str, queue: str, now: int) -> Put:
     """The same message, with reason, time, count and origin; it neither expires nor waits, and stays in its group."""
-    dead = Put(*put.values())
+    dead = put.copy()
     dead.properties = {
         **put.properties, "dead-letter-reason": reason, "dead-letter-time": str(now // 1_000_000),
         "dead-letter-count": str(item.count), "dead-letter-from": queue, "original-destination": put.shown,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from mombroker.agents.traffic import Put, pack
+from mombroker.agents.traffic import Put, pack, row_of
 from mombroker.core.batch import Damage, HeldRow, ItemRow
 from mombroker.core.errors import StoreError
 
@@ -63,12 +63,7 @@ class Item:
         assert put is not None, "a message in memory"
         holder = self.holder.encode()
         head = PREFIX.pack(self.count, self.failures, self.due, self.x, len(holder))
-        rest = pack((
-            self.message, self.lane, put.destination, put.shown, put.headers, put.priority, put.timestamp, put.expires,
-            put.due, put.persistent, put.kind, put.group, put.group_seq, put.producer, put.counter, put.sender,
-            put.message, put.typed, put.properties,
-        ))  # fmt: skip
-        return b"".join((head, holder, rest)), put.body
+        return b"".join((head, holder, pack((self.message, self.lane) + row_of(put)))), put.body
 
 
 def item_of(row: ItemRow | HeldRow) -> Item:
@@ -77,7 +72,7 @@ def item_of(row: ItemRow | HeldRow) -> Item:
         count, failures, due, x, named = PREFIX.unpack_from(row.head)
         start = PREFIX.size + named
         message, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
-        item = Item(row.id, lane, message, Put(*values, body=row.body))  # type: ignore[misc]
+        item = Item(row.id, lane, message, Put.of_row(values, row.body))
         item.holder = row.head[PREFIX.size : start].decode()
     except (StructError, TypeError, ValueError) as error:
         raise StoreError(f"message {row.id} of {row.agent} cannot be read: {error}") from None

@@ -273,7 +273,7 @@ class Operations:
         return {"moved": moved, "left": len(items) - moved, "after": after, "upto": upto}
 
     def _move(self, queue: Queue, item: Item, where: str) -> None:
-        put = Put(*queue.loaded(item).values())
+        put = queue.loaded(item).copy()
         put.destination = where
         put.due = put.counter = 0
         put.producer = put.message = ""

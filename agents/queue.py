@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is larger
+SETTLED = 8  # messages that cost as much as looking at one
 CHECKED = 1_000  # messages of a lane that a check looks at
 FREE = 0.9  # of its limit: a queue that was full takes work again below that
 
@@ -334,16 +335,17 @@ class Queue(Stock):
 
     def settle(self, note: Settle, message: Message) -> None:
         held, freed = self.out.get(message.source, {}), 0
-        returning = len(note.back) + len(note.failed) + len(note.again) + len(note.refused)
-        self.spend(len(note.taken) // 8 + MOVE * returning, 0)
         for id in note.taken:
             if item := held.pop(id, None):
                 freed += item.size
                 self._end(item, True)
+        if len(note.taken) > SETTLED:
+            self.spend(len(note.taken) // SETTLED, 0)
         for id in note.back:
             if item := held.pop(id, None):
                 freed += item.size
                 item.count -= 1
+                self.spend(MOVE, item.size)
                 self._return(item)
         for id in note.failed:
             if item := held.pop(id, None):
@@ -369,6 +371,7 @@ class Queue(Stock):
 
     def _fail(self, item: Item, at_once: bool, lost: bool = False) -> None:
         """Its consumer gave it back, or was lost with it: then it is offered again at once."""
+        self.spend(MOVE, item.size)
         if not self.whole(item, True):
             return
         policy, dead = self.policy, "dead-letter-reason" in self.loaded(item).properties
@@ -380,6 +383,7 @@ class Queue(Stock):
             self._return(item, 0 if lost else self.server.now + policy.backoff_ns(item.failures))
 
     def _refuse(self, item: Item) -> None:
+        self.spend(MOVE, item.size)
         self._bury(item, "refused by its consumer", True)
 
     # -- consumers -----------------------------------------------------------------------------------------------

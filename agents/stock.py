@@ -238,6 +238,7 @@ class Stock(Native):
         if name in LANES or name == DELAYED:
             self.count -= 1
             self.bytes -= min(damage.size, self.bytes - self.loose)
+        self._fewer_stale()
         self.change()
         self.touch()
 
@@ -250,7 +251,13 @@ class Stock(Native):
         self.count -= lane.rest
         self.ready -= lane.rest
         lane.rest = 0
+        self._fewer_stale()
         self.change()
+
+    def _fewer_stale(self) -> None:
+        """Of what is lost nobody knows whether it was to be purged."""
+        self.stale_ready = min(self.stale_ready, self.ready)
+        self.stale = min(self.stale, self.count - sum(map(len, self.out.values())))
 
     def _write(self, item: Item, lane: Lane) -> None:
         """The row of one that waits."""

@@ -82,7 +82,7 @@ class Subscription(Queue):
     def copy(self, put: Put, message: str) -> None:
         """A message of one of its topics."""
         if self.wants is None or self.wants(put, message, 1):
-            mine = Put(*put.values())
+            mine = put.copy()
             mine.message = message
             if not self.spec.shared:  # one consumer: a group would only let others overtake what waits for its turn
                 mine.group = ""

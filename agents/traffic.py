@@ -4,7 +4,9 @@ packed only when they leave it, or when they must wait on disk. Nobody changes o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 import msgpack
@@ -92,6 +94,9 @@ def note_of(message: Message) -> Any:
 class Put(Traffic):
     """A client's message. Times are wall-clock ns, 0 = none.
 
+    This list of fields is all that the bus and the rows of queues know of a message: one that is added at its end, with
+    a default, travels and is stored like the others.
+
     producer, counter   name this message for ever, whatever connection repeats it
     sender    the client id, or connection, that it came by: for no-local
     message   its id; empty: that of the bus message
@@ -116,18 +121,28 @@ class Put(Traffic):
     typed: bool = False  # for selectors: headers that look like numbers or booleans are such
     properties: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    let_in: bool = field(default=False, metadata=LOCAL)  # the queue expects it
+    let_in: bool = field(default=False, init=False, metadata=LOCAL)  # the queue expects it
 
     @property
     def size(self) -> int:
         return len(self.headers) + len(self.body)
 
     def values(self) -> list[Any]:
-        return [
-            self.destination, self.shown, self.headers, self.priority, self.timestamp, self.expires, self.due,
-            self.persistent, self.kind, self.group, self.group_seq, self.producer, self.counter, self.sender,
-            self.message, self.typed, self.properties, self.body,
-        ]  # fmt: skip
+        return list(_values(self))
+
+    def copy(self) -> Put:
+        return Put(*_values(self))
+
+    @classmethod
+    def of_row(cls, values: list[Any], body: bytes) -> Put:
+        """Older rows leave out the last fields, newer ones may have more."""
+        return cls(*[*values[:BODY], body, *values[BODY : len(PUT) - 1]])
+
+
+PUT = shape(Put).names
+BODY = PUT.index("body")
+_values: Callable[[Put], tuple[Any, ...]] = attrgetter(*PUT)
+row_of: Callable[[Put], tuple[Any, ...]] = attrgetter(*(name for name in PUT if name != "body"))  # it has its own place
 
 
 # -- to a queue or subscription ------------------------------------------------------------------------------------
