@@ -282,6 +282,8 @@ class ClientService(Native):
         for native in list(self.server.engine.natives.agents.values()):
             if isinstance(native, Queue):
                 native.free()
+            if isinstance(native, Subscription):
+                native.idle()
 
     def resume(self, proxy: Proxy, home: str) -> None:
         """A subscription of another server has answered."""

@@ -391,8 +391,15 @@ def _subscription(each: Subscription) -> Reply:
     client, _, name = kind[2].partition(":")
     return {
         **each.describe(), "name": unquote(name), "client_id": unquote(client), "topics": spec.topics,
-        "selector": spec.selector, "shared": spec.shared, "durable": spec.durable,
+        "selector": spec.selector, "shared": spec.shared, "durable": spec.durable, "oldest": _oldest(each),
+        "last_seen": each.seen - each.server.ahead if each.seen else each.server.now - each.server.ahead,
     }  # fmt: skip
+
+
+def _oldest(queue: Queue) -> int:
+    """When the message was sent that waits for longest, in ns; 0 if none waits."""
+    firsts = [item for lane in queue.lanes.values() for item in lane.after(queue.purged, 1)]
+    return queue.loaded(min(firsts, key=lambda item: item.id)).timestamp if firsts else 0
 
 
 def _row(queue: Queue, item: Item, state: str, most: int) -> Reply:

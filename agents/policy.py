@@ -46,6 +46,7 @@ class Policy:
     dead_letter: str = ""  # queue; empty: DLQ.NAME
     expired: str = "dead-letter"  # or "drop"
     announce: str = ""  # topics: "everywhere" sends copies to all servers
+    idle_timeout: float = 0.0  # a durable subscription without a consumer for so long ends; 0 = never
     max_pending: int = 1_000  # messages kept for a slow connection that has plain subscriptions
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import msgpack
 from mombroker.agents.queue import Queue
 from mombroker.agents.traffic import Cancel, Consume, End, Ended, Last, Put, Refuse, Settle, Spec, Started
 from mombroker.agents.wanted import wanted
+from mombroker.core import times
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.times import SECOND
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LANE = 5
 LONELY_NS = 10 * SECOND  # a shared one that is not durable waits so long for its first consumer
+GRACE_NS = (
+    3_600 * SECOND
+)  # none is ended for being idle so soon after a start: clients come back, and clocks are set right
 
 
 class Subscription(Queue):
@@ -35,15 +39,20 @@ class Subscription(Queue):
         self.epochs: list[int] = []
         self.draining: list[tuple[str, int]] = []  # former consumers
         self.lonely = server.now + LONELY_NS
+        self.seen = server.now  # when it last had a consumer, at first when it was made; 0 = it has one
+        self._idle_at = 0  # when it may have been idle for too long
+        self._grace = 0  # it is not ended before
         super().__init__(server, id, state)
         self.wants = wanted(self.spec.selector, self.spec.no_local)
 
     def more_state(self) -> Any:
-        return [self.spec.values(), self.draining]
+        return [self.spec.values(), self.draining, self.seen]
 
     def take_up(self, more: Any) -> None:
         self.spec = Spec(*more[0])
         self.draining = [(proxy, number) for proxy, number in more[1]]
+        if len(more) > 2 and more[2]:  # else it had a consumer when the server stopped, which is now
+            self.seen = min(more[2], self.server.now)
 
     @classmethod
     def new(cls, spec: Spec) -> bytes:
@@ -68,9 +77,13 @@ class Subscription(Queue):
         self.epochs = self.service.topics.hold(self, self.spec.topics)
         if not self.spec.durable:
             self.server.engine.alarm(self.server.now + LONELY_NS, self)
+        self.idle()
 
     def recovered(self) -> None:
         super().recovered()
+        self._grace = self.server.now + GRACE_NS
+        if self.takers.consumers:
+            self.seen = 0
         self.epochs = self.service.topics.hold(self, self.spec.topics)
         self.left()
 
@@ -78,6 +91,7 @@ class Subscription(Queue):
         super().alarm()
         if self.server.now >= self.lonely:
             self.left()
+        self.idle()
 
     def copy(self, put: Put, message: str) -> None:
         """A message of one of its topics."""
@@ -117,6 +131,8 @@ class Subscription(Queue):
         if spec != self.spec:
             self._change(spec)
         super().consume(note, message)
+        if self.takers.consumers:
+            self.seen = 0
 
     def _refuse_consumer(self, note: Consume, message: Message, reason: str) -> None:
         self.post(message.source, Refuse(note.consumer, reason))
@@ -171,8 +187,30 @@ class Subscription(Queue):
         self.service.when_known(self.epochs, lambda unknown: self.post(proxy, Started(number, unknown)))
 
     def left(self) -> None:
-        if not self.spec.durable and not self.takers.consumers:
+        if self.takers.consumers:
+            return
+        if not self.seen:
+            self.seen = self.server.now
+            self.change()
+        if not self.spec.durable:
             self._end_it()
+        else:
+            self.idle()
+
+    def idle(self) -> None:
+        """End it if nobody has consumed from it for longer than its policy allows."""
+        timeout, server = self.policy.idle_timeout, self.server
+        if not timeout or not self.seen or server.engine.natives.agents.get(self.id) is not self:
+            return
+        at = max(times.after(self.seen, times.of_seconds(timeout)), self._grace)
+        if at <= server.now and server.ahead <= times.FAR:
+            idle = times.shown(server.now - self.seen)
+            shown = self.service.shown(self.name)
+            server.note(f"{shown} ended: nobody has consumed from it for {idle}; {self.count} messages went with it")
+            self._end_it()
+        elif at != self._idle_at:
+            self._idle_at = at
+            server.engine.alarm(at, self)
 
     def end(self, note: End, message: Message) -> None:
         if self.takers.consumers:

@@ -7,7 +7,9 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import output_options, show
 
-BRIEF = "server,number,user,client_id,host,version,state,subscriptions,unsettled,dropped,bytes_in,bytes_out"
+BRIEF = (
+    "server,number,user,client_id,host,version,state,subscriptions,unsettled,transactions,dropped,bytes_in,bytes_out"
+)
 
 
 @click.command()

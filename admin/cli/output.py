@@ -23,7 +23,7 @@ FORMS = (
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 NS = 1_000_000_000
-TIMES = ("now", "last_seen", "until", "time", "timestamp", "expires", "due")  # since 1970; `..._ns` is a span
+TIMES = ("now", "last_seen", "until", "time", "timestamp", "expires", "due", "oldest")  # since 1970; `..._ns` is a span
 
 
 def output_options(command: F) -> F:
