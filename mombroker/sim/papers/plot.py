@@ -14,7 +14,8 @@ LINES = ("-o", "--s", ":^", "-.d")  # one for each column; where there is one co
 WIDE, HIGH, DPI = 6.2, 4.6, 100
 COLOURS = 128
 COLUMNS = 2  # panels beside each other
-APART = 0.07  # of the axis, between the numbers below it
+APART = 0.07  # of the axis, between the middles of two numbers below it, at least
+DIGIT, BLANK = 0.0165, 0.02  # of the axis: a digit of these, and what is left between two
 ROUND = (0, 1, 2, 5)  # times a power of ten: numbers that people look for
 SMALL, LINE, LETTERS = 7, 0.14, 15  # small print: points, inches of a line, letters an inch
 NO_BREAK = "\u00a0"
@@ -99,7 +100,7 @@ def _plain(axis: Any) -> None:
     from matplotlib import ticker
 
     axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _number(value)))
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
@@ -107,11 +108,20 @@ def _ticks(xs: Collection[float], log: bool = False) -> list[float]:
     """The points that were run, but for those too near to others: round ones go first, then the lesser."""
     found: list[float] = []
     place = math.log if log else float
-    least = APART * (place(max(xs)) - place(min(xs)))
+    whole = place(max(xs)) - place(min(xs))
+
+    def apart(x: float, other: float) -> bool:
+        least = max(APART, BLANK + DIGIT * (len(_number(x)) + len(_number(other))) / 2)
+        return abs(place(x) - place(other)) >= least * whole
+
     for x in sorted(xs, key=lambda x: (not _round(x), x)):
-        if all(abs(place(x) - place(other)) >= least for other in found):
+        if all(apart(x, other) for other in found):
             found.append(x)
     return sorted(found)
+
+
+def _number(x: float) -> str:
+    return f"{x:,.10g}"
 
 
 def _round(x: float) -> bool:

@@ -1,5 +1,8 @@
 """Every figure of every paper has its axes, all its curves, and a legend that names them."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from mombroker.sim.papers import plot, summary, sweep
@@ -7,6 +10,7 @@ from mombroker.sim.papers.base import Table, means
 
 pytest.importorskip("matplotlib")
 
+FULL = Path(__file__).parents[3] / "docs" / "papers" / "full.json"
 OVERLAY = ["Overlay", "Timestamp, unicasts", "Timestamp, multicast"]
 DAISY = ["flat", "daisy"]
 KS = [f"{setting} {core}" for setting in ("S1", "S2", "S3", "S4") for core in ("KS", "KS'")]
@@ -97,6 +101,36 @@ def test_the_points_that_were_run_are_labelled():
     full = {point.x for point in sweep.load("ks").points("3", True, (1,), {}) if point.figure == "3"}
     assert plot._ticks(full, log=True) == [10, 15, 20, 30, 50, 70, 100, 200, 350, 500]
     assert plot._ticks([0, 0.03, 0.1, 0.48, 0.5, 0.97, 1]) == [0, 0.1, 0.5, 1]
+
+
+def written(paper, name):
+    """The means of the full runs, as if each were a run."""
+    found = {}
+    for column, curves in json.loads(FULL.read_text())[paper]["values"][name].items():
+        for setting, points in curves.items():
+            for x, (mean, *_) in points.items():
+                row = found.setdefault((setting, x), {"figure": name, "setting": setting, "x": float(x)})
+                row[column] = mean
+    return found.values()
+
+
+@pytest.mark.parametrize(("paper", "name"), [("domains", "12"), ("overlay", "3"), ("ks", "3")])
+def test_no_two_numbers_at_an_axis_touch(paper, name):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    chosen = sweep.load(paper)
+    made = plot.drawn(name, chosen.figures[name], Table(written(paper, name)), "full runs")
+    FigureCanvasAgg(made).draw()
+    for axes in made.axes:
+        for labels, low, high in ((axes.get_xticklabels(), "x0", "x1"), (axes.get_yticklabels(), "y0", "y1")):
+            inner = axes.get_window_extent()
+            boxes = [label.get_window_extent() for label in labels if label.get_text()]
+            middles = [(getattr(box, low) + getattr(box, high)) / 2 for box in boxes]
+            span = getattr(inner, low), getattr(inner, high)
+            shown = [box for box, middle in zip(boxes, middles, strict=True) if span[0] - 1 <= middle <= span[1] + 1]
+            shown.sort(key=lambda box: getattr(box, low))
+            for before, after in zip(shown, shown[1:], strict=False):
+                assert getattr(after, low) - getattr(before, high) >= (5 if low == "x0" else 0)
 
 
 def test_a_figure_that_is_drawn_twice_has_its_values_once():
