@@ -93,7 +93,7 @@ def diagram(message: str, file: Path, target: Path) -> None:
     story = drawing.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
-    write(target, drawing.svg(story.around(message), f"around {message}", message))
+    write(target, drawing.svg(story.around(message), f"around {message}", message, clock=True))
 
 
 def beginning(reader: SqliteReader) -> int:

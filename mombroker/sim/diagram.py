@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from html import escape
 from itertools import accumulate, islice
 
@@ -18,8 +19,11 @@ from mombroker.sim.world import MS, World
 MOST = 50  # events: more is not readable
 LEFT, TOP, RIGHT, APART = 92, 34, 40, 24  # pixels; the last above and below the line of a process
 NAME, BAR, CHAR, GAP = 13, 10, 8, 4  # pixels of a lane of names, of one of bars, of a letter, between two in a lane
+AXIS = 34  # pixels of the axis of time
 STEP, STRETCH = 24, 46  # pixels between two moments at least, and at most as many more
 SPOT = 10  # pixels between messages at one moment of a process
+BYTES = 32  # of a stamp that are shown
+TICK = 70  # pixels between two times at the axis, at least
 LISTED = 12  # of the messages that an arrow stands for, so many are named
 BY_LINK = ("matrix", "rst", "daisy")  # their sequences count the packets of a link; others', the sends of a member
 COLOURS = ("#1558a6", "#b3261e", "#1b7f3b", "#8a4baf", "#b26a00", "#00788a", "#a3195b", "#5b6b00", "#44515f", "#6d4c41")
@@ -31,7 +35,7 @@ class Arrow:
     in order there (a member passes it on) or is a duplicate; `waited_for` is the message that set it free; `passed`: it
     was for others than this process; `bare`: it had no body, and was only to be counted there; `latest`: it may have
     come before `came`; `onward`: `frm` has passed it on, and another sent it; `twins`: the messages of packets with the
-    same ends and times, which are not drawn.
+    same ends and times, which are not drawn; `stamp`: what is known of its control information.
     """
 
     message: str
@@ -46,6 +50,7 @@ class Arrow:
     latest: bool = False
     onward: bool = False
     twins: tuple[str, ...] = ()
+    stamp: str = ""
 
     @property
     def held(self) -> bool:
@@ -143,7 +148,9 @@ class Watch(Observer):
         names, now = self.story.processes, self.domain.world.now
         arrow = Arrow(message, names[me], names[packet.to], now, 0, bare=not packet.body) if message else None
         if arrow:
+            core = self.domain.members[me]
             arrow.onward = packet.origin != me
+            arrow.stamp = stamped(core.encode(packet).removesuffix(packet.body), core.control_ints(packet))
         self._flying.setdefault((me, packet.to), deque()).append(arrow)
 
     def received(self, me: int, packet: Packet, step: Step) -> None:
@@ -163,6 +170,16 @@ class Watch(Observer):
                 waiting.waited_for = arrow.message if arrow else ""
         for each in step.send:
             self._leave(me, each, f"m{number_of(each)}" if each.body else "")
+
+
+def stamped(data: bytes, ints: int) -> str:
+    """The control information of a packet: how much it is, and its first bytes."""
+    rest = " ..." * (len(data) > BYTES)
+    return f"{_sizes(len(data), ints)}, {data[:BYTES].hex(' ')}{rest}"
+
+
+def _sizes(size: int, ints: int) -> str:
+    return f"{size} bytes, {ints} integers"
 
 
 def logged(logs: Mapping[str, Iterable[Record]], topology: Topology, cut: Collection[str] = ()) -> Story:
@@ -186,6 +203,7 @@ class _Noted:
     def __init__(self, topology: Topology, cut: Collection[str]):
         self.topology, self.cut = topology, cut
         self.left: dict[tuple[str, str, str], int] = {}  # (message, from, to): when it left
+        self.stamps: dict[tuple[str, str, str], str] = {}  # likewise: how large its stamp was
         self.came: dict[tuple[str, str], Arrow] = {}  # of one that is for agents here, and others, one packet
         self.into: dict[tuple[str, str], str] = {}  # in the order of coming: in which domain
         self.missing: dict[tuple[str, str], list[tuple[str, int]]] = {}  # of whom it waited for what when it came
@@ -197,8 +215,9 @@ class _Noted:
     def take(self, server: str, record: Record) -> None:
         kind, message, domain, peer = record[0], f"{record[1]}#{record[2]}", record[6], record[7]
         if kind in ("send", "forward", "relay") and record[1]:
-            for _, to, _, _ in record[13]:
+            for _, to, size, ints in record[13]:
                 self.left.setdefault((message, server, to), record[9] if kind == "send" else record[12])
+                self.stamps.setdefault((message, server, to), _sizes(size, ints))
                 self.rank.setdefault((message, server, to), len(self.rank))
             for key in dict.fromkeys(self._line(server, into, to) for into, to, _, _ in record[13]):
                 if key[2] or kind != "relay":
@@ -243,6 +262,7 @@ class _Noted:
             if not arrow.came:  # its server has died while it waited, and has forgotten when it came
                 arrow.came = self.first.get((message, server), arrow.delivered)
             arrow.left = min(self.left[message, arrow.frm, server], arrow.came)
+            arrow.stamp = self.stamps.get((message, arrow.frm, server), "")
             if (message, server) not in self.missing and arrow.delivered:
                 arrow.delivered = arrow.came
             found.append(arrow)
@@ -348,9 +368,9 @@ class _Noted:
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
-def svg(story: Story, title: str, middle: str = "") -> str:
-    """A picture of its own; hovering tells times, and what waited links to what it waited for, if that is drawn. The
-    message in the middle is drawn bold, and in front of the others."""
+def svg(story: Story, title: str, middle: str = "", clock: bool = False) -> str:
+    """A picture of its own; hovering tells times and stamps, and what waited links to what it waited for, if that is
+    drawn. The message in the middle is drawn bold, and in front of the others. `clock`: times are those of clocks."""
     left = max(LEFT, 20 + CHAR * max(map(len, story.processes), default=0))
     across = _Across(story, left)
     begins, ends, freed = across.begins, across.ends, across.freed
@@ -376,7 +396,8 @@ def svg(story: Story, title: str, middle: str = "") -> str:
     width = max(across.end, left + 480, *ends_of_names) + RIGHT  # at least that of the legend
     legend = ["arrow: a packet   dot: delivery   ring: for others, or a duplicate   bar: waits for an earlier message"]
     legend += ["dashed: without the body, to be counted"] * any(arrow.bare for arrow in story.arrows)
-    height = y + 18 + 16 * len(legend)
+    axis = y
+    height = axis + AXIS + 18 + 16 * len(legend)
     colours = {message: COLOURS[at % len(COLOURS)] for at, message in enumerate(first)}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -384,15 +405,20 @@ def svg(story: Story, title: str, middle: str = "") -> str:
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         f'<text x="12" y="22" font-size="14" font-weight="600">{escape(title)}</text>',
     ]
+    begin, drawn = min((a.left for a in story.arrows), default=0), {(arrow.message, arrow.to) for arrow in story.arrows}
+    parts += _axis(across.xs, begin, (left, width - RIGHT // 2), axis, clock)
     for process, y in ys.items():
         parts.append(f'<text x="12" y="{y + 4}" fill="#1d2733">{escape(process)}</text>')
         parts.append(f'<line x1="{left}" y1="{y}" x2="{width - RIGHT // 2}" y2="{y}" stroke="#b9c2cc"/>')
-    begin, drawn = min((a.left for a in story.arrows), default=0), {(arrow.message, arrow.to) for arrow in story.arrows}
+    came_at = {(a.message, a.to): a for a in story.arrows}
     lane_of = {id(a): lane for a, lane in zip(held, bars, strict=True)}
     for a in sorted(story.arrows, key=lambda a: a.message == middle):
         wide = 2.6 if a.message == middle else 1.4
         place = begins(a), ys[a.frm], ends(a), ys[a.to]
         until, linked = freed(a) if a.held else 0, (a.waited_for, a.to) in drawn
+        if a.held and linked:
+            cause = came_at[a.waited_for, a.to]
+            parts.append(_link(ends(cause), until, ys[a.to], lane_of[id(a)], colours[a.waited_for]))
         parts += _arrow(a, place, until, lane_of.get(id(a)), colours[a.message], wide, begin, linked)
     for a, low, lane in zip(first.values(), under, names, strict=True):  # in front of all lines
         y = ys[a.frm] + (16 + NAME * lane if low else -9 - NAME * lane)
@@ -404,6 +430,32 @@ def svg(story: Story, title: str, middle: str = "") -> str:
         y = height - 12 - 16 * row
         parts.append(f'<text x="12" y="{y}" fill="#5b6875" xml:space="preserve">{line}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _axis(xs: Mapping[int, int], begin: int, ends: tuple[int, int], y: int, clock: bool) -> list[str]:
+    """Times of what is drawn, in ms after the first, as far as they have room; between two it is not to scale."""
+    after = (
+        f" after {datetime.fromtimestamp(begin // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{begin // 1000 % 10**6:06d}Z" * clock
+    )
+    text = f"ms{after or ' after the first packet left'}; between two times not to scale"
+    parts = [
+        f'<line x1="{ends[0]}" y1="{y}" x2="{ends[1]}" y2="{y}" stroke="#5b6875"/>',
+        f'<text x="{ends[0]}" y="{y + 32}" fill="#5b6875" font-size="11">{text}</text>',
+    ]
+    last = -TICK
+    for moment, x in xs.items():
+        if x - last >= TICK:
+            last = x
+            parts.append(f'<line x1="{x}" y1="{TOP}" x2="{x}" y2="{y + 4}" stroke="#edf0f3"/>')
+            time = f"{(moment - begin) / 1e6:,.2f}"
+            parts.append(f'<text x="{x}" y="{y + 17}" fill="#5b6875" font-size="11" text-anchor="middle">{time}</text>')
+    return parts
+
+
+def _link(x: int, until: int, y: int, lane: int, colour: str) -> str:
+    """From where the cause came to the end of the bar of what waited for it."""
+    line = f'x1="{x}" y1="{y}" x2="{until}" y2="{y + BAR * (lane + 1)}"'
+    return f'<line {line} stroke="{colour}" stroke-opacity="0.6"/>'
 
 
 class _Across:
@@ -491,6 +543,7 @@ def _arrow(
     said = f"{arrow.message}: {arrow.frm} to {arrow.to}, sent at {(arrow.left - begin) / 1e6:.2f} ms, "
     said += f"came after {'at most ' * arrow.latest}{(arrow.came - arrow.left) / 1e6:.2f} ms"
     said += ", without its body" * arrow.bare
+    said += f", stamp of {arrow.stamp}" * bool(arrow.stamp)
     if arrow.held:
         said += f", waited {(arrow.delivered - arrow.came) / 1e6:.2f} ms"
         said += f" for {arrow.waited_for or 'an earlier message that the logs do not name'}"

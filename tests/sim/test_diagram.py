@@ -1,5 +1,6 @@
 """Space-time diagrams: packets are arrows, what waits is a bar that links to its cause, and not too much at once."""
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -35,6 +36,60 @@ def test_what_waits_is_a_bar_and_links_to_its_cause():
     root = ElementTree.fromstring(diagram.svg(RELAY, "a < b"))
     assert links(root) == ["#m1"] and {each.get("id") for each in root.iter(f"{SVG}text")} >= {"m1", "m2", "m3", "m4"}
     assert len(list(root.iter(f"{SVG}circle"))) == 4 and "a < b" in {each.text for each in root.iter(f"{SVG}text")}
+
+
+def test_a_bar_ends_at_a_line_to_where_what_it_waited_for_came():
+    root = ElementTree.fromstring(diagram.svg(RELAY, "title"))
+    (bar,) = (each for each in root.iter(f"{SVG}rect") if each.get("fill-opacity"))
+    end = int(bar.get("x")) + int(bar.get("width"))
+    (cause,) = (each for each in root.iter(f"{SVG}g") if each.find(f"{SVG}title").text.startswith("m1:"))
+    dot = cause.find(f"{SVG}circle")
+    lines = [each for each in root.iter(f"{SVG}line") if each.get("stroke-opacity") == "0.6"]
+    assert [(each.get("x1"), each.get("y1"), each.get("x2")) for each in lines] == [
+        (dot.get("cx"), dot.get("cy"), f"{end}")
+    ]
+    assert lines[0].get("stroke") == cause.get("stroke")
+
+
+@pytest.mark.parametrize(("clock", "told"), [
+    (False, "ms after the first packet left;"), (True, "ms after 2026-03-01T12:00:00.123456Z;"),
+])  # fmt: skip
+def test_the_axis_tells_when_packets_left_and_came(clock, told):
+    begin = 1_772_366_400_123_456_789
+    arrows = [Arrow(f"m{at}", "a", "b", begin + at * 10**7, begin + at * 10**7 + 5 * 10**6) for at in range(9)]
+    root = ElementTree.fromstring(diagram.svg(Story(["a", "b"], arrows), "title", clock=clock))
+    texts = [each for each in root.iter(f"{SVG}text") if each.get("font-size") == "11"]
+    assert texts[0].text.startswith(told)
+    times = {float(each.text): int(each.get("x")) for each in texts[1:]}
+    assert len(times) > 3 and [*times] == sorted(times) and min(times) == 0
+    assert {time % 5 for time in times} == {0}
+    xs = [*times.values()]
+    assert all(b - a >= diagram.TICK for a, b in zip(xs, xs[1:], strict=False))
+    grid = [each for each in root.iter(f"{SVG}line") if each.get("stroke") == "#edf0f3"]
+    assert [int(each.get("x1")) for each in grid] == xs
+
+
+@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy"])
+def test_hovering_over_a_packet_tells_its_stamp(backend):
+    root = ElementTree.fromstring(diagram.svg(diagram.played(backend, 4, 6, 0.5, 1), "title"))
+    titles = [each.text for each in root.iter(f"{SVG}title")]
+    assert titles and all(
+        re.search(r", stamp of \d+ bytes, \d+ integers, [0-9a-f]{2}( [0-9a-f]{2})*", each) for each in titles
+    )
+
+
+def test_a_long_stamp_is_shown_by_its_first_bytes():
+    assert diagram.stamped(b"\x01\xff", 2) == "2 bytes, 2 integers, 01 ff"
+    assert diagram.stamped(bytes(40), 9) == f"40 bytes, 9 integers, {'00 ' * 31}00 ..."
+
+
+@pytest.mark.parametrize(("backend", "servers", "waits"), [("matrix", 4, True), ("ks", 3, True), ("fifo", 2, False)])
+def test_without_a_seed_a_picture_is_one_in_which_something_waits_if_there_is_one(backend, servers, waits, tmp_path):
+    words = ["sim", "diagram", backend, "--servers", f"{servers}", "--to", str(tmp_path / "new.svg")]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    drawn = (tmp_path / "new.svg").read_text()
+    seed = re.search(r"servers, seed (\d+): around", drawn)[1]
+    assert (", waited " in drawn) == waits and (waits or seed == "1")
 
 
 def test_the_message_in_the_middle_is_bold():
@@ -245,7 +300,7 @@ BUS = layouts.build({"left": ("a", "b", "r"), "right": ("r", "c", "d")})
 def record(kind, id, domain="", peer="", sent=0, received=0, delivered=0, done=0, out=(), missing=()):
     origin, number = id.split("#")
     return (kind, origin, int(number), "", (), 0, domain, peer, 0, sent, received, delivered, done,
-            [(into, to, 0, 0) for into, to in out], list(missing), "")  # fmt: skip
+            [(into, to, 7, 3) for into, to in out], list(missing), "")  # fmt: skip
 
 
 ACROSS = {
@@ -254,6 +309,12 @@ ACROSS = {
     "r": [record("forward", "a#1", "left", "a", 10, 30, 30, 30, [("right", "c")])],
     "c": [record("react", "a#1", "right", "r", 10, 90, 90, 95)],
 }
+
+
+def test_of_packets_in_logs_the_size_of_the_stamp_is_told():
+    story = diagram.logged(ACROSS, BUS)
+    assert [arrow.stamp for arrow in story.arrows] == ["7 bytes, 3 integers"] * 3
+    assert diagram.svg(story, "title").count(", stamp of 7 bytes, 3 integers<") == 3
 
 
 def test_what_a_router_only_passes_on_is_a_ring():
