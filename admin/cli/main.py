@@ -56,7 +56,7 @@ COMMANDS = {
         "A bus in virtual time: run, explore, diagram, compare.",
     ),
     "status": ("status", "status", "How the servers are."),
-    "store": ("store", "store", "A server's store: verify, backup, info."),
+    "store": ("store", "store", "A server's store: verify, backup, info, clock."),
     "subscription": (
         "subscription",
         "subscription",
