@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import Generic, TypeVar
 
+from mombroker.core.errors import line
+
 PERIOD_S = 60.0
 MAX_KINDS = 10  # lines of one address in that time
 MAX_LINES = 200  # lines of all addresses in that time
-MAX_CHARS = 500  # of a line
 
 T = TypeVar("T")
 _VARYING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+""")
@@ -54,10 +55,9 @@ class Complaints:
         self._said: dict[str, dict[str, _Said]] = {}
         self._crowded = 0  # lines left out for which there was no entry
 
-    def say(self, host: str, line: str) -> None:
-        now, whose = self.now(), origin(host)
-        line = "".join([sign if sign.isprintable() else " " for sign in line[:MAX_CHARS]])
-        kind = _VARYING.sub("*", line)
+    def say(self, host: str, text: str) -> None:
+        now, whose, text = self.now(), origin(host), line(text)
+        kind = _VARYING.sub("*", text)
         said = self._said.get(whose, {}).get(kind)
         if said is None and not self._room(whose, now):
             self._crowded += 1
@@ -70,7 +70,7 @@ class Complaints:
             more += f" (and {self._crowded:,} lines of other kinds were left out)"
             self._crowded = 0
         self._said.setdefault(whose, {})[kind] = _Said(now)
-        self.log(line + more)
+        self.log(text + more)
 
     def _room(self, whose: str, now: float) -> bool:
         """Whether one more kind of this address can be remembered."""

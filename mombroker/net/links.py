@@ -144,7 +144,7 @@ class Links:
             surplus = self._logins.surplus()
             self._logins.discard(surplus.where, surplus)
             self._failed(surplus, PeerError("too many logins at once"))
-            surplus.close()
+            surplus.abort()
         conn = self._connection("", host, False)
         conn.handshake = listener(
             self.me,

@@ -298,6 +298,7 @@ class Node:
         status["faults"] = self.links.faults
         status["peers"] = self.links.peers()
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
+        status["problems"] += self.gateway.problems()
 
     def _connections(self, args: dict[str, Any]) -> dict[str, Any]:
         describe = self.server.clients.describe

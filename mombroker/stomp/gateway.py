@@ -607,6 +607,18 @@ class Gateway:
             "unfinished_bytes": self.unfinished.total,
         }  # fmt: skip
 
+    def problems(self) -> list[str]:
+        """One sentence for each thing that an operator should act on."""
+        found = []
+        if self._short is not None and self.files is not None:
+            found.append(SHORT.format(self.name, self.files.limit))
+        if self.unfinished.short:
+            found.append(
+                f"the frames of clients that are not whole yet hold {self.unfinished.total} bytes of max_unfinished = "
+                f"{self.unfinished.most}: large ones wait; raise it in [limits] if that lasts"
+            )
+        return found
+
     def connections(self) -> list[dict[str, Any]]:
         return [client.status() for client in self.clients.values()]
 

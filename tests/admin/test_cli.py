@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.admin import supervisor
+from mombroker.admin.cli.up import Tails
 from mombroker.net import config
 from mombroker.store.folder import LOCK
 from tests.admin.processes import Processes, write_topology
@@ -258,7 +259,27 @@ def test_one_server_is_stopped_started_and_restarted_while_the_others_go_on(tmp_
     bus.file.write_text(bus.file.read_text() + "\n[[policies]]\nmatch = 'queue:a'\n")
     shown = bus.mom("server", "reload", "a").stdout
     assert shown == "a reads [[policies]] at its next start only\na has read its settings anew\n"
+    log = lock["b"].parent / supervisor.LOG
+    assert "its next start only" not in log.read_text()
+    os.kill(supervisor.holder(log.parent / supervisor.LOCK), signal.SIGHUP)  # goes to all its servers
+    until(lambda: "b reads [[policies]] at its next start only" in log.read_text())
     assert bus.mom("down").stdout == "stopped a, b\n"
+
+
+def test_logs_are_shown_to_their_end_though_they_are_begun_anew(tmp_path, capsys):
+    log = tmp_path / "log.txt"
+    log.write_text("before\n")
+    tails = Tails({"a": log, "b": tmp_path / "none"})
+    with log.open("a") as file:
+        file.write("one\ntw")
+    tails.show()
+    with log.open("a") as file:
+        file.write("o\nthree\n")
+    log.rename(tmp_path / "log.txt.1")
+    tails.show()
+    log.write_text("four\n")
+    tails.show()
+    assert capsys.readouterr().out == "".join(f"a | {line}\n" for line in ("one", "two", "three", "four"))
 
 
 def test_a_server_that_is_served_beside_those_of_up_is_stopped_by_down_too(tmp_path):

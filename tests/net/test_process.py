@@ -282,6 +282,7 @@ def test_without_file_descriptors_new_clients_wait_and_all_else_goes_on(server):
     with server.client() as client:
         sent = client.request("send", to=["a/box"], type=NOTE + "Note", fields={"text": "x"})
         assert sent["to"] == ["a/box"] and client.request("status")["stomp"]["clients"] == len(answered)
+        assert "short of file descriptors" in client.request("status")["problems"][-1]
     before = cpu(process)
     time.sleep(0.5)
     assert cpu(process) - before < 0.25

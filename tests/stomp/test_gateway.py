@@ -653,6 +653,7 @@ def test_all_unfinished_frames_together_are_bounded_and_all_become_whole_in_the_
     assert world.gateway.unfinished.total < 2_000_000 + 30 * 30_000
     assert sum(mine.reading for mine in sent) >= 1
     assert len(world.lines) == 1 and "max_unfinished" in world.lines[0]
+    assert ["max_unfinished" in problem for problem in world.gateway.problems()] == [True]
     whole = 0
     for _ in range(1_000):
         for mine in list(sent):
@@ -664,6 +665,7 @@ def test_all_unfinished_frames_together_are_bounded_and_all_become_whole_in_the_
         world.gateway.unfinished.check()
         if not sent:
             break
+    assert world.gateway.problems() == []
     assert whole == 30 and world.gateway.unfinished.total == 0 and not world.gateway.unfinished.short
     world.clock.advance(1)
     assert world.idle()
