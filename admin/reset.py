@@ -220,6 +220,7 @@ def adopt(
             for link in store.links():
                 batch.links[link.id] = LinkRow(link.id, link.domain, link.peer, 0, 0, 0, "")
             for each in json.loads(str(metas[name]["order"])):
+                batch.meta[f"own:{each}"] = None
                 for row in store.core(each):
                     batch.core[each, *row] = None
         store.commit(batch)

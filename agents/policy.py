@@ -160,6 +160,7 @@ class Policies:
         self.tickets: list[tuple[int, str]] = []  # of operators here, and the pattern that each has asked for
         self._found: dict[str, Policy] = {}
         server.handlers.update({SET: self._decide, DECIDED: self._decided})
+        server.at_once |= {SET, DECIDED}
         server.readers.update({SET: partial(_read, [str]), DECIDED: partial(_read, [int, str])})
 
     def all(self) -> list[Policy]:

@@ -62,6 +62,7 @@ class Topics:
         self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
         self.dropped = 0  # messages that connections did not take in time
         server.handlers.update({Publish.wire: self._publish, Table.wire: self._table, Seen.wire: self._seen})
+        server.at_once |= {Table.wire, Seen.wire}
         for key, value in server.reader.meta().items():
             if key.startswith(META):
                 self._restore(key[len(META) :], str(value))

@@ -1,4 +1,4 @@
-"""Causal order inside one domain by a sequencer: one member numbers everything and passes it on.
+"""Causal and total order inside one domain by a sequencer: one member numbers everything and passes it on.
 
 An example of an ordering back end of one's own. It uses nothing but the interface that mombroker.ordering offers.
 """
@@ -15,7 +15,8 @@ LIMIT = 1 << 47  # of a number
 
 
 class Sequencer(Ordering):
-    """Every message goes to the sequencer, which passes it on; each member gets its messages in the sequencer's order.
+    """Every message goes to the sequencer, which passes it on; each member gets its messages in the sequencer's order,
+    its own ones too: two members that get the same two messages get them in one order.
 
     That order is causal: whoever sends a message because of another one sends it to the sequencer after that one has
     been there. Packets between the sequencer and a member are numbered, either way, so links need not keep the order.
@@ -24,7 +25,7 @@ class Sequencer(Ordering):
     2. A held packet is not the next one of its neighbour.
     """
 
-    relays = True
+    relays = own = total = True
     options = ("sequencer",)
 
     def __init__(self, me: int, size: int, sequencer: int = 0):
@@ -87,7 +88,7 @@ class Sequencer(Ordering):
             self._gone.add(key)
         self.received[key[0]] = key[1]
         self._changed.add(key[0])
-        if self.me == self.sequencer:
+        if self.me == self.sequencer and key[0] != self.me:
             others = [d for d in packet.dests if d != self.me]
             step.send += [self._packet(d, packet.dests, packet.body, packet.origin) for d in others]
         if self.me in packet.dests:
@@ -135,7 +136,7 @@ class Sequencer(Ordering):
             raise ValueError("cut short") from None
         if not 0 < number < LIMIT or self.sequencer not in (frm, self.me):
             raise ValueError(f"no numbered packet between the sequencer and member {self.me}")
-        if not dests or max(origin, *dests) >= self.size or len({origin, *dests}) <= len(dests):
+        if not dests or max(origin, *dests) >= self.size or len(set(dests)) < len(dests):
             raise ValueError(f"no origin and destinations: {origin}, {dests}")
         if self.me not in dests and self.me != self.sequencer:
             raise ValueError(f"a packet that is not for member {self.me}")

@@ -1,11 +1,13 @@
 """What the author of a back end runs: the conformance kit, and a control that it must catch."""
 
 import random
+from collections.abc import Iterable
 
+import pytest
 from mom_sequencer import Sequencer
 
 from mombroker.ordering import Packet, Step
-from mombroker.ordering.testing import caught, conform
+from mombroker.ordering.testing import Nonconforming, caught, conform, run
 
 
 def test_it_conforms():
@@ -29,6 +31,30 @@ class Hasty(Sequencer):
 
 def test_the_kit_catches_one_that_does_not_wait():
     assert caught(Hasty, range(100), random.Random) < 100
+
+
+class Impatient(Sequencer):
+    """Delivers a member's own copies when they are sent, and not when they return: two members get two orders."""
+
+    def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
+        dests = tuple(dests)
+        at_once = self.me in dests and self.me != self.sequencer
+        packets = super().send(dests, body)
+        return [*packets, self._packet(self.me, dests, body, self.me)] if at_once else packets
+
+    def _release(self, key: tuple[int, int], came: tuple[int, int], step: Step) -> None:
+        packet = self._held[key]
+        super()._release(key, came, step)
+        if packet.origin == self.me != key[0]:
+            step.deliver.remove(packet)
+            if key != came:
+                step.freed = [*step.freed, packet]
+
+
+def test_the_kit_catches_one_with_two_orders():
+    with pytest.raises(Nonconforming, match="no one order of messages"):
+        for seed in range(100):
+            run(Impatient, seed, random.Random)
 
 
 def test_its_option_is_checked():

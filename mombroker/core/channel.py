@@ -6,6 +6,7 @@ delivery order (protocols §8.2; paper 004 §4.2).
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from mombroker.core import trace
@@ -23,27 +24,32 @@ MAX_MISSING = 64  # pairs named in a hold record
 
 
 class Channel:
-    __slots__ = ("server", "consumers", "routes", "forwarded", "received", "holds")
+    __slots__ = ("server", "consumers", "routes", "forwarded", "received", "holds", "owning")
 
     def __init__(self, server: AgentServer, consumers: dict[str, MessageConsumer]):
         self.server = server
         self.consumers = consumers
         self.routes = server.routes
         self.forwarded = self.received = self.holds = 0
+        self.owning = [consumer for consumer in consumers.values() if consumer.core.own]
 
     def send(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
         """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).
 
-        Returns the local agents, and what was stamped. All packets that leave in one domain are one multicast.
+        Returns the local agents whose copies are to be handed over now, and what was stamped. All packets that leave
+        in one domain are one multicast.
         """
         me, hop = self.server.name, self.routes.hop
         if len(message.dests) == 1:  # the common case, without tables
             agent = message.dests[0]
             home = agent[: agent.index("/")]
+            stamped: Out = []
             if home == me:
+                if self.owning and (consumer := self._orders_own(message, {}, domain)):
+                    consumer.send_own([], message, stamped)
+                    return [], stamped
                 return [agent], trace.NO_OUT
             into, peer = hop(home)
-            stamped: Out = []
             if into != domain:
                 self.consumers[into].send([peer], message.encode(), stamped)
             return [], stamped
@@ -58,9 +64,41 @@ class Channel:
                 if into != domain:
                     leaving.setdefault(into, {})[peer] = None
         out: Out = []
+        own = self._orders_own(message, leaving, domain) if local and self.owning else None
         for into, peers in leaving.items():
-            self.consumers[into].send(list(peers), message.encode(), out)
+            if own is None or own.name != into:
+                self.consumers[into].send(list(peers), message.encode(), out)
+        if own is not None:
+            own.send_own(list(leaving.get(own.name, ())), message, out)
+            local = []
         return local, out
+
+    def _orders_own(self, message: Message, leaving: Container[str], domain: str) -> MessageConsumer | None:
+        """Whose core delivers our own copy; None: it is handed over now.
+
+        One through which the message leaves; else one with copies of ours on their way, which it must not overtake.
+        What tables are made of is applied at once: nobody reads these in an order, and what is sent later needs them.
+        """
+        if message.type in self.server.at_once:
+            return None
+        ways = [consumer for consumer in self.owning if consumer.name != domain]
+        for consumer in ways:
+            if consumer.name in leaving:
+                return consumer
+        return next((consumer for consumer in ways if consumer.pending), None)
+
+    def come_back(self) -> None:
+        """What cores have addressed to ourselves, in the send that has just been made."""
+        for consumer in self.owning:
+            while consumer.returned:
+                packet = consumer.returned.pop(0)
+                packet.note = (self.server.now, None, False)
+                packet.frm = consumer.me
+                step = consumer.core.receive(consumer.me, packet)
+                consumer.enqueue(step.send, [])
+                assert packet in step.deliver, "what a core has addressed to its own member it takes at once"
+                for done in step.deliver:
+                    self._deliver(consumer, done)
 
     def receive(self, peer: str, frames: list[LinkFrame]) -> None:
         """Frames from a neighbour, in order."""
@@ -150,6 +188,9 @@ class Channel:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
         server = self.server
         received, message, _ = packet.note
+        if packet.origin == consumer.me:
+            self._deliver_own(consumer, packet, received)
+            return
         try:
             message = message or decode(packet.body)
         except PeerError as error:  # it was held before this was checked
@@ -171,3 +212,12 @@ class Channel:
                 ))  # fmt: skip
         if local:
             server.engine.deliver(message, local, consumer.name, peer, received)
+        if self.owning:
+            self.come_back()
+
+    def _deliver_own(self, consumer: MessageConsumer, packet: Packet, received: int) -> None:
+        """A copy of our own, in its turn; its forwards were stamped when it was sent."""
+        message = consumer.own_copy(packet) or decode(packet.body)
+        me, peer = self.server.name, consumer.members[packet.frm]
+        local = [agent for agent in message.dests if agent[: agent.index("/")] == me]
+        self.server.engine.deliver(message, local, consumer.name, peer, received)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mombroker.core.batch import LinkRow
 from mombroker.core.errors import PeerError, sentence
 from mombroker.core.link import Link
+from mombroker.core.message import Message, ident
 from mombroker.ordering.base import Ordering, Packet, Step
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ Out = list[tuple[str, str, int, int]]  # trace.py: (domain, peer, control bytes,
 class MessageConsumer:
     """Stamps what leaves into one domain and orders what comes in from it."""
 
-    __slots__ = ("server", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since")
+    __slots__ = (
+        "server", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since", "pending", "mine",
+        "returned",
+    )  # fmt: skip
 
-    def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow]):
+    def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow], pending: int = 0):
         self.server = server
         self.domain = domain
         self.name = domain.name
@@ -32,6 +36,9 @@ class MessageConsumer:
         self.touched = False  # the core has changed since its rows were last taken
         self.relays = 0  # packets passed on for others
         self.since = server.now
+        self.pending = pending  # own copies that the core has not delivered yet
+        self.mine: dict[tuple[str, int], Message] = {}  # these, as far as they were sent by this process
+        self.returned: list[Packet] = []  # what the core has addressed to us: to be received in this transaction
         for packet, _ in core.parked():
             packet.note = (0, None, False)  # when it came in is not kept
         for packet, _ in core.held():
@@ -51,8 +58,29 @@ class MessageConsumer:
         self.touched = True
         self.enqueue(self.core.send([index(hop) for hop in hops], body), out)
 
+    def send_own(self, hops: list[str], message: Message, out: Out) -> None:
+        """The same, and a copy for ourselves, which the core delivers."""
+        index = self.domain.index
+        self.mine[message.origin, message.number] = message
+        self._count(1)
+        self.touched = True
+        self.enqueue(self.core.send([*(index(hop) for hop in hops), self.me], message.encode()), out)
+
+    def own_copy(self, packet: Packet) -> Message | None:
+        """The message of a copy of our own that the core delivers, if it is one of this process."""
+        self._count(-1)
+        return self.mine.pop(ident(packet.body), None)
+
+    def _count(self, more: int) -> None:
+        self.pending += more
+        assert self.pending >= 0, "more own copies are delivered than were sent"
+        self.server.batch.meta[f"own:{self.name}"] = self.pending or None
+
     def enqueue(self, packets: list[Packet], out: Out) -> None:
         core, members, links = self.core, self.members, self.links
+        if core.own:
+            self.returned += [packet for packet in packets if packet.to == self.me]
+            packets = [packet for packet in packets if packet.to != self.me]
         for packet in packets:
             data = core.encode(packet)
             peer = members[packet.to]

@@ -44,6 +44,7 @@ class Names:
             DEPLOY: self._decide, NAMED: self._named, REFUSED: self._refused, FORGET: self._decide_to_forget,
             FORGOTTEN: self._forgotten,
         })  # fmt: skip
+        server.at_once |= {DEPLOY, NAMED, REFUSED, FORGET, FORGOTTEN}
         server.readers.update({
             DEPLOY: self._read_request, NAMED: self._read_named, REFUSED: self._read_request,
             FORGET: self._read_forgotten, FORGOTTEN: self._read_forgotten,

@@ -37,6 +37,8 @@ def start_anew(
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
     consumer.core = server.core(consumer.domain, {})
+    consumer.pending, consumer.mine = 0, {}
+    server.batch.meta[f"own:{domain}"] = None
     consumer.touched = True
     for link in consumer.links.values():
         server.batch.acked[link.id] = link.sent

@@ -74,6 +74,7 @@ class AgentServer:
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
+        self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens
         self.verbs: dict[str, admin.Verb] = {}  # what operators may ask beside admin.VERBS
         self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
@@ -104,7 +105,8 @@ class AgentServer:
         for domain in topology.domains_of(name):
             core = self.core(domain, reader.core(domain.name))
             mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
-            self.consumers[domain.name] = MessageConsumer(self, domain, core, mine)
+            pending = int(meta.get(f"own:{domain.name}", 0))
+            self.consumers[domain.name] = MessageConsumer(self, domain, core, mine, pending)
         self.channel = Channel(self, self.consumers)
         self.engine = Engine(self, program, unclean)
         self.aside = Aside(self, self.engine.letters.agent)
@@ -234,6 +236,8 @@ class AgentServer:
         self._sent(message, out)
         if local:
             self.engine.deliver(message, local, received=self.now)
+        if self.channel.owning:
+            self.channel.come_back()
 
     def _sent(self, message: Message, out: Out) -> None:
         if self.log_on:
@@ -251,6 +255,7 @@ class AgentServer:
         self._sent(message, out)
         if local:
             self.engine.deliver(rest, local, received=self.now)
+        self.channel.come_back()
         for agent in homeless:
             self.engine.homeless(message, agent)
 
@@ -261,7 +266,7 @@ class AgentServer:
         """
         agent, now = native.id, self.now
         message = self.note_to(source, (agent,), note, 0, BOUNCE)
-        if not self.engine.idle(agent):
+        if not self.engine.idle(agent) or any(consumer.pending for consumer in self.channel.owning):
             self.send(message)
             return
         self.sent += 1

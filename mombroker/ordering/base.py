@@ -21,7 +21,7 @@ class Packet:
     body    the message, opaque bytes
     origin  the member that first sent it
     stamp   the back end's own
-    frm     the neighbour it came from, set by `decode`
+    frm     the neighbour it came from, set by `decode`, or by whoever hands it to `receive` without bytes between
     note    for the caller's use; a core keeps the object, so a delivered packet still carries it
     """
 
@@ -48,7 +48,8 @@ class Step:
 
 
 class Ordering:
-    """Members are indexes 0..size-1; `me` is never in dests (the engine hands local copies over).
+    """Members are indexes 0..size-1; `me` is never in dests (the engine hands local copies over), but where the back
+    end says `own`.
 
     One multicast is one `send`. Delivery only to members in `dests`. Duplicates of anything are tolerated, also of a
     packet that is held. A delivered packet is the very object that `receive` was given (or `restore` rebuilt).
@@ -56,6 +57,8 @@ class Ordering:
 
     fifo: bool = False  # needs FIFO links
     relays: bool = False  # members pass on packets for others
+    own: bool = False  # it delivers a member's own copies, too; see `send`
+    total: bool = False  # all members deliver what they both get in one order; needs `own`
     spreads: bool = False  # messages go to members that they are not for, too: others keep them for one that is down
     options: tuple[str, ...] = ()  # names of the options that the topology file may set
     duplicates: int = 0  # packets that came again, and were dropped, since the core was made
@@ -95,7 +98,13 @@ class Ordering:
         }  # fmt: skip
 
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
-        """Stamp one message for `dests`; never delivers."""
+        """Stamp one message for `dests`; never delivers.
+
+        With `own`, `me` may be among `dests`: the local copy is delivered by `receive`, in its turn, perhaps late.
+        What a core addresses to `me` comes back to `receive(me, packet)` in the same transaction, and has to be taken
+        then; any other copy of mine comes back from a neighbour. Until it has, what is only for local agents is sent
+        to `me` alone, so that it cannot overtake.
+        """
         raise NotImplementedError
 
     def receive(self, frm: int, packet: Packet) -> Step:

@@ -226,6 +226,7 @@ class Daisy(Ordering):
 
     def receive(self, frm: int, packet: Packet) -> Step:
         stamp, gid, step = packet.stamp, self._group_of[frm], Step([], [])
+        packet.frm = frm
         seat = self.seats[gid]
         if isinstance(stamp, Ack):
             self._acknowledged(seat, frm, stamp)

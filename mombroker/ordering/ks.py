@@ -140,6 +140,7 @@ class KS(Ordering):
             return Step([], [])
         need = self._need(key, packet)
         if need:
+            packet.frm = frm
             self._waiting.hold(key, packet, need)
             return Step([], [])
         met = self._deliver(key, packet)

@@ -145,6 +145,7 @@ class Matrix(Ordering):
         if number != have + 1 or len(stamp) > 1:
             need = self._need((frm, number), packet)
             if need:
+                packet.frm = frm
                 waiting.hold((frm, number), packet, need)
                 return Step([], [])
         self._merge(frm, stamp)
@@ -189,7 +190,7 @@ class Matrix(Ordering):
         return [(packet, self._causes(key, packet)) for key, packet in self._waiting.packets.items()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
-        key = packet.frm, packet.stamp[packet.frm * self.size + self.me]
+        key = packet.frm, packet.stamp.get(packet.frm * self.size + self.me, 0)
         return self._causes(key, packet) if self._waiting.packets.get(key) is packet else None
 
     def _causes(self, key: Key, packet: Packet) -> list[tuple[int, int]]:

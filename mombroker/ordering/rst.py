@@ -68,6 +68,7 @@ class RST(Ordering):
             return Step([], [])
         need = self._need(key, packet)
         if need:
+            packet.frm = frm
             self._waiting.hold(key, packet, need)
             return Step([], [])
         return Step([], [packet, *self._waiting.wake(self._deliver(key, packet), self._need, self._deliver)])

@@ -12,6 +12,7 @@ must not pass.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
 from mombroker.core import causality
@@ -86,7 +87,24 @@ def run(
     verdict = judge(domain.events)
     if not verdict.safe or verdict.lost:
         raise Nonconforming(f"{backend.__name__}, seed {seed}, {size} members: {verdict}")
+    if backend.total and (circle := unordered(domain.events)):
+        raise Nonconforming(f"{backend.__name__}, seed {seed}, {size} members: no one order of messages {circle}")
     return domain.events
+
+
+def unordered(events: list[Event]) -> list[Any]:
+    """Messages that no order has in which each member delivered what it got; none if there is one for all."""
+    before: dict[Any, set[Any]] = {}  # message -> those that some member delivered just before it
+    last: dict[int, Any] = {}
+    for kind, member, message, *_ in events:
+        if kind == "deliver":
+            before.setdefault(message, set()).update({last[member]} if member in last else ())
+            last[member] = message
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def twins(
@@ -189,8 +207,9 @@ class Domain:
     def send(self, me: int) -> None:
         """The application of `me` sends a message to one or to several."""
         lots = self.lots
-        count = 1 + lots.randrange(self.size - 1) if lots.random() < self.multicast else 1
-        dests = tuple(lots.sample([k for k in range(self.size) if k != me], count))
+        ways = [k for k in range(self.size) if k != me or self.backend.own]
+        count = 1 + lots.randrange(len(ways)) if lots.random() < self.multicast else 1
+        dests = tuple(lots.sample(ways, count))
         number = len(self.sent)
         body = b"%d:" % number + bytes(lots.randrange(8))
         self.sent.append((me, dests, body))
@@ -199,12 +218,19 @@ class Domain:
 
     def post(self, me: int, packets: list[Packet]) -> None:
         member = self.members[me]
+        returned = [packet for packet in packets if packet.to == me and self.backend.own]
         for packet in packets:
+            if packet in returned:
+                continue
             assert (me, packet.to) in self.links, f"member {me} sent a packet to {packet.to}"
             data = member.core.encode(packet)
             assert isinstance(data, bytes)
             member.out.append((packet, data))
         member.core.check()
+        for packet in returned:  # in the same transaction
+            number = len(member.events)
+            self.receive(me, me, packet)
+            assert ("deliver", me) in {event[:2] for event in member.events[number:]}, "what returns is taken at once"
 
     def pass_on(self) -> tuple[int, bool] | None:
         """The next packet of some link arrives, or any one where links may reorder. The member, and if it delivered."""
@@ -336,8 +362,8 @@ class Twins:
         lots, links = self.lots, self.links
         for number in range(SENDS):
             me = lots.randrange(self.size)
-            count = lots.choice((1, 2, self.size - 1))
-            dests = tuple(lots.sample([k for k in range(self.size) if k != me], min(count, self.size - 1)))
+            others = [k for k in range(self.size) if k != me or self.backend.own]
+            dests = tuple(lots.sample(others, min(lots.choice((1, 2, len(others))), len(others))))
             body = b"%d" % number
             self.post(me, self.steady[me].send(dests, body), self.shaken[me].send(dests, body))
             slow = {link for link in links if lots.random() < 0.3}
@@ -353,17 +379,24 @@ class Twins:
         assert not any(core.held() or core.parked() for core in self.steady + self.shaken)
 
     def arrive(self, frm: int, me: int, data: bytes) -> None:
-        one, other = (core.receive(frm, core.decode(frm, data)) for core in (self.steady[me], self.shaken[me]))
-        bodies = [packet.body for packet in one.deliver], [packet.body for packet in other.deliver]
+        steady, shaken = self.steady[me], self.shaken[me]
+        self.take(me, frm, steady.decode(frm, data), shaken.decode(frm, data))
+
+    def take(self, me: int, frm: int, one: Packet, other: Packet) -> None:
+        step, again = self.steady[me].receive(frm, one), self.shaken[me].receive(frm, other)
+        bodies = [packet.body for packet in step.deliver], [packet.body for packet in again.deliver]
         assert bodies[0] == bodies[1], f"{bodies[1]} were delivered, and {bodies[0]} without restarts"
-        self.post(me, one.send, other.send)
+        self.post(me, step.send, again.send)
 
     def post(self, me: int, one: list[Packet], other: list[Packet]) -> None:
         """Both have done the same step; a restart follows. What the restarted one sends goes on its way."""
         sent, again = self.told(self.steady[me], one), self.told(self.shaken[me], other)
         assert again == sent, f"{again} were sent, and {sent} without restarts"
-        for packet in other:
-            self.links.setdefault((me, packet.to), []).append(self.shaken[me].encode(packet))
+        for mine, packet in zip(one, other, strict=True):
+            if packet.to == me and self.backend.own:  # in the same transaction
+                self.take(me, me, mine, packet)
+            else:
+                self.links.setdefault((me, packet.to), []).append(self.shaken[me].encode(packet))
         put, gone = self.shaken[me].dirty()
         self.rows[me] = {key: blob for key, blob in (self.rows[me] | put).items() if key not in gone}
         core = self.shaken[me] = self.backend.restore(me, self.size, dict(self.rows[me]), **self.options)

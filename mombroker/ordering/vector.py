@@ -122,6 +122,7 @@ class Vector(Ordering):
             names = [*unmet]
             packet.stamp = Stamp(number, names, [*unmet.values()])
             need = (k, queue[-1]) if queue else (names[0], self._last(names[0], unmet[names[0]]))
+            packet.frm = frm
             self._waiting.hold(key, packet, need)
             queue.append(number)
             return Step([], [])

@@ -39,12 +39,12 @@ class Watched(AgentServer):
         dests = tuple(home for home in homes if home in self.topology.servers)
         id = (message.origin, message.number)
         self.open.append(("send", self.name, id, dests))
-        if self.name in dests:
+        if self.name in dests and not self.channel.owning:
             self.open.append(("deliver", self.name, id))
         super().send(message)
 
     def _hand_over(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
-        if domain:
+        if domain or self.channel.owning:
             self.open.append(("deliver", self.name, (message.origin, message.number)))
         self._deliver(message, agents, domain, *where, **when)
 

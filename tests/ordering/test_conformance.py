@@ -8,6 +8,8 @@ import pytest
 
 from mombroker.core import causality
 from mombroker.ordering import backend, create, names, restore
+from mombroker.ordering.base import Packet
+from mombroker.ordering.registry import BUILT_IN
 from mombroker.ordering.testing import SIZES, Eager, Options, conform, run
 from tests.ordering.judge import brute
 
@@ -73,3 +75,29 @@ def test_the_kit_judges_by_the_outsider():
         assert {(process, late) for process, late, _ in verdict.violations} == violations
         assert (len(verdict.duplicates), len(verdict.unsent), set(verdict.lost)) == (duplicates, unsent, lost)
     assert sum(bool(verdict.violations) for verdict, _ in judged) > 10
+
+
+@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - ONLY_TWO))
+def test_a_packet_may_be_handed_over_without_bytes_between(name):
+    """What `send` returns goes to `receive` as it is: only `frm` says where it came from."""
+    options = {"groups": [[0, 1, 2, 3]]} if name == "daisy" else {}
+    cores = [backend(name)(me, 4, **options) for me in range(4)]
+    got: dict[int, list[bytes]] = {me: [] for me in range(4)}
+
+    def arrive(frm: int, packets: list[Packet], *ends: int) -> None:
+        for packet in packets:
+            if packet.to in ends:
+                step = cores[packet.to].receive(frm, packet)
+                got[packet.to] += [done.body for done in step.deliver]
+                arrive(packet.to, step.send, *ends)
+
+    first = cores[0].send([1, 2], b"cause")
+    arrive(0, first, 1, *((2, 3) if name == "overlay" else ()))  # where links alone make the order, none may be slow
+    second = cores[1].send([2], b"effect")
+    arrive(1, second, 2)
+    for core in cores:
+        for packet, causes in core.held():
+            assert core.missing(packet) == causes and packet.frm == 1
+        core.check()
+    arrive(0, first, 2)
+    assert got[1] == [b"cause"] and got[2] == [b"cause", b"effect"] and not any(core.held() for core in cores)
