@@ -65,7 +65,11 @@ class Reaction:
         self.ops: list[tuple[str, Any]] = []
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
-        """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError."""
+        """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError.
+
+        An agent whose home is not on this bus, or not any more, is no error: its copy is a dead letter, and the sender
+        is told.
+        """
         server = self.engine.server
         dests: dict[str, None] = {}
         for agent in to:
@@ -75,11 +79,7 @@ class Reaction:
                 if agent.startswith(OURS):
                     raise not_an_agent(agent)
                 id = agent if is_id(agent) else server.names.resolve(agent)
-            if id not in dests:
-                home = id[: id.index("/")]
-                if home not in server.distances:
-                    server.distance(home)  # raises for a server that is not on this bus
-                dests[id] = None
+            dests[id] = None
         self._check_size("a notification", len(payload))
         if len(dests) > 1:
             self._check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))

@@ -179,13 +179,15 @@ def test_an_operator_is_told_that_a_destination_has_left():
     works(b)
 
 
-def test_an_agent_of_a_server_that_has_left_is_a_refusal_to_who_asks_and_a_failure_of_who_sends():
+def test_an_agent_of_a_server_that_has_left_is_a_refusal_to_who_asks_and_a_dead_letter_of_who_sends():
+    """The reaction that sends to it, and to others, is none the worse; its agent is told."""
     b = Broker(WHOLE)
     b.ask("a", "deploy", **{"name": "far", "class": "tests.core.sample_agents:Sink", "server": "c"})
     without_c(b)
     assert "no route from a to 'c'" in b.send("a", "far", Tell([], "1"))
-    b.send("a", "source", Tell(["far"], "1"))
-    for _ in range(5):
-        b.later(100)
-    assert [agent for agent, _ in letters(b)] == ["a/source"]
+    b.send("a", "source", Tell(["far", "sink", "nowhere/x"], "1"))
+    assert [agent for agent, _ in letters(b)] == ["c/far", "nowhere/x"]
+    assert b.fields("a/sink")["got"] == ["1"] and b.ask("a", "status")["failures"] == 0
+    told = "its home c is not on this bus, or has left it"
+    assert f"UnknownAgent c/far {told}" in b.fields("a/source")["news"]
     works(b)
