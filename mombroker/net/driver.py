@@ -17,6 +17,7 @@ from mombroker.core.events import LinkFrame, Ready, StoreSize, Tick
 from mombroker.net.committer import Committer
 
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
+LONG_NS = 20_000_000  # of CPU time: nobody else is served meanwhile
 SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits
 BELIEVE_NS = 60 * times.SECOND  # a wall clock that was set far ahead is believed when it has stayed so for so long
 DAY_NS = 86_400 * times.SECOND
@@ -74,6 +75,7 @@ class Driver:
     failed   called once, with the error, when the server cannot go on
     now      wall clock in ns; what the server sees of it never goes back, restarts included, and never stands still
     steady   a clock in ns that nobody can set
+    cpu      the CPU time of this thread in ns
     """
 
     def __init__(
@@ -86,12 +88,14 @@ class Driver:
         failed: Callable[[BaseException], None],
         now: Callable[[], int] = time.time_ns,
         steady: Callable[[], int] = _since_boot,
+        cpu: Callable[[], int] = time.thread_time_ns,
     ):
         self.reactor, self.server, self.store = reactor, server, store
         self.committer, self.outputs, self.failed = committer, outputs, failed
         self.dead = False
         self.commits = 0
-        self.wall, self._steady = now, steady
+        self.longest_ns, self.longest, self.long = 0, "", 0  # the longest piece of work, and how many were over LONG_NS
+        self.wall, self._steady, self._cpu = now, steady, cpu
         self._last_now = server.now
         self._agreed = (now(), steady())  # a wall clock that was right, and the steady one
         self._ahead = (server.now, self._agreed[1])  # of it: the last time that we gave, and when by the steady clock
@@ -163,12 +167,26 @@ class Driver:
         if self.dead or self._stopped is not None:
             return
         self._soon()
+        since = self._cpu()
         try:
             self.server.step(event, self.now())
         except (PeerError, PeerRefused):
             raise
         except Exception as error:
             self.fail(error)
+        self._took(since, event)
+
+    def _took(self, since: int, what: object) -> None:
+        """A piece of work that held up everybody else is over."""
+        took = self._cpu() - since
+        if took > self.longest_ns:
+            name = getattr(what, "verb", "") or (what if isinstance(what, str) else type(what).__name__)
+            self.longest_ns, self.longest = took, name
+        self.long += took > LONG_NS
+
+    def turns(self) -> dict[str, Any]:
+        """For the operator: how long others had to wait at most since the start, for what, and how often too long."""
+        return {"longest_ms": self.longest_ns / 1e6, "of": self.longest, "long": self.long}
 
     def _soon(self) -> None:
         if self._turning is None:
@@ -177,8 +195,9 @@ class Driver:
     def _turn(self) -> None:
         """The end of a loop turn: run the reactions, and commit if something waits for it."""
         self._turning = None
-        server = self.server
+        server, since = self.server, self._cpu()
         self._guarded(server.turn, self.now())
+        self._took(since, "turn")
         if self.dead:
             return
         if server.notes:
@@ -203,9 +222,11 @@ class Driver:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+        since = self._cpu()
         ready = self._guarded(self.server.ready, self.now())
         if self.dead:
             return
+        self._took(since, "commit")
         self._flying = ready
         if ready.batch.empty():
             self._guarded(self._leave, ready)

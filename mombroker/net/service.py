@@ -297,6 +297,7 @@ class Node:
     def _complete(self, status: dict[str, Any]) -> None:
         status["faults"] = self.links.faults
         status["peers"] = self.links.peers()
+        status["turns"] = self.driver.turns()
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
         status["problems"] += self.gateway.problems()
 

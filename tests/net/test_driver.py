@@ -3,7 +3,7 @@ from twisted.internet import task
 
 from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerError, PeerRefused, StoreFailed
-from mombroker.core.events import Ready, StoreSize, Tick
+from mombroker.core.events import Admin, Ready, StoreSize, Tick
 from mombroker.net.committer import Inline
 from mombroker.net.driver import LINGER_S, TIMER_MAX_S, Driver
 
@@ -485,3 +485,33 @@ def test_a_store_that_cannot_be_staged_fails_the_driver():
     world.plans.append(world.plan())
     world.driver.start()
     assert ("failed", "disk full") in world.take() and world.driver.dead
+
+
+# -- how long others wait ----------------------------------------------------------------------------------------------
+
+
+def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_long():
+    world = World()
+    spent = [0]
+    world.driver = Driver(
+        world.clock, world, world, world, world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
+    )
+    world.driver.start()
+
+    def costs(ms, name):
+        def work(*args):
+            spent[0] += ms * 1_000_000
+
+        setattr(world, name, work)
+
+    costs(3, "turn")
+    costs(25, "step")
+    world.driver.post(Admin(1, "browse", {}))
+    costs(21, "step")
+    world.driver.post(Tick())
+    world.clock.advance(0)
+    assert world.driver.turns() == {"longest_ms": 25.0, "of": "browse", "long": 2}
+    costs(40, "turn")
+    world.driver.post(Tick())
+    world.clock.advance(0)
+    assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}
