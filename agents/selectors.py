@@ -120,6 +120,13 @@ def compile(text: str) -> Selector:
         raise SelectorError(f"unexpected {str(error.token)[:40]!r}", (error.token.start_pos or 0) + start) from None
 
 
+def prepare() -> None:
+    """Make the parsers of all kinds, which takes longer than others should wait when the first selector comes."""
+    for convert in (False, True):
+        for hyphens in (False, True):
+            _parser(convert, hyphens)
+
+
 @lru_cache(4)
 def _parser(convert: bool, hyphens: bool) -> Lark:
     from lark import Lark
@@ -489,6 +496,9 @@ class Fields(Protocol):
     properties: dict[str, str]
 
 
+_decoded = lru_cache(16)(headers_of)  # once for all that look at a message
+
+
 def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
     """The values of a message's names; `count` deliveries, the one that is about to be made included."""
     read: dict[str, str] | None = None
@@ -503,7 +513,9 @@ def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
         if name == "JMSMessageID":
             return id or None
         if read is None:
-            read = {**headers_of(message.headers), **message.properties}
+            read = _decoded(message.headers)
+            if message.properties:
+                read = {**read, **message.properties}
         text = read.get(ALIASES.get(name, name))
         if text is None:
             return None

@@ -18,6 +18,7 @@ from twisted.internet import defer, threads
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents
+from mombroker.agents import selectors
 from mombroker.core.admin import USER, clock_trouble
 from mombroker.core.errors import MomError, StoreFailed, line, sentence
 from mombroker.core.events import LinkFrame, TaskDone
@@ -191,6 +192,8 @@ class Node:
         plain, tls = (_interface(where) for where in (at.stomp, at.stomp_tls))
         if plain is not None and not (is_loopback(plain[0]) or tls is not None):
             self.log(f"passcodes and messages travel in plain text to {at.stomp}; set stomp_tls and a certificate")
+        if plain or tls:
+            self.shared.tasks.callInThread(selectors.prepare)
         self.gateway.listen(plain, tls, at.certificate, at.private_key)
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import lru_cache
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from mombroker.agents import selectors
 from mombroker.agents.selectors import MAX_DEPTH, MAX_LENGTH, SelectorError, compile, lookup, number_of
-from mombroker.stomp.frames import block_of
+from mombroker.agents.traffic import Put
+from mombroker.stomp.frames import block_of, headers_of
 from mombroker.stomp.properties import to_headers
+from tests.agents.broker import Broker
 
 MESSAGE = {
     "age": 17, "weight": 2.5, "zero": 0, "country": "UK", "phone": "12993", "under": "_foo", "quote": "it's",
@@ -442,3 +445,31 @@ def test_any_text_is_a_selector_or_a_fault_with_its_position(text):
         assert 1 <= error.position <= len(text)
     else:
         assert selector(MESSAGE.get) in (True, False)
+
+
+# -- cost --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_headers_of_a_message_are_decoded_once_for_all_that_ask(monkeypatch):
+    decoded = []
+    counting = lru_cache(16)(lambda block: decoded.append(block) or headers_of(block))
+    monkeypatch.setattr(selectors, "_decoded", counting)
+    b = Broker()
+    clients = [b.connect().subscribe("s", "topic:t", selector=f"n = '{number}'") for number in range(50)]
+    b.connect().send("topic:t", "text", headers=b"n:7\n")
+    assert [number for number, client in enumerate(clients) if client.texts] == [7] and decoded == [b"n:7\n"]
+
+
+def test_properties_of_the_broker_are_not_kept_with_the_headers_of_another_message():
+    first, second = Put("queue:q", "", b"n:7\n", properties={"dead-letter-reason": "x"}), Put("queue:q", "", b"n:7\n")
+    dead = compile("hyphenated_props:dead-letter-reason = 'x'")
+    assert [dead(lookup(put)) for put in (first, second, first)] == [True, False, True]
+
+
+def test_parsers_of_all_kinds_are_there_before_the_first_selector():
+    selectors._parser.cache_clear()
+    selectors.prepare()
+    made = selectors._parser.cache_info().misses
+    for text in ("a = 1", "hyphenated_props:a-b = 1", "convert_string_expressions:a = 1"):
+        selectors.compile.__wrapped__(text)
+    assert selectors._parser.cache_info().misses == made == 4
