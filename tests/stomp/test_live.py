@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from mombroker.agents import selectors
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
 from mombroker.stomp import users
@@ -320,3 +321,9 @@ def test_a_port_that_is_taken_keeps_the_server_from_starting(town):
     with socket.create_server(("127.0.0.1", t.stomp)), pytest.raises(MomError, match="cannot listen on .* for STOMP"):
         t.up()
     t.up()
+
+
+def test_the_parsers_of_selectors_are_made_while_clients_are_served(town):
+    selectors._parser.cache_clear()
+    t = town().up()
+    t.until(lambda: selectors._parser.cache_info().currsize == 4)
