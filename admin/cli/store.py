@@ -1,5 +1,6 @@
-"""`mom store`: the store of one server. All but `clock` works while the server runs."""
+"""`mom store`: the store of one server. All but `accept`, `clock` and `compact` works while the server runs."""
 
+import json
 import time
 from pathlib import Path
 
@@ -130,3 +131,57 @@ def clock(file: Path, server: str | None, yes: bool, output: str, columns: str) 
     options.confirm(yes, f"Is the clock of this machine right? It is {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.")
     with closing(stores.open(at.data, topology, at.name)) as found:
         show_one({"server": at.name, **set_back(found, time.time_ns())}, output, columns)
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one, or a PATH is given.")
+@path_argument
+def salvage(file: Path, server: str | None, path: Path | None) -> None:
+    """Write what can be read of the messages in a store to stdout, as one JSON object a line.
+
+    It works on damaged stores, data folders and backups, also while the server runs. `whole` is false where a row is
+    not as it was written: then its body may be wrong. docs/operate.md describes the fields.
+
+    \b
+    Example:
+      mom store salvage --server lyon > lyon.jsonl
+      mom store salvage backup/lyon.sqlite
+    """
+    for row in stores.salvage(_path(file, server, path)):
+        click.echo(json.dumps(row))
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one.")
+@options.yes_option
+def accept(file: Path, server: str | None, yes: bool) -> None:
+    """Let a server start though its store is not what it left: gone, emptied, an old copy, or without its last commits.
+
+    What is missing is lost for good. Neighbours that have met what is missing refuse the link until `mom domain reset`.
+
+    \b
+    Example:
+      mom store accept --server lyon
+    """
+    where = _path(file, server, None)
+    options.confirm(yes, f"Go on with what is in {where}, and lose what is not?")
+    click.echo(stores.accept(where))
+
+
+@store.command()
+@options.file_option
+@options.server_option("Whose store; not needed if there is only one.")
+def compact(file: Path, server: str | None) -> None:
+    """Make the file of a stopped server's store as small as what it holds. Needs room for a second one meanwhile.
+
+    Stores made by this version shrink by themselves while they work; older ones do after they were compacted once.
+
+    \b
+    Example:
+      mom store compact --server lyon
+    """
+    where = _path(file, server, None)
+    before, after = stores.compact(where)
+    click.echo(f"{where}: {before} bytes before, {after} after")

@@ -43,6 +43,7 @@ DONE, FAILED, BROKEN = 0, 3, 70  # exit codes: a commit failed, an error of the 
 COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
 LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
+SECRET_LEAST = 16  # bytes
 PRUNE_EVERY_S = 60.0
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
 LINE_CHARS = 20_000  # of a line of the server's own log: tracebacks are long
@@ -80,7 +81,7 @@ def secret_of(topology: Topology, log: Log) -> bytes:
     )
     try:
         secret = path.read_bytes().strip()
-        if path.stat().st_mode & 0o077:
+        if folder.readable_by_others(path):
             log(f"other users may read the secret in {path}; run chmod 600 {path}")
     except FileNotFoundError:
         raise MomError(f"there is no secret_file {path}: {remedy}") from None
@@ -88,6 +89,8 @@ def secret_of(topology: Topology, log: Log) -> bytes:
         raise MomError(f"cannot read secret_file {path} ({error.strerror}): let the servers' user read it") from None
     if not secret:
         raise MomError(f"secret_file {path} is empty: {remedy}")
+    if len(secret) < SECRET_LEAST:
+        raise MomError(f"secret_file {path} has {len(secret)} bytes, less than {SECRET_LEAST}: {remedy}")
     return secret
 
 
@@ -148,6 +151,8 @@ class Node:
         self.store = SqliteStore(data, topology, self.name)
         try:
             token = folder.token(data).encode()
+            if folder.readable_by_others(file := Path(data) / folder.TOKEN):
+                self.log(f"other users may read the token in {file}; run chmod 600 {file}")
             self.server = AgentServer(topology, self.name, self.store, shared.program, time.time_ns())
         except BaseException:
             self.store.close()
@@ -243,6 +248,7 @@ class Node:
         max_bytes, days = int(log.get("max_bytes", LOG_BYTES)), int(log.get("max_age_days", LOG_DAYS))
         try:
             self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now())
+            self.store.sync_mark()
         except StoreFailed as error:
             self.driver.fail(error)
         else:

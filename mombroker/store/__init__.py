@@ -5,9 +5,10 @@ SQLite is loaded by the functions that need it, so that the simulator starts wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mombroker.store.base import Store, identity
 from mombroker.store.folder import token
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
     from mombroker.store.sqlite import SqliteStore
 
-__all__ = ["Store", "backup", "identity", "open", "read", "token", "verify"]
+__all__ = ["Store", "accept", "backup", "compact", "identity", "open", "read", "salvage", "token", "verify"]
 
 
 def open(path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False) -> SqliteStore:
@@ -43,6 +44,31 @@ def verify(path: str | PathLike[str]) -> list[str]:
     from mombroker.store import check
 
     return check.verify(path)
+
+
+def accept(path: str | PathLike[str]) -> str:
+    """Let the next start of a stopped server go on with the store in its data folder as it is, though it lacks what
+    the server had written, or is gone. Returns what that will be. Raises StoreError while the server runs."""
+    from mombroker.store import mark
+
+    return mark.accept(Path(path))
+
+
+def salvage(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
+    """What can be read of the messages in a store, damaged or not; see salvaging.py. Raises StoreError."""
+    from mombroker.store import salvaging
+
+    return salvaging.salvage(path)
+
+
+def compact(path: str | PathLike[str]) -> tuple[int, int]:
+    """Make the store of a stopped server as small as what it holds; (bytes before, bytes after).
+
+    Raises StoreError: its server runs, it is damaged, or there is no room for the copy that is made on the way.
+    """
+    from mombroker.store import check
+
+    return check.compact(Path(path))
 
 
 def backup(

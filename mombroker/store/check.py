@@ -21,7 +21,7 @@ from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
 from mombroker.store import columns, folder
-from mombroker.store.reader import TABLES, Row, SqliteReader, connect
+from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
 
 QUEUED = {*LANES, DELAYED}  # collections of queues that hold messages
 SHOWN = 20  # faults of one kind that are named one by one
@@ -215,3 +215,23 @@ def backup(
         except (OSError, sqlite3.Error) as error:
             reason = getattr(error, "strerror", None) or error
             raise StoreError(f"cannot write {goal}: {reason}; name a file in a folder with room") from None
+
+
+def compact(home: Path) -> tuple[int, int]:
+    """Write the store of a stopped server anew: indexes too, and so that it can shrink by itself later."""
+    file = home / folder.STORE
+    lock = folder.Lock(home)
+    try:
+        SqliteReader(home).close()  # raises for what is no store of ours
+        before = file.stat().st_size
+        with contextlib.closing(connect(file, "rw")) as conn:
+            conn.execute("PRAGMA synchronous = FULL")
+            conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            conn.execute("REINDEX")
+            conn.execute("VACUUM")
+            conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before, file.stat().st_size
+    except sqlite3.Error as error:
+        raise refusal(file, error) from None
+    finally:
+        lock.release()

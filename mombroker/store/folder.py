@@ -9,6 +9,7 @@ from pathlib import Path
 from mombroker.core.errors import StoreError
 
 STORE, LOCK, TOKEN = "store.sqlite", "lock", "token"
+TOKEN_LEAST = 32  # characters
 
 
 def unusable(path: Path, error: OSError) -> StoreError:
@@ -69,20 +70,44 @@ class Lock:
         self._fd = -1
 
 
+def write(path: Path, text: str, *, over: bool = True) -> None:
+    """A small file for this user alone, whole and on disk, or as it was. Unless `over`, one that is there stays."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    if over:
+        draft.replace(path)
+    else:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    sync(path.parent)
+
+
 def token(path: str | PathLike[str]) -> str:
-    """The secret by which the operator of this machine is known to the server; made once, for this user alone."""
+    """The secret by which the operator of this machine is known to the server; made once, for this user alone.
+
+    Raises StoreError for one that is too short to be a secret: a file that was cut short.
+    """
     file = make(path) / TOKEN
     try:
         if not file.exists():
-            draft = file.with_name(f"{TOKEN}.{os.getpid()}")
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-                out.write(secrets.token_hex() + "\n")
-            try:
-                os.link(draft, file)  # whole or not at all, and never over another's
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        return file.read_text().strip()
+            write(file, secrets.token_hex() + "\n", over=False)
+        text = file.read_text(errors="replace").strip()
     except OSError as error:
         raise unusable(file, error) from None
+    if len(text) < TOKEN_LEAST:
+        raise StoreError(
+            f"the token in {file} has {len(text)} characters, and anybody could guess it: remove that file, and the "
+            "server makes a new one at its next start"
+        )
+    return text
+
+
+def readable_by_others(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o077)

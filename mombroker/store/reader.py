@@ -174,20 +174,27 @@ class SqliteReader:
         payload = row[9] if table == "queue_in" and isinstance(row[9], int) else 0
         self.damaged.append(Damage(table, row[0], str(row[1]), collection, size, packed, payload))
 
-    def rows(self, table: str) -> Iterator[tuple[Row, bool]]:
-        """All rows of a table, in no order, and whether each is as it was written. For a reader of one's own."""
-        _, of, since = TABLES[table]
-        if self._schema < since:
-            return
-        names = self.columns(table)
+    def has(self, table: str) -> bool:
+        return self._schema >= TABLES[table][2]
+
+    def stream(self, sql: str) -> Iterator[Row]:
+        """Rows one by one, with text that may be damaged. Raises sqlite3.Error."""
         self.reader.text_factory = _lenient
         try:
-            for row in self.reader.execute(f"SELECT {names}, {self.sum} FROM {table}"):
+            yield from self.reader.execute(sql)
+        finally:
+            self.reader.text_factory = str
+
+    def rows(self, table: str) -> Iterator[tuple[Row, bool]]:
+        """All rows of a table, in no order, and whether each is as it was written. For a reader of one's own."""
+        of = TABLES[table][1]
+        if not self.has(table):
+            return
+        try:
+            for row in self.stream(f"SELECT {self.columns(table)}, {self.sum} FROM {table}"):
                 yield row[:-1], not sums.wrong(of, row)
         except sqlite3.Error as error:
             raise StoreFailed(f"cannot read table {table} of {self.path} to its end: {error}; {REPAIR}") from error
-        finally:
-            self.reader.text_factory = str
 
     def tables_since(self, schema: int, *tables: str) -> tuple[str, ...]:
         """These tables, if the store is not older than they are."""

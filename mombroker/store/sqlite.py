@@ -24,7 +24,7 @@ from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
-from mombroker.store import columns, folder, schema, sums
+from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Topology
 
 JOURNAL_LIMIT = 64 << 20  # a write-ahead log that a long reader let grow shrinks to this again
+
+ACCEPT = "or run `mom store accept`, and the next start goes on with what there is"
 
 # What a commit runs, in this order: a batch's own acknowledgements and deletions come before what it adds.
 ACKED = "DELETE FROM queue_out WHERE id > ? AND id <= ?"
@@ -84,12 +86,17 @@ class SqliteStore(SqliteReader):
             self._lock = folder.Lock(home)
             undo.callback(self._lock.release)
             try:
+                self._as_left(mark.read(home))
                 self._create()
                 self.db = Database(connect(self.path, "rw"), recursive_triggers=False, execute_plugins=False)
                 undo.callback(self.db.conn.close)
                 self._prepare(identity(topology, server), adopt)
                 self._connect()
                 undo.callback(self.reader.close)
+                meta = self.meta()
+                self._now = _time(meta.get("now"))  # of the last commit, or of the staged batch
+                self._mark = mark.Mark(home, str(meta.get("incarnation", "")), self._now)
+                undo.callback(self._mark.close)
                 natives = "SELECT id, class, state, sum FROM agent WHERE class LIKE 'mombroker.%'"
                 self._whole("the state of {0}", sums.row, self.select(natives))
                 clocks = "SELECT domain, kind, key, blob, sum FROM core"
@@ -102,6 +109,32 @@ class SqliteStore(SqliteReader):
             except OSError as error:
                 raise folder.unusable(self.path, error) from None
             undo.pop_all()
+
+    def _as_left(self, left: tuple[str, int] | None) -> None:
+        """Refuse a store that is not as its server left it, before anything is written."""
+        if not self.path.exists() or not self.path.stat().st_size:
+            if left or self.path.with_name(folder.TOKEN).exists():
+                how = "empty" if self.path.exists() else "not there"
+                when = f", last written {mark.said(left[1])}" if left and left[1] else ""
+                raise StoreError(f"{self.path} is {how}, and its server had one here{when}: bring it back; {ACCEPT}")
+            return
+        if left is None:
+            return
+        with contextlib.closing(connect(self.path, "ro")) as conn:
+            meta = self._known(conn)
+        incarnation, now = left
+        if not meta:
+            lacks = "has nothing in it"
+        elif meta.get("incarnation", "") != incarnation:
+            lacks = f"is not the store that its server had here, last written {mark.said(now)}"
+        elif _time(meta.get("now")) < now:
+            had = _time(meta.get("now"))
+            lacks = f"ends at {mark.said(had)}, and its server wrote to it until {mark.said(now)}"
+        else:
+            return
+        raise StoreError(
+            f"{self.path} {lacks}: bring back the true one with its write-ahead log ({self.path.name}-wal); {ACCEPT}"
+        )
 
     def _create(self) -> None:
         """An empty file, for this user alone; SQLite gives the files beside it the same mode."""
@@ -136,9 +169,7 @@ class SqliteStore(SqliteReader):
             if not meta:
                 meta = wanted | {"incarnation": secrets.token_hex(8)}
                 conn.executemany(META, summed(meta.items()))
-            conn.executemany(
-                META, summed([("schema", SCHEMA)])
-            )  # always: a file that cannot be written is found out now
+            conn.executemany(META, summed([("schema", SCHEMA)]))  # always: it is found out now if it cannot be written
             conn.execute("COMMIT")
         except BaseException:
             self.db.rollback()
@@ -155,6 +186,8 @@ class SqliteStore(SqliteReader):
             self._stage(batch)
         except sqlite3.Error as error:
             raise self._fail(error) from error
+        if "now" in batch.meta:
+            self._now = _time(batch.meta["now"])
         self._staged = True
 
     def finish(self) -> None:
@@ -166,6 +199,7 @@ class SqliteStore(SqliteReader):
         except sqlite3.Error as error:
             raise self._fail(error) from error
         self._staged = False
+        self._mark.at(self._now)
 
     def commit(self, batch: Batch) -> None:
         """`begin` and `finish`."""
@@ -250,6 +284,14 @@ class SqliteStore(SqliteReader):
             self._failed = f"cannot write {self.path}: {error}; see to the disk, then start again"
         return StoreFailed(self._failed)
 
+    def sync_mark(self) -> None:
+        """Now and then: the mark outlives a power failure, too. Raises StoreFailed."""
+        try:
+            self._mark.sync()
+        except OSError as error:
+            self._failed = f"cannot write {mark.MARK} beside {self.path}: {error}; see to the disk, then start again"
+            raise StoreFailed(self._failed) from error
+
     # -- log ---------------------------------------------------------------------------------------------------
 
     def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
@@ -279,7 +321,13 @@ class SqliteStore(SqliteReader):
         self.reader.close()
         with contextlib.suppress(sqlite3.Error):  # after a failure: there is nothing left to save
             self.db.conn.close()
+        with contextlib.suppress(OSError):
+            self._mark.close()
         self._lock.release()
+
+
+def _time(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def summed(rows: Iterable[Row]) -> list[Row]:

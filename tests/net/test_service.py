@@ -141,7 +141,7 @@ def test_a_link_that_idles_is_closed_and_opened_again(town):
 
 def test_two_secrets(town):
     t = town()
-    t.secrets["b"] = b"another"
+    t.secrets["b"] = b"another one's secret"
     t.up()
     t.send("a", "Note", "box-b", text="x")
     text = "a and b have different secrets; `secret_file` must hold the same on both"
@@ -150,7 +150,7 @@ def test_two_secrets(town):
     assert t.ask("a", "status")["problems"][0].startswith(f"b is refused: b refuses: {text}")
     assert not any(word in line for name in "ab" for line in t.lines[name] for word in ("secret'", "another"))
     t.down("b")
-    t.secrets["b"] = b"secret"
+    t.secrets["b"] = b"secret of the town"
     t.up("b")
     t.node("a").links.neighbours["b"].timer.reset(0)  # do not wait for the slow attempt
     t.until_got("b", ["x"])
@@ -310,7 +310,12 @@ def test_a_store_that_is_in_use_is_refused(town):
 
 
 @pytest.mark.parametrize(
-    ("secret", "reason"), [(b"  \n", "is empty: make one"), (None, "there is no secret_file .* head -c")]
+    ("secret", "reason"),
+    [
+        (b"  \n", "is empty: make one"),
+        (b"short", "has 5 bytes, less than 16: make one"),
+        (None, "there is no secret_file .* head -c"),
+    ],
 )
 def test_a_secret_that_is_none_is_refused(town, secret, reason):
     t = town("a", domains={})

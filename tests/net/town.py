@@ -19,7 +19,7 @@ NOTE = "tests.net.workers."
 class Town:
     """Each server has a host of its own, hence can be stopped and started alone."""
 
-    def __init__(self, folder, names="ab", times=QUICK, committer=Inline, secret=b"secret", domains=None):
+    def __init__(self, folder, names="ab", times=QUICK, committer=Inline, secret=b"secret of the town", domains=None):
         self.reactor = EPollReactor()
         self.folder, self.names, self.times, self.committer = folder, names, times, committer
         self.domains = domains or {"d": tuple(names)}

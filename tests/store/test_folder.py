@@ -24,9 +24,32 @@ def test_folders_and_files_are_for_this_user_alone(tmp_path):
     store.token(place)
     assert {mode(tmp_path / "var"), mode(place)} == {0o700}
     files = sorted(path.name for path in place.iterdir())
-    assert files == ["lock", "store.sqlite", "store.sqlite-shm", "store.sqlite-wal", "token"]
+    assert files == ["lock", "mark", "store.sqlite", "store.sqlite-shm", "store.sqlite-wal", "token"]
     assert {mode(path) for path in place.iterdir()} == {0o600}
     opened.close()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "short\n", "a" * 31])
+def test_a_token_that_anybody_could_guess_is_refused(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(StoreError, match="remove that file, and the server makes a new one at its next start"):
+        store.token(tmp_path)
+    (tmp_path / "token").unlink()
+    assert len(store.token(tmp_path)) >= folder.TOKEN_LEAST
+
+
+def test_a_small_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+    for call in ("fsync", "link", "replace"):
+        real = getattr(os, call)
+        monkeypatch.setattr(folder.os, call, lambda *args, real=real, call=call: (done.append(call), real(*args))[1])
+    folder.write(tmp_path / "one", "text", over=False)
+    assert done == ["fsync", "link", "fsync"]  # the file, then its folder
+    folder.write(tmp_path / "one", "other", over=False)
+    assert (tmp_path / "one").read_text() == "text"
+    folder.write(tmp_path / "one", "other")
+    assert (tmp_path / "one").read_text() == "other" and mode(tmp_path / "one") == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_the_token_is_made_once(tmp_path):
@@ -129,6 +152,7 @@ def made(tmp_path):
     store.open(tmp_path, topology(), "paris").close()
     tmp_path.chmod(0o777)
     (tmp_path / "lock").chmod(0o666)
+    (tmp_path / "mark").chmod(0o666)
     return tmp_path / "store.sqlite"
 
 
