@@ -8,6 +8,7 @@ from mombroker.core.times import SECOND
 @dataclass(slots=True)
 class Limits:
     max_message: int = 8 << 20  # bytes of one packed notification
+    max_transactions: int = 256 << 20  # bytes in the open transactions of all clients of a server
     max_unfinished: int = 64 << 20  # bytes of clients' frames that are not whole yet, of all clients of a server
     max_store: int = 16 << 30  # bytes on disk; beyond it no work from outside is taken
     max_held: int = 10_000  # packets of one link that wait for their causes

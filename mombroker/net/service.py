@@ -183,6 +183,7 @@ class Node:
             self.shared.reactor, self.name, self.driver.post, self.log,
             Logins(self.users.get, self._check, self.shared.reactor, self._renew),
             self.driver.wall, settings, at.anonymous, max_unfinished=limits.max_unfinished, files=self.shared.files,
+            max_transactions=limits.max_transactions,
         )  # fmt: skip
 
     def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
@@ -288,6 +289,7 @@ class Node:
         self.server.limits = Limits(**topology.limits)
         self.gateway.settings.limits.body = self.server.limits.max_message
         self.gateway.unfinished.most = self.server.limits.max_unfinished
+        self.gateway.max_transactions = self.server.limits.max_transactions
         try:
             self.gateway.reload(at.certificate, at.private_key)
         except MomError as error:

@@ -87,6 +87,7 @@ class Client(protocol.Protocol):
     def __init__(self, gateway: Gateway, number: int, host: str, tls: bool):
         self.gateway, self.number, self.host, self.tls = gateway, number, host, tls
         self.origin, self.held = origin(host), 0  # bytes of a frame that is not whole yet
+        self.booked = 0  # bytes in open transactions
         self.session = Session(f"{gateway.name}/{gateway.boot}-{number}", gateway.now, gateway.settings)
         self.user = ""
         self.client_id: str | None = None  # that it has while it is open
@@ -129,6 +130,8 @@ class Client(protocol.Protocol):
             self._act()
             if self.session.parser.waiting != self.held:
                 self._hold()
+            if self.session.transactions.bytes != self.booked:
+                self.gateway.book(self, self.session.transactions.bytes)
 
     def _hold(self) -> None:
         """Tell how much of a frame waits for its rest."""
@@ -141,6 +144,7 @@ class Client(protocol.Protocol):
             self._unset(name)
         self._waiting.clear()
         self.gateway.hold(self, 0)
+        self.gateway.book(self, 0)
         if self.login is not None:
             self.login.drop()
         if not self.bytes_in and self.tls and reason.check(SSL.Error):
@@ -263,10 +267,7 @@ class Client(protocol.Protocol):
         its CONNECT, or there is no room for the rest of its frame. Meanwhile it cannot be heard, so its silence does
         not count."""
         session = self.session
-        paused = (
-            session.full or self._waiting_bytes > MAX_WAITING or self.gateway.unfinished.waits(self)
-            or (session.state == "login" and session.parser.waiting >= EARLY_BYTES)
-        )  # fmt: skip
+        paused = session.full or self._waiting_bytes > MAX_WAITING or (self.held > 0 and self._held_back())
         if paused != self._paused and not self.closing:
             self._paused = paused
             if paused:
@@ -274,6 +275,10 @@ class Client(protocol.Protocol):
             else:
                 self._heard = self.gateway.reactor.seconds()
                 self._socket.resumeProducing()
+
+    def _held_back(self) -> bool:
+        early = self.session.state == "login" and self.held >= EARLY_BYTES
+        return early or self.gateway.unfinished.waits(self)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -333,6 +338,7 @@ class Client(protocol.Protocol):
             self.gateway.say(self.host, f"{who}: {self.session.fault}")
         self.session.parser = Parser(BEFORE_LOGIN)  # what it holds is of no more use
         self.gateway.hold(self, 0)
+        self.gateway.book(self, 0)
         self._socket.unregisterProducer()
         if self._paused:
             self._socket.resumeProducing()
@@ -411,6 +417,7 @@ class Gateway:
         times: Times | None = None,
         max_unfinished: int = 64 << 20,
         files: Files | None = None,
+        max_transactions: int = 256 << 20,
     ):
         self.reactor, self.name, self.post, self.log, self.logins, self.now = reactor, name, post, log, logins, now
         self.settings = settings or Settings()
@@ -423,6 +430,7 @@ class Gateway:
         self.ports: dict[str, int] = {}  # what listens -> the port
         self._listening: list[Any] = []
         self.unfinished = Unfinished(max_unfinished)
+        self.max_transactions, self.booked = max_transactions, 0
         self._certified: Certified | None = None
         self._new: Newcomers[Client] = Newcomers()  # without a CONNECT yet
         self._complaints = Complaints(log, reactor.seconds)
@@ -560,6 +568,22 @@ class Gateway:
             self.say("", text)
             self._tick = self.reactor.callLater(TICK_S, self._look)
 
+    def book(self, client: Client, size: int) -> None:
+        """So many bytes are in the open transactions of a client. Beyond the bound for all, the largest of the address
+        that has most is ended: its transactions are aborted."""
+        grown, client.booked = size - client.booked, size
+        self.booked += grown
+        while grown > 0 and self.booked > self.max_transactions:
+            sums: Counter[str] = Counter()
+            for each in self.clients.values():
+                sums[each.origin] += each.booked
+            most = sums.most_common(1)[0][0]
+            largest = max((each for each in self.clients.values() if each.origin == most), key=lambda each: each.booked)
+            largest.end(
+                f"the open transactions of all clients hold {self.booked} bytes of max_transactions = "
+                f"{self.max_transactions}, and these most: COMMIT sooner, or raise max_transactions in [limits]"
+            )
+
     def _look(self) -> None:
         self._tick = None
         self.unfinished.tick()
@@ -604,7 +628,7 @@ class Gateway:
     def status(self) -> dict[str, Any]:
         return {
             "clients": len(self.clients), "total": self.total, "refused": self.refusals, "ports": dict(self.ports),
-            "unfinished_bytes": self.unfinished.total,
+            "unfinished_bytes": self.unfinished.total, "transaction_bytes": self.booked,
         }  # fmt: skip
 
     def problems(self) -> list[str]:

@@ -607,7 +607,14 @@ def test_a_fault_of_a_client_is_logged_with_its_name(world):
 def test_status(world):
     mine = world.connect(client_id="c")
     mine.receive(SEND)
-    assert world.gateway.status() == {"clients": 1, "total": 1, "refused": 0, "ports": {}, "unfinished_bytes": 0}
+    assert world.gateway.status() == {
+        "clients": 1,
+        "total": 1,
+        "refused": 0,
+        "ports": {},
+        "unfinished_bytes": 0,
+        "transaction_bytes": 0,
+    }
     (shown,) = world.gateway.connections()
     assert (shown["number"], shown["client_id"], shown["version"], shown["state"]) == (1, "c", "1.2", "open")
     assert shown["bytes_in"] > len(SEND) and shown["bytes_out"] == len(b"".join(mine.writes))
@@ -703,3 +710,38 @@ def test_of_frames_that_are_never_completed_the_largest_ends_after_a_while():
         each.lose()
     world.clock.advance(1)
     assert world.gateway.unfinished.total == 0 and world.idle()
+
+
+# -- open transactions ---------------------------------------------------------------------------------------------
+
+BEGIN = encode("BEGIN", [("transaction", "t")])
+INTO = encode("SEND", [("destination", "/queue/a"), ("transaction", "t")], b"x" * 100_000)
+
+
+def test_the_open_transactions_of_all_clients_together_are_bounded():
+    world = guests()
+    world.gateway.max_transactions = 950_000
+    many = [world.connect("10.0.0.1") for _ in range(4)]
+    other = world.connect("10.0.0.2")
+    for mine in [*many, other]:
+        mine.receive(BEGIN + INTO)
+    many[2].receive(INTO * 4)
+    assert world.gateway.booked == 900_000
+    other.receive(INTO)
+    (error,) = many[2].drain()
+    assert "max_transactions" in error.headers["message"] and world.gateway.booked < 650_000
+    other.receive(encode("COMMIT", [("transaction", "t"), ("receipt", "r")]))
+    for mine in many:
+        mine.lose()
+    assert world.gateway.booked == 0 and other.commands() == []
+
+
+def test_a_transaction_that_is_too_large_for_the_bound_ends_its_own_connection():
+    world = guests()
+    world.gateway.max_transactions = 150_000
+    mine, other = world.connect(), world.connect()
+    other.receive(BEGIN + INTO)
+    mine.receive(BEGIN + INTO + INTO)
+    assert (mine.commands(), other.commands()) == (["ERROR"], [])
+    other.receive(encode("ABORT", [("transaction", "t")]))
+    assert world.gateway.booked == 0
