@@ -121,11 +121,11 @@ def send(
     with connect(file, server, url) as context:
         sent = 0
         for content in map(_line, sys.stdin.buffer) if lines else [_content(body)]:
-            context.send(destination, content, wait=not lines, **more)
+            last = context.send(destination, content, wait=not lines, **more)
             sent += 1
         context.flush(float("inf"))
     if output == "json":
-        echo_json({"destination": destination, "sent": sent})
+        echo_json({"destination": destination, "sent": sent} | ({} if lines else {"id": last.id}))
 
 
 def _content(body: str | None) -> str | bytes:
