@@ -527,7 +527,7 @@ class Engine:
             type_, payload = self.program.notice(
                 notice, agent=agent, type=message.type, reason=reason, origin=message.origin, number=message.number
             )
-            source = agent or f"{server.name}/{DEAD}"
+            source = agent if agent.startswith(f"{server.name}/") else f"{server.name}/{DEAD}"  # who can speak here
             server.send(server.message(source, (message.source,), type_, payload, flags=BOUNCE))
 
     def _record(

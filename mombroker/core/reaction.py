@@ -8,7 +8,7 @@ from mombroker.core import times
 from mombroker.core.batch import TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError
-from mombroker.core.ids import OURS, check_address, created_id, is_id, not_an_agent
+from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.message import Message
 from mombroker.core.names import CREATE
 
@@ -88,10 +88,14 @@ class Reaction:
             self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
 
     def create(self, path: str, state: bytes, home: str = "") -> str:
-        """Create an agent here or on another server; it exists once its home server delivers this."""
+        """Create an agent here or on another server; it exists once its home server delivers this.
+
+        A home that is not on this bus is as for `send`.
+        """
         server = self.engine.server
         home = home or server.name
-        server.distance(home)
+        if not SERVER_NAME.fullmatch(home):
+            raise MomError(f"{ascii(home[:64])} is no name of a server")
         self._check_size("the state of a new agent", len(state))
         id = created_id(home, server.name, server.new_id())
         self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))

@@ -29,6 +29,7 @@ from mombroker.sim.cluster import Cluster
 from mombroker.sim.faults import draw
 from mombroker.sim.model import Stream
 from mombroker.sim.programs import QUEUES, Everything, Worker
+from mombroker.sim.workloads import Wander
 from mombroker.sim.world import MS
 from mombroker.store.memory import MemoryStore
 
@@ -109,7 +110,10 @@ def shrunk(topology: Topology, rng: Random) -> Topology:
                 domains[domain.name] = replace(domain, members=members)
         registry = topology.registry if topology.registry in servers else rng.choice(list(servers))
         try:
-            return replace(topology, servers=servers, domains=domains, registry=registry, checked=True)
+            agents = [agent for agent in topology.agents if agent.server not in gone]
+            return replace(
+                topology, servers=servers, domains=domains, registry=registry, agents=agents, checked=True
+            )  # fmt: skip
         except TopologyError:
             continue
 
@@ -140,6 +144,45 @@ def run(seed: int) -> tuple[list[str], dict[str, int]]:
         "letters": sum("letters" == row.collection for node in second.nodes.values() for row in _rows(node)),
         **work.counts(),
     }  # fmt: skip
+
+
+class Wanderers(Wander):
+    """Walkers that know all others by id, and some by name; they make new ones on any server, and some have left."""
+
+    def go_on(self, rest: Topology, known: set[str]) -> None:
+        names = {*self.fields["names"], *self.late}
+        self.servers, self.ids = list(rest.servers), [id for id in self.ids if home_of(id) in rest.servers]
+        self.late = sorted(names - known)  # an operator deploys them anew
+
+
+def run_agents(seed: int) -> tuple[list[str], dict[str, int]]:
+    """The same with agents at work: all is at rest between the runs, and they know each other by what they keep."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeds, "WORKLOADS", (Wanderers,))
+        first = seeds.cluster(seed)
+    world, rng, work = first.world, first.world.rng, first.workload
+    assert isinstance(work, Wanderers)
+    first.faults.impostor = ""
+    wrong = first.run(rng.choice((100, 400)) * MS)
+    rest = shrunk(first.topology, rng)
+    gone = set(first.nodes) - set(rest.servers)
+    for node in first.nodes.values():
+        node.crash()
+    stores = {name: node.disk.store for name, node in first.nodes.items()}
+    dropped = _adopt(rest, stores, gone, rng.random() < 0.5)
+    metas = [stores[name].meta() for name in rest.servers]
+    known = {key.removeprefix("name:") for meta in metas for key in meta if key.startswith("name:")}
+    work.go_on(rest, known | {agent.name for agent in rest.agents})
+    second = Cluster(world, rest, replace(draw(rng), impostor=""), work)
+    for name, node in second.nodes.items():
+        node.disk.store, node.trace, node.events = stores[name], first.nodes[name].trace, first.nodes[name].events
+    wrong += second.run(rng.choice((100, 400)) * MS)
+    told = sum(
+        record[0] == "dead" and home_of(record[3]) in gone for node in second.nodes.values() for record in node.trace
+    )
+    second.nodes.update({name: first.nodes[name] for name in gone})
+    wrong += judge(second)[0]
+    return wrong, {"dropped": dropped, "gone": len(gone), "crashes": second.crashes, "told": told}
 
 
 def _rows(node: Any) -> Any:

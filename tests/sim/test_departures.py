@@ -1,6 +1,7 @@
 """Servers leave a bus, and others refer to what lived there: nobody dies of it, and the rest is whole."""
 
 from collections import Counter
+from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
@@ -10,10 +11,10 @@ from mombroker.core.server import AgentServer
 from tests.sim import departures
 
 
-def all_clean(seeds: range) -> Counter[str]:
+def all_clean(seeds: range, run: Callable[[int], tuple[list[str], dict[str, int]]] = departures.run) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
-        wrong, found = departures.run(seed)
+        wrong, found = run(seed)
         assert not wrong, "\n".join([f"seed {seed}", *wrong])
         counts.update(found)
     return counts
@@ -25,9 +26,16 @@ def test_some_seeds_are_clean():
         assert counts[what], what
 
 
+def test_some_seeds_with_agents_are_clean():
+    counts = all_clean(range(12), departures.run_agents)
+    for what in ("dropped", "gone", "crashes", "told"):
+        assert counts[what], what
+
+
 @pytest.mark.long
 def test_two_thousand_seeds_are_clean():
     assert all_clean(range(2000))["letters"]
+    all_clean(range(2000), departures.run_agents)
 
 
 def notices(seed: int) -> bool:
