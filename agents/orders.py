@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NAME_S = 5.0  # until a name must be decided
 START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
-OVERFULL = "the store of this server has reached max_store, and no work is taken: see `mom status`"
+OVERFULL = "this server takes no work, it is short of room: {}; see `mom status`"
 TEMPORARY = "_temp:"
 MAX_TEMPORARY = 1_000  # queues of one connection
 SAFE = " !$&'()*+,;=:@~._-"  # kept in names as they are
@@ -71,7 +71,7 @@ class Orders:
         limits = server.limits
         where = server.names.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         where = where or self._where(proxy, destination)
-        if len(command.body) > limits.max_message or server.store_bytes >= limits.max_store:
+        if len(command.body) > limits.max_message or server.alarms.full():
             self._not_too_large(command)
         put = self._put(proxy, command)
         if where:
@@ -108,7 +108,11 @@ class Orders:
         if len(command.body) > limit:  # the protocol bounds the headers
             raise MomError(f"a body is over {limit} bytes: send less, or raise max_message in [limits]")
         if self.server.full():
-            raise Wait("store", self.policies.of(command.destination).block_seconds, OVERFULL)
+            raise Wait(
+                "store",
+                self.policies.of(command.destination).block_seconds,
+                OVERFULL.format(", ".join(self.server.alarms.why())),
+            )
 
     def _where(self, proxy: Proxy, destination: str) -> str:
         """The agent of a queue; empty for a topic. May have to wait until its name is decided."""

@@ -56,7 +56,7 @@ COMMANDS = {
         "A bus in virtual time: run, explore, diagram, compare.",
     ),
     "status": ("status", "status", "How the servers are."),
-    "store": ("store", "store", "A server's store: verify, backup, info, clock."),
+    "store": ("store", "store", "A server's store: verify, backup, info, salvage, compact, accept, clock."),
     "subscription": (
         "subscription",
         "subscription",

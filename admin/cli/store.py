@@ -16,7 +16,7 @@ from mombroker.admin.cli.progress import Bar
 
 @click.group(cls=Group)
 def store() -> None:
-    """A server's store: verify, backup, info, clock."""
+    """A server's store: verify, backup, info, salvage, compact, accept, clock."""
 
 
 def path_argument(command: options.F) -> options.F:

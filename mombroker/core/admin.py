@@ -85,7 +85,7 @@ def status(server: AgentServer) -> Reply:
         "holds": channel.holds,
         "dead_letters": len(engine.letters),
         "names": len(server.names.known),
-        "store_bytes": server.store_bytes,
+        "store_bytes": server.alarms.bytes,
         "full": server.full(),
         "stuck": _stuck(server),
         "problems": _problems(server),
@@ -150,8 +150,8 @@ def _problems(server: AgentServer) -> list[str]:
         blame = max(waiting, key=lambda peer: waiting[peer], default="")
         backlog = f"; most of it waits for {blame} ({waiting[blame]} packets)" if blame and waiting[blame] else ""
         out.append(
-            f"the store holds {server.store_bytes} bytes of max_store = {server.limits.max_store}: no work is taken "
-            f"from outside{backlog}; raise max_store or bring the peer back"
+            f"no work is taken from outside: {', '.join(server.alarms.why())}{backlog}; make room, bring the peer "
+            "back, or change the limit"
         )
     if server.aside.kept:
         out.append(
@@ -193,7 +193,7 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
 
 def why(server: AgentServer) -> list[Reply]:
     """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
-    out: list[Reply] = []
+    out: list[Reply] = [{"kind": "full", "reason": reason} for reason in server.alarms.why()]
     for consumer in server.consumers.values():
         for packet, missing in consumer.core.held():
             message = packet.note[1] or decode(packet.body)
@@ -285,7 +285,9 @@ def _items(server: AgentServer, agent: str, path: str) -> dict[str, Reply]:
 
 def _open(server: AgentServer) -> None:
     if server.full():
-        raise Overloaded(f"{server.name} takes no work from outside: its store has reached max_store; see `mom status`")
+        raise Overloaded(
+            f"{server.name} takes no work from outside: {', '.join(server.alarms.why())}; see `mom status`"
+        )
     if server.stopping:
         raise Overloaded(f"{server.name} is stopping")
 

@@ -65,9 +65,13 @@ class TaskDone:
 
 @dataclass(slots=True)
 class StoreSize:
-    """The store's files take `bytes` on disk."""
+    """The store's files take `bytes`; of `disk` bytes of their file system `free` are free; the process takes `memory`
+    bytes. 0: not known."""
 
     bytes: int
+    free: int = 0
+    disk: int = 0
+    memory: int = 0
 
 
 @dataclass(slots=True)

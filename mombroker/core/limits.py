@@ -11,6 +11,8 @@ class Limits:
     max_transactions: int = 256 << 20  # bytes in the open transactions of all clients of a server
     max_unfinished: int = 64 << 20  # bytes of clients' frames that are not whole yet, of all clients of a server
     max_store: int = 16 << 30  # bytes on disk; beyond it no work from outside is taken
+    min_free: int = 0  # bytes free on the disk of the store; below no work from outside is taken. 0: 2 %, at most 1 GiB
+    max_memory: int = 0  # bytes of memory that the process takes; beyond it no work from outside is taken. 0: any
     max_held: int = 10_000  # packets of one link that wait for their causes
     max_inbox: int = 20_000  # messages of all inboxes in memory; the rest waits on disk
     max_residents: int = 10_000  # agents in memory

@@ -12,6 +12,7 @@ from typing import Any
 
 from mombroker import ordering
 from mombroker.core import admin, times, trace
+from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.consumer import MessageConsumer, Out
@@ -88,7 +89,7 @@ class AgentServer:
         self.level = 2
         self.more = False
         self.stopping = False
-        self.store_bytes = 0
+        self.alarms = Alarms(self.limits)
         self.notes: list[str] = []  # lines for the operator's log
         self.tasks: list[tuple[int, str, bytes]] = []
         self.replies: list[tuple[int, dict[str, Any] | str]] = []
@@ -158,7 +159,7 @@ class AgentServer:
             self.notes.append(line(text))
 
     def full(self) -> bool:
-        return self.store_bytes >= self.limits.max_store
+        return self.alarms.full()
 
     def distance(self, server: str) -> int:
         """Links between us and another server. Raises MomError for one that is not on this bus."""
@@ -351,8 +352,10 @@ class AgentServer:
                 self._hurry()
             case TaskDone(id, payload, reason):
                 self.engine.done(id, payload, reason)
-            case StoreSize(size):
-                was, self.store_bytes = self.full(), size
+            case StoreSize():
+                was = self.full()
+                for line in self.alarms.measured(event):
+                    self.note(line)
                 if was and not self.full():
                     for link in self.conns.values():
                         self.touch(link)

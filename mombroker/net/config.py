@@ -54,7 +54,12 @@ LOG = {
     "max_bytes": (int, "max_bytes = 1_000_000_000"),
     "max_age_days": (int, "max_age_days = 30"),
 }
-LIMITS = {each.name: (int, f"{each.name} = {each.default}") for each in fields(Limits) if each.default is not MISSING}
+SHOWN = {"min_free": 1 << 30, "max_memory": 4 << 30}  # an example in place of the default, which is not to be written
+LIMITS = {
+    each.name: (int, f"{each.name} = {SHOWN.get(each.name, each.default)}")
+    for each in fields(Limits)
+    if each.default is not MISSING
+}
 MOST = {  # what the wire, the store and the operator's port can carry
     "max_message": LINK_LIMIT // 2, "link_window": 1 << 31, "link_window_bytes": 1 << 31, "batch_bytes": 1 << 28,
     "max_attempts": 1000, "retry_factor": 1000, "max_traceback": 1 << 20,

@@ -39,6 +39,7 @@ class Machine(Protocol):
     def step(self, event: Any, now: int) -> None: ...
     def turn(self, now: int) -> None: ...
     def batch_full(self) -> bool: ...
+    def full(self) -> bool: ...
     def ready(self, now: int) -> Ready: ...
     def committed(self, ready: Ready, now: int) -> None: ...
     def stop(self) -> None: ...
@@ -89,13 +90,14 @@ class Driver:
         now: Callable[[], int] = time.time_ns,
         steady: Callable[[], int] = _since_boot,
         cpu: Callable[[], int] = time.thread_time_ns,
+        resources: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
     ):
         self.reactor, self.server, self.store = reactor, server, store
         self.committer, self.outputs, self.failed = committer, outputs, failed
         self.dead = False
         self.commits = 0
         self.longest_ns, self.longest, self.long = 0, "", 0  # the longest piece of work, and how many were over LONG_NS
-        self.wall, self._steady, self._cpu = now, steady, cpu
+        self.wall, self._steady, self._cpu, self._resources = now, steady, cpu, resources
         self._last_now = server.now
         self._agreed = (now(), steady())  # a wall clock that was right, and the steady one
         self._ahead = (server.now, self._agreed[1])  # of it: the last time that we gave, and when by the steady clock
@@ -104,6 +106,7 @@ class Driver:
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
         self._linger: Any = None
+        self._again: Any = None  # the next look at the resources, while they are short
         self._timer: Any = None
         self._timer_at = 0
         self._sized_at = 0
@@ -253,7 +256,14 @@ class Driver:
             self._agreed = (wall, self._steady())
         size = self._guarded(self.store.size)
         if not self.dead:
-            self.post(StoreSize(size))
+            self.post(StoreSize(size, *self._resources()))
+            if self.server.full() and self._stopped is None and not self.dead and self._again is None:
+                self._again = self.reactor.callLater(SIZE_EVERY_NS / 1e9, self._look_again)
+
+    def _look_again(self) -> None:
+        """Nobody may commit while no work is taken, and room be made by others."""
+        self._again = None
+        self._measure()
 
     def _leave(self, ready: Ready) -> None:
         """The batch is durable: its outputs leave."""
@@ -336,10 +346,10 @@ class Driver:
             self._commit()
 
     def _cancel(self) -> None:
-        for call in (self._turning, self._linger, self._timer):
+        for call in (self._turning, self._linger, self._timer, self._again):
             if call is not None:
                 call.cancel()
-        self._turning = self._linger = self._timer = None
+        self._turning = self._linger = self._timer = self._again = None
 
     def fail(self, error: BaseException) -> None:
         if self.dead:

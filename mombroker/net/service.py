@@ -31,6 +31,7 @@ from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.files import Files, LogFile
 from mombroker.net.links import Links
+from mombroker.net.resources import resources
 from mombroker.net.watchdog import Watchdog
 from mombroker.stomp.gateway import Gateway
 from mombroker.stomp.session import Settings
@@ -157,7 +158,15 @@ class Node:
         except BaseException:
             self.store.close()
             raise
-        self.driver = Driver(shared.reactor, self.server, self.store, shared.committer(), self, self._fail)
+        self.driver = Driver(
+            shared.reactor,
+            self.server,
+            self.store,
+            shared.committer(),
+            self,
+            self._fail,
+            resources=lambda: resources(data),
+        )
         self.users = {
             key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
         }

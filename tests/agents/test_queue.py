@@ -831,11 +831,11 @@ def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
 def test_a_full_store_takes_no_work():
     b = Broker()
     b.servers["a"].limits.max_store = 10
-    b.servers["a"].store_bytes = 11
+    b.servers["a"].alarms.bytes = 11
     producer = filled(b, "1", receipt="r")
     b.later(10)
     assert producer.receipts == []
-    b.servers["a"].store_bytes = 9
+    b.servers["a"].alarms.bytes = 9
     b.later(1)
     assert producer.receipts == ["r"]
 

@@ -17,8 +17,9 @@ class World:
     def __init__(self, hold=False, committer=None):
         self.calls = []
         self.clock = task.Clock()
-        self.notes, self.more, self.full, self.level = [], False, False, 0
+        self.notes, self.more, self.filled, self.level = [], False, False, 0
         self.more_turns = 0
+        self.short = False  # of room
         self.plans = []  # Ready objects to come
         self.batches = 0
         self.hold, self.flying = hold, []
@@ -42,8 +43,11 @@ class World:
     def busy(self):
         return self.level > 0 or self.more or bool(self.notes)
 
+    def full(self):
+        return self.short
+
     def batch_full(self):
-        return self.full
+        return self.filled
 
     def _call(self, *call):
         self.calls.append(call if len(call) > 1 else call[0])
@@ -238,11 +242,11 @@ def test_a_full_batch_waits_for_the_commit_under_way_without_spinning():
     world = World(hold=True)
     world.start()
     world.plans.append(world.plan())
-    world.level, world.more, world.full = 2, True, True
+    world.level, world.more, world.filled = 2, True, True
     world.driver.post("x")
     assert world.take() == [("step", "x"), "turn", "ready", ("submit", 2), "turn"]
     assert world.take() == []
-    world.more = world.full = False
+    world.more = world.filled = False
     world.flying.pop()(None)
     assert "turn" in world.take()
 
@@ -472,6 +476,26 @@ def test_the_store_is_measured_once_a_second_at_most(world):
     assert [len(commit()) for _ in range(3)] == [1, 0, 0]
     world.wall += 2 * SECOND
     assert [len(commit()) for _ in range(3)] == [1, 0, 0]
+
+
+def test_while_room_is_short_it_is_looked_at_every_second_though_nobody_commits(world):
+    world.driver._resources = lambda: (7, 100, 30)
+    world.short = True
+    world.driver._measure()
+
+    def looks(seconds):
+        world.take()
+        for _ in range(seconds):
+            world.clock.advance(1)
+        return sum(call == ("step", StoreSize(5, 7, 100, 30)) for call in world.take())
+
+    assert looks(3) == 3
+    world.short = False
+    assert looks(3) == 1
+    world.short = True
+    world.driver._measure()
+    world.driver.stop()
+    assert looks(3) <= 1
 
 
 def test_a_store_that_cannot_be_staged_fails_the_driver():

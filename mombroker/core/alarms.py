@@ -1,0 +1,46 @@
+"""Alarms: what stops producers before a wall is hit, while consumers go on and make room."""
+
+from __future__ import annotations
+
+from mombroker.core.events import StoreSize
+from mombroker.core.limits import Limits
+
+FREE_PERCENT, FREE_MOST = 2, 1 << 30  # of the file system of the store, unless min_free is set
+AGAIN = 1.25, 0.9  # of min_free and max_memory: from here on work is taken again
+
+
+class Alarms:
+    """`reasons`: why no work is taken from outside, in words, by what is short; empty as a rule."""
+
+    __slots__ = ("limits", "bytes", "reasons")
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.bytes = 0  # of the store
+        self.reasons: dict[str, str] = {}
+
+    def full(self) -> bool:
+        return self.bytes >= self.limits.max_store or bool(self.reasons)
+
+    def why(self) -> list[str]:
+        """Why no work is taken from outside, one sentence each."""
+        most = self.limits.max_store
+        store = [f"the store holds {self.bytes} bytes of max_store = {most}"] if self.bytes >= most else []
+        return store + list(self.reasons.values())
+
+    def measured(self, event: StoreSize) -> list[str]:
+        """Returns what has changed, for the operator."""
+        before, limits = dict(self.reasons), self.limits
+        self.bytes, self.reasons = event.bytes, {}
+        least = limits.min_free or min(event.disk * FREE_PERCENT // 100, FREE_MOST)
+        if event.disk and event.free < least * (AGAIN[0] if "disk" in before else 1):
+            self.reasons["disk"] = f"{event.free} bytes are free on the disk of the store, min_free is {least}"
+        most = limits.max_memory
+        if most and event.memory > most * (AGAIN[1] if "memory" in before else 1):
+            self.reasons["memory"] = f"the process takes {event.memory} bytes of memory, max_memory is {most}"
+        new = [f"no work is taken from outside: {self.reasons[what]}" for what in self.reasons.keys() - before.keys()]
+        old = [f"no more {ENDED[what]}: work is taken again" for what in before.keys() - self.reasons.keys()]
+        return new + old
+
+
+ENDED = {"disk": "lack of free disk", "memory": "lack of memory"}

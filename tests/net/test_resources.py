@@ -1,0 +1,45 @@
+"""What is read of the machine, and a disk that really fills: producers wait, consumers go on, no server ends."""
+
+import os
+import subprocess
+
+import pytest
+
+from mombroker.core.alarms import Alarms
+from mombroker.core.events import StoreSize
+from mombroker.core.limits import Limits
+from mombroker.net.resources import memory, resources
+
+
+def test_disk_and_memory_are_read():
+    free, disk, taken = resources(".")
+    assert 0 < free <= disk
+    assert taken == 0 or 1 << 20 < taken < 1 << 40
+    held = bytearray(os.urandom(1 << 20)) * 64
+    assert taken == 0 or memory() > taken + (32 << 20)
+    del held
+
+
+def test_a_folder_that_is_gone_tells_nothing_of_its_disk(tmp_path):
+    assert resources(str(tmp_path / "gone"))[:2] == (0, 0)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file system of 8 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(folder)], capture_output=True)
+    if made.returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_small_disk_raises_the_alarm_before_it_is_full_and_ends_it(small):
+    alarms = Alarms(Limits())
+    for n in range(8):
+        (small / f"{n}").write_bytes(bytes((1 << 20) - 20_000))
+    assert alarms.measured(StoreSize(1, *resources(str(small)))) and alarms.full()
+    (small / "0").unlink()
+    assert alarms.measured(StoreSize(1, *resources(str(small)))) and not alarms.full()
