@@ -39,7 +39,7 @@ class Native:
         handler = self.handlers.get(message.type)
         if handler is None:
             raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
-        handler(self, note_of(message), message)
+        handler(self, message.note or note_of(message), message)
 
     def created(self) -> None: ...
 

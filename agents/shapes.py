@@ -25,15 +25,18 @@ class Within(NamedTuple):
     most: int
 
 
+ANY = Within(-LAST - 1, LAST)
 Count = Annotated[int, Within(0, LAST)]  # also of rows, and what else is numbered
 Time = Annotated[int, Within(0, times.LAST_NS)]
 LOCAL = {"local": True}  # metadata of a field that never leaves its server; such fields come last
 
 
 class Shape:
-    """1. `kinds` are the exact types of the fields, if each has one: then `deep` are those that need a closer look."""
+    """1. `kinds` are the exact types of the fields, if each has one. Then `ranges` are of the integers, and `deep`
+    the fields that hold others: most notes are read by these alone.
+    """
 
-    __slots__ = ("names", "least", "readers", "kinds", "deep")
+    __slots__ = ("names", "least", "readers", "kinds", "ranges", "deep")
 
     def __init__(self, cls: Any):
         hints = typing.get_type_hints(cls, include_extras=True)
@@ -43,23 +46,34 @@ class Shape:
         self.readers = [reader_of(hints[name]) for name in self.names]
         kinds = [_kind(hints[name]) for name in self.names]
         self.kinds = tuple(kinds) if all(kinds) else None
-        self.deep = [at for at, name in enumerate(self.names) if hints[name] not in (bool, str, bytes)]
+        self.ranges = [(at, *_range(hints[name])) for at, name in enumerate(self.names) if kinds[at] is int]
+        self.deep = [at for at, kind in enumerate(kinds) if kind in (list, dict)]
 
     def read(self, values: Any) -> list[Any]:
         """The fields, those at the end perhaps left out, and unknown ones behind them dropped. Raises ValueError."""
         if type(values) is not list:
             raise ValueError(f"{_shown(values)} is no list of fields")
+        if tuple(map(type, values)) == self.kinds:
+            found = values
+            for at, least, most in self.ranges:
+                if not least <= found[at] <= most:
+                    self._read(at, found)
+            for at in self.deep:
+                if found[at]:
+                    self._read(at, found)
+            return found
         found = values[: len(self.names)]
         if len(found) < self.least:
             raise ValueError(f"{len(found)} fields, and {self.least} are needed")
-        plain = self.kinds is not None and self.kinds[: len(found)] == tuple(map(type, found))
-        for at in self.deep if plain else range(len(found)):
-            if at < len(found):
-                try:
-                    found[at] = self.readers[at](found[at])
-                except ValueError as error:
-                    raise ValueError(f"{self.names[at]}: {error}") from None
+        for at in range(len(found)):
+            self._read(at, found)
         return found
+
+    def _read(self, at: int, found: list[Any]) -> None:
+        try:
+            found[at] = self.readers[at](found[at])
+        except ValueError as error:
+            raise ValueError(f"{self.names[at]}: {error}") from None
 
 
 def _kind(hint: Any) -> type | None:
@@ -69,13 +83,18 @@ def _kind(hint: Any) -> type | None:
     return kind if kind in (bool, int, str, bytes, list, dict) else None
 
 
+def _range(hint: Any) -> Within:
+    within: Within = typing.get_args(hint)[1] if typing.get_origin(hint) is Annotated else ANY
+    return within
+
+
 def reader_of(hint: Any) -> Reader:
     """For the annotations that notes have: plain types, lists, tuples, dicts, X | None, classes with `of`, Any."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return partial(_integer, args[1])
     if hint is int:
-        return partial(_integer, Within(-LAST - 1, LAST))
+        return partial(_integer, ANY)
     if hint in (bool, str, bytes):
         return partial(_plain, hint)
     if origin is list:

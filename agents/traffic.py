@@ -63,7 +63,7 @@ class Traffic:
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        return cls(*shape(cls).read(values))
+        return cls(*(SHAPES.get(cls) or shape(cls)).read(values))
 
 
 def is_pattern(text: str) -> bool:

@@ -148,8 +148,8 @@ class Channel:
                 mine = True
             elif home not in server.distances:
                 server.distance(home)
-        if mine and message.origin == link.peer:
-            server.read(message)
+        if mine and message.origin == link.peer and (reader := server.readers.get(message.type)):
+            reader(message)
 
     def _relay(self, consumer: MessageConsumer, link: Link, packets: list[Packet]) -> None:
         """What the core passes on, one record per message; those without a body are its own acknowledgements."""

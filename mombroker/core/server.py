@@ -267,7 +267,8 @@ class AgentServer:
         """
         agent, now = native.id, self.now
         message = self.note_to(source, (agent,), note, 0, BOUNCE)
-        if not self.engine.idle(agent) or any(consumer.pending for consumer in self.channel.owning):
+        owning = self.channel.owning
+        if not self.engine.idle(agent) or (owning and any(consumer.pending for consumer in owning)):
             self.send(message)
             return
         self.sent += 1
