@@ -19,7 +19,7 @@ from mombroker.sim.workloads import HERE, Wander, Workload
 from mombroker.sim.world import MS, World
 from mombroker.store import columns
 from mombroker.store.base import written
-from mombroker.store.sqlite import LOG
+from mombroker.store.sqlite import LOG, summed
 
 SERVERS = 16
 DOMAINS = {  # on a line, with a matrix domain in their middle
@@ -120,7 +120,7 @@ def write(made: Topology, played: Played, copies: int = 1, pause: int = MS) -> i
                 rows.append((seq + 1, len(records), first, end, offset, VERSION, packed, *done))
                 seq += len(records)
                 offset += len(packed)
-            conn.executemany(LOG, rows)
+            conn.executemany(LOG, summed(rows))
             rows.clear()
         conn.execute("COMMIT")
         opened.close()

@@ -404,7 +404,7 @@ def test_records_that_went_unexported_are_counted(tmp_path, stores, played):
     conn = sqlite3.connect(tmp_path / "store" / "store.sqlite")
     cut = conn.execute("SELECT id FROM log ORDER BY id LIMIT 1 OFFSET 5").fetchone()[0]
     conn.execute("DELETE FROM log WHERE id < ?", [cut])
-    conn.execute("INSERT INTO meta VALUES ('log_lost', ?)", [cut - 1])
+    conn.execute("INSERT INTO meta (key, value) VALUES ('log_lost', ?)", [cut - 1])
     conn.commit()
     conn.close()
     (done,) = run({server: store.read(tmp_path / "store")}, tmp_path / "out").values()
@@ -581,7 +581,7 @@ def checkpoints(path: Path) -> Callable[[], None]:
     assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
     def write() -> None:
-        conn.execute("INSERT OR REPLACE INTO meta VALUES ('written', random())")
+        conn.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('written', random())")
         busy, _, _ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         assert not busy and (path / "store.sqlite-wal").stat().st_size == 0
 
