@@ -44,7 +44,7 @@ def list_agents(file: Path, server: str | None, after: str, limit: int, output: 
 def show_agent(file: Path, server: str | None, agent: str, output: str, columns: str) -> None:
     """Show one agent, given by id or name: its fields, the first items of its collections, and how many messages wait.
 
-    In a table a field is fields.NAME, and a collection is items.NAME with the number of its rows.
+    In a table a field is fields.NAME, as JSON, and a collection is items.NAME with the number of its rows.
 
     \b
     Example:
@@ -144,11 +144,17 @@ def delete(file: Path, server: str | None, agent: str, yes: bool, output: str, c
 def flat(found: dict[str, Any]) -> dict[str, Any]:
     """An agent for a table: one row for each of its fields, whose names are its author's, and each collection."""
     row = {name: value for name, value in found.items() if name not in ("fields", "items")}
-    row |= {f"fields.{name}": value for name, value in found["fields"].items()}
+    row |= {f"fields.{name}": _json(value) for name, value in found["fields"].items()}
     for name, items in found["items"].items():
         row[f"items.{name}"] = f"{items['rows']} rows"
-        row |= {f"first of items.{name}": items["first"]} if items["first"] else {}
+        first = [{**each, "value": _json(each["value"])} for each in items["first"]]
+        row |= {f"first of items.{name}": first} if first else {}
     return row
+
+
+def _json(value: Any) -> str:
+    """So that "1" is not taken for 1."""
+    return json.dumps(value, ensure_ascii=False, default=ascii)
 
 
 def values(fields: tuple[str, ...]) -> dict[str, Any]:

@@ -3,11 +3,13 @@ and nobody else notices."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mombroker.agents.commands import Send, Transact
+from mombroker.core.topology import Topology
 from tests.agents.broker import Broker, Client
 from tests.core.bus import topology
 from tests.core.sample_agents import Tell
@@ -18,12 +20,12 @@ LEFT = topology({"x": "ab"}, AGENTS)  # without c, and what is left goes on unde
 GONE = "lived on c, which has left this bus: take another name, or stop the bus and withdraw this one by `mom topology"
 
 
-def without_c(b: Broker) -> None:
+def without_c(b: Broker, left: Topology = LEFT) -> None:
     """All are stopped, and start again under a topology without c."""
     for name in list(b.servers):
         b.crash(name)
-    b.topology = LEFT
-    for name in LEFT.servers:
+    b.topology = left
+    for name in left.servers:
         b.boot(name)
     b.pump()
 
@@ -157,6 +159,23 @@ def test_a_connection_that_was_lost_with_its_server_leaves_what_has_left():
     assert [agent for agent in b.stores["a"].disk.agents if "conn:" in agent]
     without_c(b)
     assert not [agent for agent in b.stores["a"].disk.agents if "conn:" in agent]
+    works(b)
+
+
+def test_the_registry_has_left_and_another_decides_from_then_on():
+    """Its policies stay, and one that is set now goes before them, though the ids of its successor are lower."""
+    b = Broker(replace(WHOLE, registry="c", checked=True))
+    b.connect("a").send("queue:old", "1")
+    b.servers["c"].next_id += 1_000_000
+    b.ask("a", "set_policy", match="queue:*", values={"max_messages": 1})
+    without_c(b, replace(LEFT, registry="b", checked=True))
+    assert b.connect("b").send("queue:new", "1", receipt="r").receipts == ["r"]
+    b.ask("a", "set_policy", match="queue:n*", values={"max_messages": 2})
+    for name in "ab":
+        b.reboot(name)
+    for server in b.servers.values():
+        of = server.clients.policies.of
+        assert (of("queue:new").max_messages, of("queue:old").max_messages) == (2, 1)
     works(b)
 
 

@@ -207,7 +207,8 @@ def test_an_agent_is_shown_with_its_name_and_the_first_items_of_its_collections(
         (length, "x" * length) for length in range(1, 6)
     ]
     row = flat(shown)
-    assert row["fields.tries"] == 0 and row["items.rows"] == "7 rows" and len(row["first of items.rows"]) == 5
+    assert (row["fields.tries"], row["fields.got"][:12], row["items.rows"]) == ("0", '["xxxxxxx", ', "7 rows")
+    assert row["first of items.rows"][0]["value"] == '"x"' and len(row["first of items.rows"]) == 5
 
 
 @pytest.mark.parametrize("home", [0, 1])
