@@ -133,8 +133,8 @@ def test_a_record_names_the_back_end_that_it_was_written_under(tmp_path):
         adopt(topology, opened)
     conn = {server: sqlite3.connect(tmp_path / "bus" / server / "store.sqlite") for server in ("s05", "s06")}
     for server, each in conn.items():  # the same records again
-        each.execute("INSERT INTO log SELECT id + ?, count, first, last, offset, version, columns, commits, rows, bytes"
-                     " FROM log", [before[server]])  # fmt: skip
+        names = "count, first, last, offset, version, columns, commits, rows, bytes"
+        each.execute(f"INSERT INTO log (id, {names}) SELECT id + ?, {names} FROM log", [before[server]])
         each.commit()
         each.close()
     stores = {server: store.read(tmp_path / "bus" / server) for server in conn}
