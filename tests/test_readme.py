@@ -1,4 +1,4 @@
-"""What the README and the docs show is run here, word for word."""
+"""What README.md and docs/agents.md show first is run here, word for word."""
 
 import re
 import sys

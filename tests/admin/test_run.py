@@ -1,8 +1,6 @@
-"""`mom run`: a server without a topology file, and what finds it."""
+"""`mom run`: a server without a topology file, as README.md and docs/jms.md start it, and what finds it."""
 
 import os
-import re
-import shlex
 import signal
 import time
 
@@ -10,7 +8,8 @@ from click.testing import CliRunner
 
 from mombroker import jms
 from mombroker.admin.cli.main import cli
-from tests.admin.processes import ROOT, Processes, free_ports
+from tests.admin.processes import Processes, free_ports
+from tests.snippets import commands, fenced, program, shell
 
 
 def mom(*words):
@@ -63,26 +62,18 @@ def test_a_second_one_in_the_same_folder_is_refused_and_changes_nothing(tmp_path
     assert first.wait(30) == 0
 
 
-def test_the_quick_start_of_the_readme(tmp_path, monkeypatch, capsys):
+def test_the_quick_start_of_the_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MOM_FILE", raising=False)
     stomp, listen = free_ports(2)
     process = start(tmp_path, stomp, listen)
-    text = (ROOT / "README.md").read_text()
-    for line in ("mom send /queue/orders", "mom queue list", "mom receive /queue/orders"):
-        (words,) = [shlex.split(each)[1:] for each in text.splitlines() if each.strip().startswith(line)]
-        result = mom(*words)
-        assert result.exit_code == 0, result.output
-    assert result.stdout == "ann: one pizza\n"
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "import stomp" in block]
-    names = {}
-    exec(compile(code.replace("61613", str(stomp)), "README.md", "exec"), names)
-    for _ in range(600):
-        if (said := capsys.readouterr().out) and mom("queue", "browse", "orders", "--held").stdout == "":
-            break
-        time.sleep(0.05)
-    assert "cooking one pizza" in said
-    names["connection"].disconnect()
+    first, *others = commands("README.md", "mom send /queue/orders")
+    assert first.split("#")[0].split() == ["mom", "run"]
+    shown = shell(others, tmp_path)
+    assert "queue:orders" in shown and shown.endswith("\nann: one pizza\n")
+    code = fenced("README.md", "python", "import stomp")
+    assert program(code, tmp_path, _61613=stomp) == "cooking one pizza\n"
+    assert mom("queue", "browse", "orders", "--held").stdout == ""
     process.terminate()
     assert process.wait(30) == 0
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mombroker import jms
+from tests.snippets import fenced, program
 from tests.stomp.test_stomp_py import one_server
 
 ROOT = Path(__file__).parents[2]
@@ -18,34 +19,25 @@ def server(tmp_path_factory):
     made.down()
 
 
-def shown(page):
-    """The block of code that uses the client."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
-    (code,) = [block for block in blocks if "mombroker.jms" in block]
-    return code
-
-
-def run(page, server):
-    exec(compile(shown(page).replace("61613", str(server.port)), page, "exec"), {})
-
-
 def empty(server):
     with jms.connect(f"stomp://127.0.0.1:{server.port}") as context, context.consumer("orders") as consumer:
         while consumer.receive(0.2) is not None:
             pass
 
 
-def test_the_readme(server, capsys):
+def test_the_readme(server, tmp_path):
     empty(server)
-    run("README.md", server)
-    assert capsys.readouterr().out == "one pizza 30\nmarinara\n"
-    assert len([line for line in shown("README.md").splitlines() if line]) <= 10
+    code = fenced("README.md", "python", "mombroker.jms")
+    assert program(code, tmp_path, _61613=server.port) == "one pizza 30\nmarinara\n"
+    assert len([line for line in code.splitlines() if line]) <= 10
 
 
-def test_the_guide(server, capsys):
+def test_the_guide(server, tmp_path):
+    """docs/jms.md"""
     empty(server)
-    run("docs/jms.md", server)
-    assert capsys.readouterr().out == "one pizza {'size': 30, 'JMSXDeliveryCount': 1} 1\n/topic/weather.rome sun\n"
+    assert program(fenced("docs/jms.md", "python"), tmp_path, _61613=server.port) == (
+        "one pizza {'size': 30, 'JMSXDeliveryCount': 1} 1\n/topic/weather.rome sun\n"
+    )
 
 
 def test_the_guide_names_everything():

@@ -1,13 +1,12 @@
 """stomp.py, a client that many use, with a server of its own process, in all three versions."""
 
 import queue
-import re
-from pathlib import Path
 
 import pytest
 import stomp
 
 from tests.admin.processes import Processes, free_ports
+from tests.snippets import fenced, program
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it
 VERSIONS = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}
@@ -196,15 +195,7 @@ def test_a_client_returns_to_a_server_that_was_restarted(tmp_path):
         server.down()
 
 
-def test_what_the_docs_show(server, capsys):
-    page = Path(__file__).parents[2] / "docs" / "stomp.md"
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
-    names = {}
-    exec(compile(code.replace("61613", str(server.port)), str(page), "exec"), names)
-    connection = names["connection"]
-    done = Mailbox()
-    connection.set_listener("done", done)
-    done.take(1)
-    connection.disconnect(receipt="bye")
-    done.lost.get(timeout=PATIENCE_S)
-    assert "one pizza" in capsys.readouterr().out
+def test_what_docs_stomp_md_shows(server, tmp_path):
+    code = fenced("docs/stomp.md", "python")
+    assert program(code, tmp_path, _61613=server.port) == "/queue/orders ann one pizza\n"
+    assert server.json("queue", "show", "orders")["messages"] == 0

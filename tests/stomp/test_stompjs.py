@@ -1,15 +1,14 @@
 """@stomp/stompjs, the client of browsers and Node, over TCP; its part is in stompjs.mjs."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.snippets import fenced, said
 from tests.stomp.test_stomp_py import one_server
 
 SCRIPT = Path(__file__).parent / "stompjs.mjs"
@@ -48,14 +47,9 @@ def test_stompjs(home, server, step):
 
 
 def test_what_the_readme_shows(home, server):
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    (code,) = re.findall(r"```js\n(.*?)```", text, re.S)
+    """README.md, word for word: it ends by itself, and the message is consumed."""
+    code = fenced("README.md", "js")
+    assert "61613" in code
     (home / "readme.mjs").write_text(code.replace("61613", str(server.port)))
-    node = subprocess.Popen(["node", "readme.mjs"], cwd=home, stdout=subprocess.PIPE, text=True)
-    try:
-        assert node.stdout.readline() == "cooking one pizza\n"
-        while server.json("queue", "show", "orders")["messages"]:
-            time.sleep(0.05)
-    finally:
-        node.kill()
-        node.wait()
+    assert said("node", "readme.mjs", folder=home) == "cooking one pizza\n"
+    assert server.json("queue", "show", "orders")["messages"] == 0

@@ -1,6 +1,7 @@
 """The example is run as its text says, only smaller."""
 
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
 from mombroker.net import config
+from tests.snippets import commands, fenced, program, shell
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "cost_analysis.py"
 pytestmark = pytest.mark.spark
@@ -31,3 +33,14 @@ def test_the_example_tells_the_costs_and_leaves_a_bus_that_the_commands_read(spa
     run = CliRunner().invoke(cli, ["log", "export", "demo/bus.toml", "--to", "again", "--copy"])
     assert run.exit_code == 0, run.output
     assert {path.name for path in Path("again").rglob("server=*")} == {f"server={name}" for name in bus.servers}
+
+
+@pytest.mark.long
+def test_what_the_docs_show_of_it(tmp_path):
+    """docs/cost-analysis.md, each line and program by a process of its own."""
+    shutil.copytree(EXAMPLE.parent, tmp_path / "examples", ignore=shutil.ignore_patterns("var", "__pycache__"))
+    shell(commands("docs/cost-analysis.md", "examples/cost_analysis.py demo"), tmp_path)
+    assert (tmp_path / "demo" / "report.html").exists() and (tmp_path / "demo" / "better.toml").exists()
+    for words, column in (('"exported"', "|hold"), ('.load("bus.toml")', "|server")):
+        shown = program(fenced("docs/cost-analysis.md", "python", words), tmp_path / "demo")
+        assert column in shown.replace(" ", "")

@@ -1,0 +1,101 @@
+"""The snippets of the README and the docs: who runs each, and those that need no more than a bus."""
+
+import re
+import shutil
+import sys
+import types
+
+import click
+import pytest
+
+from mombroker.admin.cli.main import cli
+from tests.admin.processes import Processes, free_ports
+from tests.core.bus import Bus, topology
+from tests.snippets import ROOT, commands, fenced, shell
+
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md") if page.name != "cli.md")]
+MARK = re.compile(r"<!-- (?:run by (?P<test>\S+)|not run by the tests: .+) -->")
+
+
+def snippets(page):
+    """Each block of Python, JavaScript or shell commands, with the line before it."""
+    text = (ROOT / page).read_text()
+    shell = r"(?:(?<=\n\n)|(?<=->\n))    (?:mom|make|python|head|mkdir|apt-get|\. \.venv/bin/activate)\b"
+    for found in re.finditer(rf"^```(?:python|js)\n|{shell}", text, re.M):
+        before = [line for line in text[: found.start()].splitlines() if line][-1]
+        yield before, text[found.start() :].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_snippet_says_which_test_runs_it_or_why_none_does(page):
+    for before, code in snippets(page):
+        mark = MARK.fullmatch(before)
+        assert mark, f"{page} does not say what runs\n{code}"
+        if mark["test"]:
+            assert page in (ROOT / mark["test"]).read_text(), f"{mark['test']} does not run {page}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_that_is_shown_exists(page):
+    text = re.sub(r" \\\n\s+", " ", (ROOT / page).read_text())
+    for line in re.findall(r"^    mom (.*)$", text, re.M):
+        command: click.Command = cli
+        words = line.partition(" #")[0].split()
+        while isinstance(command, click.Group):
+            word, *words = words
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, f"{page}: mom {line}"
+            command = found
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        shown = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert shown <= known | {"--help"}, f"{page}: mom {line}"
+
+
+def test_the_greeter_of_the_readme(tmp_path):
+    """README.md, in a copy of the examples on other ports."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("var", "__pycache__"))
+    file = tmp_path / "examples" / "greeter.toml"
+    text = file.read_text()
+    for written, taken in zip(("16310", "16311"), free_ports(2), strict=True):
+        assert written in text
+        text = text.replace(written, str(taken))
+    file.write_text(text)
+    first, *lines = commands("README.md", "mom up examples/greeter.toml")
+    assert first == ". .venv/bin/activate"
+    shown = shell(lines, tmp_path)
+    assert re.search(r"^fields.greeted +2$", shown, re.M) and re.search(r"^clean +yes$", shown, re.M)
+    assert shown.endswith("stopped paris, lyon\n")
+
+
+def test_what_operators_and_authors_of_agents_type(tmp_path):
+    """docs/agents.md and docs/operate.md, on a bus with the server lyon."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("var", "__pycache__"))
+    file = tmp_path / "mombroker.toml"
+    file.write_text(
+        f'[bus]\nname = "test"\nallow = ["examples"]\n[servers.lyon]\nlisten = "127.0.0.1:{free_ports(1)[0]}"\n'
+    )
+    bus = Processes(file)
+    bus.up()
+    try:
+        shown = shell(commands("docs/agents.md", "mom agent deploy"), tmp_path)
+        assert re.search(r"^fields.greeted +1$", shown, re.M)
+        shell(commands("docs/operate.md", "mom store backup"), tmp_path)
+        (backup,) = (tmp_path / "backup").iterdir()
+        assert backup.suffix == ".sqlite"
+        shell(commands("docs/operate.md", "head -c 32"), tmp_path)
+        assert (tmp_path / "bus.secret").stat().st_mode & 0o77 == 0
+    finally:
+        bus.down()
+
+
+def test_the_collection_that_is_shown_keeps_what_it_says(monkeypatch):
+    """docs/agents.md"""
+    module = types.ModuleType("shown_archive")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(fenced("docs/agents.md", "python", "class Archive"), module.__dict__)
+    bus = Bus(topology({"x": "abc"}, {"b/archive": "shown_archive:Archive"}))
+    bus.pump()
+    for text, year in (("new", 2020), ("old", 1920)):
+        bus.ask("a", "send", to=["archive"], type="shown_archive.Letter", fields={"text": text, "year": year})
+    assert [row.key for row in bus.stores["b"].items("b/archive", "letters", None, 10)] == [1920, 2020]
+    assert bus.ask("b", "deadletters")["count"] == 0
