@@ -51,6 +51,12 @@ def _listed(file: Path, server: str | None) -> str:
 
     topology = options.load(file)
     at = options.pick(topology, server)
+    if at.stomp is None and at.stomp_tls is not None:
+        port = address(at.stomp_tls)[1]
+        raise MomError(
+            f"{at.name} takes clients by TLS alone: give --url stomps://HOST:{port}, with a HOST that its certificate "
+            "names, and ?ca=FILE behind it unless the system trusts who signed that"
+        )
     if at.stomp is None:
         raise MomError(f"{at.name} has no `stomp` in the topology file: give --url, or name another server")
     host, port = address(at.stomp)
@@ -219,13 +225,16 @@ def request(
 ) -> None:
     """Send a message, wait for its answer, and write that to standard output.
 
+    Without --ttl the message expires when nobody waits for the answer any more.
+
     \b
     Example:
       mom request /queue/prices "one pizza" --timeout 2
     """
     write = writer(form, output)
     with connect(file, server, url) as context:
-        _out(write(context.request(destination, _content(body), timeout=timeout, **told(**rest))))
+        wanted = {name: value for name, value in told(**rest).items() if name != "ttl" or value is not None}
+        _out(write(context.request(destination, _content(body), timeout=timeout, **wanted)))
 
 
 def _out(data: bytes) -> None:

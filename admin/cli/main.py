@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 from click.shell_completion import CompletionItem
@@ -129,6 +130,11 @@ class LazyGroup(Group):
             from mombroker.admin.analysis.session import failure
 
             raise click.ClickException(failure(error)) from None
+        except UnicodeEncodeError as error:
+            text = error.object[max(0, error.start - 20) : error.end + 20]
+            raise click.ClickException(
+                f"{text!a} cannot be written in {error.encoding}: give what has a form in it"
+            ) from None
         except RecursionError:  # an agent may keep lists in lists a thousand deep
             raise click.ClickException("this is nested too deeply to be shown") from None
 
@@ -162,6 +168,8 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def main() -> None:
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal has no sign for
     cli(prog_name="mom")
 
 

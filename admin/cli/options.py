@@ -30,6 +30,14 @@ ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
 AMOUNT = click.IntRange(0, LAST_NS)
 
 
+def utf8(data: bytes, what: str) -> str:
+    """The text of a file, without the mark at its beginning that some editors write. Raises MomError."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MomError(f"{what} is not UTF-8, from its byte {error.start} on: save the file as UTF-8") from None
+
+
 class Number(click.FloatRange):
     """A finite one, in this range."""
 

@@ -9,7 +9,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, plain
 from mombroker.net.adminclient import NotRunning
 from mombroker.stomp.users import hashed as hashed_passcode
 from mombroker.stomp.users import is_of_one
@@ -22,7 +22,7 @@ def user() -> None:
 
 def passcode_option(command: options.F) -> options.F:
     """`--passcode-file`; else the environment, else a prompt. Never an argument, which others could read."""
-    path = click.File(lazy=False)
+    path = click.File("rb", lazy=False)
     text = "Read the passcode from the first line of this file, - for standard input. [env: MOM_PASSCODE, a prompt]"
     return click.option("--passcode-file", "source", type=path, help=text)(command)
 
@@ -154,13 +154,15 @@ def _hashed(source: Any) -> str:
     from os import environ
 
     if source is not None:
-        passcode = source.readline().rstrip("\r\n")
+        passcode = options.utf8(source.readline(), f"the passcode in {source.name}").rstrip("\r\n")
     elif "MOM_PASSCODE" in environ:
         passcode = environ["MOM_PASSCODE"]
     else:
         passcode = _asked()
     if not passcode:
         raise MomError("the passcode is empty: give one in a file, in MOM_PASSCODE, or at the prompt")
+    if passcode != plain(passcode):
+        raise MomError("the passcode is not UTF-8, in which clients send it: give it in a file in UTF-8")
     return hashed_passcode(passcode)
 
 
@@ -177,6 +179,8 @@ def _asked() -> str:
             if sys.stdin.isatty():
                 raise
             raise MomError("nobody is there to be asked for a passcode: give --passcode-file FILE") from None
+        except UnicodeDecodeError:
+            raise MomError("the passcode is not in the encoding of this terminal: give it in a file in UTF-8") from None
 
 
 def _change(file: Path, server: str | None, output: str, columns: str, verb: str, **args: Any) -> None:

@@ -125,7 +125,10 @@ class Context:
     def request(
         self, to: Destination | str, body: Any = None, *, timeout: float = REQUEST_S, **options: Any
     ) -> Message:
-        """Send a message and wait for its answer. Raises TimedOut, ConnectionLost, and what `send` does."""
+        """Send a message and wait for its answer. Raises TimedOut, ConnectionLost, and what `send` does.
+
+        Without a ttl of its own it expires with the timeout: nobody waits for an answer then.
+        """
         self._check()
         checks.seconds("timeout", timeout)
         if self.ack == TRANSACTED:

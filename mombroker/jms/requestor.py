@@ -41,6 +41,7 @@ class Requestor:
     def request(self, to: Destination | str, body: Any, timeout: float, options: dict[str, Any]) -> Message:
         name = options.pop("correlation_id", "") or uuid.uuid4().hex
         checks.text("correlation_id", name, MessageFormat)
+        options.setdefault("ttl", max(timeout, 0.001))  # nobody waits for an answer after that
         if "reply_to" in options:
             raise MessageFormat("a request has a queue of its own for its answer: send with reply_to= asks for another")
         with self.connection.lock:

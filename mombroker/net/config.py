@@ -82,7 +82,7 @@ def load(path: str | Path) -> Topology:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise TopologyError([f"{path}: larger than {MAX_BYTES >> 20} MiB: give a topology file"])
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # some editors mark the beginning
     except OSError as error:
         raise TopologyError([f"{path}: {(error.strerror or str(error)).lower()}: give the topology file"]) from None
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -18,6 +19,12 @@ redeliver = 0
 [[policies]]
 match = "sub:*"
 redeliver = 0
+[[policies]]
+match = "queue:prices"
+expired = "drop"
+[[policies]]
+match = "queue:unheard"
+expired = "drop"
 """
 
 
@@ -134,6 +141,33 @@ def test_a_request_gets_its_answer(bus):
     assert "no answer" in bus.mom("request", "-s", "a", "/queue/prices", "x", "--timeout", "0.2", code=1).stderr
 
 
+def test_a_request_that_nobody_has_answered_does_not_stay(bus):
+    bus.mom("request", "-s", "a", "/queue/unheard", "x", "--timeout", "0.2", code=1)
+    bus.mom("request", "-s", "a", "/queue/unheard", "kept", "--timeout", "0", "--ttl", "3600", code=1)
+    for _ in range(200):
+        if bus.json("queue", "show", "unheard")["messages"] == 1:
+            break
+        time.sleep(0.05)
+    assert bus.mom("receive", "-s", "a", "/queue/unheard", "-n", "1").stdout == "kept\n"
+
+
+def test_what_is_no_utf_8_is_one_line(bus):
+    for words in (("subscription", "show"), ("user", "delete"), ("agent", "show")):
+        result = bus.mom(*words, "caf\udce9", code=1)
+        assert "Traceback" not in result.output and result.output.splitlines()[-1].startswith("Error: "), words
+
+
+def test_a_server_that_takes_clients_by_tls_alone(tmp_path):
+    file = tmp_path / "bus.toml"
+    file.write_text(
+        '[bus]\nname = "tls"\n[servers.a]\nlisten = "127.0.0.1:1"\nstomp_tls = "0.0.0.0:61614"\ncertificate = "c.pem"\n'
+    )
+    (tmp_path / "c.pem").touch()
+    for words in (("send", "/queue/a", "x"), ("receive", "/queue/a"), ("request", "/queue/a", "x")):
+        result = Processes(file).mom(*words, code=1)
+        assert "a takes clients by TLS alone: give --url stomps://HOST:61614" in result.output
+
+
 def test_queues_are_created_listed_shown_purged_and_deleted(bus):
     assert bus.json("queue", "create", "/queue/mine", "-s", "b")["agent"] == "b/queue:mine"
     assert "is taken by b/queue:mine" in bus.mom("queue", "create", "mine", "-s", "a", code=1).stderr
@@ -236,8 +270,8 @@ def test_topics_and_subscriptions_are_listed(bus):
 def test_policies_are_set_at_run_time(bus):
     bus.mom("policy", "set", "queue:tiny*", "max_messages=1", "full=reject", "-s", "b")
     rows = bus.json("policy", "list", "-s", "a")
-    assert [row["match"] for row in rows] == ["queue:tiny*", "queue:fragile*", "sub:*"]
-    assert [row["from"] for row in rows] == ["mom policy set", "topology file", "topology file"]
+    assert [row["match"] for row in rows] == ["queue:tiny*", "queue:fragile*", "sub:*", "queue:prices", "queue:unheard"]
+    assert [row["from"] for row in rows] == ["mom policy set", *["topology file"] * 4]
     bus.mom("send", "-s", "a", "/queue/tiny", "1")
     assert "is full" in bus.mom("send", "-s", "a", "/queue/tiny", "2", code=1).stderr
     assert "full must be" in bus.mom("policy", "set", "queue:x", "full=drop", code=1).stderr

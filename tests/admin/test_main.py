@@ -192,3 +192,10 @@ def test_the_completion_of_a_shell_is_one_that_it_can_read(shell):
     script = reference.ROOT / "etc" / "completion" / f"mom.{shell}"
     assert CliRunner().invoke(main.cli, ["completion", shell]).stdout == script.read_text()
     subprocess.run([shell, "-n", script], check=True)
+
+
+def test_what_the_terminal_has_no_sign_for_is_escaped():
+    code = "from mombroker.admin.cli import main; main.cli = lambda prog_name: print('gr\\xfcn \\u2192'); main.main()"
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
+    assert (done.stdout, done.returncode) == (b"gr\xfcn \\u2192\n", 0), done.stderr

@@ -79,6 +79,21 @@ def test_a_passcode_is_changed_and_a_user_deleted(bus, monkeypatch):
     assert login(bus, "fay", "two")[0] == "ERROR"
 
 
+def test_a_passcode_is_utf_8_however_it_was_written(bus, tmp_path, monkeypatch):
+    source = tmp_path / "passcode"
+    for user, written in (("marked", b"\xef\xbb\xbfgr\xc3\xbcn\r\n"), ("plain", b"gr\xc3\xbcn")):
+        source.write_bytes(written)
+        bus.mom("user", "add", user, "--passcode-file", str(source))
+        command, made = login(bus, user, "grün")
+        made.close()
+        assert command == "CONNECTED"
+    source.write_bytes(b"gr\xfcn\n")
+    refused = bus.mom("user", "add", "latin", "--passcode-file", str(source), code=1).output
+    assert "is not UTF-8" in refused and refused.count("\n") == 1
+    monkeypatch.setenv("MOM_PASSCODE", "gr\udcfcn")
+    assert "the passcode is not UTF-8" in bus.mom("user", "add", "latin", code=1).output
+
+
 def test_a_server_that_lacks_a_change_is_named_and_gets_it_by_sync(bus, monkeypatch):
     def users(server):
         return {row["user"] for row in bus.json("user", "list", "-s", server)}

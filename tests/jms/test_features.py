@@ -71,6 +71,15 @@ def test_the_id_of_a_message_in_a_transaction(broker):
     assert other.consumer("orders").receive(0).id == sent.id
 
 
+def test_a_question_expires_when_nobody_waits_for_its_answer(broker):
+    context = broker.connect()
+    for options in ({}, {"ttl": 60}, {"ttl": None}):
+        with pytest.raises(jms.TimedOut):
+            context.request("orders", str(options), timeout=0.01, **options)
+    broker.later(1)
+    assert texts(context.consumer("orders")) == ["{'ttl': 60}", "{'ttl': None}"]
+
+
 # -- properties, times, streams ------------------------------------------------------------------------------------
 
 

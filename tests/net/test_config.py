@@ -252,6 +252,12 @@ def test_what_is_no_topology_at_all(text, expected):
     assert any(error.startswith(expected) for error in faults(text))
 
 
+def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_it(tmp_path):
+    """Some editors write one."""
+    (tmp_path / "bus.toml").write_bytes(b'\xef\xbb\xbf[bus]\nname = "marked"\n[servers.a]\nlisten = "127.0.0.1:1"\n')
+    assert load(tmp_path / "bus.toml").name == "marked"
+
+
 def test_unreadable_files_are_refused_in_a_sentence(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b'[bus]\nname = "\xe9"\n')
     for name, reason in (("none", "no such file or directory: give the topology file"), ("latin", "is not UTF-8")):
