@@ -186,4 +186,10 @@ def move(client: "AdminClient", shown: str, limit: int, **args: Any) -> dict[str
         after, upto = found["after"], found["upto"]
         if not after:
             break
+    missed = min(limit, len(set(args.get("ids") or ()))) - moved - left
+    if missed > 0:
+        raise MomError(
+            f"{missed} of the messages that were named {'does' if missed == 1 else 'do'} not wait in {shown}"
+            f"{', or do not fit' if args.get('where') else ''}; {moved} moved: see `mom queue browse`"
+        )
     return {"moved": moved, "left": left}

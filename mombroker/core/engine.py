@@ -241,6 +241,8 @@ class Engine:
             for _ in range(max(RUN - 1, box.marked)):  # a few more of the same agent, while it is at hand
                 if not box.queue or box.until or box.name or batch_full() or (self.careful and not box.marked):
                     break
+                if natives.work <= 0:
+                    break
                 budget -= 1
                 self._react(box, box.queue[0])
             self.wake(box)

@@ -200,6 +200,8 @@ def test_messages_are_moved_between_queues_of_different_servers(bus):
     ids = [str(row["id"]) for row in bus.json("queue", "browse", "new", "--limit", "3")]
     assert bus.json("queue", "move", "new", "old", ids[0], ids[2])["moved"] == 2
     assert bodies(bus.json("queue", "browse", "new", "--limit", "1")) == ["2"]
+    refused = bus.mom("queue", "move", "new", "old", ids[1], "99999999", code=1).stderr
+    assert "1 of the messages that were named does not wait in queue:new; 1 moved" in refused
     assert bus.json("queue", "move", "new", "old", "--limit", "5")["moved"] == 5
 
 
