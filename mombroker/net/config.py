@@ -123,6 +123,13 @@ class _Reading:
         domains = {name: self.domain(name, table) for name, table in top.get("domains", {}).items()}
         agents = [self.agent(at, table) for at, table in enumerate(top.get("agents", []))]
         secret = bus.get("secret_file")
+        limits = self.bounded(self.table(("limits",), top.get("limits", {}), LIMITS))
+        log = self.table(("log",), top.get("log", {}), LOG)
+        if log.get("max_bytes", 0) >= (room := limits.get("max_store", Limits().max_store)):
+            self.fault(
+                ("log", "max_bytes"),
+                f"must be below max_store = {room}, or the log leaves no room for messages: lower it",
+            )
         return Topology(
             name=bus.get("name", ""),
             servers=servers,
@@ -131,8 +138,8 @@ class _Reading:
             registry=bus.get("registry"),
             secret_file=str(self.base / secret) if secret is not None else None,
             allow=tuple(bus.get("allow", ())),
-            limits=self.bounded(self.table(("limits",), top.get("limits", {}), LIMITS)),
-            log=self.table(("log",), top.get("log", {}), LOG),
+            limits=limits,
+            log=log,
             policies=[self.policy(at, table) for at, table in enumerate(top.get("policies", []))],
             checked=False,
         )

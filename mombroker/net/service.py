@@ -20,7 +20,7 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginne
 from mombroker import agents
 from mombroker.agents import selectors
 from mombroker.core.admin import USER, clock_trouble
-from mombroker.core.errors import MomError, StoreFailed, line, sentence
+from mombroker.core.errors import MomError, StoreError, StoreFailed, line, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
@@ -46,6 +46,7 @@ TASKS = 8  # deferred functions that run at once in a process
 LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
 SECRET_LEAST = 16  # bytes
 PRUNE_EVERY_S = 60.0
+TIDY_S, TIDY_WAIT_S = 0.005, 0.02  # of work on a log or file that is too large, and then for clients at least
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
 LINE_CHARS = 20_000  # of a line of the server's own log: tracebacks are long
 DAY_NS = 86_400_000_000_000
@@ -236,7 +237,7 @@ class Node:
         """Nothing more may leave. What was promised is in the store."""
         self.abort()
         self._still()
-        if isinstance(error, StoreFailed):
+        if isinstance(error, StoreFailed | StoreError):
             self.log(str(error))
         else:
             self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))
@@ -254,15 +255,23 @@ class Node:
 
     def _tidy(self) -> None:
         """Keep the log within the bounds of the topology file's [log] table."""
-        log = self.shared.topology.log
-        max_bytes, days = int(log.get("max_bytes", LOG_BYTES)), int(log.get("max_age_days", LOG_DAYS))
+        log, room = self.shared.topology.log, self.server.limits.max_store
+        max_bytes, days = int(log.get("max_bytes", min(LOG_BYTES, room // 4))), int(log.get("max_age_days", LOG_DAYS))
+        start, more = time.monotonic(), True
         try:
-            self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now())
-            self.store.sync_mark()
-        except StoreFailed as error:
+            while more and time.monotonic() - start < TIDY_S:
+                more = self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now()) > 0
+                if self.driver.committing:
+                    break  # the prune goes with the next batch
+                more = self.store.tidy() or more
+            if not more:
+                self.store.sync_mark()
+        except (StoreFailed, StoreError) as error:
             self.driver.fail(error)
-        else:
-            self._prune = self.shared.reactor.callLater(PRUNE_EVERY_S, self._tidy)
+            return
+        near = self.server.alarms.bytes > room // 2  # then the log may be what takes the room
+        wait = max(TIDY_WAIT_S, 4 * (time.monotonic() - start)) if more else 1.0 if near else PRUNE_EVERY_S
+        self._prune = self.shared.reactor.callLater(wait, self._tidy)
 
     # -- outputs of the driver ---------------------------------------------------------------------------------------
 
@@ -430,7 +439,7 @@ class Host:
         self.shared.stop()
 
     def _failed(self, node: Node, error: BaseException) -> None:
-        self.code = FAILED if isinstance(error, StoreFailed) else BROKEN
+        self.code = FAILED if isinstance(error, StoreFailed | StoreError) else BROKEN
         self.quit()
 
     def quit(self) -> None:

@@ -17,6 +17,7 @@ Meta = dict[str, str | int]
 
 SCHEMA = 5  # the version of the tables: the number of migrations in schema.py
 
+LAST = (1 << 63) - 1
 LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 
 
@@ -71,7 +72,7 @@ class Store(Reader, Protocol):
         """The sequence of the last record; 0 before the first."""
 
     def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
-        """Let old log records go with the next commit; returns how many. `max_age` and `now` are nanoseconds.
+        """Let old log records go with the next commit, of many the first; returns how many. Times are nanoseconds.
 
         Records go when they are older than `max_age` and, once an export is registered, exported. What exceeds
         `max_bytes` goes in any case; meta "log_lost" counts those among it that should have stayed.
@@ -105,19 +106,26 @@ def difference(stored: Meta, wanted: Meta) -> str:
 
 
 def prune(
-    meta: Meta, first: int, end: int, cut: Callable[[Callable[[Span], bool]], int], max_bytes: int, oldest: int
+    meta: Meta,
+    first: int,
+    end: int,
+    cut: Callable[[Callable[[Span], bool]], int],
+    max_bytes: int,
+    oldest: int,
+    step: int = LAST,
 ) -> tuple[int, int]:
     """(first log record to keep, records lost by then).
 
     `cut` tells the first record of the oldest row that is to be kept; it never lets the newest row go, which holds
-    the next sequence. `end` is the offset behind the last row, `first` the first record there is.
+    the next sequence. `end` is the offset behind the last row, `first` the first record there is; no record from `step`
+    on goes.
     """
     aged = wanted = cut(lambda row: row.last > oldest)
     safe = aged  # what goes from here on is lost
     if EXPORTED in meta:
         safe = int(meta[EXPORTED]) + 1
         wanted = min(aged, cut(lambda row: row.next > safe))
-    keep = max(wanted, cut(lambda row: end - row.offset <= max_bytes))
+    keep = min(step, max(wanted, cut(lambda row: end - row.offset <= max_bytes)))
     return keep, int(meta.get(LOST, 0)) + max(0, keep - max(first, safe))
 
 

@@ -25,13 +25,17 @@ from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums
-from mombroker.store.base import LOST, SCHEMA, Meta, Span, difference, identity, prune, written
+from mombroker.store.base import LAST, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
 
 JOURNAL_LIMIT = 64 << 20  # a write-ahead log that a long reader let grow shrinks to this again
+
+INCREMENTAL = 2  # auto_vacuum
+PRUNED, SHRUNK = 64, 256  # rows of the log, and pages of the file, that go in one step
+FREE_LEAST = 1024  # pages that the file keeps free
 
 ACCEPT = "or run `mom store accept`, and the next start goes on with what there is"
 
@@ -69,7 +73,7 @@ LOG_PRUNED = "DELETE FROM log WHERE id < ?"
 class SqliteStore(SqliteReader):
     """The store of one server. Its folder is locked for this process until `close`.
 
-    1. The writing connection is touched by `begin`, `finish` and `close` alone, one at a time.
+    1. The writing connection is touched by `begin`, `finish`, `tidy` and `close` alone, one at a time.
     2. `_staged` holds from a whole `begin` to the end of `finish`.
     3. Once `_failed` is set nothing is written any more.
     """
@@ -81,6 +85,7 @@ class SqliteStore(SqliteReader):
         self._staged = False
         self._failed = ""
         self._written = (0, 0, 0)  # commits, rows and bytes since the last log row
+        self._shrinks = False  # free pages leave the file
         self._prune = (0, 0)  # log rows below this id go with the next batch; records lost by then
         with contextlib.ExitStack() as undo:
             self._lock = folder.Lock(home)
@@ -247,9 +252,12 @@ class SqliteStore(SqliteReader):
         if batch.log:
             self._log(batch.log)
         if self._prune[0]:
-            self._put(LOG_PRUNED, [self._prune[:1]])
-            self._put(META, summed([(LOST, self._prune[1])]))
-            self._prune = (0, 0)
+            self._prune_staged()
+
+    def _prune_staged(self) -> None:
+        self._put(LOG_PRUNED, [self._prune[:1]])
+        self._put(META, summed([(LOST, self._prune[1])]))
+        self._prune = (0, 0)
 
     def _put(self, sql: str, rows: Sequence[Row]) -> None:
         if rows:
@@ -302,8 +310,33 @@ class SqliteStore(SqliteReader):
         )[0]
         if not first:
             return 0
-        self._prune = prune(self.meta(), first, end, partial(self._log_cut, first, last), max_bytes, now - max_age)
+        far = self.select("SELECT id FROM log WHERE id >= ? ORDER BY id LIMIT 1 OFFSET ?", first, PRUNED)
+        step = far[0][0] if far else LAST
+        cut = partial(self._log_cut, first, last)
+        self._prune = prune(self.meta(), first, end, cut, max_bytes, now - max_age, step)
         return self._prune[0] - int(first)
+
+    def tidy(self) -> bool:
+        """A small step between two batches: prune the log as was asked for, let free pages leave the file. True if
+        more of these are to leave. Raises StoreFailed."""
+        self._usable()
+        assert not self._staged, "a batch is staged"
+        conn = self.db.conn
+        try:
+            if self._prune[0]:
+                conn.execute("BEGIN IMMEDIATE")
+                self._prune_staged()
+                conn.execute("COMMIT")
+            pages, free, kind = self.select(
+                "SELECT page_count, freelist_count, auto_vacuum"
+                " FROM pragma_page_count, pragma_freelist_count, pragma_auto_vacuum"
+            )[0]
+            self._shrinks = kind == INCREMENTAL and free > FREE_LEAST and free > pages // (8 if self._shrinks else 4)
+            if self._shrinks:
+                conn.execute(f"PRAGMA incremental_vacuum({SHRUNK})").fetchall()
+        except sqlite3.Error as error:
+            raise self._fail(error) from error
+        return self._shrinks
 
     def _log_cut(self, first: int, last: int, keep: Callable[[Span], bool]) -> int:
         """The first record of the oldest row to keep; of the newest, if of no other."""

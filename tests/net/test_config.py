@@ -160,6 +160,7 @@ WRONG = [
     ("max_message = 1_000", f"max_store = {1 << 63}", "limits.max_store: must be 9223372036854775807 at most, not 92"),
     ("max_message = 1_000", "retry_factor = 1_001", "limits.retry_factor: must be 1000 at most, not 1001: lower it"),
     ("enabled = false", "enabled = 0", "log.enabled: must be true or false, not 0: enabled = true"),
+    ("enabled = false", f"max_bytes = {16 << 30}", f"log.max_bytes: must be below max_store = {16 << 30}, or the log"),
     ("[log]", "[logs]", "logs: unknown key: did you mean log?"),
     ("[domains.core]", "[domains.core.x]", "domains.core.x: unknown key"),
     ("[[agents]]", "[agents]", "agents: must be a list"),
@@ -349,7 +350,7 @@ values = st.recursive(
         st.text(string.ascii_letters + "0.-_", min_size=1, max_size=6).map("n".__add__), unique=True, min_size=3
     ),
     stomp=st.none() | st.just("0.0.0.0:61613"),
-    log=st.fixed_dictionaries({}, optional={"enabled": st.booleans(), "max_bytes": st.integers(1)}),
+    log=st.fixed_dictionaries({}, optional={"enabled": st.booleans(), "max_bytes": st.integers(1, (16 << 30) - 1)}),
 )
 def test_a_topology_written_as_text_is_read_back_the_same(fields, names, stomp, log):
     bus = Topology(
