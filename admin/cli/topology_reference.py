@@ -77,7 +77,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "log": {
         "enabled": "`false`: servers keep no record of what messages did; `mom check`, `analyze` and `log` then have "
         "nothing to read.",
-        "max_bytes": f"Size of each server's log: the oldest records go. Without it {LOG_BYTES:,}, or less for `max_store`.",
+        "max_bytes": f"Size of each server's log: the oldest go. Without it {LOG_BYTES:,}, or less for `max_store`.",
         "max_age_days": f"Records that are older go. Without it {LOG_DAYS}.",
     },
 }
