@@ -282,7 +282,10 @@ def hold(folder: Path) -> int:
             return lock
     pid = os.pread(lock, 20, 0).decode()
     os.close(lock)
-    raise MomError(f"process {pid} looks after the server in {folder} already; stop it by `mom down`")
+    raise MomError(
+        f"process {pid} looks after the server in {folder} already: stop it by `mom down`, or start one that has ended "
+        "by `mom server start NAME`"
+    )
 
 
 def holder(file: Path) -> int:

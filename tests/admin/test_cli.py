@@ -181,7 +181,7 @@ def test_a_killed_server_comes_back_and_what_waits_for_it_is_explained(bus):
 
 def test_up_refuses_what_runs_already(bus):
     result = bus.run("up", "--detach", code=1)
-    assert "already; stop it by `mom down`" in result.stderr
+    assert "already: stop it by `mom down`, or start" in result.stderr
 
 
 # -- buses of their own ------------------------------------------------------------------------------------------------
