@@ -335,8 +335,10 @@ class ClientService(Native):
 
     def set_by_our_clock(self, put: Put, message: Message) -> None:
         """Times that another server has set, if a clock was once far ahead."""
-        by_our_clock = self.server.by_our_clock
-        put.expires, put.due = by_our_clock(put.expires, message), by_our_clock(put.due, message)
+        if put.expires:
+            put.expires = self.server.by_our_clock(put.expires, message)
+        if put.due:
+            put.due = self.server.by_our_clock(put.due, message)
 
     def send_to_queue(self, put: Put, source: str) -> None:
         """Send a dead letter; its queue is made if need be."""

@@ -94,11 +94,14 @@ class Orders:
             self.topics.publish(put, proxy.id)
 
     def _put(self, proxy: Proxy, command: Send) -> Put:
-        now, ahead = self.server.now, self.server.ahead
-        expires = command.expires and times.within(command.expires + ahead)  # the client has another clock than we
+        sent = now = self.server.now
+        expires = command.expires
+        if ahead := self.server.ahead:  # the client has another clock than we
+            sent -= ahead
+            expires = expires and times.within(expires + ahead)
         producer, counter = command.dedup or ("", 0)
         return Put(
-            command.destination, command.shown, command.headers, command.priority, now - ahead, expires,
+            command.destination, command.shown, command.headers, command.priority, sent, expires,
             times.after(now, command.delay) if command.delay else 0, command.persistent, command.kind, command.group,
             command.group_seq, producer, counter, proxy.sender, command.message, command.typed, NOTHING, command.body,
         )  # fmt: skip

@@ -203,10 +203,10 @@ class Proxy(Native):
             if ids := [item[0] for item in note.items if item[0]]:
                 self.post(message.source, Settle(note.consumer, back=ids))
             return
-        near = message.origin == self.server.name
-        for id, message_id, count, put in note.items:
-            if not near and put.expires:
+        if message.origin != self.server.name:
+            for *_, put in note.items:
                 self.service.set_by_our_clock(put, message)
+        for id, message_id, count, put in note.items:
             self._deliver(source, put, message_id, count, id)
 
     def _deliver(self, source: Source, put: Put, message: str, count: int, row: Any) -> None:
@@ -217,7 +217,9 @@ class Proxy(Native):
             self.autos.append(tag)
         if not self.replies:
             self.service.speaking(self)
-        expires = put.expires and put.expires - self.server.ahead
+        expires = put.expires
+        if expires:
+            expires -= self.server.ahead
         self.replies.append(_delivery(Delivery, (
             source.sub, tag, message, put.shown, put.headers, put.body, count, put.priority, expires,
             put.timestamp, put.persistent, put.kind, source.ack, put.properties,

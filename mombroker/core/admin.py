@@ -246,8 +246,11 @@ def _agents(server: AgentServer, ticket: int, args: Args) -> Reply:
 
 def known(server: AgentServer, agent: str) -> str:
     check_address(agent)
-    id = agent if is_id(agent) else server.names.resolve(agent)
-    server.distance(id.partition("/")[0])
+    if is_id(agent):
+        server.distance(agent.partition("/")[0])  # raises for a server that is not on this bus
+        return agent
+    id = server.names.resolve(agent)
+    server.names.present(id, agent)
     return id
 
 

@@ -203,7 +203,8 @@ def test_an_agent_of_a_server_that_has_left_is_a_refusal_to_who_asks_and_a_dead_
     b = Broker(WHOLE)
     b.ask("a", "deploy", **{"name": "far", "class": "tests.core.sample_agents:Sink", "server": "c"})
     without_c(b)
-    assert "no route from a to 'c'" in b.send("a", "far", Tell([], "1"))
+    assert GONE in b.send("a", "far", Tell([], "1")) and GONE in b.ask("a", "home", agent="far")
+    assert "no route from a to 'c'" in b.send("a", "c/far", Tell([], "1"))
     b.send("a", "source", Tell(["far", "sink", "nowhere/x"], "1"))
     assert [agent for agent, _ in letters(b)] == ["c/far", "nowhere/x"]
     assert b.fields("a/sink")["got"] == ["1"] and b.ask("a", "status")["failures"] == 0
