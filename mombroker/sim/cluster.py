@@ -317,7 +317,7 @@ class Cluster:
         Mood.failing = 0.0
         for node in self.nodes.values():
             node.boot()
-        wrong = self.mischief.unmask()
+        wrong = self.mischief.unmask() + self.mischief.believed[:3]
         self.network.heal_all()
         self.workload.settle(self)
         if not self.world.run(self.world.now + REST, MAX_CALLS) or self.world.queue:

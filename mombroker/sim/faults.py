@@ -5,6 +5,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from mombroker.core.batch import LinkRow
+from mombroker.core.errors import PeerError
+from mombroker.core.events import LinkFrames
+from mombroker.sim.lies import lie
 from mombroker.sim.world import MS
 from mombroker.store.memory import MemoryStore
 
@@ -35,6 +38,7 @@ class Faults:
     breaks: int = 0  # of a connection
     skew: int = 0  # of a server's wall clock, set anew at each start
     failing: float = 0.0  # reactions
+    lies: int = 0  # that a neighbour tells on a live connection, see lies.py
     impostor: str = ""  # BACKUP, NEW_DISK: at the end a server comes back with the wrong store
     victim: str = ""  # that server; any, if empty
     latency: int = 2 * MS
@@ -89,6 +93,8 @@ class Mischief:
         self.masked: Node | None = None  # runs on the wrong store
         self.refusing: list[str] = []  # its neighbours that must refuse it
         self.said: list[str] = []  # in the status of both sides
+        self.lies = 0
+        self.believed: list[str] = []  # lies that were not refused
 
     def schedule(self, span: int) -> None:
         world, rng, nodes = self.world, self.world.rng, list(self.cluster.nodes.values())
@@ -111,6 +117,8 @@ class Mischief:
                 world.after(at, self._cut, node.name, peer)
         for _ in range(self.faults.breaks):
             world.after(some_time(), self._break, rng.random())
+        for _ in range(self.faults.lies):
+            world.after(some_time(), self._lie, rng.random())
         if self.faults.impostor:
             victim = self.cluster.nodes[self.faults.victim or rng.choice(nodes).name]
             world.after(some_time() // 3, self._back_up, victim)
@@ -131,6 +139,33 @@ class Mischief:
         conns = list(self.cluster.network.connections.values())
         if conns:
             self.cluster.network.break_(conns[int(which * len(conns))])
+
+    def _lie(self, which: float) -> None:
+        """One end of a connection says what cannot be. The other one closes it, and nothing else has changed."""
+        nodes = self.cluster.nodes
+        ways = [
+            (conn, end)
+            for conn in self.cluster.network.connections.values()
+            for end in conn.open
+            if nodes[end].up and nodes[conn.other(end)].up and conn.number in nodes[end].server.conns
+        ]
+        if not ways:
+            return
+        conn, end = ways[int(which * len(ways))]
+        me, peer = nodes[end], nodes[conn.other(end)]
+        if me.stopping:
+            return
+        link = me.server.conns[conn.number]
+        frame, before = lie(self.world.rng, peer.server, me.server, link), (link.received, link.acked)
+        self.lies += 1
+        try:
+            me.post(LinkFrames(peer.name, conn.number, [frame]))
+        except PeerError as error:
+            if (link.received, link.acked) != before or not str(error).isprintable():
+                self.believed.append(f"{end} was changed by {frame!r:.200}")
+            self.cluster.network.break_(conn)
+        else:
+            self.believed.append(f"{end} believed {frame!r:.200} of {peer.name}")
 
     # -- the wrong store -------------------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ def run(
         "calls": made.world.calls, "records": len(records), **made.network.counts,
         "sends": sum(record[0] == "send" for record in records),
         "reactions": sum(record[0] == "react" for record in records),
-        "wrong_stores": int(made.mischief.masked is not None),
+        "lies": made.mischief.lies, "wrong_stores": int(made.mischief.masked is not None),
         "held": sum(record[0] == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip

@@ -1,0 +1,46 @@
+"""What a neighbour gone wrong may say on a live link: well framed, and never to be believed."""
+
+from copy import deepcopy
+from random import Random
+
+import msgpack
+
+from mombroker.core.events import LinkFrame
+from mombroker.core.link import Link
+from mombroker.core.message import Message
+from mombroker.core.server import AgentServer
+
+# Types of messages with payloads that none of them has, and the agent of the hearer that each is for.
+MESSAGES = [
+    ("q.put", msgpack.packb(["queue:q", "", b"", "x"]), "queue:q"), ("q.gone", msgpack.packb([5]), "queue:q"),
+    ("q.put", msgpack.packb(["queue:q", "", b"", 4, 0, 1 << 63]), "queue:q"), ("q.settle", b"\xc1", "queue:q"),
+    ("c.dispatch", msgpack.packb([1, [[1, "m", 1, []]]]), "conn:1"), ("t.table", msgpack.packb([5, 5]), "_topics"),
+    ("t.publish", msgpack.packb([None, {}]), "_topics"), ("t.seen", msgpack.packb([[-1]]), "_topics"),
+    ("q.full", msgpack.packb([1]), "_clients"), ("_deploy", b"", "_registry"), ("_named", b"x\ny\nz", "_names"),
+    ("_forgotten", b"\xff", "_names"), ("_policies", b"[]", "_policies"), ("_policy", b"[5, {}]", "_registry"),
+]  # fmt: skip
+
+
+def lie(rng: Random, peer: AgentServer, me: AgentServer, link: Link) -> LinkFrame:
+    """A frame that `peer` must not send to `me` now."""
+    domain, number = link.domain, link.received + 1
+    kind = rng.choice(("message", "message", "message", "head", "packet", "gap", "ack", "domain", "kind"))
+    if kind == "gap":
+        return "data", domain, number + rng.randrange(1, 1 << 40), [b"x"]
+    if kind == "ack":
+        return "ack", domain, link.durable + rng.randrange(1, 1 << 63), 0
+    if kind == "domain":
+        return "data", "\x1b[2J" * rng.randrange(1, 1_000), number, [b"x"]
+    if kind == "kind":
+        return "\x1b[2J" * rng.randrange(1, 1_000), domain, 1, 1
+    body = rng.randbytes(rng.choice((1, 40)))
+    if kind == "message":
+        type_, payload, agent = rng.choice(MESSAGES)
+        body = Message(peer.name, 1 << 40, f"{peer.name}/liar", (f"{me.name}/{agent}",), type_, payload).encode()
+    if kind == "packet":
+        return "data", domain, number, [b""]
+    consumer = peer.consumers[domain]
+    core = deepcopy(consumer.core)
+    to = consumer.domain.index(me.name)
+    packets = [packet for packet in core.send([to], body) if packet.to == to]
+    return "data", domain, number, [core.encode(packet) for packet in packets] or [b""]
