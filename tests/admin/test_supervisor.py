@@ -1,5 +1,6 @@
 """The supervisor: who is started again, who is not, and that all of them stop. With real processes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -101,6 +102,9 @@ def run(tmp_path):
 
     yield start
     for each in made:
+        each.process.terminate()  # killed, it would leave its servers behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            each.process.wait(10)
         each.process.kill()
         each.process.wait()
         each.process.stdout.close()
