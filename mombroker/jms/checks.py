@@ -6,6 +6,7 @@ import threading
 
 from mombroker.jms.errors import IllegalState, JmsError
 from mombroker.stomp.destinations import MAX_NAME
+from mombroker.stomp.requests import MAX_KEY
 
 Wrong = type[JmsError]
 MOST = 10**18 - 1  # that a header has as a number
@@ -22,6 +23,14 @@ def text(what: str, value: object, wrong: Wrong = IllegalState) -> None:
             raise wrong(f"{what} must have a form in UTF-8: a lone surrogate has none") from None
     if "\0" in value:
         raise wrong(f"{what} has a NUL, which no header can hold")
+
+
+def key(what: str, value: object, wrong: Wrong = IllegalState) -> None:
+    """What a server keeps in order to find something again."""
+    text(what, value, wrong)
+    assert isinstance(value, str)
+    if len(value) > MAX_KEY:
+        raise wrong(f"{what} has at most {MAX_KEY} characters, not {len(value)}")
 
 
 def name(what: str, value: object) -> None:

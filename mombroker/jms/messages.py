@@ -16,7 +16,7 @@ from mombroker.agents import selectors
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
-from mombroker.stomp import properties
+from mombroker.stomp import foreign, properties
 from mombroker.stomp.frames import CONTROL, Frame
 from mombroker.stomp.properties import BIT63, TYPES, Value, types_of, value_of
 
@@ -33,9 +33,9 @@ DELAY = "delivery-delay"  # ms, of a message that was delayed
 VALUES = (str, bytes, bool, int, float, type(None))
 # Not properties: the fields of a message, and what frames are handled by.
 FIELDS = CONTROL | {"reply-to", "correlation-id", "type", "JMSXGroupID", "JMSXGroupSeq", "content-type", TYPES, DELAY}
-REFUSED = FIELDS | {
-    "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "unseen", "requeue", "id", "receipt-id",
-}  # fmt: skip
+# Besides, what a server takes for an option, in the words of any broker.
+REFUSED = FIELDS | {"unseen", "requeue", "id", "receipt-id"} | foreign.SAME[foreign.SEND].keys()
+REFUSED |= foreign.SPECIAL[foreign.SEND] | foreign.REFUSED[foreign.SEND].keys()
 
 
 def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:
@@ -107,7 +107,7 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
         if name == COUNT:
             continue  # of a message that was received: this one begins anew
         if name == GROUP:
-            checks.text(name, value, MessageFormat)
+            checks.key(name, value, MessageFormat)
             group[name] = str(value)
             continue
         if name == GROUP_SEQ:
@@ -116,7 +116,9 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
                 raise MessageFormat(f"{GROUP_SEQ} is a whole number of up to 18 digits")
             group[name] = str(int(value))
             continue
-        if not isinstance(name, str) or not NAME.fullmatch(name) or name in REFUSED or name.upper() in KEYWORDS:
+        if isinstance(name, str) and name in REFUSED:
+            raise MessageFormat(f"no property can be called {name!r}: a server takes that for an option of the message")
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name.upper() in KEYWORDS:
             raise MessageFormat(
                 f"no property can be called {str(name)[:80]!r}: letters, digits, _, $ and - make a name"
             )

@@ -52,7 +52,8 @@ class Options:
         checks.seconds("delay", self.delay, wrong)
         checks.flag("persistent", self.persistent, wrong)
         for name in TEXTS:
-            checks.text(name, getattr(self, name), wrong)
+            if getattr(self, name) != "":
+                checks.text(name, getattr(self, name), wrong)
         if not 0 <= self.priority <= 9:
             raise wrong("priority is a whole number from 0 to 9")
         if self.ttl is not None:
@@ -64,6 +65,8 @@ class Options:
         if self.reply_to is not None:
             to_send(self.reply_to)
         producer, _, number = self.dedup_id.rpartition(":")
+        checks.key("group", self.group, wrong)
+        checks.key("the producer in dedup_id", producer, wrong)
         if self.dedup_id and not (producer and number.isascii() and number.isdigit() and len(number) <= 18):
             raise MessageFormat(f"dedup_id is PRODUCER:NUMBER, with a number that rises, not {self.dedup_id[:40]!r}")
 

@@ -6,7 +6,18 @@ from unittest.mock import patch
 
 import pytest
 
-from mombroker.agents.commands import Ack, Delivery, Disconnect, Nack, Receipt, Send, Subscribe, Sync, Transact
+from mombroker.agents.commands import (
+    Ack,
+    Delivery,
+    Disconnect,
+    Nack,
+    Receipt,
+    Send,
+    Subscribe,
+    Sync,
+    Transact,
+    Unsubscribe,
+)
 from mombroker.agents.native import Native
 from mombroker.agents.proxy import Proxy
 from mombroker.agents.traffic import Consume
@@ -364,6 +375,25 @@ def test_request_and_reply_through_a_temporary_queue():
     assert worker.receipts == ["r"] and list(b.stores["c"].disk.agents) == ["c/queue:in"]
     assert {record["detail"] for record in b.records("c", "drop")} == {"nobody is there"}
     assert b.ask("c", "deadletters")["count"] == 0
+
+
+def test_a_temporary_queue_is_deleted_before_its_connection_ends():
+    b = Broker(THREE)
+    client, other = b.connect("a"), b.connect("b")
+    name = f"temp-queue:{client.session}/x"
+    client.subscribe("s", name, ack="individual")
+    other.send(name, "1", "2")
+    client.ack("1")
+    client.unsubscribe("s").do(Unsubscribe("", receipt="r", temporary=name))
+    assert "a consumer, or messages that are not acknowledged" in client.refusals[0]
+    client = b.connect("a")
+    name = f"temp-queue:{client.session}/x"
+    client.send(name, "1").do(Unsubscribe("", receipt="r", temporary=name))
+    other.send(name, "late", receipt="late")
+    assert client.receipts == ["r"] and other.receipts == ["late"]
+    assert not any("_temp" in id for id in b.servers["a"].engine.natives.agents)
+    client.subscribe("again", name).close()
+    assert client.texts == [] and b.ask("a", "deadletters")["count"] == 0
 
 
 def test_a_temporary_destination_has_one_owner():

@@ -8,6 +8,7 @@ import pytest
 from mombroker import jms
 from mombroker.jms import context as contexts
 from mombroker.jms.machine import Taken
+from mombroker.stomp import foreign
 from tests.jms.memory import Memory, cord
 
 PATIENCE_S = 30  # before a test gives up; nothing is measured by it
@@ -351,6 +352,31 @@ def test_more_than_a_server_takes(broker, options, words, ack):
     if ack == "transacted":
         context.commit()
     assert unharmed(context) and len(list(context.context().browser("orders"))) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"group": "x" * 1_001}, {"dedup_id": "x" * 1_001 + ":1"}, {"properties": {"JMSXGroupID": "x" * 1_001}}]
+)
+def test_what_a_server_keeps_to_find_something_again_is_short(broker, options):
+    context = broker.connect()
+    with pytest.raises(jms.MessageFormat, match="at most 1000 characters, not 1001"):
+        context.send("orders", "x", **options)
+    context.send("orders", "x", group="x" * 1_000, dedup_id="x" * 1_000 + ":1")
+    assert unharmed(context)
+
+
+@pytest.mark.parametrize("name", sorted(foreign.NAMES[foreign.SEND]))
+def test_a_property_is_no_option_in_the_words_of_another_broker(broker, name):
+    """It travels, or is refused; it does not end the connection, nor change what becomes of the message."""
+    context = broker.connect()
+    try:
+        context.send("orders", "x", properties={name: "5"})
+    except jms.MessageFormat as error:
+        assert "takes that for an option" in str(error)
+    else:
+        message = context.consumer("orders").receive(0)
+        assert message.properties[name] == "5" and message.expires is None
+    assert unharmed(context)
 
 
 def test_more_consumers_than_a_server_takes(broker):

@@ -1220,3 +1220,16 @@ def test_whatever_a_client_sends_the_session_answers_or_ends(version, events):
         commands = mine.take()
         assert all(command.receipt not in (MARK,) for command in commands)
     assert len(mine.session.unsettled.given) <= 2
+
+
+def test_a_temporary_queue_is_deleted_when_nobody_takes_from_it():
+    mine = client()
+    (command,) = mine.send("UNSUBSCRIBE", destination="/temp-queue/x", delete="true", receipt="r")
+    assert command == Unsubscribe("", receipt="r", temporary=f"temp-queue:{ID}/x")
+    mine.send("SEND", destination="a", reply_to="/temp-queue/x")
+    implied, command = mine.send("UNSUBSCRIBE", destination="/temp-queue/x", delete="true")
+    assert (implied, command.temporary) == (Unsubscribe("/temp-queue/x"), f"temp-queue:{ID}/x")
+    mine.send("SUBSCRIBE", destination="/temp-queue/x", id="t")
+    mine.fails("UNSUBSCRIBE", "has the subscription 't'", destination="/temp-queue/x", delete="true")
+    for destination in ("/queue/a", "/remote-temp-queue/s/x", ""):
+        client().fails("UNSUBSCRIBE", "deletes a destination /temp-queue/NAME", destination=destination, delete="true")
