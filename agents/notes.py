@@ -92,11 +92,13 @@ def decode(type: str, payload: bytes) -> Any:
     cls = TYPES.get(type)
     if cls is None:
         raise UnknownNotification(f"no notification is called {type!r} here; import the module that defines it")
-    values = unpack(payload)
     known = len(cls.__wire_fields__)  # type: ignore[attr-defined]
     try:
+        values = unpack(payload)
+        if not isinstance(values, list):
+            raise ValueError("they are no list")
         return cls(*values) if len(values) <= known else cls(*values[:known])
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise UnknownNotification(f"{type} came with fields that do not fit: {error}") from None
 
 
