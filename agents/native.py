@@ -25,6 +25,8 @@ class Native:
     deletable: ClassVar[bool] = False
     handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
 
+    __slots__ = ("server", "id", "collections")
+
     def __init__(self, server: AgentServer, id: str, state: bytes = b""):
         self.server, self.id = server, id
         self.collections: dict[str, Collection] = {}

@@ -39,6 +39,8 @@ class Queue(Stock):
     path = "mombroker.agents.queue:Queue"
     deletable = True
 
+    __slots__ = ("browsers", "coming", "paused", "_counted", "_moved", "_searches", "_producers")
+
     def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
         self.browsers: dict[Key, Browser] = {}
         self.coming = 0  # messages that were let in and are on their way

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 VERSION = 1  # of the state blob
+UNKNOWN = Policy()  # of a queue that has not looked for its own yet
 LANES = {f"p{number}": number for number in range(10)}  # collection -> priority
 SOON = 10_000_000  # ns: alarms are not closer than that
 WORK_BYTES = 4_096  # of a message that cost as much as looking at one
@@ -39,6 +40,12 @@ class Stock(Native):
     2. `count` and `bytes` are those of all messages, `ready` counts those in lanes.
     3. What a proxy of another server has, its row says, and its consumers are in the state: both servers may restart.
     """
+
+    __slots__ = (
+        "name", "volatile", "service", "lanes", "out", "out_bytes", "leaving", "later", "times", "takers", "count",
+        "ready", "bytes", "loose", "told", "dropped", "purged", "stale", "stale_bytes", "stale_ready", "ripe", "_until",
+        "_shelf", "_next", "_version", "_policy", "_limited",
+    )  # fmt: skip
 
     def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
         super().__init__(server, id)
@@ -62,7 +69,7 @@ class Stock(Native):
         self._shelf: Shelf | None = None
         self._next = 0  # time of the next alarm
         self._version = 0
-        self._policy = Policy()
+        self._policy = UNKNOWN
         self._limited = False
         if state:
             self._load(state)
@@ -146,6 +153,9 @@ class Stock(Native):
             self.stale, self.stale_bytes, self.stale_ready = values[8] if len(values) > 8 else as_all
         if at := self.shelf.next():
             self._alarm(at)
+        else:  # most have nothing there
+            self._shelf = None
+            self.collections.clear()
         self.touch()
 
     def regain(self, row: HeldRow) -> None:

@@ -34,6 +34,8 @@ class Subscription(Queue):
 
     path = "mombroker.agents.subscription:Subscription"
 
+    __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "wants")
+
     def __init__(self, server: AgentServer, id: str, state: bytes = b""):
         self.spec = Spec([])
         self.epochs: list[int] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
@@ -115,7 +115,7 @@ class Takers:
     def __init__(self) -> None:
         self.consumers: dict[Key, Consumer] = {}
         self.turns: list[deque[Consumer]] = []  # those that may get messages, by falling priority
-        self.groups: OrderedDict[str, Group] = OrderedDict()
+        self.groups: dict[str, Group] = {}
         self.changed = False
 
     def __iter__(self) -> Iterator[Consumer]:

@@ -1,8 +1,10 @@
 """A queue: who gets what, in which order, how often; and what survives."""
 
+import gc
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from mombroker.agents import lane, proxy, takers
 from mombroker.agents.commands import Ack, Credit, Disconnect, Send, Transact, Unsubscribe
 from mombroker.agents.producers import MAX_RANGES
+from mombroker.agents.queue import Queue
 from mombroker.agents.traffic import Consume, Put
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
@@ -970,3 +973,23 @@ def test_memory_does_not_grow_with_the_depth_of_a_queue(tmp_path):
 @pytest.mark.long
 def test_a_queue_of_five_million_messages_keeps_its_server_under_a_gibibyte(tmp_path):
     assert max(deep(tmp_path / "store", 5_000_000, 100).values()) < 1024
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_queue_takes_less_than_two_kilobytes_also_after_a_restart():
+    b = Broker()
+    filled(b, "one")
+    b.connect().subscribe("s", Q)
+    server, state = b.servers["a"], b.queue(Q).pack()
+    for kind in (b"", state):
+        Queue(server, "a/queue:first", kind)
+        gc.collect()
+        tracemalloc.start()
+        queues = [Queue(server, f"a/queue:name{number}", kind) for number in range(200)]
+        server.engine.natives.touched.clear()
+        gc.collect()
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert used / len(queues) < 2_000
