@@ -75,7 +75,7 @@ def withdrawn(meta: Meta, servers: list[str]) -> dict[str, str | int | None]:
 
 
 def tables(metas: Mapping[str, Meta]) -> dict[str, str | int | None]:
-    """What every server of the bus has to know of these, which has to be told to a new one: names, policies, users, and
+    """What every server of the bus has to know of these, and a new one has to learn: names, policies, users, and
     the entries of each in the subscription table."""
     found: dict[str, str | int | None] = {}
     for name, meta in metas.items():

@@ -68,7 +68,7 @@ def test_a_message_is_delayed_as_long_as_its_client_says(far):
 
 @pytest.mark.parametrize("home", ["a", "b"])
 @pytest.mark.parametrize("far", ["a", "b", "ab"])
-def test_a_consumer_is_told_times_of_the_clock_that_is_right(far, home):
+def test_a_consumer_sees_times_of_the_clock_that_is_right(far, home):
     b = Broker(PAIR)
     b.ask(home, "create_queue", destination="queue:in")
     reader = ahead(b, *far).connect("b").subscribe("s", "queue:in")
@@ -91,7 +91,7 @@ def test_a_notification_lives_as_long_as_its_sender_says(far):
     assert b.fields("b/sink")["got"] == (["in time"] if far == "b" else ["in time", "late"])
 
 
-def test_the_operator_is_told():
+def test_status_says_by_how_much():
     b = Broker()
     assert b.ask("a", "status")["problems"] == []
     ahead(b, "a")

@@ -179,7 +179,7 @@ def test_the_registry_has_left_and_another_decides_from_then_on():
     works(b)
 
 
-def test_an_operator_is_told_that_a_destination_has_left():
+def test_an_operator_reads_that_a_destination_has_left():
     b = Broker(WHOLE)
     b.connect("c").send("queue:in", "1")
     b.connect("c").send("queue:here", "1")
@@ -208,6 +208,6 @@ def test_an_agent_of_a_server_that_has_left_is_a_refusal_to_who_asks_and_a_dead_
     b.send("a", "source", Tell(["far", "sink", "nowhere/x"], "1"))
     assert [agent for agent, _ in letters(b)] == ["c/far", "nowhere/x"]
     assert b.fields("a/sink")["got"] == ["1"] and b.ask("a", "status")["failures"] == 0
-    told = "its home c is not on this bus, or has left it"
-    assert f"UnknownAgent c/far {told}" in b.fields("a/source")["news"]
+    reason = "its home c is not on this bus, or has left it"
+    assert f"UnknownAgent c/far {reason}" in b.fields("a/source")["news"]
     works(b)

@@ -156,7 +156,7 @@ def test_a_reaction_waits_for_a_name_without_counting_an_attempt():
 
 
 @pytest.mark.parametrize("name", ["/queue/q", "/topic/t", "queue:new", "/"])
-def test_a_notification_to_a_queue_or_topic_is_told_what_to_do_instead(name):
+def test_a_notification_to_a_queue_or_topic_fails_with_what_to_do_instead(name):
     b = bus(max_attempts=1)
     tell(b, "sink", f"ask {name}")
     (letter,) = b.ask("b", "deadletters")["letters"]

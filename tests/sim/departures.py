@@ -140,7 +140,7 @@ def run(seed: int) -> tuple[list[str], dict[str, int]]:
     wrong += judge(second)[0]
     return wrong, {
         "dropped": dropped, "gone": len(gone), "lost": len(work.lost), "crashes": second.crashes,
-        "told": sum(LEFT in refusal for refusal in work.refusals),
+        "notices": sum(LEFT in refusal for refusal in work.refusals),
         "letters": sum("letters" == row.collection for node in second.nodes.values() for row in _rows(node)),
         **work.counts(),
     }  # fmt: skip
@@ -177,12 +177,12 @@ def run_agents(seed: int) -> tuple[list[str], dict[str, int]]:
     for name, node in second.nodes.items():
         node.disk.store, node.trace, node.events = stores[name], first.nodes[name].trace, first.nodes[name].events
     wrong += second.run(rng.choice((100, 400)) * MS)
-    told = sum(
+    notices = sum(
         record[0] == "dead" and home_of(record[3]) in gone for node in second.nodes.values() for record in node.trace
     )
     second.nodes.update({name: first.nodes[name] for name in gone})
     wrong += judge(second)[0]
-    return wrong, {"dropped": dropped, "gone": len(gone), "crashes": second.crashes, "told": told}
+    return wrong, {"dropped": dropped, "gone": len(gone), "crashes": second.crashes, "notices": notices}
 
 
 def _rows(node: Any) -> Any:

@@ -22,13 +22,13 @@ def all_clean(seeds: range, run: Callable[[int], tuple[list[str], dict[str, int]
 
 def test_some_seeds_are_clean():
     counts = all_clean(range(12))
-    for what in ("dropped", "gone", "lost", "crashes", "told", "seen"):
+    for what in ("dropped", "gone", "lost", "crashes", "notices", "seen"):
         assert counts[what], what
 
 
 def test_some_seeds_with_agents_are_clean():
     counts = all_clean(range(12), departures.run_agents)
-    for what in ("dropped", "gone", "crashes", "told"):
+    for what in ("dropped", "gone", "crashes", "notices"):
         assert counts[what], what
 
 
