@@ -173,9 +173,9 @@ class Engine:
         for row in rows:
             box.cursor = row.id
             try:
-                message = decode(row.data or b"")
+                message = decode(row.data)
             except PeerError as error:  # it was stored before this was checked, or is damaged
-                self.unreadable(row.data or b"", box.agent, error)
+                self.unreadable(row.data, box.agent, error)
                 self.server.batch.queue_in[row.id] = None
                 if row.payload:
                     self.server.batch.spent.add(row.payload)
