@@ -37,7 +37,7 @@ Reply = dict[str, Any]
 Verb = Callable[["AgentServer", int, Args], "Reply | None"]
 
 MAX_PAGE = 1_000  # entries, or messages moved at once
-LOOKS = 500  # messages looked at by one request, or LOOKS / MOVE moved
+LOOKS = 250  # messages looked at by one request, or LOOKS / MOVE moved
 PAGE_BYTES = 4 << 20  # of messages in one answer, or moved at once
 DEAD = ("dead-letter-", "original-")  # how the properties begin that a dead letter has got as such
 KINDS = {"queue": "queue:", "temp-queue": TEMPORARY, "sub": "sub:", "share": "share:"}

@@ -45,7 +45,7 @@ LENT, LENT_BYTES = 10_000, 32 << 20  # deliveries that open transactions settle;
 PENDING_BYTES = 64 << 20  # of plain topics' messages that a connection does not take; then the oldest go
 TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
 LENDING = "lent"
-TOLD = 200  # messages of one fate that are settled by one reaction of their queue
+TOLD = 100  # messages of one fate that are settled by one reaction of their queue
 
 
 class Source:
