@@ -72,7 +72,7 @@ class World:
         context = self.chance.choice(self.contexts)
         producer, consumer = context.producer("orders"), context.consumer("orders")
         self.made.append(consumer)
-        self.first.send("orders", "x")
+        pending = self.first.send("orders", "x", wait=False)
         message = consumer.receive(0)
         for owner, names, options in (
             (context, "context queue topic temporary_queue temporary_topic flush unsubscribe start acknowledge", ()),
@@ -81,6 +81,7 @@ class World:
             (producer, "send", MESSAGE_OPTIONS),
             (consumer, "receive listen", ()),
             (message, "acknowledge reject", ()),
+            (pending, "wait when_done", ()),
             (jms, "connect Queue Topic TemporaryQueue TemporaryTopic Options", ()),
         ):
             for name in names.split() if owner is not None else ():
@@ -147,6 +148,8 @@ def test_wrong_arguments_are_refused_at_once_and_nobody_else_notices(count):
     assert count / 4 < refused < count
     world.first.send("last", "is served")
     assert world.first.consumer("last").receive(0).body == "is served"
+    for context in world.contexts:
+        context.close()
 
 
 @pytest.mark.parametrize("wrong", [{"correlation_id": 42}, *(
