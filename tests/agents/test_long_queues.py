@@ -17,6 +17,7 @@ from mombroker.agents.commands import Ack, BrowseEnd, Delivery, Nack, Send, Subs
 from mombroker.agents.lane import Item
 from mombroker.agents.queue import Queue
 from mombroker.agents.traffic import Put
+from mombroker.core import admin
 from mombroker.core.events import Admin, ClientClosed, ClientCommands, ClientOpened, ClientWrote, Tick
 from mombroker.core.server import AgentServer
 from mombroker.core.times import SECOND
@@ -317,3 +318,42 @@ def test_ten_thousand_are_given_settled_and_given_back_in_steps(server, count):
     s.rest()
     s.server.check()
     assert s.queue.ready == s.queue.count and s.longest < LONG_S, s.what
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_every_request_of_an_operator_is_one_small_step(server, count):
+    """Whatever is given with it that it does not need is left alone."""
+    s = server(count)
+    conn = s.connect()
+    s.do(conn, Subscribe("s", (Q,), ack="individual", prefetch=10_000))
+    s.rest()
+    args = {
+        "destination": Q, "agent": f"a/{Q}", "to": [f"a/{Q}"], "type": "q.none", "name": "n", "class": "x:Y", "id": 1,
+        "seq": 1, "user": "u", "hash": "h", "target": "queue:other", "holder": "a", "match": "queue:x", "values": {},
+        "topics": ["t"], "shared": True, "where": "n = 'none'", "limit": 1_000, "held": True, "ids": [], "server": "a",
+    }  # fmt: skip
+    verbs = sorted({*admin.VERBS, *s.server.verbs}, key=lambda verb: ("delete" in verb, "purge" in verb, verb))
+    assert {"browse", "move", "purge", "release", "status", "why", "deadletters", "delete_destination"} <= {*verbs}
+    for verb in verbs:
+        for held in (False, True):
+            before = s.read
+            s.tickets += 1
+            s.step(Admin(s.tickets, verb, {**args, "held": held, "destination": "topic:t" if "topic" in verb else Q}))
+            assert s.read - before <= 1_000 and s.longest < LONG_S, (verb, s.what)
+    s.rest()
+    assert s.longest < LONG_S, s.what
+    assert f"a/{Q}" not in s.server.engine.natives.agents
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_delayed_messages_come_and_go_in_steps(server, count):
+    s = server(FEW)
+    conn = s.connect()
+    for start in range(0, count // 10, 500):
+        s.do(conn, *(Send(Q, b"%d" % n, b"k:y\n", delay=SECOND, shown=Q) for n in range(start, start + 500)))
+        s.rest()
+    s.now += 2 * SECOND
+    s.step(Tick())
+    s.rest()
+    s.server.check()
+    assert s.queue.ready == FEW + count // 10 and s.longest < LONG_S, s.what
