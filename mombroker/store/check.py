@@ -46,6 +46,13 @@ def verify(path: str | PathLike[str]) -> list[str]:
                 faults.append(str(error))
             except StoreError as error:  # a row that _sums has named
                 assert faults, error
+            except (
+                AttributeError,
+                KeyError,
+                TypeError,
+                ValueError,
+            ) as error:  # values of other types than were written
+                faults.append(f"what is damaged cannot be checked further: {type(error).__name__}: {error}")
     return faults
 
 

@@ -75,6 +75,15 @@ def refusal(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreError(f"cannot use {path}: {error}; see that this user can write its folder and the disk has room")
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and plain(value) == value
+
+
+def _raw(value: object) -> object:
+    """Text as its bytes, so that damaged text can be looked for."""
+    return value.encode(errors="surrogateescape") if isinstance(value, str) else value
+
+
 class SqliteReader:
     """Committed rows, each method as of one commit. Raises StoreFailed when the file cannot be read.
 
@@ -159,7 +168,7 @@ class SqliteReader:
                 self._damage(table, row)
         return [row[:-1] for row in rows if (table, row[0]) not in self._bad] if self._bad else [r[:-1] for r in rows]
 
-    def _garbled(self, table: str, where: str, *names: bytes) -> None:
+    def _garbled(self, table: str, where: str, *names: object) -> None:
         """Name the rows of what can be nobody's name."""
         for row in self.select(f"SELECT {self.columns(table)}, NULL FROM {table} WHERE {where}", *names):
             self._damage(table, row)
@@ -228,9 +237,12 @@ class SqliteReader:
 
     def inboxes(self) -> list[tuple[str, int, int]]:
         found = self.select("SELECT agent, min(id), count(*) FROM queue_in GROUP BY agent ORDER BY agent")
-        for agent in [agent for agent, _, _ in found if plain(agent) != agent]:  # nobody's name: its rows are damaged
-            self._garbled("queue_in", "agent = CAST(? AS TEXT)", agent.encode(errors="surrogateescape"))
-        return [row for row in found if plain(row[0]) == row[0]]
+        for agent, _, _ in found:
+            if not _is_name(agent):
+                self._garbled(
+                    "queue_in", f"agent IS {'CAST(? AS TEXT)' if isinstance(agent, str) else '?'}", _raw(agent)
+                )
+        return [row for row in found if _is_name(row[0])]
 
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
         found: list[InRow] = []
@@ -326,15 +338,16 @@ class SqliteReader:
 
     def places(self) -> Iterator[tuple[str, str]]:
         """The agents' collections that have rows."""
-        agent = collection = b""
+        agent: object = b""
+        collection: object = b""
         same = "SELECT agent, collection FROM message WHERE agent = CAST(? AS TEXT) AND collection > CAST(? AS TEXT)"
         next = "SELECT agent, collection FROM message WHERE agent > CAST(? AS TEXT)"
         while rows := (
             self.select(f"{same} ORDER BY collection LIMIT 1", agent, collection)
             or self.select(f"{next} ORDER BY agent, collection LIMIT 1", agent)
         ):
-            agent, collection = (name.encode(errors="surrogateescape") for name in rows[0])
-            if all(plain(name) == name for name in rows[0]):
+            agent, collection = map(_raw, rows[0])
+            if all(map(_is_name, rows[0])):
                 yield rows[0]
             else:
                 self._garbled("message", "agent = CAST(? AS TEXT) AND collection = CAST(? AS TEXT)", agent, collection)
