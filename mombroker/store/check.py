@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -20,7 +21,7 @@ from mombroker.agents.subscription import Subscription
 from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
-from mombroker.store import columns, folder
+from mombroker.store import columns, folder, mark
 from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
 
 QUEUED = {*LANES, DELAYED}  # collections of queues that hold messages
@@ -32,11 +33,12 @@ def verify(path: str | PathLike[str]) -> list[str]:
     """One sentence per fault; none if the store is whole. A million messages take about ten seconds."""
     faults: list[str] = []
     try:
+        left = mark.read(Path(path)) if Path(path).is_dir() else None  # before its server commits once more
         store = SqliteReader(path, damaged=True)
     except StoreError as error:
         return [str(error)]
     with contextlib.closing(store), store.snapshot():
-        for check in (_pages, _sums, _links, _queue_out, _queue_in, _items, _tasks, _cores, _log):
+        for check in (partial(_end, left), _pages, _sums, _links, _queue_out, _queue_in, _items, _tasks, _cores, _log):
             try:
                 found = check(store)
                 faults += islice(found, SHOWN)
@@ -54,6 +56,14 @@ def verify(path: str | PathLike[str]) -> list[str]:
             ) as error:  # values of other types than were written
                 faults.append(f"what is damaged cannot be checked further: {type(error).__name__}: {error}")
     return faults
+
+
+def _end(left: tuple[str, int] | None, store: SqliteReader) -> Iterator[str]:
+    """Of a store that lacks what its mark tells of."""
+    found = store.select("SELECT value FROM meta WHERE key = 'now'")
+    had = found[0][0] if found else 0
+    if left and isinstance(had, int) and had < left[1]:
+        yield f"the store ends at {mark.said(had)}, and its server wrote to it until {mark.said(left[1])}"
 
 
 def _pages(store: SqliteReader) -> Iterator[str]:

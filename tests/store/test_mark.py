@@ -80,6 +80,9 @@ def test_an_old_copy_or_another_store_in_its_place_is_refused_until_it_is_accept
         f"{folder / 'store.sqlite'} ends at 2023-11-14T22:13:20.000Z, and its server wrote to it until "
         f"2023-11-14T22:13:25.000Z: bring back the true one with its write-ahead log (store.sqlite-wal); {ACCEPT}"
     )
+    assert store.verify(folder) == [
+        "the store ends at 2023-11-14T22:13:20.000Z, and its server wrote to it until 2023-11-14T22:13:25.000Z"
+    ]
     assert store.accept(folder).startswith("the next start goes on with")
     store.open(folder, topology(), "paris").close()
     other = store.open(tmp_path / "other", topology(), "paris")
