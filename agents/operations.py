@@ -37,7 +37,7 @@ Reply = dict[str, Any]
 Verb = Callable[["AgentServer", int, Args], "Reply | None"]
 
 MAX_PAGE = 1_000  # entries, or messages moved at once
-LOOKS = 250  # messages looked at by one request, or LOOKS / MOVE moved
+LOOKS = 1_000  # of work for one request: LOOKS / LOOK messages are looked at, or LOOKS / MOVE moved
 PAGE_BYTES = 4 << 20  # of messages in one answer, or moved at once
 DEAD = ("dead-letter-", "original-")  # how the properties begin that a dead letter has got as such
 KINDS = {"queue": "queue:", "temp-queue": TEMPORARY, "sub": "sub:", "share": "share:"}
@@ -211,7 +211,7 @@ class Operations:
                 named = (lane.get(id) for id in sorted(set(args["ids"])) if id > behind)
                 yield from ((number, item) for item in named if item is not None)
             else:
-                yield from ((number, item) for item in lane.after(behind, LOOKS))
+                yield from ((number, item) for item in lane.after(behind, LOOKS // LOOK))
 
     def _wanted(self, queue: Queue, args: Args, cost: int = LOOK) -> tuple[list[Item], list[int]]:
         """A page of the messages that wait, are wanted, and were there at first; and where the next page begins. `cost`

@@ -14,7 +14,7 @@ from mombroker.agents.browser import Browser
 from mombroker.agents.lane import Item
 from mombroker.agents.policy import Policy
 from mombroker.agents.producers import Producers
-from mombroker.agents.stock import LOOK, MOVE, Stock
+from mombroker.agents.stock import GIVE, LOOK, MOVE, Stock
 from mombroker.agents.takers import Consumer, Key
 from mombroker.agents.traffic import Cancel, Consume, Dispatch, Full, Gone, Put, Refuse, Settle, Started
 from mombroker.agents.wanted import wanted
@@ -117,7 +117,7 @@ class Queue(Stock):
         if put.expires and not self.volatile:
             self.shelf.expire(item, put.expires)
             self._alarm(put.expires)
-        offered = not self.paused and (not self.ready or self._unwanted(item))
+        offered = not self.paused and (not self.ready or (self.takers.selective and self._unwanted(item)))
         if offered and (taker := self.takers.choose(item, put)):
             if not taker.pending:
                 self.touch()
@@ -223,8 +223,8 @@ class Queue(Stock):
                 return
             if item.id <= self.purged:
                 return  # it goes first
+            self.spend(GIVE if item.put else LOOK, item.size)
             put = self.loaded(item)
-            self.spend(MOVE, item.size)
             if put.expires and put.expires <= now:
                 self._take(item)
                 self._bury(item, "expired")

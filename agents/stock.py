@@ -24,8 +24,9 @@ VERSION = 1  # of the state blob
 UNKNOWN = Policy()  # of a queue that has not looked for its own yet
 LANES = {f"p{number}": number for number in range(10)}  # collection -> priority
 SOON = 10_000_000  # ns: alarms are not closer than that
-WORK_BYTES = 4_096  # of a message that cost as much as looking at one
-LOOK, MOVE = 1, 3  # what a message costs of a turn's work: looked at or ended; given, taken back or moved, with its row
+WORK_BYTES = 1_024  # of a message that cost as much as giving a short one
+# What a message costs of a turn's work: given from memory; looked at or ended; moved, with its row.
+GIVE, LOOK, MOVE = 1, 4, 8
 SHARE = 4  # of what is left of a turn's work one queue does at once, before others have theirs
 
 
@@ -404,8 +405,8 @@ class Stock(Native):
         self.server.engine.natives.work -= cost + size // WORK_BYTES
 
     def share(self) -> int:
-        """What is left of it."""
-        return max(1, self.server.engine.natives.work - self._until)
+        """How many messages, when they have been looked at, have used up what is left of it."""
+        return max(1, -(-(self.server.engine.natives.work - self._until) // LOOK))
 
     def spent(self) -> bool:
         """Has the share been used up? Then it goes on when others had theirs."""
@@ -530,7 +531,7 @@ class Stock(Native):
         while not self.volatile and (delayed := self.shelf.drop(self.purged)) is not None:
             for item in delayed:
                 self._end(item)
-            self.spend(PAGE, 0)
+            self.spend(PAGE * LOOK, 0)
             if self.spent():
                 return
         self.purged = self.stale = self.stale_bytes = self.stale_ready = 0

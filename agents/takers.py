@@ -107,16 +107,17 @@ class Takers:
     """1. Of one group only one consumer has messages, until a message closes the group.
     2. Nothing of a group is given while an earlier message of it waits to be given again.
 
-    changed   somebody is to look again at what it has seen
+    changed     somebody is to look again at what it has seen
+    selective   somebody does not want everything
     """
 
-    __slots__ = ("consumers", "turns", "groups", "changed")
+    __slots__ = ("consumers", "turns", "groups", "changed", "selective")
 
     def __init__(self) -> None:
         self.consumers: dict[Key, Consumer] = {}
         self.turns: list[deque[Consumer]] = []  # those that may get messages, by falling priority
         self.groups: dict[str, Group] = {}
-        self.changed = False
+        self.changed = self.selective = False
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self.consumers.values())
@@ -138,6 +139,7 @@ class Takers:
     def _line_up(self) -> None:
         consumers = sorted(self, key=lambda c: -c.note.priority)  # stable: the first to come is the first of its kind
         exclusive = next((c for c in consumers if c.note.exclusive), None)
+        self.selective = any(c.wants is not None for c in consumers)
         self.turns = []
         for consumer in [exclusive] if exclusive else consumers:
             if not self.turns or self.turns[-1][0].note.priority != consumer.note.priority:

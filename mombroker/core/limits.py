@@ -25,6 +25,6 @@ class Limits:
     link_window: int = 4_096  # packets that a peer may send ahead
     link_window_bytes: int = 8 << 20  # and bytes of them
     turn_reactions: int = 1_024  # reactions until sockets are looked after
-    turn_work: int = 250  # messages that queues look at, give and take back until others are looked after, see Natives
+    turn_work: int = 1_500  # messages that queues give until others are looked after; looking at one counts as four
     batch_bytes: int = 4 << 20  # of what one commit writes: with more it is closed
     batch_rows: int = 4_096  # packets in one commit: with more it is closed

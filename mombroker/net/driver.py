@@ -18,6 +18,7 @@ from mombroker.net.committer import Committer
 
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
 LONG_NS = 20_000_000  # of CPU time: nobody else is served meanwhile
+SHORT_NS = 2_000_000  # of a piece of work that is not worth a look at the CPU time, which takes a system call
 SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits
 BELIEVE_NS = 60 * times.SECOND  # a wall clock that was set far ahead is believed when it has stayed so for so long
 DAY_NS = 86_400 * times.SECOND
@@ -98,6 +99,7 @@ class Driver:
         self.commits = 0
         self.longest_ns, self.longest, self.long = 0, "", 0  # the longest piece of work, and how many were over LONG_NS
         self.wall, self._steady, self._cpu, self._resources = now, steady, cpu, resources
+        self._cpu_then, self._cpu_at = cpu(), 0  # when it was last looked at, and at what time
         self._last_now = server.now
         self._agreed = (now(), steady())  # a wall clock that was right, and the steady one
         self._ahead = (server.now, self._agreed[1])  # of it: the last time that we gave, and when by the steady clock
@@ -170,18 +172,21 @@ class Driver:
         if self.dead or self._stopped is not None:
             return
         self._soon()
-        since = self._cpu()
+        now = self.now()
         try:
-            self.server.step(event, self.now())
+            self.server.step(event, now)
         except (PeerError, PeerRefused):
             raise
         except Exception as error:
             self.fail(error)
-        self._took(since, event)
+        if self.wall() - now > SHORT_NS:
+            self._took(now, event)
 
     def _took(self, since: int, what: object) -> None:
-        """A piece of work that held up everybody else is over."""
-        took = self._cpu() - since
+        """A piece of work that held up everybody else is over. It took no more CPU time than the clock says, nor than
+        this thread has had since that was last looked at."""
+        cpu = self._cpu()
+        took, self._cpu_then = min(self.wall() - since, cpu - self._cpu_then), cpu
         if took > self.longest_ns:
             name = getattr(what, "verb", "") or (what if isinstance(what, str) else type(what).__name__)
             self.longest_ns, self.longest = took, name
@@ -198,9 +203,12 @@ class Driver:
     def _turn(self) -> None:
         """The end of a loop turn: run the reactions, and commit if something waits for it."""
         self._turning = None
-        server, since = self.server, self._cpu()
-        self._guarded(server.turn, self.now())
-        self._took(since, "turn")
+        server, now = self.server, self.now()
+        if now - self._cpu_at > SHORT_NS:
+            self._cpu_then, self._cpu_at = self._cpu(), now
+        self._guarded(server.turn, now)
+        if self.wall() - now > SHORT_NS:
+            self._took(now, "turn")
         if self.dead:
             return
         if server.notes:
@@ -225,11 +233,12 @@ class Driver:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        since = self._cpu()
-        ready = self._guarded(self.server.ready, self.now())
+        now = self.now()
+        ready = self._guarded(self.server.ready, now)
         if self.dead:
             return
-        self._took(since, "commit")
+        if self.wall() - now > SHORT_NS:
+            self._took(now, "commit")
         self._flying = ready
         if ready.batch.empty():
             self._guarded(self._leave, ready)

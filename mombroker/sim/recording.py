@@ -227,9 +227,10 @@ def record(
         truth.commits[name] = each.disk.commits
     world.run()
     kept: dict[str, SqliteStore] = {name: each.kept for name, each in cluster.nodes.items()}  # type: ignore[attr-defined]
+    made = {name: str(store.meta()["incarnation"]) for name, store in kept.items()}
     for store in kept.values():  # as under virtual time, each has met its neighbours' stores, but by other names
-        peers = [(other.meta()["incarnation"], name) for name, other in kept.items()]
-        store.db.conn.executemany("UPDATE link SET incarnation = ? WHERE peer = ? AND incarnation != ''", peers)
+        met = [row._replace(incarnation=made[row.peer]) for row in store.links() if row.incarnation]
+        store.commit(Batch(links={row.id: row for row in met}))
     for store in kept.values():
         store.close()
     return truth

@@ -1,8 +1,8 @@
 """The mark beside a store: whose it is, and the time of its last durable commit.
 
 It tells a store whose write-ahead log was lost or cut, that was emptied, deleted or replaced by an old copy, from one
-that is as it was left. It is written after each commit, and synced now and then: after a kill it is exact, after a
-power failure it may be older than the store, never newer.
+that is as it was left. It is written after a commit, at most every 20 ms, and synced now and then: it is exact after a
+clean stop, up to 20 ms older than the store after a kill, older still after a power failure, and never newer.
 """
 
 import os
@@ -13,6 +13,7 @@ from zlib import crc32
 from mombroker.store import folder
 
 MARK = "mark"
+EVERY_NS = 20_000_000
 
 
 def read(home: Path) -> tuple[str, int] | None:
@@ -41,6 +42,7 @@ class Mark:
         self._incarnation = incarnation
         folder.write(home / MARK, self._line(now).decode())
         self._fd = os.open(home / MARK, os.O_WRONLY)
+        self._written = self._now = now
 
     def _line(self, now: int) -> bytes:
         text = b"%s %020d" % (self._incarnation.encode(), now)
@@ -48,14 +50,21 @@ class Mark:
 
     def at(self, now: int) -> None:
         """A commit of this time is durable."""
-        os.pwrite(self._fd, self._line(now), 0)
+        self._now = now
+        if now - self._written >= EVERY_NS:
+            self._write()
+
+    def _write(self) -> None:
+        os.pwrite(self._fd, self._line(self._now), 0)
+        self._written = self._now
 
     def sync(self) -> None:
+        self._write()
         os.fsync(self._fd)
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.fsync(self._fd)
+            self.sync()
             os.close(self._fd)
         self._fd = -1
 

@@ -230,8 +230,7 @@ class SqliteStore(SqliteReader):
             self._put(ITEM, [(*row, sums.item(*row)) for row in batch.items.values() if row is not None])
             self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
         if batch.held:
-            held = sums.held
-            self._put_many(HELD, HELD_MANY, [(*row, held(*row)) for row in batch.held.values() if row is not None])
+            self._put_many(HELD, HELD_MANY, sums.with_held(row for row in batch.held.values() if row is not None))
             self._put_many(HELD_GONE, HELD_GONE_MANY, [(id,) for id, row in batch.held.items() if row is None])
         if batch.agents:
             self._put(AGENT, summed((id, *row) for id, row in batch.agents.items() if row is not None))

@@ -522,9 +522,10 @@ def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_lo
     )
     world.driver.start()
 
-    def costs(ms, name):
+    def costs(ms, name, waits=0):
         def work(*args):
             spent[0] += ms * 1_000_000
+            world.wall += (ms + waits) * 1_000_000
 
         setattr(world, name, work)
 
@@ -536,6 +537,11 @@ def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_lo
     world.clock.advance(0)
     assert world.driver.turns() == {"longest_ms": 25.0, "of": "browse", "long": 2}
     costs(40, "turn")
+    world.driver.post(Tick())
+    world.clock.advance(0)
+    assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}
+    costs(1, "turn")
+    costs(4, "step", waits=90)  # another process had the processor
     world.driver.post(Tick())
     world.clock.advance(0)
     assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}

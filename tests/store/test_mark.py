@@ -8,9 +8,11 @@ import pytest
 from mombroker import store
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.errors import StoreError
+from mombroker.store.mark import EVERY_NS
 from tests.store.samples import T0, message, topology
 from tests.store.test_kill import kill_while_it_works
 
+MS = 1_000_000
 ACCEPT = "or run `mom store accept`, and the next start goes on with what there is"
 
 
@@ -104,12 +106,15 @@ def test_a_mark_that_is_gone_garbled_or_old_is_no_reason_to_refuse(killed: Path)
 
 def test_the_mark_of_a_store_that_works_is_never_ahead_of_it(tmp_path: Path) -> None:
     opened = store.open(tmp_path, topology(), "paris")
-    for now in range(T0, T0 + 50):
+    marked = 0
+    for now in range(T0, T0 + 50 * MS, MS):
         opened.begin(Batch(meta={"now": now}))
-        assert int((tmp_path / "mark").read_text().split()[1]) == (now - 1 if now > T0 else 0)
+        assert int((tmp_path / "mark").read_text().split()[1]) == marked
         opened.finish()
-        assert int((tmp_path / "mark").read_text().split()[1]) == now
+        marked = now if now - marked >= EVERY_NS else marked
+        assert int((tmp_path / "mark").read_text().split()[1]) == marked
     opened.close()
+    assert marked < now == int((tmp_path / "mark").read_text().split()[1])
 
 
 def test_what_is_in_use_is_not_accepted(tmp_path: Path) -> None:
