@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mombroker.agents.lane import Item, item_of
-from mombroker.agents.shelf import DELAYED, EXPIRING
+from mombroker.broker.queue.item import QueuedMessage, item_of
+from mombroker.broker.queue.schedule import DELAYED, EXPIRING
 from mombroker.core import times
 from mombroker.core.batch import Batch, HeldRow, ItemRow, TaskRow
 from mombroker.core.errors import MomError
@@ -30,7 +30,7 @@ class Shift:
         """A run that was cut short may be repeated: what has been moved is not moved again."""
         return at - self.ahead if at > self.now - self.ahead // 2 and at < times.LAST_NS else at
 
-    def item(self, item: Item) -> bool:
+    def item(self, item: QueuedMessage) -> bool:
         """Move the times of a message; False if there is nothing to be moved."""
         put = item.put
         assert put is not None, "a message that was read"

@@ -17,8 +17,9 @@ from typing import Any
 
 import mombroker
 from mombroker import store
-from mombroker.admin import audit, supervisor
-from mombroker.agents.notes import unpack
+from mombroker.admin import supervisor
+from mombroker.admin.audit import bus as audit
+from mombroker.agents.notifications import unpack
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from mombroker.agents.topics import META as TOPIC
+from mombroker.broker.topic.routing import META as TOPIC
 from mombroker.core.admin import USER
 from mombroker.core.batch import Reader
 from mombroker.core.engine import DEAD, LETTERS

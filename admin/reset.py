@@ -15,6 +15,7 @@ from typing import Any
 
 from mombroker import ordering
 from mombroker.admin import leaving
+from mombroker.broker.attach import attach
 from mombroker.core import repair
 from mombroker.core.batch import Batch, LinkRow, Reader
 from mombroker.core.errors import MomError, PeerRefused
@@ -58,7 +59,7 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
         raise MomError(f"the stores of all servers are needed: {', '.join(missing)} not found")
     report = Report(domains=[domain.name for domain in topology.domains_of(lost)])
     survivors = {
-        name: AgentServer(topology, name, store, program, now) for name, store in stores.items() if name != lost
+        name: AgentServer(topology, name, store, program, attach, now) for name, store in stores.items() if name != lost
     }
     _settle(survivors, stores)
     unseen = _lost(topology, lost, stores)

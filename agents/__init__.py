@@ -3,15 +3,8 @@
 if __name__ == "agents":
     raise ImportError("this folder is imported as mombroker.agents")
 
-from mombroker.agents.base import Agent, Item, Items, reacts
-from mombroker.agents.notes import (
-    DeferDone,
-    DeferFailed,
-    Expired,
-    ReactionFailed,
-    UnknownAgent,
-    notification,
-)
+from mombroker.agents.agent import Agent, Item, Items, reacts
+from mombroker.agents.notifications import DeferDone, DeferFailed, Expired, ReactionFailed, UnknownAgent, notification
 from mombroker.agents.program import program
 
 __all__ = [

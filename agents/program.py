@@ -5,14 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mombroker.agents import hints, notes
-from mombroker.agents.base import Agent, initial
-from mombroker.agents.clients import NATIVES, ClientService
-from mombroker.agents.operations import Operations
-from mombroker.agents.proxy import Proxy
+from mombroker.agents import annotations as hints
+from mombroker.agents import notifications as notes
+from mombroker.agents.agent import Agent, initial
 from mombroker.core.errors import MomError, NoProgram, sentence
-from mombroker.core.natives import Native
-from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
 
 
@@ -36,19 +32,6 @@ class Program:
         except BaseException as error:  # of its on_load, or of a state that no longer fits
             raise MomError(f"{agent} cannot be loaded: {sentence(error)}") from error
 
-    def native(self, path: str, server: AgentServer, agent: str, state: bytes) -> Native | None:
-        """Raises UnknownNotification for a state that it cannot have."""
-        cls = NATIVES.get(path)
-        if cls is None:
-            return None
-        cls.check_new(state)
-        return cls(server, agent, state)
-
-    def clients(self, server: AgentServer) -> ClientService:
-        service = ClientService(server)
-        Operations(service)
-        return service
-
     def find(self, path: str) -> type[Agent]:
         cls = self._classes.get(path)
         if cls is None:
@@ -68,8 +51,6 @@ class Program:
         return notes.pack(_named(path)(*notes.unpack(arguments)), f"result of {path}")
 
     def initial(self, path: str, fields: dict[str, Any]) -> bytes:
-        if path in NATIVES and not fields:
-            return b""
         cls = self.find(path)
         try:
             return initial(cls, hints.typed(cls, fields, path))
@@ -102,14 +83,10 @@ class Program:
         return {name: getattr(note, name) for name in note.__wire_fields__}
 
     def describe(self, path: str, state: bytes) -> dict[str, Any]:
-        if path in NATIVES or path == Proxy.path:
-            return {}
         values: dict[str, Any] = notes.unpack(state)
         return values
 
     def collections(self, path: str) -> tuple[str, ...]:
-        if path in NATIVES or path == Proxy.path:
-            return ()
         try:
             return self.find(path)._items
         except MomError:  # it cannot be imported: `status` says so

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from mombroker.admin.analysis import export, report, session, source, stores
 from mombroker.admin.topology.advise import advise, replay_all
+from mombroker.lab.communities import communities
+from mombroker.lab.recording import mixed, paced, record
 from mombroker.net import config
-from mombroker.sim.communities import communities
-from mombroker.sim.recording import mixed, paced, record
 
 
 def main() -> None:

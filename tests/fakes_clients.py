@@ -6,16 +6,20 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mombroker.agents.clients import ClientService, Connection
-from mombroker.agents.commands import Ack, Nack, Receipt, Subscribe
-from mombroker.agents.lane import Item
-from mombroker.agents.native import Native
-from mombroker.agents.orders import Wait
-from mombroker.agents.proxy import TAKEN, Proxy, Source
-from mombroker.agents.queue import Queue
-from mombroker.agents.takers import Consumer, Takers
-from mombroker.agents.topics import Entry, Topics
-from mombroker.agents.traffic import Consume, Publish, Put, Table, Traffic, note_of
+from mombroker.broker.commands import Ack, Nack, Receipt, Subscribe
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.native import Native
+from mombroker.broker.protocol import Consume, Publish, Table
+from mombroker.broker.queue.consumer import Consumer
+from mombroker.broker.queue.consumers import Consumers
+from mombroker.broker.queue.item import QueuedMessage
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.session.consumer import SessionConsumer
+from mombroker.broker.session.handlers import Wait
+from mombroker.broker.session.service import Connection, Sessions
+from mombroker.broker.session.session import TAKEN, Session
+from mombroker.broker.topic.routing import Entry, Topics
+from mombroker.broker.wire import Note, note_of
 from mombroker.core.errors import MomError
 from mombroker.core.message import BOUNCE, Message
 
@@ -36,7 +40,7 @@ def agent_per_topic() -> Iterator[None]:
 
     def publish(topics: Topics, message: Message) -> None:
         server, put = topics.server, note_of(message).put
-        id = f"{server.name}/_topic:{(put if isinstance(put, Put) else Put(*put)).destination}"
+        id = f"{server.name}/_topic:{(put if isinstance(put, ClientMessage) else ClientMessage(*put)).destination}"
         server.engine.natives.agents.setdefault(id, TopicAgent(server, id))
         del server.handlers[Publish.wire]
         server.engine.deliver(message, [id])
@@ -52,11 +56,11 @@ def agent_per_topic() -> Iterator[None]:
         yield
 
 
-def credit_per_subscription(_: Callable[[Proxy], None]) -> Callable[[Proxy], None]:
+def credit_per_subscription(_: Callable[[Session], None]) -> Callable[[Session], None]:
     """Each subscription of a connection hands out what it has credit for."""
 
-    def hand_out(proxy: Proxy) -> None:
-        left: deque[tuple[Source, Put, str, int]] = deque()
+    def hand_out(proxy: Session) -> None:
+        left: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
         pending, proxy.pending = proxy.pending, left
         for source, put, message, count in pending:
             if source.credit > 0:
@@ -115,7 +119,7 @@ def takes_all(init: Callable[..., None]) -> Callable[..., None]:
     return forgetful
 
 
-def at_once(_: Callable[[Queue, Item], None]) -> Callable[[Queue, Item], None]:
+def at_once(_: Callable[[Queue, QueuedMessage], None]) -> Callable[[Queue, QueuedMessage], None]:
     """Delays do not count."""
     return lambda queue, item: queue.enter(item)
 
@@ -124,7 +128,7 @@ def at_once(_: Callable[[Queue, Item], None]) -> Callable[[Queue, Item], None]:
 def parked_alone() -> Iterator[None]:
     """A message whose name is being decided waits by itself, and what is behind it goes on."""
 
-    def hold_alone(service: ClientService, connection: Connection, wait: Wait) -> None:
+    def hold_alone(service: Sessions, connection: Connection, wait: Wait) -> None:
         if not wait.reason or wait.room:
             hold(service, connection, wait)
             return
@@ -133,13 +137,13 @@ def parked_alone() -> Iterator[None]:
         hold(service, parked, Wait(wait.key, FOR_EVER, wait.reason))
         service._obey(connection)
 
-    def close_all(service: ClientService, connection: Connection, lost: bool = True) -> None:
+    def close_all(service: Sessions, connection: Connection, lost: bool = True) -> None:
         close(service, connection, lost)
         for parked in [each for each in service.waiting if each.proxy is connection.proxy]:
             del service.waiting[parked]
 
-    hold, close = ClientService._hold, ClientService._close
-    with patch.object(ClientService, "_hold", hold_alone), patch.object(ClientService, "_close", close_all):
+    hold, close = Sessions._hold, Sessions._close
+    with patch.object(Sessions, "_hold", hold_alone), patch.object(Sessions, "_close", close_all):
         yield
 
 
@@ -149,7 +153,7 @@ def waiter_in_the_proxy() -> Iterator[None]:
 
     later: dict[int, Any] = {}
 
-    class Later(Traffic):
+    class Later(Note):
         wire = "test.later"
 
         def __init__(self, name: str, number: int):
@@ -158,12 +162,12 @@ def waiter_in_the_proxy() -> Iterator[None]:
         def values(self) -> list[Any]:
             return [self.name, self.number]
 
-    def put_off(service: ClientService, connection: Connection, name: str) -> None:
+    def put_off(service: Sessions, connection: Connection, name: str) -> None:
         proxy = connection.proxy
         later[len(later)] = connection.commands.popleft()
         proxy.post(proxy.id, Later(name, len(later) - 1))
 
-    def hold_in_the_proxy(service: ClientService, connection: Connection, wait: Wait) -> None:
+    def hold_in_the_proxy(service: Sessions, connection: Connection, wait: Wait) -> None:
         if not wait.reason or wait.room or wait.key == "store":
             hold(service, connection, wait)
         else:
@@ -171,7 +175,7 @@ def waiter_in_the_proxy() -> Iterator[None]:
             put_off(service, connection, wait.key)
             service._obey(connection)
 
-    def obey_or_put_off(service: ClientService, connection: Connection) -> None:
+    def obey_or_put_off(service: Sessions, connection: Connection) -> None:
         while connection.commands and (name := names.get(connection.proxy)):
             if name in service.server.names.known:
                 del names[connection.proxy]
@@ -179,7 +183,7 @@ def waiter_in_the_proxy() -> Iterator[None]:
                 put_off(service, connection, name)
         obey(service, connection)
 
-    def react(proxy: Proxy, note: Later, message: Message) -> None:
+    def react(proxy: Session, note: Later, message: Message) -> None:
         proxy.server.names.resolve(note.name)
         service, command = proxy.service, later[note.number]
         try:
@@ -187,12 +191,12 @@ def waiter_in_the_proxy() -> Iterator[None]:
         except (Wait, MomError) as error:
             service.refuse(proxy, str(error), command.receipt)
 
-    names: dict[Proxy, str] = {}
-    hold, obey = ClientService._hold, ClientService._obey
+    names: dict[Session, str] = {}
+    hold, obey = Sessions._hold, Sessions._obey
     with (
-        patch.object(ClientService, "_hold", hold_in_the_proxy),
-        patch.object(ClientService, "_obey", obey_or_put_off),
-        patch.dict(Proxy.handlers, {Later.wire: react}),
+        patch.object(Sessions, "_hold", hold_in_the_proxy),
+        patch.object(Sessions, "_obey", obey_or_put_off),
+        patch.dict(Session.handlers, {Later.wire: react}),
     ):
         yield
 
@@ -200,7 +204,7 @@ def waiter_in_the_proxy() -> Iterator[None]:
 def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
     """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
 
-    def settle(proxy: Proxy, source: Source, put: Put, message: str, count: int, row: Any) -> None:
+    def settle(proxy: Session, source: SessionConsumer, put: ClientMessage, message: str, count: int, row: Any) -> None:
         deliver(proxy, source, put, message, count, row)
         if source.ack == "auto" and source.home:
             proxy.autos.pop()
@@ -212,7 +216,7 @@ def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
 def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
     """The receipt of a subscription does not wait until all servers know of it."""
 
-    def listen(proxy: Proxy, command: Subscribe, wants: Any) -> None:
+    def listen(proxy: Session, command: Subscribe, wants: Any) -> None:
         source = proxy._new_source(command)
         source.wants = wants
         source.epochs = proxy.service.topics.hold(source, command.destinations)
@@ -225,7 +229,7 @@ def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
 def settlements_first(_: Callable[..., Any]) -> Callable[..., Any]:
     """While a message waits for room, all settlements pass it and what is behind it."""
 
-    def all_of_them(service: ClientService, connection: Connection) -> list[Ack | Nack]:
+    def all_of_them(service: Sessions, connection: Connection) -> list[Ack | Nack]:
         return [each for each in connection.commands if isinstance(each, Ack | Nack)]
 
     return all_of_them
@@ -244,6 +248,6 @@ def once_a_batch(take_back: Callable[[Queue], None]) -> Callable[[Queue], None]:
     return former
 
 
-def unnoticed(_: Callable[[Takers, int, int], None]) -> Callable[[Takers, int, int], None]:
+def unnoticed(_: Callable[[Consumers, int, int], None]) -> Callable[[Consumers, int, int], None]:
     """Consumers that have looked beyond a message's place do not learn that it has come back."""
     return lambda takers, lane, id: None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.admin.cli.main import commands
-from mombroker.agents.policy import Policy, policy
+from mombroker.broker.policy import Policy, policy
 from tests.core.bus import Bus, topology
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,6 @@
 """What ordering costs, from the servers' logs: export to Parquet, a Spark data source, analysis, advice.
 
-Needs the extra `spark`; nothing outside this package imports pyspark or pyarrow.
+Needs the extra `spark`; beside this package only audit/export.py and the papers' sweeps import pyspark or pyarrow.
 """
 
 from importlib import import_module
@@ -10,9 +10,9 @@ from mombroker.core.errors import MomError
 
 
 def extra(name: str) -> ModuleType:
-    """A module of this package. Raises MomError, with the remedy, where the extra is not installed."""
+    """A module of mombroker.admin that needs the extra. Raises MomError, with the remedy, where that is not there."""
     try:
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"mombroker.admin.{name}")
     except ImportError as error:
         if str(error.name).startswith("mombroker"):
             raise

@@ -12,7 +12,7 @@ from mombroker.core.ids import home_of
 from mombroker.core.topology import RoutingTable, Topology
 
 if TYPE_CHECKING:
-    from mombroker.admin.audit import Findings
+    from mombroker.admin.audit.bus import Findings
 
 KEY = ("finding", "agent", "origin", "number", "before_origin", "before_number")
 FOUND = "finding string, agent string, origin string, number bigint, before_origin string, before_number bigint"

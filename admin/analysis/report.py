@@ -13,14 +13,14 @@ from mombroker import ordering
 from mombroker.admin.analysis import cost, findings
 from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
+from mombroker.lab.loads import Send
+from mombroker.lab.replay import Delays
 from mombroker.ordering.base import INTEGER
-from mombroker.sim.lab.loads import Send
-from mombroker.sim.replay import Delays
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from mombroker.admin.audit import Findings
+    from mombroker.admin.audit.bus import Findings
 
 Figures = dict[str, Any]
 

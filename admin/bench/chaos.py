@@ -18,11 +18,12 @@ from typing import Any
 import click
 
 from mombroker import ordering, store
-from mombroker.admin import audit, supervisor
+from mombroker.admin import supervisor
+from mombroker.admin.audit import bus as audit
 from mombroker.admin.bench.figures import Row
 from mombroker.admin.cli.output import output_options, show
 from mombroker.admin.demo import free_ports
-from mombroker.agents.notes import unpack
+from mombroker.agents.notifications import unpack
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import click
 
-from mombroker.admin import audit, supervisor
+from mombroker.admin import supervisor
+from mombroker.admin.audit import bus as audit
 from mombroker.admin.bench import ledger
 from mombroker.admin.bench.chaos import PATIENCE_S, POLL_S, Storm, stores_of
 from mombroker.admin.bench.figures import Row
@@ -202,7 +203,7 @@ class ClientStorm(Storm):
 
 def deadly(chance: float, calm: Path) -> None:
     """Until that file is there this process may kill itself when it is about to write deliveries to a client."""
-    from mombroker.agents.commands import Delivery
+    from mombroker.broker.commands import Delivery
     from mombroker.stomp.gateway import Gateway
 
     reply, lots = Gateway.reply, Random()

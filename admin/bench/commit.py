@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from mombroker import store
 from mombroker.admin.bench.agents import Drop
 from mombroker.admin.bench.figures import Rounds, Row, percentile
-from mombroker.agents.notes import encode
+from mombroker.agents.notifications import encode
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.layouts import build
 from mombroker.core.message import Message

@@ -15,7 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mombroker.stomp.frames import SERVER, V12, Frame, Limits, Parser, encode
+from mombroker.broker.headers import V12
+from mombroker.stomp.frames import SERVER, Frame, Limits, Parser, encode
 
 COLORS = ("red", "blue")
 RETRY_S = 0.05

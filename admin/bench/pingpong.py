@@ -13,7 +13,7 @@ from mombroker.admin.bench.figures import Rounds, Row
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import generate
 from mombroker.core.topology import AgentDecl, RoutingTable, Topology
-from mombroker.sim.papers.base import power
+from mombroker.lab.papers.base import power
 from mombroker.store.reader import SqliteReader
 
 AGENTS = "mombroker.admin.bench.agents"

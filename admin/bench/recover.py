@@ -10,7 +10,7 @@ from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.commit import AGENT, message
 from mombroker.admin.bench.figures import Rounds, Row
 from mombroker.admin.bench.pingpong import AGENTS, topology_of
-from mombroker.agents.base import initial
+from mombroker.agents.agent import initial
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.layouts import build
 from mombroker.core.topology import AgentDecl, Topology

@@ -72,7 +72,7 @@ def advise(
     """
     from mombroker.admin.topology import advise as advising
 
-    report, topology = extra("report"), options.load(file)
+    report, topology = extra("analysis.report"), options.load(file)
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
     advising.check(topology, chosen)
     with records(source or file, master, memory, since, until) as log:

@@ -82,7 +82,7 @@ def analyze(
       mom analyze exported --file bus.toml --html report.html
       mom analyze exported -o json > costs.json
     """
-    report, page = extra("report"), extra("page")
+    report, page = extra("analysis.report"), extra("analysis.page")
     if file and click.get_current_context().get_parameter_source("source") is not ParameterSource.COMMANDLINE:
         source = file
     topology = topology_of(source, file)
@@ -96,11 +96,15 @@ def analyze(
         from mombroker.admin.topology import advise as advising
     with exported(source) as folder:
         holes = lacking(folder)
-        log = chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
+        log = chosen(
+            extra("analysis.source").read(extra("analysis.session").session(master, memory), folder),
+            since,
+            until,
+        )
         found = None
         if check and topology is not None:
             with Bar("log records") as bar:
-                found = extra("audit").audit(topology, folder, at_hand(topology), progress=bar.at)
+                found = extra("audit.export").audit(topology, folder, at_hand(topology), progress=bar.at)
             for sentence in absent(found):
                 click.echo(f"mom: {sentence}", err=True)
         figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
@@ -173,14 +177,18 @@ def records(
     """The log as a DataFrame."""
     with exported(source) as folder:
         lacking(folder)
-        yield chosen(extra("source").read(extra("session").session(master, memory), folder), since, until)
+        yield chosen(
+            extra("analysis.source").read(extra("analysis.session").session(master, memory), folder),
+            since,
+            until,
+        )
 
 
 def chosen(log: "DataFrame", since: datetime | None, until: datetime | None) -> "DataFrame":
     """Of messages that were sent in this time. Raises MomError if there are none."""
     if not since and not until:
         return log
-    log = extra("cost").within(log, since, until)
+    log = extra("analysis.cost").within(log, since, until)
     if log.isEmpty():
         raise MomError("the log has nothing that was sent in this time; see --since and --until")
     return log
@@ -190,14 +198,14 @@ def chosen(log: "DataFrame", since: datetime | None, until: datetime | None) -> 
 def exported(source: Path) -> Iterator[Path]:
     """An export of the log. What is none yet is exported to a folder that goes away: one pass over the stores is
     cheaper than one for each table."""
-    files = extra("files")
+    files = extra("analysis.files")
     with tempfile.TemporaryDirectory(prefix="mombroker-log-") as folder:
         source = options.source(source, KINDS)
         if not (source.is_dir() and files.is_export(source)):
-            places = extra("stores").find(source, None if source.is_dir() else options.load(source))
+            places = extra("analysis.stores").find(source, None if source.is_dir() else options.load(source))
             readers = {name: store.read(data) for name, data in places.items()}
             with Bar("log records") as bar:
-                for _ in extra("export").export(readers, Path(folder), bar.at):
+                for _ in extra("analysis.export").export(readers, Path(folder), bar.at):
                     pass
             for reader in readers.values():
                 reader.close()
@@ -206,7 +214,7 @@ def exported(source: Path) -> Iterator[Path]:
             source = Path(folder)
         try:
             yield source
-        except extra("session").errors() as error:
+        except extra("analysis.session").errors() as error:
             for file in files.chosen(source):
                 if file.path.name in str(error):  # it may be damaged, and then this has a remedy
                     files.verify(file)
@@ -215,7 +223,7 @@ def exported(source: Path) -> Iterator[Path]:
 
 def lacking(folder: Path) -> list[str]:
     """A sentence on each run of records that an export lacks; they are told, and the command fails at its end."""
-    holes: list[str] = extra("files").holes(folder)
+    holes: list[str] = extra("analysis.files").holes(folder)
     for sentence in holes:
         click.echo(f"mom: {sentence}", err=True)
     if holes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mombroker import store
-from mombroker.admin import audit
+from mombroker.admin.audit import bus as audit
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.cli.progress import Bar
@@ -69,7 +69,7 @@ def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> 
     from mombroker.admin.analysis import extra
 
     stores = {} if at_rest else at_hand(topology)
-    found: audit.Findings = extra("audit").audit(topology, exported, stores, at_rest, bar.at)
+    found: audit.Findings = extra("audit.export").audit(topology, exported, stores, at_rest, bar.at)
     return found
 
 

@@ -49,7 +49,7 @@ def queue_argument(command: options.F) -> options.F:
 
 def queue_of(text: str) -> str:
     """What the broker calls a queue that is written `orders` or `/queue/orders`; also what it has called one itself."""
-    from mombroker.stomp import destinations
+    from mombroker.broker import destinations
 
     if text.startswith(("queue:", "temp-queue:")):
         return text
@@ -64,7 +64,7 @@ def queue_of(text: str) -> str:
 
 def topics_of(texts: tuple[str, ...]) -> list[str]:
     """The names of topics or patterns that are written `news` or `/topic/news`."""
-    from mombroker.stomp import destinations
+    from mombroker.broker import destinations
 
     found: list[str] = []
     for text in texts:
@@ -82,14 +82,14 @@ def topics_of(texts: tuple[str, ...]) -> list[str]:
 
 def subscription_of(name: str, client_id: str, shared: bool) -> str:
     """The name of a subscription on the bus."""
-    from mombroker.agents.orders import subscription_name
+    from mombroker.broker.names import subscription_name
 
     return subscription_name(client_id, name, shared)
 
 
 def home(topology: "Topology", shown: str, server: str | None) -> "Server":
     """The server to ask about a queue or subscription."""
-    from mombroker.agents.orders import name_of
+    from mombroker.broker.names import name_of
 
     if server is None and shown.startswith("temp-queue:"):
         server = shown.partition(":")[2].partition("/")[0]
@@ -164,7 +164,7 @@ def messages(client: "AdminClient", shown: str, limit: int, **args: Any) -> Iter
 
 def row(message: dict[str, Any]) -> dict[str, Any]:
     """Headers and properties as dicts, times as ms since 1970, a body of text as text."""
-    from mombroker.stomp.frames import headers_of
+    from mombroker.broker.headers import headers_of
 
     body = message["body"]
     try:

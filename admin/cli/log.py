@@ -84,7 +84,7 @@ def diagram(message: str, file: Path, target: Path) -> None:
     Example:
       mom log diagram 'paris#17' --to why.svg
     """
-    from mombroker.sim import diagram as drawing
+    from mombroker.lab import diagram as drawing
 
     topology = options.load(file)
     places = _places(options.found(file), topology)
@@ -128,7 +128,7 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
       mom log export bus.toml --to exported
       mom log export var --to exported -o json
     """
-    exporting = extra("export")
+    exporting = extra("analysis.export")
     source, topology = options.source(source, "a topology file, a data folder, or a folder of data folders"), None
     if not source.is_dir():
         topology = options.load(source)
@@ -215,7 +215,7 @@ def compact(target: Path, output: str, columns: str) -> None:
     """
     rows = []
     with Bar("days") as bar:
-        for done in extra("export").compact(target):
+        for done in extra("analysis.export").compact(target):
             rows.append(done._asdict())
             bar.at(len(rows))
     show(rows, output, columns)

@@ -23,8 +23,8 @@ from mombroker.core.errors import MomError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mombroker.sim.papers.base import Figure, Paper, Point, Row, Table
-    from mombroker.sim.papers.sweep import Cache
+    from mombroker.lab.papers.base import Figure, Paper, Point, Row, Table
+    from mombroker.lab.papers.sweep import Cache
 
 LOCAL = "local[*]"  # what Spark calls this machine, with all its cores
 ADOPTED = "adopted"  # the reading of a paper, where no other is asked for
@@ -92,7 +92,7 @@ def list_(output: str, columns: str) -> None:
     Example:
       mom paper list
     """
-    from mombroker.sim.papers import sweep
+    from mombroker.lab.papers import sweep
 
     rows = [
         {
@@ -138,7 +138,7 @@ def run(
       mom paper run ks --full --processes 2
       mom paper run ks --full --spark spark://head:7077
     """
-    from mombroker.sim.papers import base, summary, sweep
+    from mombroker.lab.papers import base, summary, sweep
 
     choose(columns, list(base.JUDGED))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
@@ -184,8 +184,8 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
       mom paper report --full --processes 8
     """
     from mombroker.admin.bench import pingpong
-    from mombroker.sim.papers import base, summary, sweep
-    from mombroker.sim.papers.report import Chapter, page
+    from mombroker.lab.papers import base, summary, sweep
+    from mombroker.lab.papers.report import Chapter, page
 
     kind = "quick" if quick else "full"
     target = target or folder / f"report-{kind}.html"
@@ -243,7 +243,7 @@ def spread(
       mom paper spread ks
       mom paper spread daisy --figure 6 --runs 5
     """
-    from mombroker.sim.papers import base, sweep
+    from mombroker.lab.papers import base, sweep
 
     choose(columns, list(base.HALVES))
     chosen = sweep.load(_known("paper", name, sweep.PAPERS))
@@ -287,7 +287,7 @@ def _known(what: str, word: str, known: Sequence[str]) -> str:
 
 def _costs(chosen: "Paper", points: "Sequence[Point]", kept: "Cache") -> tuple[list[float], int]:
     """Of each run that is missing; and how many are there."""
-    from mombroker.sim.papers import sweep
+    from mombroker.lab.papers import sweep
 
     left = sweep.missing(chosen, points, kept)
     return [*map(chosen.cost, left)], len({str(kept.path(point.params)) for point in points}) - len(left)
@@ -316,7 +316,7 @@ def _run(
 ) -> "list[Row]":
     from concurrent.futures import BrokenExecutor
 
-    from mombroker.sim.papers import sweep
+    from mombroker.lab.papers import sweep
 
     left = sweep.missing(chosen, points, kept)
     click.echo(_told([_costs(chosen, points, kept)], processes, spark), err=True)
@@ -359,7 +359,7 @@ def _write(
 ) -> dict[str, Path]:  # fmt: skip
     """CSV of all runs of a figure, each with its paper and the reading, CSV of its values with how sure they are, and
     with `draw` its picture. The pictures by figure."""
-    from mombroker.sim.papers import base, plot
+    from mombroker.lab.papers import base, plot
 
     pictures: dict[str, Path] = {}
     for figure in figures:
@@ -382,7 +382,7 @@ def _write(
 
 def _hint() -> str:
     """Why there will be no pictures, and what to do; empty if there will be."""
-    from mombroker.sim.papers import plot
+    from mombroker.lab.papers import plot
 
     try:
         plot.need()

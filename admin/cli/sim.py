@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mombroker.core.topology import Topology
-    from mombroker.sim.lab.bus import Bus
-    from mombroker.sim.lab.domain import Network
-    from mombroker.sim.lab.loads import Send
-    from mombroker.sim.whatif import Id, Traffic
+    from mombroker.lab.bus import Bus
+    from mombroker.lab.domain import Network
+    from mombroker.lab.loads import Send
+    from mombroker.lab.whatif import Id, Traffic
     from mombroker.sim.world import World
     from mombroker.store.reader import SqliteReader
 
@@ -108,9 +108,8 @@ def run(
       mom sim run bus.toml --workload ping-pong --network campus
       mom sim run bus.toml --workload var --network logs
     """
-    from mombroker.sim import whatif
-    from mombroker.sim.lab import loads
-    from mombroker.sim.lab.observers import Control, Held, Written
+    from mombroker.lab import loads, whatif
+    from mombroker.lab.observers import Control, Held, Written
 
     topology = _two_or_more(file)
     names = list(topology.servers)
@@ -240,7 +239,7 @@ def _whole(bus: "Bus", rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _wires(bus: "Bus") -> dict[str, Any]:
     """What a network of wires has to tell; nothing of others."""
-    from mombroker.sim.lab.networks import Physical
+    from mombroker.lab.networks import Physical
     from mombroker.sim.world import EPOCH
 
     wires = next(iter(bus.domains.values())).network.network  # type: ignore[attr-defined]
@@ -267,7 +266,7 @@ def _moving(bar: Bar, copies: int) -> Callable[[int], None]:
 
 
 def _ping_pong(bus: "Bus", sends: int, bar: Bar) -> None:
-    from mombroker.sim.papers.domains import PingPong
+    from mombroker.lab.papers.domains import PingPong
 
     others = range(1, len(bus.names))
     rounds = -(-sends // (1 + len(others)))
@@ -279,8 +278,8 @@ def _bus(
     topology: "Topology", seed: int, network: str, transit: float, ordering: str, watchers: dict[str, Any],
     traffic: "Traffic | None", ids: "list[Id]", size: int,
 ) -> "Bus":  # fmt: skip
-    from mombroker.sim import whatif
-    from mombroker.sim.lab.bus import Bus
+    from mombroker.lab import whatif
+    from mombroker.lab.bus import Bus
     from mombroker.sim.world import World
 
     world = World(seed)
@@ -297,7 +296,7 @@ def _bus(
 
 
 def _network(world: "World", kind: str, transit: float, names: list[str], seed: int) -> "Network":
-    from mombroker.sim.lab import networks, paths, tiers
+    from mombroker.lab import networks, paths, tiers
     from mombroker.sim.world import MS
 
     mean, size = round(transit * 1e6), len(names)
@@ -343,7 +342,7 @@ def diagram(
       mom sim diagram ks --servers 4 --seed 3 --to ks.svg
     """
     from mombroker import ordering as orderings
-    from mombroker.sim import diagram as drawing
+    from mombroker.lab import diagram as drawing
 
     if ordering not in orderings.names():
         raise click.UsageError(f"no ordering is named {ordering!r}; there are {', '.join(orderings.names())}")
@@ -361,7 +360,7 @@ def diagram(
 
 
 def _draw(target: Path, story: Any, around: str, title: str) -> None:
-    from mombroker.sim import diagram as drawing
+    from mombroker.lab import diagram as drawing
 
     held = [arrow.message for arrow in story.arrows if arrow.held]
     message = around or (held or [story.arrows[0].message])[0]
@@ -406,7 +405,7 @@ def compare(file: Path, logs: Path, orderings: str, layouts: str, output: str, c
       mom sim compare bus.toml --log var
       mom sim compare bus.toml --log var --ordering ks,daisy --layout bus
     """
-    from mombroker.sim import whatif
+    from mombroker.lab import whatif
 
     topology = _two_or_more(file)
     traffic = _traffic(file, topology, logs)
@@ -431,7 +430,7 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
     from mombroker.admin.analysis import stores
     from mombroker.admin.cli.log import beginning, every
     from mombroker.core.topology import listed
-    from mombroker.sim import whatif
+    from mombroker.lab import whatif
 
     found = stores.find(logs)
     readers = {name: store.read(data) for name, data in found.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from mombroker import ordering
-from mombroker.agents.policy import Policy
+from mombroker.broker.policy import Policy
 from mombroker.core.limits import Limits
 from mombroker.net import config
 from mombroker.net.service import LOG_BYTES, LOG_DAYS

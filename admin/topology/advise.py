@@ -18,7 +18,7 @@ from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Topology, listed
-from mombroker.sim.replay import Played, replay
+from mombroker.lab.replay import Played, replay
 from mombroker.sim.world import MS
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import Any
 from mombroker import ordering
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, RoutingTable, Topology
-from mombroker.sim.communities import uniform
-from mombroker.sim.lab import domain as lab
-from mombroker.sim.lab.loads import Send
-from mombroker.sim.lab.observers import Control, Held, Rows
-from mombroker.sim.replay import WRITES, Act, Delays, Links, acts
+from mombroker.lab import domain as lab
+from mombroker.lab.communities import uniform
+from mombroker.lab.loads import Send
+from mombroker.lab.observers import Control, Held, Rows
+from mombroker.lab.replay import WRITES, Act, Delays, Links, acts
 from mombroker.sim.world import MS, World
 
 PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire

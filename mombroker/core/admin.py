@@ -14,7 +14,7 @@ from mombroker.core.message import decode
 from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
-    from mombroker.core.consumer import MessageConsumer
+    from mombroker.core.domain_channel import DomainChannel
     from mombroker.core.link import Link
     from mombroker.core.server import AgentServer
 
@@ -92,7 +92,7 @@ def status(server: AgentServer) -> Reply:
     }
 
 
-def _domain(server: AgentServer, consumer: MessageConsumer) -> Reply:
+def _domain(server: AgentServer, consumer: DomainChannel) -> Reply:
     links, core = consumer.links.values(), consumer.core
     came = [packet.note[0] or consumer.since for packet, _ in core.held()]
     return {
@@ -176,7 +176,7 @@ def _problems(server: AgentServer) -> list[str]:
     return out
 
 
-def _away(server: AgentServer, consumer: MessageConsumer, link: Link) -> bool:
+def _away(server: AgentServer, consumer: DomainChannel, link: Link) -> bool:
     seen = max(link.last_seen, consumer.since)
     return not link.conn and link.waiting() and server.now - seen > AWAY_NS
 
@@ -269,10 +269,12 @@ def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
         raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
     box = server.engine.inboxes.get(id)
     name = id.partition("/")[2]
+    native = server.clients.owns(row[0])
     return {
         "agent": id, "name": name if server.names.known.get(name) == id else "", "class": row[0],
         "waiting": server.engine.waiting_in(box) if box else 0, "blocked": bool(box and box.blocked()),
-        "fields": server.program.describe(row[0], row[1]), "items": _items(server, id, row[0]),
+        "fields": {} if native else server.program.describe(row[0], row[1]),
+        "items": {} if native else _items(server, id, row[0]),
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from mombroker.core import trace
-from mombroker.core.consumer import MessageConsumer, Out
+from mombroker.core.domain_channel import DomainChannel, Out
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.events import LinkFrame
 from mombroker.core.link import Link
@@ -26,7 +26,7 @@ MAX_MISSING = 64  # pairs named in a hold record
 class Channel:
     __slots__ = ("server", "consumers", "routes", "forwarded", "received", "holds", "owning")
 
-    def __init__(self, server: AgentServer, consumers: dict[str, MessageConsumer]):
+    def __init__(self, server: AgentServer, consumers: dict[str, DomainChannel]):
         self.server = server
         self.consumers = consumers
         self.routes = server.routes
@@ -73,7 +73,7 @@ class Channel:
             local = []
         return local, out
 
-    def _orders_own(self, message: Message, leaving: Container[str], domain: str) -> MessageConsumer | None:
+    def _orders_own(self, message: Message, leaving: Container[str], domain: str) -> DomainChannel | None:
         """Whose core delivers our own copy; None: it is handed over now.
 
         One through which the message leaves; else one with copies of ours on their way, which it must not overtake.
@@ -115,7 +115,7 @@ class Channel:
             else:
                 raise PeerError(f"{peer} sent a frame of kind {kind!r}")
 
-    def _packet(self, consumer: MessageConsumer, link: Link, data: bytes) -> None:
+    def _packet(self, consumer: DomainChannel, link: Link, data: bytes) -> None:
         server = self.server
         packet = consumer.decode(link, data)  # all that can be wrong with its bytes is found before anything changes
         message = None
@@ -151,7 +151,7 @@ class Channel:
         if mine and message.origin == link.peer and (reader := server.readers.get(message.type)):
             reader(message)
 
-    def _relay(self, consumer: MessageConsumer, link: Link, packets: list[Packet]) -> None:
+    def _relay(self, consumer: DomainChannel, link: Link, packets: list[Packet]) -> None:
         """What the core passes on, one record per message; those without a body are its own acknowledgements."""
         out: Out = []
         consumer.enqueue(packets, out)
@@ -170,7 +170,7 @@ class Channel:
                     self.server.now, stamps, trace.NO_MISSING, "",
                 ))  # fmt: skip
 
-    def _hold(self, consumer: MessageConsumer, link: Link, packet: Packet) -> None:
+    def _hold(self, consumer: DomainChannel, link: Link, packet: Packet) -> None:
         missing = consumer.core.missing(packet)
         if missing is None:
             return  # it was passed on, or is a duplicate
@@ -184,7 +184,7 @@ class Channel:
                 message.sent, self.server.now, 0, 0, trace.NO_OUT, missing[:MAX_MISSING], "",
             ))  # fmt: skip
 
-    def _deliver(self, consumer: MessageConsumer, packet: Packet) -> None:
+    def _deliver(self, consumer: DomainChannel, packet: Packet) -> None:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
         server = self.server
         received, message, _ = packet.note
@@ -215,7 +215,7 @@ class Channel:
         if self.owning:
             self.come_back()
 
-    def _deliver_own(self, consumer: MessageConsumer, packet: Packet, received: int) -> None:
+    def _deliver_own(self, consumer: DomainChannel, packet: Packet, received: int) -> None:
         """A copy of our own, in its turn; its forwards were stamped when it was sent."""
         message = consumer.own_copy(packet) or decode(packet.body)
         me, peer = self.server.name, consumer.members[packet.frm]

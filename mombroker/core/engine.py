@@ -22,7 +22,7 @@ from mombroker.core.ids import home_of
 from mombroker.core.inbox import Entry, Inbox
 from mombroker.core.message import BOUNCE, Message, decode
 from mombroker.core.names import CREATE
-from mombroker.core.natives import Native, Natives
+from mombroker.core.natives import NativeAgent, Natives
 from mombroker.core.reaction import DELETE, Program, Reaction, Reactive
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Engine:
         self.waiting: dict[str, list[Inbox]] = {}  # name -> inboxes whose first reaction needs it
         self.missed: set[str] = set()  # classes that could not be loaded
         self.after_commit: list[Inbox] = []
-        self.dirty: dict[str, Resident | Native] = {}  # with collection changes that are not durable
+        self.dirty: dict[str, Resident | NativeAgent] = {}  # with collection changes that are not durable
         self.running = ""
         self.marks = 0  # the batch with the newest marks of careful mode
         self.letters = Collection(server, f"{server.name}/{DEAD}", LETTERS)
@@ -344,7 +344,7 @@ class Engine:
             self.running = ""
         self._accept(box, entry, resident, reaction, state)
 
-    def _react_native(self, box: Inbox, entry: Entry, native: Native) -> None:
+    def _react_native(self, box: Inbox, entry: Entry, native: NativeAgent) -> None:
         message = entry.message
         self.running = box.agent
         try:
@@ -371,7 +371,7 @@ class Engine:
         """Nothing waits for this agent, or must wait with what comes next, and no reaction is under way."""
         return not (self.running or self.careful or agent in self.inboxes or self.server.batch_full())
 
-    def take(self, native: Native, message: Message) -> None:
+    def take(self, native: NativeAgent, message: Message) -> None:
         """The reaction of an idle agent to a message that need not pass through its inbox."""
         self.running = native.id
         try:
@@ -582,7 +582,7 @@ class Engine:
                 raise MomError(f"{agent} exists already")
             if agent[agent.index("/") + 1 :].startswith(("_", "conn:")):
                 raise MomError(f"{agent} is the server's own")
-            native = self.program.native(path, self.server, agent, state)
+            native = self.server.clients.native(path, agent, state) if self.server.clients.owns(path) else None
             if native is None:
                 self.program.allowed(path, remote=message.origin != self.server.name)
         except MomError as error:
@@ -631,7 +631,7 @@ class Engine:
             path, _, arguments = task.data.partition(b"\n")
             self.server.tasks.append((task.id, path.decode(), arguments))
 
-    def alarm(self, at: int, native: Native) -> None:
+    def alarm(self, at: int, native: NativeAgent) -> None:
         """Let a native agent know that a time has come; in memory only."""
         self.ring(at, native.id)
 

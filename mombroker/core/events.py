@@ -98,7 +98,7 @@ class ClientOpened:
 
 @dataclass(slots=True)
 class ClientCommands:
-    """Commands of one client connection, in order (agents/commands.py)."""
+    """Commands of one client connection, in order (broker/commands.py)."""
 
     conn: int
     commands: list[Any]
@@ -124,7 +124,7 @@ class Ready:
     """One step's wishes, in this order: persist `batch` in one transaction; then send, reply and run.
 
     frames   [(connection, [frame, ...])], to be dropped where that connection is gone; acks come first
-    clients  [(client connection, [reply, ...])] (agents/commands.py), in order, to be dropped where it is gone
+    clients  [(client connection, [reply, ...])] (broker/commands.py), in order, to be dropped where it is gone
     replies  [(ticket, result or error sentence)], result a dict, error a str
     tasks    deferred functions to run: (task id, function path, packed arguments)
     dial     peers that we have something for and no link to

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 
-class Native(Protocol):
+class NativeAgent(Protocol):
     """A part of the broker that lives among the agents.
 
     It cannot be undone: an exception in it is our bug and stops the server. What it may raise, before anything has
@@ -35,12 +35,14 @@ class Native(Protocol):
 
 
 class Clients(Protocol):
-    """Who serves the connections of clients, and the native agents (agents/clients.py)."""
+    """Who serves the connections of clients, and the native agents (broker/session/service.py)."""
 
     def step(self, event: Any) -> None: ...  # Client* of events.py
+    def owns(self, path: str) -> bool: ...  # is it the class of a native agent?
+    def native(self, path: str, agent: str, state: bytes) -> NativeAgent: ...  # of such a class, not created yet
     def recover(self) -> None: ...  # take up what the store holds, before the first turn
     def named(self, name: str) -> None: ...  # it is known now, or no longer
-    def host(self, agent: str) -> Native | None: ...  # one that is made when something comes for it
+    def host(self, agent: str) -> NativeAgent | None: ...  # one that is made when something comes for it
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     @property
@@ -62,27 +64,27 @@ class Natives:
 
     def __init__(self, server: AgentServer):
         self.server = server
-        self.agents: dict[str, Native] = {}
-        self.touched: dict[Native, None] = {}
-        self.changed: dict[Native, None] = {}
-        self.late: dict[Native, None] = {}  # to be touched by the next commit
-        self.soon: dict[Native, None] = {}  # to be touched by the next turn
+        self.agents: dict[str, NativeAgent] = {}
+        self.touched: dict[NativeAgent, None] = {}
+        self.changed: dict[NativeAgent, None] = {}
+        self.late: dict[NativeAgent, None] = {}  # to be touched by the next commit
+        self.soon: dict[NativeAgent, None] = {}  # to be touched by the next turn
         self.work = server.limits.turn_work
         self.turns = 0
 
-    def touch(self, native: Native) -> None:
+    def touch(self, native: NativeAgent) -> None:
         """It has something to say; what it says at once it may say of many messages together."""
         self.touched[native] = None
 
-    def touch_late(self, native: Native) -> None:
+    def touch_late(self, native: NativeAgent) -> None:
         """It waits for rows that are not durable yet."""
         self.late[native] = None
 
-    def go_on(self, native: Native) -> None:
+    def go_on(self, native: NativeAgent) -> None:
         """It has more to do: in this turn if there is work left, else in the next one, when others had theirs."""
         (self.touched if self.work > 0 else self.soon)[native] = None
 
-    def armed(self, native: Native) -> bool:
+    def armed(self, native: NativeAgent) -> bool:
         """It will be flushed, without anything coming from outside."""
         return native in self.touched or native in self.soon or native in self.late
 
@@ -96,16 +98,16 @@ class Natives:
             self.touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
             self.soon = {}
 
-    def change(self, native: Native) -> None:
+    def change(self, native: NativeAgent) -> None:
         self.changed[native] = None
         self.server.mark(1)
 
-    def create(self, native: Native) -> None:
+    def create(self, native: NativeAgent) -> None:
         self.agents[native.id] = native
         self.server.batch.agents[native.id] = (native.path, native.pack())
         native.created()
 
-    def remove(self, native: Native, written: bool = True) -> None:
+    def remove(self, native: NativeAgent, written: bool = True) -> None:
         """It is gone, and its rows if it ever had any."""
         self.agents.pop(native.id, None)
         for those in (self.touched, self.changed, self.late, self.soon):

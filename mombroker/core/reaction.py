@@ -14,8 +14,6 @@ from mombroker.core.names import CREATE
 
 if TYPE_CHECKING:
     from mombroker.core.engine import Engine
-    from mombroker.core.natives import Clients, Native
-    from mombroker.core.server import AgentServer
 
 DELETE = "_delete"
 
@@ -42,8 +40,6 @@ class Program(Protocol):
     """The code that a server may run; class and function paths are `module:Name`."""
 
     def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
-    def native(self, path: str, server: AgentServer, agent: str, state: bytes) -> Native | None: ...  # no native's path
-    def clients(self, server: AgentServer) -> Clients: ...
     def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
     def run(self, path: str, arguments: bytes) -> bytes: ...
     def initial(self, path: str, fields: dict[str, Any]) -> bytes: ...  # the state of a new agent

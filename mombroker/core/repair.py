@@ -9,7 +9,7 @@ from mombroker import ordering
 from mombroker.core.message import Message, decode
 
 if TYPE_CHECKING:
-    from mombroker.core.consumer import MessageConsumer
+    from mombroker.core.domain_channel import DomainChannel
     from mombroker.core.server import AgentServer
 
 Undelivered = tuple[Message, str, str]  # the message, an agent that does not get it, why
@@ -63,7 +63,7 @@ def give_up(server: AgentServer, undelivered: list[Undelivered]) -> list[Undeliv
     return dead
 
 
-def _bound_out(server: AgentServer, consumer: MessageConsumer, unseen: Container[Copy]) -> list[Undelivered]:
+def _bound_out(server: AgentServer, consumer: DomainChannel, unseen: Container[Copy]) -> list[Undelivered]:
     """The agents that the packets in this domain's out-queues do not reach."""
     out: list[Undelivered] = []
     domain = consumer.domain
@@ -97,7 +97,7 @@ def _via(server: AgentServer, agent: str, domain: str, peer: str | None) -> bool
     return into == domain and (peer is None or hop == peer)
 
 
-def _held(server: AgentServer, consumer: MessageConsumer) -> list[Undelivered]:
+def _held(server: AgentServer, consumer: DomainChannel) -> list[Undelivered]:
     """The agents, here or beyond us, that the held packets do not reach."""
     out: list[Undelivered] = []
     reason = f"its causes were lost when the clocks of domain {consumer.name} were started anew"

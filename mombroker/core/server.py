@@ -15,8 +15,8 @@ from mombroker.core import admin, times, trace
 from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
-from mombroker.core.consumer import MessageConsumer, Out
 from mombroker.core.damage import Aside
+from mombroker.core.domain_channel import DomainChannel, Out
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, line, sentence
 from mombroker.core.events import (
@@ -39,7 +39,7 @@ from mombroker.core.limits import Limits
 from mombroker.core.link import Link
 from mombroker.core.message import BOUNCE, Message
 from mombroker.core.names import Names
-from mombroker.core.natives import Native
+from mombroker.core.natives import Clients, NativeAgent
 from mombroker.core.reaction import Note, Program
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.ordering.base import Ordering, Rows
@@ -60,6 +60,7 @@ class AgentServer:
         name: str,
         reader: Reader,
         program: Program,
+        attach: Callable[[AgentServer], Clients],
         now: int,
         limits: Limits | None = None,
     ):
@@ -102,16 +103,16 @@ class AgentServer:
         self.alone = {key[6:]: int(value) for key, value in meta.items() if key.startswith("alone:")}
         rows = reader.links()
         self.next_link = max((row.id for row in rows), default=0)
-        self.consumers: dict[str, MessageConsumer] = {}
+        self.consumers: dict[str, DomainChannel] = {}
         for domain in topology.domains_of(name):
             core = self.core(domain, reader.core(domain.name))
             mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
             pending = int(meta.get(f"own:{domain.name}", 0))
-            self.consumers[domain.name] = MessageConsumer(self, domain, core, mine, pending)
+            self.consumers[domain.name] = DomainChannel(self, domain, core, mine, pending)
         self.channel = Channel(self, self.consumers)
         self.engine = Engine(self, program, unclean)
         self.aside = Aside(self, self.engine.letters.agent)
-        self.clients = program.clients(self)
+        self.clients = attach(self)
         self.engine.recover()
         self.clients.recover()
         for consumer in self.consumers.values():
@@ -260,7 +261,7 @@ class AgentServer:
         for agent in homeless:
             self.engine.homeless(message, agent)
 
-    def hand(self, source: str, native: Native, note: Note) -> None:
+    def hand(self, source: str, native: NativeAgent, note: Note) -> None:
         """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
 
         Not to be called while another one is at work, which might not expect that this one changes.
@@ -289,14 +290,14 @@ class AgentServer:
 
     # -- handshake ---------------------------------------------------------------------------------------------
 
-    def _link_to(self, peer: str) -> tuple[MessageConsumer, Link]:
+    def _link_to(self, peer: str) -> tuple[DomainChannel, Link]:
         domain = self.topology.shared_domain(self.name, peer)
         if domain is None:
             raise PeerRefused(f"{peer} shares no domain with {self.name}; check that both use the same topology file")
         consumer = self.consumers[domain.name]
         return consumer, consumer.link(peer)
 
-    def _order(self, consumer: MessageConsumer) -> str:
+    def _order(self, consumer: DomainChannel) -> str:
         """Two servers with the same one read each other's stamps alike."""
         return f"{consumer.domain.digest()}/{self.epochs[consumer.name]}"
 

@@ -116,7 +116,7 @@ class Topology:
     allow: tuple[str, ...] = ()  # module prefixes of agent classes that may be deployed
     limits: dict[str, int] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
-    policies: list[dict[str, Any]] = field(default_factory=list)  # of destinations (agents/policy.py)
+    policies: list[dict[str, Any]] = field(default_factory=list)  # of destinations (broker/policy.py)
     checked: InitVar[bool] = True
     _domains_of: dict[str, list[Domain]] = field(init=False, repr=False, compare=False)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from mombroker.broker.names import MAX_NAME
 from mombroker.jms.errors import IllegalState, JmsError
-from mombroker.stomp.destinations import MAX_NAME
 from mombroker.stomp.requests import MAX_KEY
 
 Wrong = type[JmsError]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mombroker.agents.selectors import SelectorError, compile
+from mombroker.broker.selectors import SelectorError, compile
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, Owner, to_consume
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, InvalidSelector, JmsError, TimedOut

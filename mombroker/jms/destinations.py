@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from mombroker.broker import destinations
+from mombroker.broker.destinations import DestinationError
 from mombroker.jms.errors import InvalidDestination
-from mombroker.stomp import destinations
-from mombroker.stomp.frames import FrameError
 
 
 class Owner(Protocol):
@@ -128,7 +128,7 @@ def destination_of(text: str) -> Destination:
     _no_url(text)
     try:
         kind, _, name = destinations.one(text).partition(":")
-    except FrameError as error:
+    except DestinationError as error:
         raise InvalidDestination(str(error)) from None
     return KINDS[kind](name)
 
@@ -166,7 +166,7 @@ def to_consume(
     _no_url(shown)
     try:
         first = destinations.several(shown)[0]
-    except FrameError as error:
+    except DestinationError as error:
         raise InvalidDestination(str(error)) from None
     if first.startswith("temp-"):
         raise InvalidDestination(f"{shown} {NOT_OURS}")

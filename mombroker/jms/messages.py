@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from mombroker.agents import selectors
+from mombroker.broker import properties, selectors
+from mombroker.broker.properties import BIT63, TYPES, Value, types_of, value_of
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
-from mombroker.stomp import foreign, properties
+from mombroker.stomp import foreign
 from mombroker.stomp.frames import CONTROL, Frame
-from mombroker.stomp.properties import BIT63, TYPES, Value, types_of, value_of
 
 if TYPE_CHECKING:
     from mombroker.jms.consumer import Consumer

@@ -7,13 +7,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from mombroker.broker.properties import Value
 from mombroker.core import times
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, Temporary, to_send
 from mombroker.jms.errors import IllegalState, InvalidDestination, JmsError, MessageFormat
 from mombroker.jms.machine import AGAIN, Call, Headers, Part
 from mombroker.jms.messages import CONTENT, DELAY, encode, property_headers
-from mombroker.stomp.properties import Value
 
 if TYPE_CHECKING:
     from mombroker.jms.context import Context

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mombroker import ordering
-from mombroker.agents.policy import policy
+from mombroker.broker.policy import policy
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion

@@ -18,7 +18,8 @@ from twisted.internet import defer, threads
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents
-from mombroker.agents import selectors
+from mombroker.broker import selectors
+from mombroker.broker.attach import attach
 from mombroker.core.admin import USER, clock_trouble
 from mombroker.core.errors import MomError, StoreError, StoreFailed, line, sentence
 from mombroker.core.events import LinkFrame, TaskDone
@@ -155,7 +156,7 @@ class Node:
             token = folder.token(data).encode()
             if folder.readable_by_others(file := Path(data) / folder.TOKEN):
                 self.log(f"other users may read the token in {file}; run chmod 600 {file}")
-            self.server = AgentServer(topology, self.name, self.store, shared.program, time.time_ns())
+            self.server = AgentServer(topology, self.name, self.store, shared.program, attach, time.time_ns())
         except BaseException:
             self.store.close()
             raise

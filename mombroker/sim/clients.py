@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from mombroker.agents.commands import Ack, Delivery, Disconnect, Receipt, Refused, Send, Subscribe, Unsubscribe
+from mombroker.broker.commands import Ack, Delivery, Disconnect, Receipt, Refused, Send, Subscribe, Unsubscribe
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Node

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from mombroker import agents
+from mombroker.broker.attach import attach
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.errors import PeerRefused
@@ -93,7 +94,7 @@ class Node:
         self.turning = self.lingering = self.stopping = self.ending = False
         self.timer_at = self.sized_at = self.forwarded = 0
         self.wanted, self.waiting = {}, set()
-        self.server = self.machine(self.cluster.topology, self.name, self.disk.store, self.program, self.now())
+        self.server = self.machine(self.cluster.topology, self.name, self.disk.store, self.program, attach, self.now())
         self.server.turn(self.now())
         self._commit()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from mombroker.agents.commands import Ack, Credit, Delivery, Nack, Send, Transact
+from mombroker.broker.commands import Ack, Credit, Delivery, Nack, Send, Transact
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream

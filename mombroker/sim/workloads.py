@@ -20,8 +20,6 @@ from mombroker.agents import (
     reacts,
 )
 from mombroker.core.topology import AgentDecl
-from mombroker.sim.communities import hidden_communities as hidden_communities
-from mombroker.sim.communities import uniform as uniform
 
 if TYPE_CHECKING:
     from mombroker.sim.cluster import Cluster

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mombroker.broker.headers import V10, V12, block_of, escape, unescape
 from mombroker.core.errors import MomError
 from mombroker.stomp import foreign
-
-V10, V11, V12 = "1.0", "1.1", "1.2"
 
 CLIENT = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
 SERVER = frozenset("CONNECTED MESSAGE RECEIPT ERROR".split())
@@ -34,15 +33,8 @@ LENGTH_DIGITS = 12
 MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-_UNSAFE = re.compile(r"[\\\r\n:\0]")
 _PLAIN = re.compile(rb"[!-9;-\[\]-~]*")  # a value that means itself in every version
 _ACK = re.compile(rb"(N?ACK)\nid:([!-9;-\[\]-~]{1,200})\n\n\0")
-_ESCAPED = re.compile(r"\\(.?)", re.S)
-_FROM_WIRE = {V11: {"n": "\n", "c": ":", "\\": "\\"}, V12: {"n": "\n", "c": ":", "\\": "\\", "r": "\r"}}
-_TO_WIRE = {
-    version: {"\0": " ", "\r": "\r", **{sign: f"\\{letter}" for letter, sign in known.items()}}
-    for version, known in _FROM_WIRE.items()
-}
 
 
 class FrameError(MomError):
@@ -79,52 +71,6 @@ class Frame(NamedTuple):
 
 
 _frame = tuple.__new__  # half the time of Frame(...)
-
-
-def escape(text: str, version: str = V12) -> str:
-    """A header name or value for the wire. What a version cannot express becomes a space."""
-    if not _UNSAFE.search(text):
-        return text
-    if version == V10:
-        return text.replace("\n", " ").replace("\0", " ")
-    known = _TO_WIRE[version]
-    return _UNSAFE.sub(lambda found: known[found[0]], text)
-
-
-def unescape(text: str, version: str = V12) -> str:
-    """Raises FrameError for an escape that the version does not know."""
-    if version == V10 or "\\" not in text:
-        return text
-    known = _FROM_WIRE[version]
-
-    def sign(found: re.Match[str]) -> str:
-        if found[1] not in known:
-            has = " ".join(f"\\{letter}" for letter in known)
-            raise FrameError(f"undefined escape \\{found[1]} in a header: STOMP {version} has {has}")
-        return known[found[1]]
-
-    return _ESCAPED.sub(sign, text)
-
-
-def block_of(headers: Iterable[tuple[str, str]]) -> bytes:
-    """The block of these headers."""
-    return "".join([f"{escape(name)}:{escape(value)}\n" for name, value in headers]).encode()
-
-
-def headers_of(block: bytes) -> dict[str, str]:
-    """The headers of a block."""
-    pairs = [line.split(":", 1) for line in block.decode().split("\n")[:-1]]
-    if b"\\" in block:
-        pairs = [[unescape(name), unescape(value)] for name, value in pairs]
-    return dict(pairs)
-
-
-def block_for(block: bytes, version: str) -> bytes:
-    """A block in the escapes of a receiver's version."""
-    if version == V12 or (b"\\" if version == V10 else b"\\r") not in block:
-        return block
-    lines = [f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers_of(block).items()]
-    return "".join(lines).encode()
 
 
 def encode(
@@ -420,6 +366,9 @@ def _read_lines(lines: list[str], version: str, literal: bool) -> dict[str, str]
             if version == V10:
                 value = value.strip(" ")
             else:
-                name, value = unescape(name, version), unescape(value, version)
+                try:
+                    name, value = unescape(name, version), unescape(value, version)
+                except ValueError as error:
+                    raise FrameError(str(error)) from None
         headers.setdefault(name, value)
     return headers

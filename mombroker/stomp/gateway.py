@@ -23,13 +23,13 @@ from twisted.internet.interfaces import IOpenSSLContextFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer  # type: ignore[import-untyped]
 
-from mombroker.agents.commands import Reply
+from mombroker.broker.commands import Login, Reply
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.core.strangers import Complaints, Newcomers, origin
 from mombroker.core.topology import is_loopback
 from mombroker.stomp.frames import BEFORE_LOGIN, Parser
-from mombroker.stomp.session import Login, Session, Settings
+from mombroker.stomp.session import Session, Settings
 from mombroker.stomp.unfinished import Unfinished
 from mombroker.stomp.users import Logins, Waiter
 

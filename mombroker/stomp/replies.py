@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from mombroker.agents.commands import Delivery, Receipt
-from mombroker.stomp.frames import END, V12, block_for, encode, escape
+from mombroker.broker.commands import Delivery, Receipt
+from mombroker.broker.headers import V12, block_for, escape
+from mombroker.stomp.frames import END, encode
 
 MS = 1_000_000
 _escape = lru_cache(1_000)(escape)  # of names that come again with each message

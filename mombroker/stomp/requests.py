@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from mombroker.agents.commands import Send, Subscribe
+from mombroker.broker import destinations
+from mombroker.broker.commands import Send, Subscribe
+from mombroker.broker.names import MAX_NAME
+from mombroker.broker.properties import boolean
 from mombroker.core import times
-from mombroker.stomp import destinations, foreign
-from mombroker.stomp.destinations import MAX_NAME
+from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.frames import FrameError
-from mombroker.stomp.properties import boolean
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}

@@ -1,6 +1,6 @@
 """The rules of a STOMP session as a pure machine: bytes in; a login, commands and bytes out. No sockets, no clock.
 
-Frames become commands for the connection's proxy, and its replies become frames (agents/commands.py). Open
+Frames become commands for the connection's proxy, and its replies become frames (broker/commands.py). Open
 transactions live here, and which deliveries the client may still settle; consumers and credit live in the proxy.
 """
 
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mombroker import __version__
-from mombroker.agents import selectors
-from mombroker.agents.commands import (
+from mombroker.broker import destinations, selectors
+from mombroker.broker.commands import (
     Ack,
     BrowseEnd,
     Command,
     Credit,
     Delivery,
     Disconnect,
+    Login,
     Nack,
     Receipt,
     Refused,
@@ -29,21 +30,11 @@ from mombroker.agents.commands import (
     Transact,
     Unsubscribe,
 )
+from mombroker.broker.destinations import DestinationError
+from mombroker.broker.headers import V10, V11, V12, block_of, headers_of
 from mombroker.core.times import MS
-from mombroker.stomp import destinations, foreign, replies, requests, transactions
-from mombroker.stomp.frames import (
-    BEFORE_LOGIN,
-    V10,
-    V11,
-    V12,
-    Frame,
-    FrameError,
-    Limits,
-    Parser,
-    block_of,
-    encode,
-    headers_of,
-)
+from mombroker.stomp import foreign, replies, requests, transactions
+from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Limits, Parser, encode
 from mombroker.stomp.requests import OPTIONS, flag, number
 from mombroker.stomp.transactions import Step, Transactions
 from mombroker.stomp.unsettled import Unsettled
@@ -91,19 +82,6 @@ class Settings:
             f"headers={frame.headers},line={frame.line},head={frame.head},body={frame.body},"
             f"transactions={self.transactions.open},subscriptions={self.subscriptions}"
         )
-
-
-@dataclass(slots=True)
-class Login:
-    """The client wants in. Answer by `accept` or `end`; until then no further frame is read.
-
-    exclusive   refuse it if another connection has its client id
-    """
-
-    user: str
-    passcode: str = field(repr=False)
-    client_id: str = ""
-    exclusive: bool = False
 
 
 @dataclass(slots=True)
@@ -197,7 +175,7 @@ class Session:
                 if handler is None:
                     raise FrameError(f"{frame.command} in a session that is open already")
                 handler(self, frame)
-            except FrameError as error:
+            except (FrameError, DestinationError) as error:
                 receipt = frame.headers.get("receipt") if frame else error.receipt
                 self._leave(Sync(LAST), self._error(str(error), receipt))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mombroker.agents.commands import Ack, Nack, Send
+from mombroker.broker.commands import Ack, Nack, Send
 from mombroker.stomp.frames import FrameError
 
 Step = Send | Ack | Nack

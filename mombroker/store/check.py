@@ -13,11 +13,11 @@ from os import PathLike
 from pathlib import Path
 
 from mombroker import ordering
-from mombroker.agents.lane import item_of
-from mombroker.agents.queue import Queue
-from mombroker.agents.shelf import DELAYED
-from mombroker.agents.stock import LANES
-from mombroker.agents.subscription import Subscription
+from mombroker.broker.queue.item import item_of
+from mombroker.broker.queue.messages import LANES
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.queue.schedule import DELAYED
+from mombroker.broker.topic.subscription import Subscription
 from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgpack
 
-from mombroker.agents.lane import item_of
-from mombroker.agents.shelf import DELAYED
-from mombroker.agents.stock import LANES
+from mombroker.broker.headers import headers_of
+from mombroker.broker.queue.item import item_of
+from mombroker.broker.queue.messages import LANES
+from mombroker.broker.queue.schedule import DELAYED
 from mombroker.core.batch import HeldRow, ItemRow
 from mombroker.core.damage import DAMAGED
 from mombroker.core.errors import PeerError, StoreError, plain
 from mombroker.core.message import decode
-from mombroker.stomp.frames import FrameError, headers_of
 from mombroker.store import sums
 from mombroker.store.reader import TABLES, Row, SqliteReader
 
@@ -71,7 +71,7 @@ def _described(store: SqliteReader, table: str, row: Row, whole: bool) -> dict[s
             return found | _for_agent(store, row)
         if table == "held" or row[2] in QUEUED:
             return found | _queued(HeldRow(*row) if table == "held" else ItemRow(*row))
-    except (StoreError, PeerError, TypeError, ValueError, FrameError):
+    except (StoreError, PeerError, TypeError, ValueError):
         found["whole"] = False
     return found | {"columns": [_value(value) for value in row]}
 

@@ -9,9 +9,9 @@ from mombroker.admin.cli.advise import proposal
 from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
+from mombroker.lab.communities import communities, uniform
+from mombroker.lab.replay import Delays, replay
 from mombroker.net import config
-from mombroker.sim.communities import communities, uniform
-from mombroker.sim.replay import Delays, replay
 from mombroker.sim.world import EPOCH, MS
 
 pytest.importorskip("networkx", reason="advice needs the extra spark")

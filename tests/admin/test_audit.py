@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mombroker.admin.audit import Findings, audit
+from mombroker.admin.audit.bus import Findings, audit
 from mombroker.core.events import Admin
 from mombroker.core.limits import Limits
 from mombroker.ordering.matrix import HELD

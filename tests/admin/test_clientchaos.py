@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from mombroker.admin.bench import clientchaos, ledger
-from mombroker.agents.commands import Send, Transact
-from mombroker.agents.lane import HELD, WAITING, Item
-from mombroker.agents.orders import Orders
-from mombroker.agents.proxy import Proxy
-from mombroker.agents.stock import Stock
-from mombroker.agents.subscription import Subscription
+from mombroker.broker.commands import Send, Transact
+from mombroker.broker.queue.item import HELD, WAITING, QueuedMessage
+from mombroker.broker.queue.messages import QueueMessages
+from mombroker.broker.session.handlers import Handlers
+from mombroker.broker.session.session import Session
+from mombroker.broker.topic.subscription import Subscription
 from tests import fakes_clients
 
 
@@ -67,38 +67,38 @@ def test_kills_between_commit_and_write(tmp_path):
 
 def settled_at_delivery() -> None:
     """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
-    Proxy._deliver = fakes_clients.settled_at_delivery(Proxy._deliver)  # type: ignore[method-assign]
+    Session._deliver = fakes_clients.settled_at_delivery(Session._deliver)  # type: ignore[method-assign]
 
 
 def forgotten_counts() -> None:
     """The row of a message does not say that somebody had it."""
-    packed: Callable[[Item], tuple[bytes, bytes]] = Item._packed
+    packed: Callable[[QueuedMessage], tuple[bytes, bytes]] = QueuedMessage._packed
 
-    def forget(item: Item) -> tuple[bytes, bytes]:
+    def forget(item: QueuedMessage) -> tuple[bytes, bytes]:
         count, item.count = item.count, 0
         row = packed(item)
         item.count = count
         return row
 
-    Item._packed = forget  # type: ignore[method-assign]
+    QueuedMessage._packed = forget  # type: ignore[method-assign]
 
 
 def half_transactions() -> None:
     """One of the sends of a transaction is left out."""
-    transact: Callable[..., None] = Orders._transact
+    transact: Callable[..., None] = Handlers._transact
 
-    def halve(orders: Orders, proxy: Proxy, command: Any) -> None:
+    def halve(orders: Handlers, proxy: Session, command: Any) -> None:
         if len(command.commands) > 2 and random.random() < 0.2:
             command.commands.remove(next(each for each in command.commands if isinstance(each, Send)))
         transact(orders, proxy, command)
 
-    init = Orders.__init__
+    init = Handlers.__init__
 
-    def replace(orders: Orders, service: Any) -> None:
+    def replace(orders: Handlers, service: Any) -> None:
         init(orders, service)
         orders.of[Transact] = lambda proxy, command: halve(orders, proxy, command)
 
-    Orders.__init__ = replace  # type: ignore[method-assign]
+    Handlers.__init__ = replace  # type: ignore[method-assign]
 
 
 def forgotten_selectors() -> None:
@@ -115,12 +115,12 @@ def forgotten_selectors() -> None:
 def lost_rows() -> None:
     """What is with a consumer has no row."""
 
-    def drop(stock: Stock, item: Item) -> None:
+    def drop(stock: QueueMessages, item: QueuedMessage) -> None:
         if item.place == WAITING:
             stock.server.batch.items[item.id] = None
         item.place = HELD
 
-    Stock._write_held = drop  # type: ignore[method-assign]
+    QueueMessages._write_held = drop  # type: ignore[method-assign]
 
 
 @pytest.mark.long

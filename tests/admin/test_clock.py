@@ -5,7 +5,7 @@ import pytest
 from mombroker.admin.clock import set_back
 from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError
-from tests.agents.broker import Broker
+from tests.broker.bench import Broker
 from tests.core.bus import SECOND, START, topology
 from tests.core.sample_agents import Do
 

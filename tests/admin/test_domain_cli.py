@@ -11,8 +11,8 @@ from mombroker import store as stores
 from mombroker.admin.cli.domain import REPORT, ROWS, show_report
 from mombroker.admin.cli.main import cli
 from mombroker.admin.reset import Report
-from mombroker.agents.queue import Queue
-from mombroker.agents.subscription import Subscription
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.topic.subscription import Subscription
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.net import config
 

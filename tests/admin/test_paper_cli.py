@@ -16,9 +16,9 @@ from mombroker.admin.cli import paper, reference
 from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.paper import note
 from mombroker.admin.cli.progress import duration
-from mombroker.sim.papers import ks, plot, sweep
-from mombroker.sim.papers.base import Figure, Panel, Table
-from mombroker.sim.papers.report import NO_PICTURE
+from mombroker.lab.papers import ks, plot, sweep
+from mombroker.lab.papers.base import Figure, Panel, Table
+from mombroker.lab.papers.report import NO_PICTURE
 
 
 @pytest.fixture

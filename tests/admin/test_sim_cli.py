@@ -213,9 +213,9 @@ def test_a_back_end_of_another_package_is_drawn_too(mom, tmp_path, monkeypatch):
 
 
 def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
+    from mombroker.lab.communities import communities
+    from mombroker.lab.recording import paced, record
     from mombroker.net import config
-    from mombroker.sim.communities import communities
-    from mombroker.sim.recording import paced, record
 
     topology = config.load(tmp_path / "bus.toml")
     record(topology, paced(communities(1, 9).sends(100), 500), tmp_path / "var")
@@ -271,9 +271,9 @@ def test_logs_of_a_bus_are_compared_and_drawn(mom, tmp_path):
 @pytest.fixture
 def recorded(mom, tmp_path):
     """The stores of nine servers, in `var`. Gives `mom sim compare` on them, with bus.toml as it is."""
+    from mombroker.lab.communities import communities
+    from mombroker.lab.recording import paced, record
     from mombroker.net import config
-    from mombroker.sim.communities import communities
-    from mombroker.sim.recording import paced, record
 
     record(config.load(tmp_path / "bus.toml"), paced(communities(1, 9).sends(60), 500), tmp_path / "var")
 

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.broker.headers import V12
+from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from tests.admin.processes import Processes, free_ports, write_topology
 
 

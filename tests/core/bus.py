@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from mombroker.agents import program
+from mombroker.broker.attach import attach
 from mombroker.core import trace
 from mombroker.core.events import Admin, LinkDown, LinkFrames, LinkUp, Ready, TaskDone, Tick
 from mombroker.core.limits import Limits
@@ -56,7 +57,7 @@ class Bus:
             self.boot(name)
 
     def boot(self, name: str) -> AgentServer:
-        server = AgentServer(self.topology, name, self.stores[name], self.program, self.now, self.limits)
+        server = AgentServer(self.topology, name, self.stores[name], self.program, attach, self.now, self.limits)
         self.servers[name] = server
         return server
 

@@ -5,7 +5,7 @@ import pytest
 from mombroker.core.alarms import FREE_MOST, Alarms
 from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
-from tests.agents.broker import Broker
+from tests.broker.bench import Broker
 
 GIB = 1 << 30
 

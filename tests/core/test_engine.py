@@ -6,7 +6,7 @@ import pytest
 
 from mombroker.admin.cli.agent import flat
 from mombroker.agents import Agent
-from mombroker.agents.notes import encode
+from mombroker.agents.notifications import encode
 from mombroker.core.events import Admin
 from mombroker.core.limits import Limits
 from tests.core.bus import SECOND, Bus, topology

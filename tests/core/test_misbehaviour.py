@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from mombroker.agents import Agent, Items, notification
+from mombroker.broker.attach import attach
 from mombroker.core.errors import SENTENCE_CHARS, PeerError
 from mombroker.core.events import LinkFrames
 from mombroker.core.limits import Limits
@@ -220,7 +221,7 @@ def test_what_a_server_sent_before_it_left_the_bus_is_reacted_to_and_parked_as_e
     made.servers["b"].stop()
     made.commit("b")
     rest = topology({"x": "ab"}, {"b/sink": agents["b/sink"]})
-    server = AgentServer(rest, "b", made.stores["b"], made.program, made.now + SECOND, Limits(max_attempts=2))
+    server = AgentServer(rest, "b", made.stores["b"], made.program, attach, made.now + SECOND, Limits(max_attempts=2))
     server.turn(made.now + SECOND)
     made.stores["b"].commit(server.ready(made.now + SECOND).batch)
     assert made.fields("b/sink")["got"] == ["good"]

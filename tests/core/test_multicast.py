@@ -6,6 +6,7 @@ import pytest
 
 from mombroker import store
 from mombroker.agents import program
+from mombroker.broker.attach import attach
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.events import Admin
 from mombroker.core.limits import Limits
@@ -135,7 +136,7 @@ def multicast(folder, count: int) -> tuple[int, int]:
     """To so many agents of one server; rows and bytes written, reactions included."""
     bus = topology({"x": "a"}, {f"a/s{i}": f"{AGENTS}:Sink" for i in range(count)})
     opened = store.open(folder, bus, "a")
-    server = AgentServer(bus, "a", opened, program(bus), START)
+    server = AgentServer(bus, "a", opened, program(bus), attach, START)
     rows = size = 0
 
     def run() -> None:

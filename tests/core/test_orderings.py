@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mombroker.admin import audit
+from mombroker.admin.audit import bus as audit
 from mombroker.core.errors import PeerError, StoreError
 from mombroker.core.events import Admin, LinkFrames
 from mombroker.core.message import Message

@@ -15,7 +15,7 @@ from mombroker.core.events import Admin
 from mombroker.net import config
 from mombroker.ordering import registry
 from mombroker.ordering.testing import conform
-from tests.agents.broker import Broker
+from tests.broker.bench import Broker
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put, Tell
 

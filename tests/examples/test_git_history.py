@@ -8,7 +8,7 @@ import pytest
 
 from examples import git_history
 from examples.git_history import SAMPLE, Author, Line
-from mombroker.agents.base import initial
+from mombroker.agents.agent import initial
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl
 from mombroker.net import config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mombroker.agents.commands import Delivery
+from mombroker.broker.commands import Delivery
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import Topology
 from mombroker.jms.connection import Connection
@@ -12,7 +12,7 @@ from mombroker.jms.context import Context
 from mombroker.jms.errors import JmsError
 from mombroker.jms.machine import Machine, Settings
 from mombroker.stomp.session import Session
-from tests.agents.broker import ALONE, Broker
+from tests.broker.bench import ALONE, Broker
 
 
 class Memory(Broker):

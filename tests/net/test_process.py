@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mombroker import store
-from mombroker.agents import notes
+from mombroker.agents import notifications as notes
 from mombroker.core import message
 from mombroker.core.errors import MomError
 from mombroker.net import adminclient, config

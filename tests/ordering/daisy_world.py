@@ -9,10 +9,10 @@ from typing import Any
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.ordering import Step
 from mombroker.ordering.base import Rows
-from mombroker.ordering.changes import Report
-from mombroker.ordering.evolving import EvolvingDaisy
+from mombroker.ordering.dynamic.changes import Report
+from mombroker.ordering.dynamic.evolving import EvolvingDaisy
+from mombroker.ordering.dynamic.steward import HandOver, Merge, Split, Steward
 from mombroker.ordering.groups import leaves
-from mombroker.ordering.steward import HandOver, Merge, Split, Steward
 
 Groups = list[Any]
 MOST = 200  # messages in a world

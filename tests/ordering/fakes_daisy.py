@@ -5,10 +5,10 @@ from typing import Any, Self
 
 from mombroker.ordering import Packet, Step
 from mombroker.ordering.base import Rows
-from mombroker.ordering.changes import Gid, Place, View
-from mombroker.ordering.circle import Circle, Way
-from mombroker.ordering.evolving import EvolvingDaisy
-from mombroker.ordering.steward import Known, Order, Steward, Work
+from mombroker.ordering.dynamic.changes import Gid, Place, View
+from mombroker.ordering.dynamic.circle import Circle, Way
+from mombroker.ordering.dynamic.evolving import EvolvingDaisy
+from mombroker.ordering.dynamic.steward import Known, Order, Steward, Work
 
 
 class NoMarker(EvolvingDaisy):

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from mombroker.ordering import Ordering, Packet, Step
+from mombroker.ordering.dynamic.growing import HAVE, Close, GrowingOverlay, Open, Stable, Told
 from mombroker.ordering.envelope import LIMIT, MOST, seal, unseal
-from mombroker.ordering.growing import HAVE, Close, GrowingOverlay, Open, Stable, Told
 from mombroker.ordering.hypercube import connectivity, flood, hypercube
 from mombroker.ordering.overlay import SEEN, Number, Overlay, graph
 from mombroker.ordering.testing import conform

@@ -17,7 +17,7 @@ import pytest
 
 from mombroker.admin import leaving
 from mombroker.admin.reset import adopt
-from mombroker.agents.orders import name_of
+from mombroker.broker.names import name_of
 from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.ids import home_of

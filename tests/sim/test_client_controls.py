@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from mombroker.agents.clients import ClientService
-from mombroker.agents.proxy import Proxy
-from mombroker.agents.queue import Queue
-from mombroker.agents.takers import Consumer, Takers
-from mombroker.agents.topics import Topics
+from mombroker.broker.queue.consumer import Consumer
+from mombroker.broker.queue.consumers import Consumers
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.session.service import Sessions
+from mombroker.broker.session.session import Session
+from mombroker.broker.topic.routing import Topics
 from mombroker.sim.clients import Clients
 from mombroker.sim.faults import Faults
 from mombroker.sim.seeds import cluster
@@ -43,26 +44,26 @@ def seen(seed: int, control: Control) -> list[str]:
 CONTROLS = {
     "fan-out by an agent per topic": Control("causes", fakes.agent_per_topic, (3, 27, 36)),
     "credit per subscription": Control(
-        "causes", partial(replaced, Proxy, "hand_out", fakes.credit_per_subscription), (12, 16, 32)
+        "causes", partial(replaced, Session, "hand_out", fakes.credit_per_subscription), (12, 16, 32)
     ),
     "table through a central registry": Control("requests", fakes.central_table, (3, 8, 9)),
     "no epochs in entries": Control("everything", partial(replaced, Topics, "hold", fakes.without_epochs), (1, 13, 16)),
     "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
     "a message waits for its name in the proxy": Control("openings", fakes.waiter_in_the_proxy, (5, 36, 47)),
     "auto-ack settled in its delivery batch": Control(
-        "queues", partial(replaced, Proxy, "_deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
+        "queues", partial(replaced, Session, "_deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
     ),
     "receipt of a subscription at once": Control(
-        "word", partial(replaced, Proxy, "listen", fakes.receipt_at_once), (0, 1, 3)
+        "word", partial(replaced, Session, "listen", fakes.receipt_at_once), (0, 1, 3)
     ),
     "selectors do not count": Control("choices", partial(replaced, Consumer, "__init__", fakes.takes_all), (3, 4, 5)),
     "delays do not count": Control("choices", partial(replaced, Queue, "_postpone", fakes.at_once), (5, 7, 9)),
     "taken back once a batch": Control("queues", partial(replaced, Queue, "_take_back", fakes.once_a_batch), (0, 7, 8)),
     "what comes back is not looked at": Control(
-        "choices", partial(replaced, Takers, "came_back", fakes.unnoticed), (5, 13, 35)
+        "choices", partial(replaced, Consumers, "came_back", fakes.unnoticed), (5, 13, 35)
     ),
     "settlements ahead of what is passed on": Control(
-        "queues", partial(replaced, ClientService, "_freeing", fakes.settlements_first), (19, 44, 53)
+        "queues", partial(replaced, Sessions, "_freeing", fakes.settlements_first), (19, 44, 53)
     ),
 }
 

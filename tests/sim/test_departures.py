@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from mombroker.agents.queue import Queue
+from mombroker.broker.queue.queue import Queue
 from mombroker.core.server import AgentServer
 from tests.sim import departures
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.agents.commands import Delivery
+from mombroker.broker.commands import Delivery
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.requests import OPTIONS

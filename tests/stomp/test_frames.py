@@ -4,25 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mombroker.broker.headers import V10, V11, V12, block_for, block_of, escape, headers_of, unescape
 from mombroker.stomp.frames import (
     BEFORE_LOGIN,
     BODIES,
     CLIENT,
     CONTROL,
     SERVER,
-    V10,
-    V11,
-    V12,
     Frame,
     FrameError,
     Limits,
     Parser,
-    block_for,
-    block_of,
     encode,
-    escape,
-    headers_of,
-    unescape,
 )
 
 VERSIONS = (V10, V11, V12)

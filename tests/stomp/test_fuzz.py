@@ -6,12 +6,12 @@ import resource
 
 import pytest
 
-from mombroker.agents.commands import Delivery, Receipt, Send, Subscribe, Transact
+from mombroker.broker.commands import Delivery, Receipt, Send, Subscribe, Transact
+from mombroker.broker.properties import BIT63
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened
 from mombroker.stomp.frames import encode
-from mombroker.stomp.properties import BIT63
 from mombroker.stomp.session import Session
-from tests.agents.broker import Broker
+from tests.broker.bench import Broker
 from tests.core.bus import topology
 from tests.stomp.test_gateway import World
 

@@ -3,10 +3,11 @@
 import pytest
 from twisted.internet import task
 
-from mombroker.agents.commands import Delivery, Disconnect, Receipt, Refused, Send, Sync
+from mombroker.broker.commands import Delivery, Disconnect, Receipt, Refused, Send, Sync
+from mombroker.broker.headers import V12
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.stomp import gateway as module
-from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.gateway import Gateway, Times
 from mombroker.stomp.session import LAST, MARK, Settings
 from mombroker.stomp.users import Logins, hashed

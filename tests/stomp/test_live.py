@@ -4,11 +4,12 @@ import socket
 
 import pytest
 
-from mombroker.agents import selectors
+from mombroker.broker import selectors
+from mombroker.broker.headers import V12
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
 from mombroker.stomp import users
-from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.users import hashed
 from tests.net.town import Town
 

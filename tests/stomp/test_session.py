@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mombroker.agents.commands import (
+from mombroker.broker.commands import (
     Ack,
     BrowseEnd,
     Credit,
     Delivery,
     Disconnect,
+    Login,
     Nack,
     Receipt,
     Refused,
@@ -21,11 +22,12 @@ from mombroker.agents.commands import (
     Transact,
     Unsubscribe,
 )
+from mombroker.broker.headers import V10, V11, V12, headers_of
 from mombroker.core.times import LAST_NS
 from mombroker.stomp import session as rules
 from mombroker.stomp import transactions
-from mombroker.stomp.frames import SERVER, V10, V11, V12, Limits, Parser, encode, headers_of
-from mombroker.stomp.session import LAST, MARK, Login, Session, Settings
+from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.session import LAST, MARK, Session, Settings
 
 VERSIONS = (V10, V11, V12)
 MS = 1_000_000

@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from twisted.internet.epollreactor import EPollReactor
 
-from mombroker.agents.commands import Delivery, Receipt, Send, Transact
+from mombroker.broker.commands import Delivery, Receipt, Send, Transact
+from mombroker.broker.headers import V12
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
-from mombroker.stomp.frames import SERVER, V12, Limits, Parser, encode
+from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.gateway import Certified, Gateway, Times
 from mombroker.stomp.session import Settings
 from mombroker.stomp.users import Logins

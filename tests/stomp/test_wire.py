@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from mombroker.stomp.frames import SERVER, V10, V11, V12, Limits, Parser, encode
+from mombroker.broker.headers import V10, V11, V12
+from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.users import hashed
 from tests.stomp.test_live import StompTown
 

@@ -9,7 +9,8 @@ import tempfile
 
 from mombroker import store
 from mombroker.agents import program
-from mombroker.agents.commands import Ack, Delivery, Nack, Send, Subscribe
+from mombroker.broker.attach import attach
+from mombroker.broker.commands import Ack, Delivery, Nack, Send, Subscribe
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.server import AgentServer
@@ -31,7 +32,7 @@ def topology() -> Topology:
 def main(target: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = store.open(folder, topology(), "paris")
-        server = AgentServer(topology(), "paris", made, program(topology()), T0)
+        server = AgentServer(topology(), "paris", made, program(topology()), attach, T0)
         told: list[Delivery] = []
 
         def go(event: object) -> None:

@@ -10,8 +10,8 @@ import pytest
 from mombroker import store
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.errors import StoreError
-from tests.agents import test_damage
-from tests.agents.test_damage import BODIES, copied, opened
+from tests.broker import test_damage
+from tests.broker.test_damage import BODIES, copied, opened
 from tests.store.samples import Model, message, reads, sample, topology
 
 whole = test_damage.whole

@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from mombroker.admin import audit as live
+from mombroker.admin.audit import bus as live
 from mombroker.admin.bench import logs
 from mombroker.admin.cli.main import cli
 from mombroker.net import config
@@ -25,7 +25,7 @@ def export(folder, target):
 
 
 def judge(topology, target, stores=None):
-    from mombroker.admin.analysis.audit import audit
+    from mombroker.admin.audit.export import audit
 
     return audit(topology, target, stores or {}, at_rest=stores is None)
 
@@ -122,7 +122,7 @@ def test_a_server_of_which_the_export_has_nothing_is_named_and_not_clean(played,
 BIG = """
 import sys, resource
 from pathlib import Path
-from mombroker.admin.analysis.audit import audit
+from mombroker.admin.audit.export import audit
 from mombroker.net import config
 folder = Path(sys.argv[1])
 found = audit(config.load(folder / "bus.toml"), Path(sys.argv[2]), {}, at_rest=True)

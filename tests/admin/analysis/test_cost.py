@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
 from mombroker.core import layouts
+from mombroker.lab.communities import communities
+from mombroker.lab.loads import Send
+from mombroker.lab.recording import Truth, mixed, paced, record
 from mombroker.net import config
-from mombroker.sim.communities import communities
-from mombroker.sim.lab.loads import Send
-from mombroker.sim.recording import Truth, mixed, paced, record
 from mombroker.sim.world import EPOCH, MS
 
 pytestmark = pytest.mark.spark

@@ -719,8 +719,8 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(stores, tmp
 
 
 def test_two_exports_of_a_store_in_one_folder_are_refused_by_all_readers(stores, played, tmp_path):
-    from mombroker.admin.analysis.audit import audit
     from mombroker.admin.analysis.export import compact
+    from mombroker.admin.audit.export import audit
 
     server = next(iter(stores))
     run({server: Upto(stores[server], 0.5)}, tmp_path / "one")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from mombroker.lab.communities import communities
+from mombroker.lab.recording import mixed, paced, record
 from mombroker.net import config
-from mombroker.sim.communities import communities
-from mombroker.sim.recording import mixed, paced, record
 from tests.admin.analysis.conftest import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.usefixtures("quick")]
@@ -152,9 +152,9 @@ figures, load = report.analyse(log, topology, messages=500)
 
 
 def where(_):
-    import mombroker.sim.replay
+    import mombroker.lab.replay
 
-    return mombroker.sim.replay.__file__
+    return mombroker.lab.replay.__file__
 
 
 found = spark.sparkContext.parallelize([0], 1).map(where).first()

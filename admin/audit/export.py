@@ -1,0 +1,392 @@
+"""The verdict of admin/audit/bus.py from an export, in memory that does not grow with it.
+
+First pass: which messages were sent and forwarded, one bit each, and the few that ended without a reaction. Then
+the logs of all servers side by side, each read up to the first reaction whose send was not read yet: every server logs
+in the order in which things happened, so one of them can always go on, unless a log is not what was written. Kept are
+the messages under way at this point, and what each agent knows. Last, for what has not arrived, the stores, where they
+are at hand.
+
+Not bounded: what ended otherwise (dead letters, expired and so on), and the reactions of servers whose log has lost
+its beginning.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mombroker.admin.analysis import files
+from mombroker.admin.audit import bus as live
+from mombroker.admin.audit.bus import ENDS, Findings, MessageId, Pair, Store
+from mombroker.core.causality import Judge
+from mombroker.core.ids import home_of
+from mombroker.core.topology import Topology
+
+ROWS = 1 << 13  # of a log, in memory at a time
+COLUMNS = ["kind", "origin", "number", "agent", "dests"]
+
+Event = tuple[str, str, MessageId, tuple[str, ...]]  # kind, process, message, destinations of a send
+
+
+def audit(
+    topology: Topology,
+    target: Path,
+    stores: Mapping[str, Store],
+    at_rest: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Findings:
+    """Judge the bus by an export of its logs; `stores` are those at hand.
+
+    What has not arrived and could be in a store that is not given is not judged. With `at_rest` no store is asked:
+    all had arrived when the logs were exported, or never will. A server of which the export has no record is
+    `absent`, unless its store is given and has none either: it takes part in what cannot be judged. `progress` hears
+    the number of log records read so far.
+    """
+    logs = _Logs(topology, target, stores, progress)
+    logs.survey()
+    pass_ = _Pass(logs)
+    pass_.run()
+    found = pass_.finish()
+    found.holes = files.holes(target)
+    missing = sorted(server for server in topology.servers if server not in logs.files)
+    found.absent = [name for name in missing if name not in stores or stores[name].log(0, 1)]
+    arriving = [(agent, id) for id, message in pass_.judge.messages.items() for agent in message.waiting]
+    cut = [pair for pair in cast(list[Pair], arriving) if pair not in pass_.beyond]
+    if at_rest:
+        found.lost = cut
+    else:
+        live._search(live._Logs(upto=logs.upto), topology, stores, cut, found)
+        found.restored = live.restored(topology, stores)
+    for findings in (found.violations, found.duplicates, found.unsent, found.lost):
+        findings.sort()
+    return found
+
+
+class _Bits:
+    """A set of numbers, one bit for each number up to the largest."""
+
+    def __init__(self) -> None:
+        self._flags = np.zeros(1024, bool)
+        self.last = 0
+        self.bits = bytearray()
+
+    def add(self, numbers: np.ndarray) -> None:
+        self.last = max(self.last, int(numbers.max()))
+        if self.last >= len(self._flags):
+            self._flags = np.concatenate([self._flags, np.zeros(max(self.last, len(self._flags)), bool)])
+        self._flags[numbers] = True
+
+    def close(self) -> None:
+        self.bits = bytearray(np.packbits(self._flags, bitorder="little"))
+        self._flags = self._flags[:0]
+
+    def __contains__(self, number: int) -> bool:
+        return number >> 3 < len(self.bits) and bool(self.bits[number >> 3] >> (number & 7) & 1)
+
+    def empty(self) -> "_Bits":
+        made = _Bits()
+        made.bits = bytearray(len(self.bits))
+        return made
+
+    def put(self, number: int) -> None:
+        self.bits[number >> 3] |= 1 << (number & 7)
+
+
+class _Logs:
+    """The export, and what one look at all of it tells."""
+
+    def __init__(
+        self, topology: Topology, target: Path, stores: Mapping[str, Store], progress: Callable[[int], None]
+    ) -> None:
+        self.topology, self.target, self.stores, self.progress = topology, target, stores, progress
+        self.files: dict[str, list[files.File]] = defaultdict(list)
+        for file in files.chosen(target):
+            self.files[file.server].append(file)
+        self.retired = {server for server, parts in self.files.items() if _broken(parts)}
+        self.retired |= {server for server, store in stores.items() if "reset" in store.meta()}
+        for server, parts in self.files.items():
+            self.files[server] = _in_time(parts)
+        self.upto = {server: parts[-1].hi for server, parts in self.files.items()}
+        self.sent: dict[str, _Bits] = defaultdict(_Bits)  # by origin: messages whose send is logged
+        self.forwarded: dict[str, dict[str, _Bits]] = defaultdict(lambda: defaultdict(_Bits))  # by router and origin
+        self._routers: dict[tuple[str, str], list[str]] = {}
+        self.sends: Counter[str] = Counter()  # of each process
+        self.ended: set[Pair] = set()
+        self.cut_off: dict[MessageId, list[str]] = defaultdict(list)  # expired at these routers, for all beyond them
+        self.reacted: set[Pair] = set()  # at servers whose log has lost its beginning
+        self.records = 0
+        self._tails: dict[str, set[MessageId]] = {}
+
+    def survey(self) -> None:
+        for server, parts in self.files.items():
+            for file in parts:
+                with files.reading(file) as part:
+                    for batch in part.iter_batches(1 << 16, columns=COLUMNS[:4]):
+                        self.records += batch.num_rows
+                        self._survey(server, batch)
+                self.progress(self.records)
+        for known in (self.sent, *self.forwarded.values()):
+            for bits in known.values():
+                bits.close()
+
+    def _survey(self, server: str, batch: pa.RecordBatch) -> None:
+        kinds = batch.column("kind")
+        sends = batch.filter(pc.equal(kinds, "send"))
+        _note(sends, self.sent)
+        _note(batch.filter(pc.equal(kinds, "forward")), self.forwarded[server])
+        for each in sends.column("agent").value_counts():
+            self.sends[_process(server, each["values"].as_py())] += each["counts"].as_py()
+        ends = batch.filter(pc.is_in(kinds, pa.array(ENDS)))
+        for row in ends.to_pylist():
+            id = row["origin"], row["number"]
+            if row["agent"]:
+                self.ended.add((row["agent"], id))
+            else:
+                self.cut_off[id].append(server)
+        if server in self.retired:
+            for row in batch.filter(pc.equal(kinds, "react")).to_pylist():
+                self.reacted.add((row["agent"], (row["origin"], row["number"])))
+
+    def events(self, server: str) -> Iterator[Event]:
+        """Sends and reactions, in the order of the log."""
+        wanted = pa.array(["send", "react"])
+        for file in self.files[server]:
+            with files.reading(file) as part:
+                for batch in part.iter_batches(ROWS, columns=COLUMNS):
+                    rows = batch.filter(pc.is_in(batch.column("kind"), wanted))
+                    for kind, origin, number, agent, dests in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+                        process = _process(server, agent) if kind == "send" else agent
+                        yield kind, process, (origin, number), tuple(dests)
+
+    def unread(self, id: MessageId) -> bool:
+        """Its send was logged after the export of its origin's log: what its reaction caused cannot be judged."""
+        origin, number = id
+        if origin not in self.stores:
+            return number > self.sent[origin].last if origin in self.sent else True
+        if origin not in self._tails:
+            tail = live._records(self.stores[origin], self.upto.get(origin, 0))
+            self._tails[origin] = {(record[1], record[2]) for _, record in tail if record[0] == "send"}
+        return id in self._tails[origin]
+
+    def ahead(self, agent: str, id: MessageId) -> bool:
+        """It came through a router whose log was exported before that: what else this had logged by then is missing."""
+        origin, number = id
+        way = origin, home_of(agent)
+        if way not in self._routers:
+            passed = live._servers(self.topology, *way) - set(way)
+            self._routers[way] = [each for each in passed if each in self.files and each not in self.retired]
+        return any(number not in self.forwarded[router][origin] for router in self._routers[way])
+
+    def dests(self, ids: set[MessageId]) -> dict[MessageId, tuple[str, ...]]:
+        """Where these messages were sent to."""
+        found: dict[MessageId, tuple[str, ...]] = {}
+        numbers = pa.array({number for _, number in ids}, pa.int64())
+        for server in self.files if ids else ():
+            for file in self.files[server]:
+                with files.reading(file) as part:
+                    for batch in part.iter_batches(1 << 16, columns=COLUMNS):
+                        wanted = pc.and_(
+                            pc.equal(batch.column("kind"), "send"), pc.is_in(batch.column("number"), numbers)
+                        )
+                        for row in batch.filter(wanted).to_pylist():
+                            found.setdefault((row["origin"], row["number"]), tuple(row["dests"]))
+        return found
+
+
+def _note(batch: pa.RecordBatch, found: dict[str, _Bits]) -> None:
+    origins = batch.column("origin")
+    for origin in origins.unique().to_pylist():
+        found[origin].add(batch.filter(pc.equal(origins, origin)).column("number").to_numpy())
+
+
+def _process(server: str, agent: str) -> str:
+    """What a server sends again in the name of a far agent is no event of that agent."""
+    return agent if agent.startswith(f"{server}/") else f"{server}/_{agent}"
+
+
+def _broken(parts: list[files.File]) -> bool:
+    """The records are not all of one store, from the first on."""
+    due = 1
+    for file in parts:
+        if file.lo != due or file.incarnation != parts[0].incarnation:
+            return True
+        due = file.hi + 1
+    return False
+
+
+def _in_time(parts: list[files.File]) -> list[files.File]:
+    """The stores of a server one after another."""
+    first: dict[str, object] = {}
+    for file in parts:
+        if file.incarnation not in first:
+            with files.reading(file) as part:
+                first[file.incarnation] = next(part.iter_batches(1, columns=["time"])).column(0)[0].as_py()
+    return sorted(parts, key=lambda file: (first[file.incarnation], file.lo))
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The second pass.
+
+    1. An agent is `stopped` from its first event on whose cause was not read; its later events are not judged.
+    2. The events of a `queued` agent wait for the send of the first of them.
+    """
+
+    logs: _Logs
+    judge: Judge = field(init=False)
+    found: Findings = field(default_factory=Findings)
+    seen: dict[str, _Bits] = field(default_factory=dict)  # by origin: messages whose send was judged
+    stopped: set[str] = field(default_factory=set)
+    beyond: set[Pair] = field(default_factory=set)  # reactions outside the cut
+    outside: set[MessageId] = field(default_factory=set)  # sends outside the cut
+    odd: list[Pair] = field(default_factory=list)  # reactions to what was not under way to the agent
+    agents: Counter[str] = field(default_factory=Counter)
+    ready: deque[str] = field(default_factory=deque)  # servers whose logs can be read on
+    woken: list[str] = field(default_factory=list)  # queued agents that can go on
+    queued: dict[str, deque[Event]] = field(default_factory=dict)
+    waiting: dict[MessageId, list[str]] = field(default_factory=lambda: defaultdict(list))  # queued agents
+    heads: dict[str, Event] = field(default_factory=dict)  # servers whose next event waits for a send
+    blocked: dict[MessageId, list[str]] = field(default_factory=lambda: defaultdict(list))  # these servers
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.logs.sends)
+        self.seen = {origin: bits.empty() for origin, bits in self.logs.sent.items()}
+
+    def run(self) -> None:
+        cursors = {server: self.logs.events(server) for server in self.logs.files}
+        self.ready.extend(cursors)
+        while self.ready or self.heads:
+            if not self.ready:  # each waits for another, so what one of them logs cannot have happened in this order
+                for event in self.heads.values():
+                    self._queue(event)
+                self.ready.extend(self.heads)
+                self.heads.clear()
+                self.blocked.clear()
+            server = self.ready.popleft()
+            if head := self.heads.pop(server, None):
+                self._take(head)
+            for event in cursors[server]:
+                if event[1] in self.queued:
+                    self.queued[event[1]].append(event)
+                elif self._must_wait(event):
+                    self.heads[server] = event
+                    self.blocked[event[2]].append(server)
+                    break
+                else:
+                    self._take(event)
+        while self.queued:
+            self._break_cycle()
+
+    def _must_wait(self, event: Event) -> bool:
+        kind, process, id, _ = event
+        return (
+            kind == "react" and process not in self.stopped and id not in self.outside
+            and id[0] in self.seen and id[1] not in self.seen[id[0]] and id[1] in self.logs.sent[id[0]]
+        )  # fmt: skip
+
+    def _take(self, event: Event) -> None:
+        """An event that need not wait, and the queued events that it lets go on."""
+        self._apply(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self.woken:
+            agent = self.woken.pop()
+            left = self.queued.pop(agent)
+            while left and not self._must_wait(left[0]):
+                self._apply(left.popleft())
+            if left:
+                self.queued[agent] = left
+                self.waiting[left[0][2]].append(agent)
+
+    def _apply(self, event: Event) -> None:
+        kind, process, id, dests = event
+        if kind == "react":
+            self._react(process, id)
+        else:
+            self._send(process, id, dests)
+            self.ready.extend(self.blocked.pop(id, ()))
+            self.woken.extend(self.waiting.pop(id, ()))
+
+    def _send(self, process: str, id: MessageId, dests: tuple[str, ...]) -> None:
+        if process in self.stopped:
+            self.found.uncut += 1
+            self.outside.add(id)
+        elif id[1] in self.seen[id[0]]:
+            self.judge.verdict.sends += 1
+            self.judge.verdict.duplicates.append((process, id))
+        else:
+            self.seen[id[0]].put(id[1])
+            self.judge.send(process, id, self._judged(id, dests))
+
+    def _judged(self, id: MessageId, dests: tuple[str, ...]) -> list[str]:
+        """The destinations that must react to this message."""
+        logs, judged = self.logs, []
+        for router in logs.cut_off.get(id, ()):
+            beyond = (agent for agent in dests if router in live._servers(logs.topology, id[0], home_of(agent)))
+            logs.ended.update((agent, id) for agent in beyond)
+        for agent in dests:
+            home = home_of(agent)
+            if not live._ordinary(agent) or (agent, id) in logs.ended:
+                continue
+            if (home in logs.retired or home not in logs.files) and (agent, id) not in logs.reacted:
+                self.found.unjudged += 1
+            else:
+                judged.append(agent)
+        return judged
+
+    def _react(self, agent: str, id: MessageId) -> None:
+        logs, origin = self.logs, id[0]
+        sent = origin in logs.sent and id[1] in logs.sent[origin]
+        unread = logs.ahead(agent, id) if sent else origin in logs.files and logs.unread(id)
+        if agent in self.stopped or id in self.outside or unread:
+            self.stopped.add(agent)
+            self.beyond.add((agent, id))
+            self.found.uncut += 1
+        elif not sent and (origin not in logs.files or origin in logs.retired):
+            self.found.unjudged += 1
+        elif live._ordinary(agent) and (agent, id) not in logs.ended:
+            self.agents[agent] += 1
+            if not self.judge.deliver(agent, id):
+                self.judge.verdict.deliveries += 1
+                self.odd.append((agent, id))
+
+    def _queue(self, event: Event) -> None:
+        agent = event[1]
+        if agent in self.queued:
+            self.queued[agent].append(event)
+        else:
+            self.queued[agent] = deque((event,))
+            self.waiting[event[2]].append(agent)
+
+    def _break_cycle(self) -> None:
+        """All that is left waits for each other: some message was reacted to before its own send. Blame one."""
+        owners = {event[2]: agent for agent, left in self.queued.items() for event in left if event[0] == "send"}
+        agent = next(iter(self.queued))
+        passed: set[str] = set()
+        while agent not in passed:
+            passed.add(agent)
+            agent = owners.get(self.queued[agent][0][2], agent)
+        id = self.queued[agent][0][2]
+        self.waiting[id].remove(agent)
+        self.queued[agent].popleft()
+        self.judge.verdict.unsent.append((agent, id))
+        self.judge.verdict.deliveries += 1
+        self.woken.append(agent)
+        self._wake()
+
+    def finish(self) -> Findings:
+        found, verdict, logs = self.found, self.judge.verdict, self.logs
+        dests = logs.dests({id for _, id in self.odd})
+        for agent, id in self.odd:
+            (verdict.duplicates if agent in dests.get(id, ()) else verdict.unsent).append((agent, id))
+        found.violations = cast(list[tuple[str, MessageId, MessageId]], verdict.violations)
+        found.duplicates, found.unsent = cast(list[Pair], verdict.duplicates), cast(list[Pair], verdict.unsent)
+        found.records, found.sends, found.reactions = logs.records, verdict.sends, verdict.deliveries
+        found.agents, found.ended, found.retired = dict(self.agents), len(logs.ended), sorted(logs.retired)
+        return found

@@ -1,0 +1,283 @@
+"""Agent: the base of persistent reactive objects. What an author writes against; the Engine runs it."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mombroker.agents import notifications as notes
+from mombroker.agents.notifications import pack, unpack
+from mombroker.core import times
+from mombroker.core.collection import Collection
+from mombroker.core.errors import UnknownNotification
+from mombroker.core.names import CREATE
+from mombroker.core.reaction import DELETE, Reaction
+
+F = TypeVar("F", bound=Callable[..., None])
+PLAIN = (type(None), bool, int, float, str, bytes, list, dict)
+
+
+def reacts(method: F) -> F:
+    """Mark a method as the reaction to the notification type that its argument is annotated with (A | B: both)."""
+    method.__reacts__ = True  # type: ignore[attr-defined]
+    return method
+
+
+@dataclass(slots=True)
+class Item:
+    """One item of an Items collection."""
+
+    id: int
+    key: int
+    value: Any
+
+
+class Items:
+    """Annotate a field with this for state that is too large for one blob: an ordered, transactional collection.
+
+    Items are in order of (key, id); each add or remove is one row of the reaction's commit.
+    """
+
+    def __init__(self, agent: Agent, name: str):
+        self._agent, self._name = agent, name
+
+    def _rows(self) -> Collection:
+        return self._agent._now_reacting().collection(self._name)
+
+    def __len__(self) -> int:
+        return len(self._rows())
+
+    def add(self, value: Any, key: int = 0) -> int:
+        """Returns the item's id. Raises TypeError for a value that is not plain, or a key that is no 64-bit integer."""
+        if not isinstance(key, int) or not -(1 << 63) <= key < 1 << 63:
+            raise TypeError(f"{self._name}: a key is an integer of 64 bits, not {ascii(key)[:64]}")
+        return self._rows().add(key, b"", pack(value, self._name))
+
+    def get(self, id: int) -> Item | None:
+        row = self._rows().get(id)
+        return row and Item(row.id, row.key, unpack(row.body))
+
+    def remove(self, id: int) -> bool:
+        return self._rows().remove(id) is not None
+
+    def first(self) -> Item | None:
+        return next(iter(self.scan(limit=1)), None)
+
+    def scan(self, after: Item | None = None, limit: int = 100) -> list[Item]:
+        rows = self._rows().scan((after.key, after.id) if after else None, limit)
+        return [Item(row.id, row.key, unpack(row.body)) for row in rows]
+
+    def __iter__(self) -> Iterator[Item]:
+        last: Item | None = None
+        while page := self.scan(last):
+            yield from page
+            last = page[-1]
+
+
+class Agent:
+    """A persistent reactive object (paper 004 §3). Annotated fields are its state; `@reacts` methods are its reactions.
+
+    A reaction is atomic: its state change, its sends and the message that it consumed become durable together, or it
+    is rolled back whole and tried again. Fields hold plain values: None, bool, int, float, str, bytes, list, dict.
+    """
+
+    _fields: typing.ClassVar[tuple[str, ...]] = ()
+    _items: typing.ClassVar[tuple[str, ...]] = ()
+    _defaults: typing.ClassVar[dict[str, Any]] = {}
+    _reactions: typing.ClassVar[dict[str, Callable[[Any, Any], None]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        taken = sorted(_RESERVED & {*cls.__dict__, *cls.__dict__.get("__annotations__", {})})
+        if taken:
+            raise TypeError(f"{cls.__name__} redefines {', '.join(taken)}, which every Agent has: choose another name")
+        hints = {
+            name: hint
+            for name, hint in typing.get_type_hints(cls).items()
+            if typing.get_origin(hint) is not typing.ClassVar and not name.startswith("_")
+        }
+        cls._items = tuple(name for name, hint in hints.items() if hint is Items)
+        cls._fields = tuple(name for name in hints if name not in cls._items)
+        for name in cls._fields:
+            origin = typing.get_origin(hints[name]) or hints[name]
+            if isinstance(origin, type) and origin not in PLAIN and origin is not types.UnionType:
+                raise TypeError(f"{cls.__name__}.{name}: state must be plain (int, str, list, dict, ...), not {origin}")
+        cls._defaults = {name: getattr(cls, name) for name in cls._fields if hasattr(cls, name)}
+        pack(cls._defaults, f"{cls.__name__}'s defaults")
+        cls._reactions = {}
+        for name in dir(cls):
+            method = inspect.getattr_static(cls, name, None)
+            if getattr(method, "__reacts__", False):
+                for wire in _taken_by(cls, name, method):
+                    other = cls._reactions.setdefault(wire, method)
+                    if other is not method:
+                        raise TypeError(
+                            f"{cls.__name__}.{other.__name__} and .{name} both react to {wire}: leave one; a subclass "
+                            f"that is to react otherwise redefines the method of that name"
+                        )
+
+    def __init__(self, id: str, state: bytes):
+        self.__dict__["_reaction"] = None
+        self.id = id
+        self.server = id[: id.index("/")]
+        self._unpack(state)
+        for name in self._items:
+            self.__dict__[name] = Items(self, name)
+        self._expected = len(self.__dict__) + 1
+        self.on_load()
+
+    # -- hooks -------------------------------------------------------------------------------------------------
+
+    def on_create(self) -> None:
+        """The agent's first reaction; it may send."""
+
+    def on_load(self) -> None:
+        """The agent has come into memory; it may not send."""
+
+    def on_delete(self) -> None:
+        """The agent's last reaction; it may send."""
+
+    # -- for reactions -----------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """Wall-clock ns of this server, never decreasing."""
+        return self._now_reacting().now
+
+    @property
+    def sender(self) -> str:
+        """The id of the agent that sent the notification at hand."""
+        return self._now_reacting().message.source
+
+    @property
+    def message_id(self) -> str:
+        """`server#number` of the notification at hand, unique on the bus."""
+        message = self._now_reacting().message
+        return f"{message.origin}#{message.number}"
+
+    def send(self, to: str | Iterable[str], note: Any, *, ttl: float = 0) -> None:
+        """Send to one agent or to many (one multicast), by id or name; `ttl` in seconds, 0 = for ever.
+
+        Raises UnknownName (the reaction runs again once the name is known), MomError, TypeError.
+        """
+        wire, payload = notes.encode(note)
+        if not isinstance(to, str | Iterable):
+            raise TypeError(f"send takes an agent's id or name, or several, not a {type(to).__name__}")
+        self._now_reacting().send((to,) if isinstance(to, str) else tuple(to), wire, payload, times.of_seconds(ttl))
+
+    def reply(self, note: Any) -> None:
+        self.send(self.sender, note)
+
+    def create(self, cls: type[Agent], *, server: str = "", **fields: Any) -> str:
+        """Create an agent, here or on another server; what is sent to the returned id from now on reaches it."""
+        if not (isinstance(cls, type) and issubclass(cls, Agent)):
+            raise TypeError(f"create takes a class of agents, not a {type(cls).__name__}")
+        return self._now_reacting().create(path_of(cls), initial(cls, fields), server)
+
+    def delete(self, agent: str = "") -> None:
+        """Delete an agent (oneself by default), after the messages that it was sent before."""
+        self._now_reacting().delete(agent or self.id)
+
+    def timer(self, seconds: float, note: Any) -> int:
+        """Send a notification to oneself in a while, restarts or not; returns an id for `cancel`."""
+        return self._now_reacting().timer(times.of_seconds(seconds), *notes.encode(note))
+
+    def cancel(self, timer: int) -> None:
+        self._now_reacting().cancel(timer)
+
+    def defer(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Run a module's function outside of the reaction; DeferDone or DeferFailed comes back exactly once.
+
+        The function may run more than once (after a crash). Arguments and result are plain values.
+        """
+        if "<" in function.__qualname__ or "." in function.__qualname__:
+            raise TypeError(f"defer takes a function of a module, not {function.__qualname__}")
+        path = f"{function.__module__}:{function.__qualname__}"
+        return self._now_reacting().defer(path, pack(list(arguments), "arguments of " + path))
+
+    # -- for the Engine ----------------------------------------------------------------------------------------
+
+    def _now_reacting(self) -> Reaction:
+        reaction = self._reaction
+        if reaction is None:
+            raise RuntimeError(f"{type(self).__name__}: this is possible only inside a reaction")
+        return reaction
+
+    def react(self, reaction: Reaction) -> None:
+        message = reaction.message
+        method = self._reactions.get(message.type)
+        if method is None and message.type not in (CREATE, DELETE):
+            if message.type in _OPTIONAL:
+                return
+            raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
+        self._reaction: Reaction | None = reaction
+        try:
+            if method is not None:
+                method(self, notes.decode(message.type, message.payload))
+            elif message.type == CREATE:
+                self.on_create()
+            else:
+                self.on_delete()
+        finally:
+            self._reaction = None
+
+    def pack(self) -> bytes:
+        values = self.__dict__
+        if len(values) != self._expected:
+            known = {*self._fields, *self._items, "id", "server", "_reaction", "_expected"}
+            extra = ", ".join(sorted(set(values) - known)) or "a field was deleted"
+            raise TypeError(f"{type(self).__name__} set {extra}: annotate every field of the state in the class")
+        return pack({name: values[name] for name in self._fields}, type(self).__name__)
+
+    def unpack(self, state: bytes) -> None:
+        self._unpack(state)
+        known = {*self._fields, *self._items, "id", "server", "_reaction", "_expected"}
+        for extra in set(self.__dict__) - known:
+            del self.__dict__[extra]
+
+    @classmethod
+    def lacks(cls, state: bytes) -> list[str]:
+        """The fields that have neither a value in a stored state nor a default."""
+        there = {*cls._defaults, *unpack(state)}
+        return [name for name in cls._fields if name not in there]
+
+    def _unpack(self, state: bytes) -> None:
+        values = {**unpack(pack(self._defaults, "defaults")), **unpack(state)}
+        for name in self._fields:
+            self.__dict__[name] = values[name]
+
+
+_RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} | {"id"}
+
+# An agent that does not care for news of its own failed sends need not say so.
+_OPTIONAL = {f"mom.{name}" for name in notes.NOTICES}
+
+
+def _taken_by(cls: type, name: str, method: Any) -> list[str]:
+    arguments = list(inspect.signature(method).parameters)
+    if len(arguments) != 2:
+        raise TypeError(f"{cls.__name__}.{name}: a reaction takes self and one notification")
+    hint = typing.get_type_hints(method).get(arguments[1])
+    taken = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for one in taken:
+        if not hasattr(one, "__wire_name__"):
+            raise TypeError(f"{cls.__name__}.{name}: annotate its argument with a @notification class, not {one}")
+    return [one.__wire_name__ for one in taken]
+
+
+def path_of(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def initial(cls: type[Agent], fields: dict[str, Any]) -> bytes:
+    """The state blob of a new agent. Raises TypeError for a field that is unknown, missing or not plain."""
+    unknown = sorted(set(fields) - set(cls._fields))
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {', '.join(cls._fields) or 'none'}")
+    missing = [name for name in cls._fields if name not in cls._defaults and name not in fields]
+    if missing:
+        raise TypeError(f"{cls.__name__} needs a value for {', '.join(missing)}")
+    return pack({**cls._defaults, **fields}, cls.__name__)

@@ -1,0 +1,207 @@
+"""What a client connection asks of its server (commands) and what it is told (replies): no protocol, no sockets.
+
+The STOMP session makes commands of frames and frames of replies. Commands of one connection are obeyed in order, and
+the reply of each leaves only once all that it caused is durable.
+
+A destination is written `queue:NAME`, `topic:NAME`, `temp-queue:ID`, `temp-topic:ID`; NAME is any text without line
+breaks. A topic in a Subscribe may have the wildcards `*` (one segment between dots), `>` and `#` (the rest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Send:
+    """One message of a client.
+
+    headers   the user's headers, as lines `name:value\\n` in the escapes of STOMP 1.2: stored and handed on as they
+              are, decoded only where somebody looks at them (stomp/frames.py)
+    kind      "text" or "bytes" or what `amq-msg-type` said
+    expires   ns of wall clock, 0 = never; `delay` in ns before it may be delivered
+    group     JMSXGroupID; sequence -1 closes the group
+    dedup     (producer id, counter): a repeat within the window is accepted and dropped
+    shown     the destination as the client wrote it: MESSAGE carries it back
+    typed     selectors take headers that look like numbers or booleans for such
+    message   the message id that the client has chosen; empty: the broker chooses
+    """
+
+    destination: str
+    body: bytes
+    headers: bytes = b""
+    priority: int = 4
+    expires: int = 0
+    persistent: bool = True
+    delay: int = 0
+    group: str = ""
+    group_seq: int = 0
+    dedup: tuple[str, int] | None = None
+    kind: str = "bytes"
+    shown: str = ""
+    receipt: str | None = None
+    typed: bool = False
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Subscribe:
+    """Take messages of one queue, or of one or many topics (one subscription, one order).
+
+    sub       the client's name of the subscription, unique on its connection
+    ack       "auto", "client" (cumulative), "individual"
+    durable   name of the durable (or shared) subscription, "" for a plain one
+    transient   a shared subscription that is not durable: it ends with its last consumer
+    take_over   the consumer that a durable subscription has, if it is not shared, must go; False: this one is refused
+    """
+
+    sub: str
+    destinations: tuple[str, ...]
+    ack: str = "auto"
+    selector: str = ""
+    durable: str = ""
+    shared: bool = False
+    no_local: bool = False
+    prefetch: int = 0  # messages; 0 = the server's default
+    exclusive: bool = False
+    priority: int = 0
+    browser: bool = False
+    receipt: str | None = None
+    transient: bool = False
+    take_over: bool = True
+
+
+@dataclass(slots=True)
+class Unsubscribe:
+    """Stop taking; `delete` also ends the durable subscription `durable`. Or delete the queue `temporary`."""
+
+    sub: str
+    durable: str = ""
+    delete: bool = False
+    receipt: str | None = None
+    temporary: str = ""
+
+
+@dataclass(slots=True)
+class Ack:
+    """Settle the delivery `tag`; the ack mode in force at its delivery says whether earlier ones go with it."""
+
+    tag: int
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Nack:
+    """Give the delivery `tag` back, and earlier ones as Ack does. `requeue`: None = as the destination says, False = to
+    the dead letters at once. `unseen`: nobody has looked at it, so that it does not count as delivered."""
+
+    tag: int
+    requeue: bool | None = None
+    receipt: str | None = None
+    unseen: bool = False
+
+
+@dataclass(slots=True)
+class Credit:
+    """An open transaction settles the delivery `tag`, and earlier ones as Ack does: more may come in their place, but
+    they are not settled yet."""
+
+    tag: int
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Transact:
+    """Sends and settlements that take effect together, in one reaction, or not at all."""
+
+    commands: list[Send | Ack | Nack]
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Sync:
+    """Nothing but its place in the order: its receipt says that all before it is done."""
+
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class Disconnect:
+    """The client leaves in good order."""
+
+    receipt: str | None = None
+
+
+Command = Send | Subscribe | Unsubscribe | Ack | Nack | Credit | Transact | Sync | Disconnect
+
+
+class Delivery(NamedTuple):
+    """One message for one subscription.
+
+    tag       unique on the connection and rising; ack modes other than auto settle it by Ack or Nack
+    id        of the message: `server#number`
+    count     deliveries so far, this one included; above 1 it may have been seen before
+    headers   the sender's, in the same form
+    properties   what the broker adds (dead-letter reason, origin, …)
+    """
+
+    sub: str
+    tag: int
+    id: str
+    shown: str
+    headers: bytes
+    body: bytes
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks a delivery
+    priority: int = 4
+    expires: int = 0
+    timestamp: int = 0  # ns
+    persistent: bool = True
+    kind: str = "bytes"
+    ack: str = "auto"
+    properties: Mapping[str, str] = NOTHING
+
+
+@dataclass(slots=True)
+class Receipt:
+    """The command with this receipt is done and durable; `unconfirmed` names servers that may not know of it yet."""
+
+    receipt: str
+    unconfirmed: str = ""
+
+
+@dataclass(slots=True)
+class Refused:
+    """A command cannot be obeyed, or the subscription `sub` not go on; the connection ends after this. `receipt` is
+    that of the command, if it had one."""
+
+    message: str
+    receipt: str | None = None
+    sub: str = ""
+
+
+@dataclass(slots=True)
+class BrowseEnd:
+    """A browser has seen all that was there."""
+
+    sub: str
+
+
+Reply = Delivery | Receipt | Refused | BrowseEnd
+
+
+@dataclass(slots=True)
+class Login:
+    """The client wants in. Answer by `accept` or `end`; until then no further frame is read.
+
+    exclusive   refuse it if another connection has its client id
+    """
+
+    user: str
+    passcode: str = field(repr=False)
+    client_id: str = ""
+    exclusive: bool = False

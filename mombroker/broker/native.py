@@ -1,0 +1,87 @@
+"""Native agents: the broker's own (queues, subscriptions, proxies). They write their rows into the open batch.
+
+An exception in one is our bug and stops the server; what they may refuse they refuse in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mombroker.broker.wire import Note, note_of
+from mombroker.core.batch import Damage
+from mombroker.core.collection import Collection
+from mombroker.core.errors import UnknownNotification
+from mombroker.core.message import BOUNCE, Message
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+
+class Native:
+    """`handlers` maps a type of traffic to the method that takes (note, message)."""
+
+    path: ClassVar[str] = ""
+    deletable: ClassVar[bool] = False
+    handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
+
+    __slots__ = ("server", "id", "collections")
+
+    def __init__(self, server: AgentServer, id: str, state: bytes = b""):
+        self.server, self.id = server, id
+        self.collections: dict[str, Collection] = {}
+
+    @classmethod
+    def check_new(cls, state: bytes) -> None:
+        """Raises UnknownNotification for what another server cannot mean as the state of a new one."""
+        if state:
+            raise UnknownNotification(f"a new {cls.__name__} came with a state")
+
+    def react(self, message: Message) -> None:
+        handler = self.handlers.get(message.type)
+        if handler is None:
+            raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
+        handler(self, message.note or note_of(message), message)
+
+    def created(self) -> None: ...
+
+    def deleted(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def alarm(self) -> None: ...
+
+    def damaged(self, damage: Damage) -> None:
+        """The store has lost a row of one of our collections."""
+        if damage.collection in self.collections:
+            self.collections[damage.collection].lost(damage.id)
+
+    def pack(self) -> bytes:
+        return b""
+
+    def check(self) -> None: ...
+
+    # -- for those below -------------------------------------------------------------------------------------------
+
+    def post(self, to: str, note: Note) -> None:
+        self.server.send(self.server.note_to(self.id, (to,), note, 0, BOUNCE))
+
+    def touch(self) -> None:
+        """Let `flush` be called when the reactions at hand are done."""
+        self.server.engine.natives.touch(self)
+
+    def change(self) -> None:
+        """Let the row be written when the batch closes."""
+        self.server.engine.natives.change(self)
+
+    def collection(self, name: str) -> Collection:
+        found = self.collections.get(name)
+        if found is None:
+            found = self.collections[name] = Collection(self.server, self.id, name)
+        return found
+
+    def accept(self, collection: Collection) -> None:
+        """Changes of a collection join the open batch."""
+        if collection.accept():
+            self.server.engine.dirty[self.id] = self
+            self.server.mark(1)

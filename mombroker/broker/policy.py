@@ -1,0 +1,142 @@
+"""What a destination does at its limits and with failures: settings by pattern, the first that matches wins."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from mombroker.broker.shapes import LAST
+from mombroker.core import times
+from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.message import Message
+from mombroker.core.topology import suggestion
+
+if TYPE_CHECKING:
+    pass
+
+KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
+MATCH_CHARS = 1_024
+WILD = re.compile(r"[*?[]")
+SET, DECIDED = "_policy", "_policies"
+META = "policy:"
+
+
+@dataclass(slots=True)
+class Policy:
+    """`match` is a pattern over `queue:NAME`, `topic:NAME`, `sub:CLIENT:NAME`, `share:CLIENT:NAME`, `temp-queue:ID`.
+    Times are in seconds; of limits 0 is none."""
+
+    match: str = "*"
+    create: bool = True  # by being used
+    max_messages: int = 0
+    max_bytes: int = 0
+    full: str = "block"  # or "reject", "drop-oldest"
+    block_seconds: float = 30.0  # then a blocked SEND is rejected
+    redeliver: int = 5  # failures before the dead-letter queue
+    redeliver_first: float = 1.0
+    redeliver_factor: float = 2.0
+    redeliver_max: float = 60.0
+    nack: str = "redeliver"  # or "dead-letter"
+    dead_letter: str = ""  # queue; empty: DLQ.NAME
+    expired: str = "dead-letter"  # or "drop"
+    announce: str = ""  # topics: "everywhere" sends copies to all servers
+    idle_timeout: float = 0.0  # a durable subscription without a consumer for so long ends; 0 = never
+    max_pending: int = 1_000  # messages kept for a slow connection that has plain subscriptions
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("full", ("block", "reject", "drop-oldest")),
+            ("nack", ("redeliver", "dead-letter")),
+            ("expired", ("dead-letter", "drop")),
+            ("announce", ("", "everywhere")),
+        ):
+            if getattr(self, name) not in known:
+                raise MomError(f"{name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
+        for field in fields(Policy):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float):
+                most = times.LAST_S if type(field.default) is float else times.LAST_NS
+                if value < 0:
+                    raise MomError(f"{field.name} must not be negative")
+                if not value <= most:  # NaN, too
+                    raise MomError(f"{field.name} must be a number from 0 to {most}")
+        if not self.max_pending:
+            raise MomError("max_pending must be 1 or more: a message has to be kept until it is handed out")
+
+    def backoff_ns(self, failures: int) -> int:
+        delay = self.redeliver_first
+        for _ in range(min(failures - 1, 100)):
+            delay *= self.redeliver_factor
+        return times.of_seconds(min(delay, self.redeliver_max))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+DEFAULT = Policy()
+TEMPORARY = Policy(max_messages=10_000, max_bytes=64 << 20, full="drop-oldest", expired="drop")
+
+
+def policy(values: dict[str, Any]) -> Policy:
+    """Raises MomError for a key or a value that is wrong."""
+    known = {field.name: type(field.default) for field in fields(Policy)}
+    for key, value in values.items():
+        if key not in known:
+            raise MomError(f"a policy has no {key!r}; it has {', '.join(known)}")
+        if type(value) is not known[key] and not (known[key] is float and type(value) is int):
+            raise MomError(f"{key} must be {_WORDS[known[key]]}, not {value!r}")
+    if "match" not in values:
+        raise MomError('a policy needs match = "PATTERN", as "queue:orders.*"')
+    _check_match(values["match"])
+    queue = values.get("dead_letter", "")
+    if queue and (not queue.startswith("queue:") or queue == "queue:"):
+        raise MomError(f'dead_letter must be a queue, as "queue:{queue.rpartition(":")[2] or "failed"}", not {queue!r}')
+    return Policy(**values)
+
+
+def _check_match(match: str) -> None:
+    """Raises MomError for a pattern that matches no name that there can be."""
+    kind, colon, name = match.partition(":")
+    head = WILD.split(match)[0]  # what all names that it matches begin with
+    if "*" in kind:  # it may stand for the colon, too
+        possible = any(f"{each}:".startswith(head) or head.startswith(f"{each}:") for each in KINDS)
+    else:
+        possible = bool(name) and any(fnmatchcase(each, kind) for each in KINDS)
+    if possible and kind in ("sub", "share") and ":" not in name and "*" not in name:
+        raise MomError(f"{match!r} matches no subscription: write '{kind}:CLIENT:NAME'; * stands for any of both")
+    if not possible:
+        near = suggestion(kind, KINDS) if colon else ""
+        bare = name if near else match.removeprefix("/queue/").removeprefix("/topic/") or "*"
+        hint = f"{near[:-1]}:{bare}?" if near else f"write 'queue:{bare}' or 'topic:{bare}'"
+        raise MomError(f"{match!r} matches no destination: {hint}")
+
+
+def stored(values: dict[str, Any]) -> Policy:
+    """One that was accepted before: what is refused today is as if it had not been set, and no server stays down."""
+    good = {"match": "*"}
+    for key, value in values.items():
+        with suppress(MomError):
+            policy(good | {key: value})
+            good[key] = value
+    return Policy(**good | {"match": values["match"]})
+
+
+def _read(kinds: list[type], message: Message) -> list[Any]:
+    """What another server says of a policy: so much, then its values or None. Raises UnknownNotification."""
+    try:
+        *found, values = json.loads(message.payload)
+        fits = [type(each) for each in found] == kinds and len(found[-1]) <= MATCH_CHARS
+        if not fits or not (kinds[0] is str or 0 < found[0] <= LAST):
+            raise ValueError("its number or pattern does not fit")
+        if any(type(each) not in (bool, int, float, str) for each in (values or {}).values()):
+            raise ValueError("a setting is no number or text")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UnknownNotification(f"{message.type} came with what is no policy: {error}") from None
+    return [*found, values]
+
+
+_WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}

@@ -1,0 +1,222 @@
+"""What proxies, queues, subscriptions and topics tell each other. On one server the objects themselves travel; they are
+packed only when they leave it, or when they must wait on disk. Nobody changes one after it was sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.shapes import Count, Within
+from mombroker.broker.wire import Note, shape
+
+Credit = Annotated[int, Within(-1_000_000, 1_000_000)]  # messages; far more than anybody is given
+
+
+def is_pattern(text: str) -> bool:
+    """A topic, or several; they are kept in rows of one line."""
+    return text.startswith(("topic:", "temp-topic:")) and "\n" not in text
+
+
+# -- messages of clients -------------------------------------------------------------------------------------------
+
+
+# -- to a queue or subscription ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Consume(Note):
+    """A proxy's consumer of a queue or subscription. `credit` messages may be sent to it."""
+
+    wire = "q.consume"
+    consumer: Count  # the proxy's number for it
+    credit: Credit
+    selector: str = ""
+    exclusive: bool = False
+    priority: int = 0
+    no_local: str = ""  # messages of this sender are not for it
+    browser: bool = False
+    spec: list[Any] | None = None  # of the subscription that it should be (Spec.values)
+    take_over: bool = True  # as in Subscribe
+
+
+@dataclass(slots=True)
+class Cancel(Note):
+    """No more for this consumer; what it has not settled stays with it until Settle or Gone."""
+
+    wire = "q.cancel"
+    consumer: Count
+
+
+@dataclass(slots=True)
+class Settle(Note):
+    """The fate of dispatched messages, by row id, and new credit.
+
+    taken     consumed
+    back      never seen by the client: as if not dispatched
+    failed    given back by the client: counted, and backed off or not, as the destination says
+    again     given back, and to be offered again whatever the destination says
+    refused   not to be offered to anybody again
+    lent      their consumer has them still, but may have others in their stead: a transaction is to settle them
+    """
+
+    wire = "q.settle"
+    consumer: Count
+    taken: list[Count] = field(default_factory=list)
+    back: list[Count] = field(default_factory=list)
+    failed: list[Count] = field(default_factory=list)
+    again: list[Count] = field(default_factory=list)
+    refused: list[Count] = field(default_factory=list)
+    credit: Credit = 0
+    last: bool = False  # the answer to Last
+    lent: list[Count] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Gone(Note):
+    """The proxy's connection has ended: whatever it holds goes back to its original place. `failed`: what was in hand
+    when the connection was lost, which counts as a failure."""
+
+    wire = "q.gone"
+    failed: list[Count] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class End(Note):
+    """The client wants the subscription no more. Refuse or Ended tells the proxy, by its number for this."""
+
+    wire = "q.end"
+    number: Count = 0
+
+
+@dataclass(slots=True)
+class Spec:
+    """What a durable or shared subscription is fed with. The topics are patterns."""
+
+    topics: list[str]
+    selector: str = ""
+    no_local: str = ""
+    shared: bool = False
+    durable: bool = True
+
+    def values(self) -> list[Any]:
+        return [self.topics, self.selector, self.no_local, self.shared, self.durable]
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """Raises ValueError."""
+        spec = cls(*shape(cls).read(values))
+        if not spec.topics or not all(is_pattern(topic) for topic in spec.topics):
+            raise ValueError("no topics")
+        return spec
+
+
+# -- to a proxy ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Dispatch(Note):
+    """Messages for a consumer: (row id, message id, count, message). Row 0: it is only shown."""
+
+    wire = "c.dispatch"
+    consumer: Count
+    items: list[tuple[Count, str, Count, ClientMessage]]
+
+    def values(self) -> list[Any]:
+        return [self.consumer, [(*item, put.values()) for *item, put in self.items]]
+
+
+@dataclass(slots=True)
+class Started(Note):
+    """A consumer is known where it consumes from. `unconfirmed`: servers that may not know of the subscription yet;
+    None: that is told later."""
+
+    wire = "c.started"
+    consumer: Count
+    unconfirmed: list[str] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Last(Note):
+    """Nothing more comes for this consumer, which was cancelled: say so when that is here."""
+
+    wire = "c.last"
+    consumer: Count
+
+
+@dataclass(slots=True)
+class Ended(Note):
+    """The subscription is no more."""
+
+    wire = "c.ended"
+    number: Count
+
+
+@dataclass(slots=True)
+class Browsed(Note):
+    """A browser has been sent all that was there."""
+
+    wire = "c.browsed"
+    consumer: Count
+
+
+@dataclass(slots=True)
+class Refuse(Note):
+    """A consumer cannot be taken on, or not any longer; the reason is one sentence."""
+
+    wire = "c.refuse"
+    consumer: Count
+    reason: str
+
+
+# -- between servers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Publish(Note):
+    """A message to a topic. `epochs`: the last of each server's table that is known here; None: it goes everywhere."""
+
+    wire = "t.publish"
+    put: ClientMessage
+    epochs: dict[str, Count] | None
+
+    @property
+    def size(self) -> int:
+        return self.put.size
+
+    def values(self) -> list[Any]:
+        return [self.put.values(), self.epochs]
+
+
+@dataclass(slots=True)
+class Table(Note):
+    """A server's new and former entries of the subscription table: (epoch, pattern), epoch."""
+
+    wire = "t.table"
+    added: list[tuple[Count, str]]
+    removed: list[Count]
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        table = cls(*shape(cls).read(values))
+        if not all(is_pattern(pattern) for _, pattern in table.added):
+            raise ValueError("added: no topic")
+        return table
+
+
+@dataclass(slots=True)
+class Seen(Note):
+    """The sender knows these entries."""
+
+    wire = "t.seen"
+    epochs: list[Count]
+
+
+@dataclass(slots=True)
+class Full(Note):
+    """A queue takes no more work from outside, or does again."""
+
+    wire = "q.full"
+    queue: str
+    full: bool

@@ -1,0 +1,1 @@
+"""Queues: messages on one home server for whoever takes them."""

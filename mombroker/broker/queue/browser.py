@@ -1,0 +1,77 @@
+"""A browser of a queue: it is shown what waits, in order and within its credit, and takes none of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mombroker.broker.protocol import Browsed, Dispatch
+from mombroker.broker.queue.consumer import Consumer
+from mombroker.broker.queue.messages import LOOK
+
+if TYPE_CHECKING:
+    from mombroker.broker.queue.queue import Queue
+
+SHOW_BYTES = 1 << 20  # at once
+
+
+class Browser:
+    """It has seen everything up to `id` in lane `lane`; what came after `upto` is not for it.
+
+    credit, room  as of a Consumer; `sizes` of what it was shown and has not settled
+    """
+
+    __slots__ = ("key", "wants", "credit", "room", "sizes", "lane", "id", "upto")
+
+    def __init__(self, consumer: Consumer, upto: int):
+        self.key, self.wants, self.credit = consumer.key, consumer.wants, consumer.credit
+        self.room, self.sizes = consumer.room, deque[int]()
+        self.lane = self.id = 0
+        self.upto = upto
+
+    def settled(self, count: int) -> None:
+        self.credit += count
+        self.room += sum(self.sizes.popleft() for _ in range(min(count, len(self.sizes))))
+
+    def show(self, queue: Queue) -> bool:
+        """Go on. True when it has seen all."""
+        items: list[tuple[int, str, int, Any]] = []
+        size = 0
+        ended = True
+        for number, lane in queue.lanes.items():
+            if number < self.lane:
+                continue
+            if number > self.lane:
+                self.lane, self.id = number, 0
+            left = queue.share()
+            for item in lane.after(self.id, left):
+                if item.id > self.upto:
+                    break
+                if self.credit <= 0 or self.room <= 0 or size >= SHOW_BYTES:
+                    ended = False
+                    break
+                queue.spend(LOOK, item.size)
+                left -= 1
+                self.id = item.id
+                put = queue.loaded(item)
+                count = max(1, item.count)
+                if self.wants is None or self.wants(put, item.message, count):
+                    items.append((0, item.message, count, put))
+                    self.credit -= 1
+                    self.room -= item.size
+                    self.sizes.append(item.size)
+                    size += item.size
+            if not ended or not left:
+                ended = False
+                break
+            if lane.rest and queue.server.durable_id < self.upto:
+                ended = False  # some of it cannot be read yet
+                queue.server.engine.natives.touch_late(queue)
+                break
+        if items:
+            queue.post(self.key[0], Dispatch(self.key[1], items))
+        if ended:
+            queue.post(self.key[0], Browsed(self.key[1]))
+        elif self.credit > 0 and self.room > 0 and not queue.server.engine.natives.armed(queue):
+            queue.server.engine.natives.go_on(queue)
+        return ended

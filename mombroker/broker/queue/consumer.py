@@ -1,0 +1,62 @@
+"""One consumer of a queue."""
+
+from __future__ import annotations
+
+from heapq import heappush
+
+from mombroker.broker.protocol import Consume, Settle
+from mombroker.broker.queue.item import QueuedMessage
+from mombroker.broker.selectors import Matches
+
+MAX_AGAIN = 1_000  # messages that a consumer is to look at again, one by one
+PREFETCH_BYTES = 4 << 20  # of unsettled messages: who has so many gets no more; a larger one comes alone
+Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
+
+
+class Consumer:
+    """credit   how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
+    lent     sizes, by id, of what it has without that taking room; see Settle
+    seen     up to which id, per lane, nothing waits for it, as things stand,
+    again    but for these: they have come back, in a heap per lane
+    """
+
+    __slots__ = ("key", "note", "credit", "room", "lent", "wants", "pending", "seen", "again")
+
+    def __init__(self, proxy: str, note: Consume, wants: Matches | None):
+        self.key = (proxy, note.consumer)
+        self.note, self.wants, self.credit, self.room = note, wants, note.credit, PREFETCH_BYTES
+        self.lent: dict[int, int] = {}
+        self.pending: list[QueuedMessage] = []  # given, to be dispatched in one message
+        self.seen: dict[int, int] = {}
+        self.again: dict[int, list[int]] = {}
+
+    @property
+    def hungry(self) -> bool:
+        return self.credit > 0 and self.room > 0
+
+    def came_back(self, lane: int, id: int) -> None:
+        if id > self.seen.get(lane, 0):
+            return
+        heap = self.again.setdefault(lane, [])
+        heappush(heap, id)
+        if len(heap) > MAX_AGAIN:
+            self.look_again(heap[0])
+
+    def look_again(self, id: int) -> None:
+        """What waits from `id` on may be for it now."""
+        for lane, upto in self.seen.items():
+            if upto >= id:
+                self.seen[lane] = id - 1
+                self.again[lane] = [each for each in self.again.get(lane, ()) if each < id]
+
+    def settled(self, note: Settle, freed: int, held: dict[int, QueuedMessage]) -> None:
+        """It has settled so many bytes, and still has what is `held`."""
+        if self.lent:
+            for ids in (note.taken, note.back, note.failed, note.again, note.refused):
+                freed -= sum(self.lent.pop(id, 0) for id in ids)
+        for id in note.lent:
+            if id in held and id not in self.lent:
+                self.lent[id] = held[id].size
+                freed += held[id].size
+        self.credit += note.credit
+        self.room = min(self.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing

@@ -1,0 +1,74 @@
+"""Which messages of which producers a destination has had: a repeat is dropped, wherever it came from, however late."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from mombroker.broker.wire import pack
+from mombroker.core.batch import ItemRow
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+
+MAX_PRODUCERS = 10_000  # of one destination; the one that was silent for longest is forgotten
+MAX_RANGES = 64  # of counters; then the lowest is forgotten: better one message twice than one never
+PRODUCERS = "u"
+
+
+class Dedup:
+    """Each producer's counters, as ranges: most often one.
+
+    Counters rise, but they may come out of order: after a failover a producer repeats by a new server what the old one
+    has already, or will bring later. A producer that counts what it sends to several destinations together leaves gaps
+    in each of them, which cannot be told from what is still to come.
+    """
+
+    __slots__ = ("server", "agent", "seen")
+
+    def __init__(self, server: AgentServer, agent: str):
+        self.server, self.agent = server, agent
+        self.seen: OrderedDict[str, tuple[int, list[int]]] = OrderedDict()  # -> row, [first, last, first, last, ...]
+        after = None
+        while rows := server.reader.items(agent, PRODUCERS, after, 1_000):
+            for row in rows:
+                self.seen[row.head.decode()] = (row.id, msgpack.unpackb(row.body))
+            after = (rows[-1].key, rows[-1].id)
+
+    def fresh(self, producer: str, counter: int) -> bool:
+        """False for a repeat."""
+        server = self.server
+        found = self.seen.get(producer)
+        row, ranges = found if found is not None else (server.new_id(), [])
+        new = _add(ranges, counter)
+        self.seen[producer] = (row, ranges)
+        self.seen.move_to_end(producer)
+        if new:
+            server.batch.items[row] = ItemRow(row, self.agent, PRODUCERS, 0, producer.encode(), pack(ranges))
+            if len(self.seen) > MAX_PRODUCERS:
+                _, (oldest, _) = self.seen.popitem(last=False)
+                server.batch.items[oldest] = None
+        return new
+
+
+def _add(ranges: list[int], counter: int) -> bool:
+    """Put a counter into [first, last, ...], sorted and apart; False if it is there."""
+    at = bisect_right(ranges, counter)
+    if at % 2 or (at and ranges[at - 1] == counter):
+        return False
+    before = at > 0 and ranges[at - 1] == counter - 1
+    behind = at < len(ranges) and ranges[at] == counter + 1
+    if before and behind:
+        del ranges[at - 1 : at + 1]
+    elif before:
+        ranges[at - 1] = counter
+    elif behind:
+        ranges[at] = counter
+    else:
+        ranges[at:at] = [counter, counter]
+        if len(ranges) > 2 * MAX_RANGES:
+            del ranges[:2]
+    return True

@@ -1,0 +1,1 @@
+"""Sessions: one for each connection of a client."""

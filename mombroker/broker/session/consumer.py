@@ -1,0 +1,53 @@
+"""One subscription of a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mombroker.broker.commands import Subscribe
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.queue.consumer import PREFETCH_BYTES
+from mombroker.broker.selectors import Matches
+
+if TYPE_CHECKING:
+    from mombroker.broker.session.session import Session
+
+
+PREFETCH = 100  # messages without settlement, unless the client says otherwise
+PREFETCH_MAX = 10_000
+
+
+class SessionConsumer:
+    """One subscription of a connection, and where its messages come from.
+
+    home       queue or subscription agent; empty: plain topics, straight from the table
+    credit     of plain topics: how many more may be handed out, while `room`, in bytes of bodies, is above 0
+    unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
+    lent       tags that are unsettled, and whose credit was given back; in the cumulative mode all up to `lent_to`
+    repaid     how many of those were settled since the home was last told
+    open       the client has not unsubscribed
+    dropped    messages of plain topics that it did not take in time
+    """
+
+    __slots__ = (
+        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs",
+        "wants", "browser", "lent", "lent_to", "repaid", "dropped",
+    )  # fmt: skip
+
+    def __init__(self, proxy: Session, number: int, command: Subscribe, home: str = ""):
+        self.proxy, self.number, self.sub, self.ack, self.home = proxy, number, command.sub, command.ack, home
+        self.receipt = command.receipt
+        self.browser = command.browser
+        self.credit, self.room = min(command.prefetch or PREFETCH, PREFETCH_MAX), PREFETCH_BYTES
+        self.unsettled: dict[int, Any] = {}
+        self.open = True
+        self.fates: dict[str, list[int]] = {}
+        self.epochs: list[int] = []
+        self.wants: Matches | None = None
+        self.lent: set[int] = set()
+        self.lent_to = self.repaid = self.dropped = 0
+
+    def copy(self, put: ClientMessage, message: str) -> None:
+        """A message of a plain topic."""
+        if self.wants is None or self.wants(put, message, 1):
+            self.proxy.topic_message(self, put, message)

@@ -1,0 +1,1 @@
+"""Topics: one table of subscriptions on all servers, and what subscribers keep."""

@@ -1,0 +1,244 @@
+"""Topics: the subscription table that every server has, and the expansion of what is published.
+
+A publisher's server sends one copy to each server that has subscriptions; there it is expanded to them in this one
+place, in delivery order. Everything that decides who gets a message of a topic is in this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.protocol import Publish, Seen, Table
+from mombroker.broker.topic.patterns import Patterns, segments_of
+from mombroker.broker.wire import Note, note_of
+from mombroker.core.message import BOUNCE, Message
+
+if TYPE_CHECKING:
+    from mombroker.broker.session.service import Sessions
+    from mombroker.core.server import AgentServer
+
+META = "topic:"  # topic:SERVER:EPOCH -> pattern; of our own, behind a line break, also who does not know it yet
+MAX_ROUTES = 10_000  # remembered ways of topics
+Epoch = int
+
+
+class Subscriber(Protocol):
+    """A plain subscription of a connection, or a durable or shared one."""
+
+    dropped: int
+
+    def copy(self, put: ClientMessage, message: str) -> None: ...
+
+
+class Entry:
+    """One of our own entries; its takers, each with its epoch, and the servers that have not said that they know it."""
+
+    __slots__ = ("epoch", "pattern", "takers", "unknown")
+
+    def __init__(self, epoch: Epoch, pattern: str, unknown: Iterable[str]):
+        self.epoch, self.pattern, self.unknown = epoch, pattern, set(unknown)
+        self.takers: dict[Subscriber, Epoch] = {}
+
+
+class Topics:
+    """A topic is `topic:NAME` or `temp-topic:SESSION/NAME`, a pattern one of these, with wildcards in the former.
+
+    1. An entry is a server's, has a pattern and an epoch, and never changes; epochs of a server only rise.
+    2. Entries are announced before anything that their server sends later, and apply at delivery: a publisher that
+       knows one knows all earlier ones of that server that still hold.
+    3. The epoch of a subscription is the last one of its entries. It takes a copy only if the publisher knew that, and
+       thus all of them: else it might see a message, and miss a later one that was not sent here.
+    """
+
+    def __init__(self, server: AgentServer, service: Sessions):
+        self.server, self.service = server, service
+        self.agent = f"{server.name}/_topics"
+        self.table: dict[str, dict[Epoch, str]] = {}  # server -> its entries
+        self.latest: dict[str, Epoch] = {}  # server -> the last epoch that we know of it
+        self.patterns: Patterns[tuple[str, Epoch]] = Patterns()
+        self.routes: dict[str, tuple[list[str], list[Epoch]]] = {}  # topic -> servers, own entries; remembered
+        self.own: dict[str, Entry] = {}  # by pattern
+        self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
+        self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
+        self.dropped = 0  # messages that connections did not take in time
+        server.handlers.update({Publish.wire: self._publish, Table.wire: self._table, Seen.wire: self._seen})
+        server.at_once |= {Table.wire, Seen.wire}
+        for key, value in server.reader.meta().items():
+            if key.startswith(META):
+                self._restore(key[len(META) :], str(value))
+
+    def _restore(self, key: str, value: str) -> None:
+        home, _, epoch = key.rpartition(":")
+        if home not in self.server.topology.servers:  # it has left the bus
+            self.server.batch.meta[META + key] = None
+            return
+        pattern, _, unknown = value.partition("\n")
+        self._put(home, int(epoch), pattern)
+        if home == self.server.name:
+            entry = Entry(int(epoch), pattern, self.server.topology.servers.keys() & unknown.split(","))
+            self.own[pattern] = self.entries[entry.epoch] = entry
+
+    def recover(self) -> None:
+        """Durable subscriptions have taken up their entries; the others were of connections that are gone."""
+        self._withdraw([entry for entry in self.entries.values() if not entry.takers])
+
+    # -- subscriptions of this server ----------------------------------------------------------------------------
+
+    def hold(self, taker: Subscriber, patterns: Iterable[str]) -> list[Epoch]:
+        """From now on `taker` gets copies of these topics. Returns the entries that it holds."""
+        fresh = []
+        entries = []
+        for pattern in patterns:
+            entry = self.own.get(pattern)
+            if entry is None:
+                others = [name for name in self.server.topology.servers if name != self.server.name]
+                entry = self.own[pattern] = Entry(self.server.new_id(), pattern, others)
+                self.entries[entry.epoch] = entry
+                fresh.append(entry)
+            entries.append(entry)
+        since = max(entry.epoch for entry in entries)
+        for entry in entries:
+            entry.takers[taker] = since
+        if fresh:
+            self._announce(Table([(entry.epoch, entry.pattern) for entry in fresh], []))
+        return [entry.epoch for entry in entries]
+
+    def release(self, taker: Subscriber, epochs: Iterable[Epoch]) -> None:
+        ended = []
+        for epoch in epochs:
+            entry = self.entries[epoch]
+            del entry.takers[taker]
+            if not entry.takers:
+                ended.append(entry)
+        self._withdraw(ended)
+
+    def _withdraw(self, ended: list[Entry]) -> None:
+        for entry in ended:
+            del self.own[entry.pattern], self.entries[entry.epoch]
+        if ended:
+            self._announce(Table([], [entry.epoch for entry in ended]))
+
+    def _announce(self, table: Table) -> None:
+        self._send(self.server.topology.servers, table)
+
+    def _send(self, servers: Iterable[str], note: Note) -> None:
+        dests = tuple(f"{name}/_topics" for name in servers)
+        self.server.send(self.server.note_to(self.agent, dests, note, 0, BOUNCE))
+
+    def unknown(self, epochs: Iterable[Epoch]) -> list[str]:
+        """Servers that may publish without knowing of these entries."""
+        found: set[str] = set()
+        for epoch in epochs:
+            entry = self.entries.get(epoch)
+            if entry is not None and entry.unknown and not self._everywhere(entry.pattern):
+                found |= entry.unknown
+        return sorted(found)
+
+    def _everywhere(self, topic: str) -> bool:
+        return self.service.policies.of(topic).announce == "everywhere"
+
+    # -- the table -----------------------------------------------------------------------------------------------
+
+    def _table(self, message: Message) -> None:
+        note: Table = note_of(message)
+        home, meta = message.origin, self.server.batch.meta
+        for epoch, pattern in note.added:
+            self._put(home, epoch, pattern)
+            entry = self.entries.get(epoch) if home == self.server.name else None
+            meta[f"{META}{home}:{epoch}"] = _packed(entry) if entry else pattern
+        for epoch in note.removed:
+            self._drop(home, epoch)
+            meta[f"{META}{home}:{epoch}"] = None
+        if note.added and home != self.server.name:
+            self._send((home,), Seen([epoch for epoch, _ in note.added]))
+
+    def _put(self, home: str, epoch: Epoch, pattern: str) -> None:
+        self.table.setdefault(home, {})[epoch] = pattern
+        self.latest[home] = max(epoch, self.latest.get(home, 0))
+        self.patterns.add(pattern, (home, epoch))
+        self._forget_routes(pattern)
+
+    def _drop(self, home: str, epoch: Epoch) -> None:
+        pattern = self.table.get(home, {}).pop(epoch, None)
+        if pattern is not None:
+            self.patterns.remove(pattern, (home, epoch))
+            self._forget_routes(pattern)
+
+    def _forget_routes(self, pattern: str) -> None:
+        if segments_of(pattern):
+            self.routes.clear()
+        else:
+            self.routes.pop(pattern, None)
+
+    def _seen(self, message: Message) -> None:
+        note: Seen = note_of(message)
+        for epoch in note.epochs:
+            if epoch in self.entries:
+                self._known_to(message.origin, self.entries[epoch])
+        self.service.confirm()
+
+    def known_to(self, server: str) -> None:
+        """A server knows all our entries."""
+        for entry in self.entries.values():
+            self._known_to(server, entry)
+
+    def _known_to(self, server: str, entry: Entry) -> None:
+        if server in entry.unknown:
+            entry.unknown.discard(server)
+            self.server.batch.meta[f"{META}{self.server.name}:{entry.epoch}"] = _packed(entry)
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def publish(self, put: ClientMessage, source: str) -> None:
+        """Send a client's message to a topic on its way: one copy to each server that has subscriptions."""
+        servers, _ = self._route(put.destination)
+        self.published += 1
+        epochs: dict[str, Epoch] | None = None
+        if self._everywhere(put.destination):
+            servers = list(self.server.topology.servers)
+        else:
+            epochs = {name: self.latest[name] for name in servers}
+        if not servers:
+            self.unheard += 1
+            return
+        dests = tuple([f"{name}/_topics" for name in servers])
+        self.server.send(self.server.note_to(source, dests, Publish(put, epochs), 0, BOUNCE))
+
+    def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
+        """The servers that have entries for a topic, and those of our own."""
+        route = self.routes.get(topic)
+        if route is None:
+            found = sorted(self.patterns.fit(topic))
+            servers = list(dict.fromkeys(home for home, _ in found))
+            route = servers, [epoch for home, epoch in found if home == self.server.name]
+            if len(self.routes) >= MAX_ROUTES:
+                self.routes.clear()
+            self.routes[topic] = route
+        return route
+
+    def _publish(self, message: Message) -> None:
+        """Expand the copy that has come to this server."""
+        note: Publish = note_of(message)
+        put = note.put
+        if put.expires or put.due:
+            self.service.set_by_our_clock(put, message)
+        known = note.epochs.get(self.server.name, 0) if note.epochs is not None else None
+        takers: dict[Subscriber, None] = {}
+        for epoch in self._route(put.destination)[1]:
+            entry = self.entries.get(epoch)
+            if entry is not None:
+                for taker, since in entry.takers.items():
+                    if known is None or known >= since:
+                        takers[taker] = None
+        self.copies += 1
+        if not takers:
+            self.unheard += 1
+        id = put.message or f"{message.origin}#{message.number}"
+        for taker in takers:
+            taker.copy(put, id)
+
+
+def _packed(entry: Entry) -> str:
+    return entry.pattern + "\n" + ",".join(sorted(entry.unknown)) if entry.unknown else entry.pattern

@@ -1,0 +1,129 @@
+"""MessageConsumer: the part of a channel that serves one domain — its ordering core and its links (paper 004 §3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mombroker.core.batch import LinkRow
+from mombroker.core.errors import PeerError, sentence
+from mombroker.core.link import Link
+from mombroker.core.message import Message, ident
+from mombroker.ordering.base import Ordering, Packet, Step
+
+if TYPE_CHECKING:
+    from mombroker.core.server import AgentServer
+    from mombroker.core.topology import Domain
+
+Out = list[tuple[str, str, int, int]]  # trace.py: (domain, peer, control bytes, control integers) per stamped packet
+
+
+class DomainChannel:
+    """Stamps what leaves into one domain and orders what comes in from it."""
+
+    __slots__ = (
+        "server", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since", "pending", "mine",
+        "returned",
+    )  # fmt: skip
+
+    def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow], pending: int = 0):
+        self.server = server
+        self.domain = domain
+        self.name = domain.name
+        self.members = domain.members
+        self.me = domain.index(server.name)
+        self.core = core
+        self.links: dict[str, Link] = {row.peer: Link(server, row, domain.index(row.peer)) for row in rows}
+        self.touched = False  # the core has changed since its rows were last taken
+        self.relays = 0  # packets passed on for others
+        self.since = server.now
+        self.pending = pending  # own copies that the core has not delivered yet
+        self.mine: dict[tuple[str, int], Message] = {}  # these, as far as they were sent by this process
+        self.returned: list[Packet] = []  # what the core has addressed to us: to be received in this transaction
+        for packet, _ in core.parked():
+            packet.note = (0, None, False)  # when it came in is not kept
+        for packet, _ in core.held():
+            packet.note = (0, None, True)
+            self.links[self.members[packet.frm]].held += 1
+
+    def link(self, peer: str) -> Link:
+        link = self.links.get(peer)
+        if link is None:
+            row = LinkRow(self.server.new_link_id(), self.name, peer, 0, 0, 0, "")
+            link = self.links[peer] = Link(self.server, row, self.domain.index(peer))
+        return link
+
+    def send(self, hops: list[str], body: bytes, out: Out) -> None:
+        """One multicast of this domain's clock to the members `hops`."""
+        index = self.domain.index
+        self.touched = True
+        self.enqueue(self.core.send([index(hop) for hop in hops], body), out)
+
+    def send_own(self, hops: list[str], message: Message, out: Out) -> None:
+        """The same, and a copy for ourselves, which the core delivers."""
+        index = self.domain.index
+        self.mine[message.origin, message.number] = message
+        self._count(1)
+        self.touched = True
+        self.enqueue(self.core.send([*(index(hop) for hop in hops), self.me], message.encode()), out)
+
+    def own_copy(self, packet: Packet) -> Message | None:
+        """The message of a copy of our own that the core delivers, if it is one of this process."""
+        self._count(-1)
+        return self.mine.pop(ident(packet.body), None)
+
+    def _count(self, more: int) -> None:
+        self.pending += more
+        assert self.pending >= 0, "more own copies are delivered than were sent"
+        self.server.batch.meta[f"own:{self.name}"] = self.pending or None
+
+    def enqueue(self, packets: list[Packet], out: Out) -> None:
+        core, members, links = self.core, self.members, self.links
+        if core.own:
+            self.returned += [packet for packet in packets if packet.to == self.me]
+            packets = [packet for packet in packets if packet.to != self.me]
+        for packet in packets:
+            data = core.encode(packet)
+            peer = members[packet.to]
+            (links.get(peer) or self.link(peer)).enqueue(data)
+            out.append((self.name, peer, len(data) - len(packet.body), core.control_ints(packet)))
+
+    def decode(self, link: Link, data: bytes) -> Packet:
+        """Raises PeerError, whatever a back end stumbles over, which may be an outsider's."""
+        try:
+            packet = self.core.decode(link.member, data)
+        except Exception as error:
+            raise self._unusable(link, error) from None
+        packet.frm = link.member
+        return packet
+
+    def receive(self, link: Link, packet: Packet) -> Step:
+        """`note` of a packet: when it came, its message if that is decoded, whether it counts as held. Raises PeerError
+        for a packet that an honest neighbour would not send now; nothing has changed then."""
+        self.touched = True
+        try:
+            step = self.core.receive(link.member, packet)
+        except AssertionError:  # not the peer's fault
+            raise
+        except Exception as error:
+            raise self._unusable(link, error) from None
+        for done in step.deliver:
+            if done.note[2]:
+                self.links[self.members[done.frm]].hold(-1)
+        for freed in step.freed:
+            freed.note = (freed.note[0], freed.note[1], False)
+            self.links[self.members[freed.frm]].hold(-1)
+        return step
+
+    def _unusable(self, link: Link, error: Exception) -> PeerError:
+        return PeerError(f"{link.peer} sent a packet in {self.name} that cannot be used: {sentence(error)}")
+
+    def rows(self) -> None:
+        """Put the core's changed rows into the open batch."""
+        if self.touched:
+            self.touched = False
+            put, gone = self.core.dirty()
+            rows = self.server.batch.core
+            for (kind, key), blob in put.items():
+                rows[self.name, kind, key] = blob
+            for kind, key in gone:
+                rows[self.name, kind, key] = None

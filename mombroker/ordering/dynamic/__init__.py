@@ -1,0 +1,1 @@
+"""Cores whose group changes while it works: a daisy that splits and merges, an overlay that grows."""

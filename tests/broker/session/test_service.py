@@ -1,0 +1,487 @@
+"""Connections: commands in order, what waits before the proxy, transactions, settlement, temporary destinations."""
+
+from dataclasses import fields, replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from mombroker.broker.commands import (
+    Ack,
+    Delivery,
+    Disconnect,
+    Nack,
+    Receipt,
+    Send,
+    Subscribe,
+    Sync,
+    Transact,
+    Unsubscribe,
+)
+from mombroker.broker.native import Native
+from mombroker.broker.protocol import Consume
+from mombroker.broker.session.session import Session
+from mombroker.core.events import ClientCommands, ClientWrote
+from mombroker.core.limits import Limits
+from tests.broker.bench import ALONE, THREE, Broker, Client
+from tests.core.bus import SECOND, topology
+
+Q, R = "queue:in", "queue:out"
+ROW = topology({"x": "ab", "y": "bc"})  # a decides names
+
+
+def send(destination: str, text: str) -> Send:
+    return Send(destination, text.encode(), shown=destination)
+
+
+def waiting(b: Broker) -> dict[str, int]:
+    return {name: b.queue(name).count for name in (Q, R)}
+
+
+def proxy_of(b: Broker, client: Client) -> Session:
+    return b.servers[client.server].clients.connections[client.conn].proxy
+
+
+OPTIONS = {"headers": b"x:1\n", "kind": "map", "shown": "/queue/in", "group": "g", "dedup": ("p", 1), "message": "mine"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("destination", "receipt")])
+def test_each_option_of_a_send_reaches_its_destination(name):
+    b = Broker()
+    proxy, orders = proxy_of(b, b.connect()), b.servers["a"].clients.orders
+    former = getattr(Send(Q, b"x"), name)
+    value = OPTIONS.get(name, b"y" if name == "body" else not former if isinstance(former, bool) else 7)
+    plain = Send(Q, b"x", group="of a number" if name == "group_seq" else "")
+    asked = replace(plain, **{name: value})
+    assert orders._put(proxy, plain) != orders._put(proxy, asked)
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
+def test_each_option_of_a_subscribe_reaches_its_destination(name):
+    """A queue's, or a durable subscription's, which alone knows `shared` and `transient`."""
+    value = {
+        "destinations": ("topic:b",), "ack": "client", "selector": "x = 1", "durable": "e", "shared": True,
+        "transient": True, "priority": 7, "prefetch": 7, "take_over": False,
+    }.get(name, True)  # fmt: skip
+    durable = "d" if name in ("durable", "shared", "transient", "destinations") else ""
+
+    def asked(command):
+        b = Broker()
+        client = b.connect(client_id="c").do(command)
+        (source,) = proxy_of(b, client).sources.values()
+        posted = [args[2] for args in notes if isinstance(args[2], Consume)]
+        notes.clear()
+        return source.ack, source.home, posted
+
+    notes: list[Any] = []
+    post = Native.post
+    with patch.object(Native, "post", lambda *args, **more: (notes.append(args), post(*args, **more))[1]):
+        plain = Subscribe("s", ("topic:a",) if durable else (Q,), durable=durable)
+        assert asked(plain) != asked(replace(plain, **{name: value}))
+
+
+def test_a_delivery_has_all_its_fields():
+    """It is made as a bare tuple."""
+    (got,) = Broker().connect().subscribe("s", Q).send(Q, "1").got
+    assert len(got) == len(Delivery._fields)
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_commands_behind_a_name_that_is_being_decided_wait_in_order():
+    """Else what is sent to a known queue would overtake what was sent to the new one before."""
+    b = Broker(ROW)
+    reader = b.connect("c").subscribe("s", "queue:known")
+    b.cut("a", "b")
+    client = b.connect("c").send("queue:new", "1", receipt="1").send("queue:known", "2", receipt="2")
+    client.subscribe("s", "queue:new", receipt="3")
+    assert client.receipts == [] and reader.texts == []
+    b.join("a", "b")
+    b.pump()
+    assert client.receipts == ["1", "2", "3"] and client.texts == ["1"] and reader.texts == ["2"]
+
+
+def test_an_acknowledgement_does_not_overtake_what_waits_for_a_name():
+    """Else a client that passes messages on would lose one with its connection."""
+    b = Broker(ROW)
+    client = b.connect("c").send(Q, "1").subscribe("s", Q, ack="individual")
+    b.cut("a", "b")
+    client.do(send("queue:new", "passed on"), Ack(client.tag("1")))
+    client.close()
+    assert b.queue(Q).count == 1
+
+
+def test_a_name_that_nobody_decides_is_an_error_after_five_seconds():
+    b = Broker(ROW)
+    b.cut("a", "b")
+    client = b.connect("c").send("queue:new", "1", receipt="r")
+    other = b.connect("c").send("queue:new", "2")
+    b.later(4.9)
+    assert client.refusals == []
+    b.later(0.2)
+    assert client.told[-1].receipt == "r" and "a, which decides names, does not answer" in client.refusals[0]
+    assert other.refusals
+    b.join("a", "b")
+    b.pump()
+    assert b.connect("b").send("queue:new", "3", receipt="r").receipts == ["r"]
+    assert b.queue("queue:new").server.name == "c" and b.queue("queue:new").count == 1
+
+
+def test_a_name_is_decided_once_though_two_servers_ask():
+    b = Broker(THREE)
+    b.cut("a", "b"), b.cut("a", "c")
+    clients = [b.connect(name).send("queue:new", name) for name in "bc"]
+    b.join("a", "b")
+    b.pump()
+    b.join("a", "c")
+    b.pump()
+    assert b.queue("queue:new").server.name == "b" and b.stores["c"].agent("c/queue:new") is None
+    assert sorted(b.connect("a").subscribe("s", "queue:new").texts) == ["b", "c"]
+    assert [client.refusals for client in clients] == [[], []]
+
+
+def test_a_policy_may_forbid_to_create_by_use():
+    b = Broker(topology({}, policies=[{"match": "queue:x.*", "create": False}]))
+    assert "create = false" in b.connect().send("queue:x.y", "1").refusals[0]
+    assert b.connect().send("queue:y", "1", receipt="r").receipts == ["r"]
+
+
+def test_any_text_can_name_a_queue():
+    b = Broker(THREE)
+    names = ["queue:a/b", "queue:ü %41\t", "queue:a:b", "queue:" + "é" * 200]
+    for name in names:
+        assert b.connect("a").send(name, name, receipt="r").receipts == ["r"]
+        assert b.connect("b").subscribe("s", name).texts == [name]
+    assert [b.servers["a"].clients.shown(name) for name in b.servers["a"].names.known] == names
+    b.reboot("a")
+    assert b.connect("c").send(names[0], "again", receipt="r").receipts == ["r"]
+
+
+# -- transactions --------------------------------------------------------------------------------------------------
+
+
+def work(b: Broker) -> Client:
+    """A client that has taken one message of Q, and answers it in a transaction on R, the topic and far queues."""
+    client = b.clients[min(b.clients)]
+    tags = [each.tag for each in client.got]
+    return client.do(Transact([send(R, "a"), *map(Ack, tags), send("topic:t", "b"), send(R, "c")], "done"))
+
+
+def placed(b: Broker, q: str, r: str, worker: str) -> Client:
+    """Q and R on these servers, one message in Q, and a worker that has it."""
+    client = b.connect(worker)
+    b.connect(q).send(Q, "work")
+    b.connect(r).send(R, "first")
+    b.connect("c", "me").subscribe("s", "topic:t", durable="d").close()
+    return client.subscribe("w", Q, ack="individual")
+
+
+@pytest.mark.parametrize("worker", "abc")
+def test_a_transaction_is_done_as_a_whole(worker):
+    b = Broker(THREE)
+    client = placed(b, "a", "b", worker)
+    work(b)
+    assert client.receipts == ["done"]
+    assert waiting(b) == {Q: 0, R: 3} and b.queue("sub:me:d").count == 1
+    assert b.connect("c").subscribe("s", R).texts == ["first", "a", "c"]
+
+
+@pytest.mark.parametrize("worker", "abc")
+@pytest.mark.parametrize("dying", "abc")
+def test_a_transaction_is_all_or_nothing_through_a_crash_at_every_commit(worker, dying):
+    """Each server dies at each of its commits, before it is durable or before anybody hears of it."""
+    outcomes = set()
+    for number in range(1, 12):
+        for durable in (False, True):
+            b = Broker(THREE)
+            client = placed(b, "a", "b", worker)
+            b.death = (dying, number, durable)
+            work(b)
+            if b.death is None:
+                b.later(3)
+                found = (b.queue(Q).count, b.queue(R).count, b.queue("sub:me:d").count)
+                assert found in ((1, 1, 0), (0, 3, 1)), f"{dying} died at {number}, {durable}: {found}"
+                assert client.receipts == [] or found == (0, 3, 1), "a receipt for what is lost"
+                outcomes.add(found)
+        if b.death is not None:
+            break
+    assert b.death is not None, "more commits than were tried"
+    assert (0, 3, 1) in outcomes and (len(outcomes) == 2 or worker != dying)
+
+
+def test_what_a_transaction_sends_waits_for_all_its_names_and_room():
+    b = Broker(topology({"x": "ab", "y": "bc"}, policies=[{"match": R, "max_messages": 2}]))
+    b.cut("a", "b")
+    client = b.connect("c").do(Transact([send(Q, "1"), send(R, "2")], "r"))
+    assert client.receipts == []
+    b.join("a", "b")
+    b.pump()
+    assert client.receipts == ["r"]
+    client.do(Transact([send(Q, "3"), send(R, "4"), send(R, "5")], "r2"))
+    assert client.receipts == ["r"] and waiting(b) == {Q: 1, R: 1}
+    b.connect("a").subscribe("s", R)
+    assert client.receipts == ["r", "r2"] and b.queue(Q).count == 2
+    assert b.queue(R).coming == 0
+
+
+def test_a_transaction_that_settles_what_is_not_there_does_nothing():
+    b = Broker()
+    client = b.connect()
+    client.send(Q, "1").subscribe("s", Q, ack="individual")
+    client.do(Transact([send(R, "x"), Ack(client.tag("1")), Ack(99)], "r"))
+    assert client.refusals and R not in b.servers["a"].names.known
+    assert b.queue(Q).ready == 1
+
+
+def test_a_cumulative_acknowledgement_in_a_transaction_settles_once():
+    b = Broker()
+    client = b.connect().send(Q, "1", "2", "3").subscribe("s", Q, ack="client")
+    client.do(Transact([Ack(client.tag("2")), Ack(client.tag("1")), Nack(client.tag("3"))], "r"))
+    assert client.receipts == ["r"] and b.queue(Q).count == 1
+
+
+# -- settlement ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worker", "ab")
+def test_auto_settles_only_what_was_written_and_in_a_later_batch(worker):
+    b = Broker(THREE)
+    client = b.connect(worker, writes=False)
+    b.connect("a").send(Q, "1", "2")
+    client.subscribe("s", Q)
+    assert client.texts == ["1", "2"] and b.queue(Q).count == 2
+    b.servers[worker].step(ClientWrote(client.conn, client.tag("1")), b.now)
+    b.pump()
+    assert b.queue(Q).count == 1
+    client.close()
+    assert [(each.body, each.count) for each in b.connect("c").subscribe("s", Q).got] == [(b"2", 2)]
+
+
+@pytest.mark.parametrize("worker", "ab")
+def test_a_kill_between_commit_and_write_loses_nothing(worker):
+    b = Broker(THREE)
+    b.connect("a").send(Q, "1")
+    client = b.connect(worker)
+    b.servers[worker].step(ClientCommands(client.conn, [Subscribe("s", (Q,))]), b.now)
+    for _ in range(20):  # until the batch with the delivery is durable
+        for name in "abc":
+            ready = b.commit(name)
+            if any(conn == client.conn for conn, _ in ready.clients):
+                b.crash(worker)
+                b.boot(worker)
+                b.pump()
+                found = b.connect("c").subscribe("s", Q).got
+                assert [(each.body, each.count) for each in found] == [(b"1", 2)]
+                return
+            b.release(name, ready)
+    raise AssertionError("nothing was delivered")
+
+
+def stopped_with_inboxes(b: Broker, client: Client, *commands: Any) -> None:
+    """The server obeys, and dies when what these commands cause is durable, but nobody has reacted to it."""
+    server = b.servers[client.server]
+    server.limits.turn_reactions = 0
+    client.do(*commands, pump=False)
+    b.commit(client.server)
+    b.reboot(client.server)
+
+
+def test_what_was_acknowledged_before_a_crash_does_not_come_again_though_its_queue_was_not_told_yet():
+    b = Broker()
+    client = b.connect().send(Q, "1", "2").subscribe("s", Q, ack="individual")
+    stopped_with_inboxes(b, client, Ack(client.tag("1"), "r"))
+    assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"2", 2)]
+
+
+def test_nothing_goes_to_a_connection_that_is_gone_when_its_subscription_is_taken_up():
+    b = Broker()
+    client = b.connect().send(Q, "1")
+    stopped_with_inboxes(b, client, Subscribe("s", (Q,)))
+    assert b.queue(Q).describe()["consumers"] == 0
+    assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"1", 1)]
+
+
+def test_settling_twice_is_an_error():
+    b = Broker()
+    client = b.connect().send(Q, "1").subscribe("s", Q, ack="individual")
+    tag = client.tag("1")
+    client.do(Ack(tag)).do(Ack(tag, "r"))
+    assert client.told[-1].receipt == "r" and "settled already" in client.refusals[0]
+
+
+def test_settlements_of_one_turn_are_one_message_to_each_home():
+    b = Broker(THREE)
+    b.connect("a").send(Q, *"12345")
+    client = b.connect("b").subscribe("s", Q, ack="individual")
+    client.ack(*"12345")
+    sent = [row["detail"] for row in b.records("b", "send")]
+    assert sent.count("q.settle") == 1
+
+
+def test_prefetch_is_a_hundred_by_default():
+    b = Broker()
+    b.connect().send(Q, *map(str, range(150)))
+    client = b.connect().subscribe("s", Q, ack="client")
+    assert len(client.got) == 100
+    assert len(client.ack("49").got) == 150
+
+
+# -- the end -------------------------------------------------------------------------------------------------------
+
+
+def test_disconnect_returns_what_is_unsettled_and_is_answered_last():
+    b = Broker()
+    b.connect().send(Q, "1").close()
+    client = b.connect().subscribe("s", Q, ack="individual")
+    client.do(send(Q, "2"), Sync("s"), Disconnect("bye"), send(Q, "never"))
+    assert client.receipts == ["s", "bye"] and b.queue(Q).ready == 2
+    client.close()
+    assert b.servers["a"].clients.connections == {}
+
+
+def test_a_refused_command_ends_the_connection():
+    b = Broker()
+    client = b.connect().subscribe("s", Q, ack="individual").send(Q, "1")
+    client.do(Subscribe("s", (R,), receipt="r"), send(R, "never"))
+    assert client.told[-1].receipt == "r" and b.queue(Q).ready == 1
+    assert R not in b.servers["a"].names.known
+    client.do(send(R, "never"))
+    client.close()
+
+
+def test_too_large_a_message_is_refused():
+    b = Broker()
+    b.servers["a"].limits.max_message = 100_000
+    client = b.connect().do(Send(Q, b"x" * 100_000, b"h" * 50_000, receipt="r"))
+    assert client.told[-1].receipt == "r", "a body of max_message is taken, whatever its headers"
+    client.do(Send(Q, b"x" * 100_001))
+    assert "a body is over 100000 bytes: send less, or raise max_message" in client.refusals[0]
+
+
+# -- temporary destinations ----------------------------------------------------------------------------------------
+
+
+def test_request_and_reply_through_a_temporary_queue():
+    b = Broker(THREE)
+    asker = b.connect("c")
+    replies = f"temp-queue:{asker.session}/replies"
+    asker.subscribe("r", replies, ack="individual").send(Q, "ask")
+    worker = b.connect("a").subscribe("s", Q)
+    worker.send(replies, "1", "2")
+    assert asker.texts == ["1", "2"]
+    asker.ack("1").close()
+    worker.send(replies, "late", receipt="r")
+    assert worker.receipts == ["r"] and list(b.stores["c"].disk.agents) == ["c/queue:in"]
+    assert {record["detail"] for record in b.records("c", "drop")} == {"nobody is there"}
+    assert b.ask("c", "deadletters")["count"] == 0
+
+
+def test_a_temporary_queue_is_deleted_before_its_connection_ends():
+    b = Broker(THREE)
+    client, other = b.connect("a"), b.connect("b")
+    name = f"temp-queue:{client.session}/x"
+    client.subscribe("s", name, ack="individual")
+    other.send(name, "1", "2")
+    client.ack("1")
+    client.unsubscribe("s").do(Unsubscribe("", receipt="r", temporary=name))
+    assert "a consumer, or messages that are not acknowledged" in client.refusals[0]
+    client = b.connect("a")
+    name = f"temp-queue:{client.session}/x"
+    client.send(name, "1").do(Unsubscribe("", receipt="r", temporary=name))
+    other.send(name, "late", receipt="late")
+    assert client.receipts == ["r"] and other.receipts == ["late"]
+    assert not any("_temp" in id for id in b.servers["a"].engine.natives.agents)
+    client.subscribe("again", name).close()
+    assert client.texts == [] and b.ask("a", "deadletters")["count"] == 0
+
+
+def test_a_temporary_destination_has_one_owner():
+    b = Broker(THREE)
+    owner, other = b.connect("a"), b.connect("a")
+    for kind in ("temp-queue", "temp-topic"):
+        refused = b.connect("b").subscribe("s", f"{kind}:{owner.session}/x")
+        assert "belongs to another connection" in refused.refusals[0]
+    owner.subscribe("s", f"temp-topic:{owner.session}/x")
+    other.send(f"temp-topic:{owner.session}/x", "1").send("topic:x", "2")
+    assert owner.texts == ["1"]
+    assert "not a server" in other.send("temp-queue:nowhere/s1/x", "1").refusals[0]
+
+
+@pytest.mark.parametrize("name", ["a", "a/", "a/x"])
+@pytest.mark.parametrize("kind", ["temp-queue", "temp-topic"])
+def test_a_temporary_destination_that_no_connection_can_have_is_refused(kind, name):
+    client = Broker(ALONE).connect().send(f"{kind}:{name}", "1", receipt="r")
+    assert "is nobody's" in client.refusals[0] and client.receipts == []
+
+
+def test_a_temporary_queue_is_there_from_the_first_message_that_its_connection_sends_to_it():
+    b = Broker(ALONE)
+    client = b.connect()
+    name = f"temp-queue:{client.session}/x"
+    client.send(name, "1", receipt="r").subscribe("s", name)
+    assert client.receipts == ["r"] and client.texts == ["1"]
+    client.do(Transact([send(name + "y", "2")])).subscribe("t", name + "y")
+    assert client.texts == ["1", "2"]
+
+
+def test_temporary_queues_of_a_connection_are_limited(monkeypatch):
+    monkeypatch.setattr("mombroker.broker.session.handlers.MAX_TEMPORARY", 2)
+    client = Broker(ALONE).connect()
+    for name in "xyx":
+        client.send(f"temp-queue:{client.session}/{name}", "1")
+    assert client.refusals == []
+    assert "no more are made" in client.send(f"temp-queue:{client.session}/z", "1").refusals[0]
+
+
+def test_a_temporary_queue_delays_expires_and_is_bounded():
+    b = Broker(ALONE)
+    client = b.connect(writes=False)
+    name = f"temp-queue:{client.session}/x"
+    client.subscribe("s", name, prefetch=1)
+    other = b.connect().send(name, "0").send(name, "late", delay=2 * SECOND)
+    other.send(name, "short", expires=b.now + SECOND).send(name, "stays")
+    b.later(3)
+    for _ in range(4):
+        client.wrote()
+    assert client.texts == ["0", "stays", "late"]
+    queue = b.servers["a"].engine.natives.agents[f"a/_temp:a%2Fs{client.conn}%2Fx"]
+    other.send(name, *map(str, range(10_050)), pump=False)
+    b.pump(5000)
+    assert queue.count == 10_000 and queue.dropped == 1 + 50
+    assert b.stores["a"].disk.items == {}
+
+
+# -- order through a connection (G1) -------------------------------------------------------------------------------
+
+
+def test_what_a_client_sends_follows_what_it_was_given():
+    """c reads the question at a's queue and answers to b's; the question's copy to b is slow, and the answer waits."""
+    b = Broker(topology({"x": "abc"}))
+    reader = b.connect("b", "me").subscribe("s", "topic:q", "topic:r", durable="d", ack="individual")
+    middle = b.connect("c").subscribe("s", "topic:q")
+    b.cut("a", "b")
+    b.connect("a").send("topic:q", "question")
+    middle.send("topic:r", "answer " + middle.texts[0])
+    assert reader.texts == []
+    b.join("a", "b")
+    b.pump()
+    assert reader.texts == ["question", "answer question"]
+
+
+def test_receipts_leave_after_the_commit():
+    b = Broker()
+    client = b.connect().send(Q, "1")
+    client.do(send(Q, "2"), Sync("r"), pump=False)
+    ready = b.commit("a")
+    assert client.receipts == [] and (client.conn, [Receipt("r")]) in ready.clients
+    b.crash("a")
+
+
+def test_a_batch_that_is_full_is_closed_at_once_though_nobody_waits_for_it():
+    b = Broker(limits=Limits(batch_bytes=100))
+    b.connect().send("queue:q", "1")
+    b.connect().send("queue:q", "2" * 200, "3", pump=False)
+    server = b.servers["a"]
+    server.turn(b.now)
+    assert server.more and server.urgency == 2

@@ -1,0 +1,76 @@
+"""What a client sends to a queue of its own server is taken at once, unless something is in its way."""
+
+import pytest
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.queue.queue import Queue
+from mombroker.core.limits import Limits
+from tests.broker.bench import ALONE, Broker
+
+Q = "queue:q"
+
+
+def broker() -> tuple[Broker, Queue]:
+    made = Broker(ALONE, Limits(batch_bytes=1_000))
+    made.connect().send(Q, "first")
+    return made, made.queue(Q)
+
+
+def bodies(b: Broker) -> list[str]:
+    consumer = b.connect().subscribe("s", Q)
+    return consumer.texts
+
+
+def send(b: Broker, queue: Queue, body: bytes) -> None:
+    b.servers["a"].hand("a/conn:9", queue, ClientMessage(Q, Q, b"", body=body))
+
+
+def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
+    b, queue = broker()
+    server = b.servers["a"]
+    send(b, queue, b"second")
+    assert queue.count == 2 and not server.engine.inboxes
+    sent, reacted = server.batch.log[-2:]
+    assert (sent[0], sent[1:3], sent[4], reacted[0], reacted[3]) == (
+        "send",
+        reacted[1:3],
+        (queue.id,),
+        "react",
+        queue.id,
+    )
+    b.pump()
+    assert bodies(b) == ["first", "second"]
+
+
+@pytest.mark.parametrize("way", ["full batch", "inbox", "reaction", "careful"])
+def test_in_any_other_case_it_waits_for_its_turn(way):
+    b, queue = broker()
+    server = b.servers["a"]
+    engine = server.engine
+    if way == "full batch":
+        server.batch.bytes = 2_000
+    elif way == "inbox":
+        server.send(server.note_to("a/conn:9", (queue.id,), ClientMessage(Q, Q, b"", body=b"second")))
+    elif way == "reaction":
+        engine.running = "a/other"
+    else:
+        engine.careful = 5
+    send(b, queue, b"last")
+    assert queue.count == 1 and queue.id in engine.inboxes
+    engine.running = ""
+    b.pump()
+    assert bodies(b) == ["first", "second", "last"][:: 1 if way == "inbox" else 2]
+
+
+def test_what_was_taken_at_once_is_durable_with_its_batch_and_not_before():
+    b, queue = broker()
+    send(b, queue, b"lost")
+    b.crash("a")
+    b.boot("a")
+    assert b.queue(Q).count == 1
+    send(b, b.queue(Q), b"second")
+    b.pump()
+    b.crash("a")
+    b.boot("a")
+    b.pump()
+    assert bodies(b) == ["first", "second"]

@@ -1,0 +1,79 @@
+"""Policies: what a setting can be, and how long a message waits after a failure."""
+
+import math
+
+import pytest
+
+from mombroker.broker.policy import Policy, policy, stored
+from mombroker.core.errors import MomError
+from mombroker.core.times import LAST_NS, LAST_S, SECOND
+
+TIMES = ["block_seconds", "redeliver_first", "redeliver_factor", "redeliver_max"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e200, 1e10, 10**400])
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_is_a_number_that_a_server_can_reckon_with(name, value):
+    with pytest.raises(MomError, match=name):
+        policy({"match": "*", name: value})
+
+
+@pytest.mark.parametrize("name", ["max_messages", "max_bytes", "redeliver", "max_pending"])
+def test_an_amount_is_one_that_a_row_can_hold(name):
+    for value in (-1, 2**63, 10**400):
+        with pytest.raises(MomError, match=name):
+            policy({"match": "*", name: value})
+    assert getattr(policy({"match": "*", name: LAST_NS}), name) == LAST_NS
+
+
+def test_the_delay_after_a_failure_grows_up_to_its_most():
+    made = Policy(redeliver_first=0.5, redeliver_factor=3.0, redeliver_max=10.0)
+    assert [made.backoff_ns(failures) / SECOND for failures in (1, 2, 3, 4, 1_000)] == [0.5, 1.5, 4.5, 10.0, 10.0]
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-300, 1.0, float(LAST_S)])
+@pytest.mark.parametrize("factor", [0.0, 0.5, float(LAST_S)])
+def test_the_delay_is_never_more_than_a_row_can_hold(first, factor):
+    made = Policy(redeliver_first=first, redeliver_factor=factor, redeliver_max=float(LAST_S))
+    assert all(0 <= made.backoff_ns(failures) <= LAST_NS for failures in (1, 2, 100, 10**6))
+
+
+def test_what_an_older_server_accepted_keeps_no_server_down():
+    old = {"match": "queue:c*", "block_seconds": math.inf, "redeliver": 7, "colour": "red"}
+    assert stored(old) == Policy(match="queue:c*", redeliver=7)
+    assert stored({"match": "orders*", "redeliver": 7, "dead_letter": "b"}) == Policy(match="orders*", redeliver=7)
+
+
+@pytest.mark.parametrize(
+    "match, hint",
+    [
+        ("orders", "write 'queue:orders' or 'topic:orders'"),
+        ("orders*", "write 'queue:orders\\*' or 'topic:orders\\*'"),
+        ("/queue/orders", "write 'queue:orders' or"),
+        ("qeue:orders", "did you mean queue:orders?"),
+        ("topics:a.*", "did you mean topic:a.*?"),
+        ("?eux:orders", "matches no destination"),
+        ("quex*:orders", "matches no destination"),
+        ("queue:", "matches no destination"),
+        ("", "matches no destination"),
+        ("sub:news", "write 'sub:CLIENT:NAME'"),
+    ],
+)
+def test_a_pattern_that_no_name_can_match_is_refused_with_what_was_meant(match, hint):
+    with pytest.raises(MomError, match=hint):
+        policy({"match": match})
+
+
+@pytest.mark.parametrize(
+    "match",
+    ["*", "queue:*", "queue:a", "q*", "*orders", "*:orders", "topic:a:b", "?ueue:a", "[qt]*:a", "*x:name", "sub:*",
+     "sub:c:n", "share::n", "temp-queue:*", "temp-*", "s*:c:n", "queue:a?"],
+)  # fmt: skip
+def test_a_pattern_that_some_name_can_match_is_taken(match):
+    assert policy({"match": match}).match == match
+
+
+@pytest.mark.parametrize("queue", ["failed", "topic:failed", "queue:", "qeue:failed"])
+def test_dead_letters_go_to_a_queue(queue):
+    with pytest.raises(MomError, match='dead_letter must be a queue, as "queue:failed"'):
+        policy({"match": "*", "dead_letter": queue})

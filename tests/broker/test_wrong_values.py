@@ -1,0 +1,343 @@
+"""A neighbour says what is well framed and of the wrong type, or out of range: its link ends, nobody else notices."""
+
+import copy
+import json
+import random
+from dataclasses import MISSING, fields
+from typing import Any
+
+import msgpack
+import pytest
+
+from mombroker.agents import notifications as notes
+from mombroker.broker.commands import Unsubscribe
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.protocol import Spec
+from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.wire import KINDS
+from mombroker.core import admin
+from mombroker.core.batch import Batch, InRow, TaskRow
+from mombroker.core.errors import SENTENCE_CHARS, PeerError, UnknownNotification
+from mombroker.core.events import Admin, ClientClosed, ClientCommands, LinkDown, LinkFrames
+from mombroker.core.message import BOUNCE, Message
+from tests.broker.bench import Broker
+from tests.core.bus import topology
+from tests.core.sample_agents import Put as Text
+
+AGENTS = "tests.core.sample_agents"
+DEEP: Any = []
+for _ in range(60):
+    DEEP = [DEEP]
+JUNK = [
+    None, True, -1, 7, 1 << 62, 1 << 63, -(1 << 63), (1 << 64) - 1, 1.5, float("nan"), "", "x", "x" * 100_000,
+    "\x1b[2J\n\x00", "a/b", "topic:" + "x." * 3_000 + "#", b"", b"\xff", b"x\n" * 9, [], [5], [5, 5], [[5]],
+    [[5, "topic:x"]], [None], ["topic:\n"], {}, {"x": 1}, {"b": 1}, {1: 1}, DEEP, msgpack.ExtType(3, b"x"),
+    msgpack.Timestamp(1, 1),
+]  # fmt: skip
+PUT = [
+    "queue:q", "/queue/q", b"k:v\n", 4, 1, 0, 0, True, "bytes", "", 0, "p", 1, "a/x", "", False, {"k": "v"}, b"body",
+]  # fmt: skip
+TEXTS = [
+    b"", b"\n", b"x", b"\n\n\n\n", b"x\ny\nz\n\xff", b"\xff\n\xff\n\xff\n\xff", b"\x1b[2J\nb\nos:system\n",
+    b"x" * 100_000, b"x\nnowhere\nos:system\n", b"queue:n\nb\nmombroker.agents.queue:Queue\njunk", b"x\nb\n", b"null",
+    b"[]", b"[1]", b"{}", b"[[[",
+    b'["queue:q", 5]', b'["queue:q", {"max_messages": [1]}]', b'[5, {}]', b'["\\u001b[2J", {"max_messages": "x"}]',
+    b'[1, "queue:q", {"match": 5}]', b'[-5, "queue:q", null]', b'[99999999999999999999, "queue:q", {}]', b"[" * 5_000,
+    b'[9, "queue:q", {"max_messages": 1e999, "nothing": "like it"}]', b'[1, "' + b"*a" * 900 + b'", {}]',
+]  # fmt: skip
+
+
+class Town:
+    """a is a neighbour of b, which has all that a could speak to."""
+
+    def __init__(self) -> None:
+        agents = {"b/sink": f"{AGENTS}:Sink"}
+        b = self.broker = Broker(topology({"x": "abc"}, agents))
+        b.connect("a").send("/queue/other", "1")
+        client = self.client = b.connect("b", client_id="me")
+        client.send("queue:q", "one", "two", receipt="r").subscribe("s", "queue:q", ack="client", prefetch=1)
+        b.connect("a").send("queue:far", "one").subscribe("t", "topic:t")
+        client.subscribe("f", "queue:far", ack="client").subscribe("p", "topic:t")
+        client.subscribe("d", "topic:t", durable="d")
+        b.connect("a").subscribe("q", "queue:q", ack="client")
+        assert client.texts == ["one", "one"] and not client.refusals
+        server = b.servers["b"]
+        self.proxy = next(id for id in server.engine.natives.agents if id.startswith("b/conn:"))
+        self.link = server.consumers["x"].link("a")
+        proxy = server.engine.natives.agents[self.proxy]
+        self.source = next(number for number, each in proxy.sources.items() if each.home.startswith("a/"))
+        self.plain = next(number for number, each in proxy.sources.items() if not each.home)
+
+    def honest(self) -> dict[str, tuple[str, list[Any]]]:
+        """Of each type: whom it is for, and fields."""
+        number = self.source
+        return {
+            "q.put": ("b/queue:q", PUT), "q.consume": ("b/queue:q", [9, 5, "k = 'v'", False, 4, "", False, None, True]),
+            "q.cancel": ("b/queue:q", [9]), "q.settle": ("b/queue:q", [9, [1], [], [], [], [], 1, False, []]),
+            "q.gone": ("b/queue:q", [[1]]), "q.end": ("b/sub:me:d", [5]),
+            "c.dispatch": (self.proxy, [number, [[77, "a#7", 1, PUT]]]), "c.started": (self.proxy, [number, []]),
+            "c.last": (self.proxy, [number]), "c.ended": (self.proxy, [number]), "c.browsed": (self.proxy, [number]),
+            "c.refuse": (self.proxy, [number, "no"]), "q.full": ("b/_clients", ["b/queue:q", True]),
+            "t.publish": ("b/_topics", [["topic:t", *PUT[1:]], {"b": 1 << 50}]),
+            "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
+        }  # fmt: skip
+
+    def hear(self, type_: str, payload: bytes, *agents: str, source: str = "a/queue:far", origin: str = "a") -> None:
+        """One message of a comes in, in its turn. Raises PeerError; whatever happens, b is whole and goes on."""
+        core = copy.deepcopy(self.broker.servers["a"].consumers["x"].core)
+        message = Message(origin, 999_999, source, agents, type_, payload, self.broker.now)
+        (packet,) = core.send([1], message.encode())
+        frame = ("data", "x", self.link.received + 1, [core.encode(packet)])
+        before = self.link.received
+        try:
+            self.broker.servers["b"].step(LinkFrames("a", self.link.conn, [frame]), self.broker.now)
+        except PeerError as error:
+            assert self.link.received == before
+            assert str(error).isprintable() and len(str(error)) <= SENTENCE_CHARS
+            raise
+
+    def goes_on(self) -> None:
+        """As one process after the other: whatever was taken is worked through, and what is left is read at a start."""
+        b = self.broker
+        for _ in range(2):
+            b.servers["b"].step(LinkDown("a", self.link.conn), b.now)
+            self._alone()
+            b.servers.pop("b")
+            b.boot("b")
+            self.link = b.servers["b"].consumers["x"].link("a")
+        self._alone()
+
+    def _alone(self) -> None:
+        server = self.broker.servers["b"]
+        for _ in range(8):
+            self.broker.now += 1_000_000
+            server.turn(self.broker.now)
+            ready = server.ready(self.broker.now)
+            self.broker.stores["b"].commit(ready.batch)
+            server.committed(ready, self.broker.now)
+            server.check()
+            assert all(line.isprintable() and len(line) <= SENTENCE_CHARS for line in server.notes)
+
+
+def wrong_values(honest: dict[str, tuple[str, list[Any]]]) -> list[tuple[str, str, bytes, bool]]:
+    """Type, agent, payload; and whether it must be refused: its type is not what the annotation says."""
+    found = []
+    for type_, (agent, values) in honest.items():
+        assert len(values) == sum(not field.metadata.get("local") for field in fields(KINDS[type_]))
+        for at, value in enumerate(values):
+            for junk in JUNK:
+                packed = msgpack.packb([*values[:at], junk, *values[at + 1 :]])
+                optional = "None" in str(fields(KINDS[type_])[at].type) and junk is None
+                if not optional and not (value is None and isinstance(junk, list)):
+                    found.append((type_, agent, packed, type(junk) is not type(value)))
+        needed = sum(field.default is MISSING and field.default_factory is MISSING for field in fields(KINDS[type_]))
+        short = [] if not needed else [msgpack.packb(values[: needed - 1])]
+        for payload in [*short, b"", b"\xc1", b"\x05", b"\x80", b"\xa1x", b"\x81\x90\x01"]:
+            found.append((type_, agent, payload, True))
+    return found
+
+
+@pytest.mark.parametrize("count", [250, pytest.param(10**9, marks=pytest.mark.long)])
+def test_a_thousand_well_framed_wrong_values_end_a_link_and_no_server(count):
+    town = Town()
+    assert set(town.honest()) == set(KINDS)
+    tries = wrong_values(town.honest())
+    assert len(tries) > 1_000
+    refused = 0
+    for type_, agent, payload, must in random.Random(1).sample(tries, min(count, len(tries))):
+        try:
+            town.hear(type_, payload, agent)
+        except PeerError:
+            refused += 1
+            continue
+        assert not must, f"{type_} {payload[:99]!r} was taken"
+        town.goes_on()
+        town = Town()
+    assert refused > count * 2 // 3 or refused > 1_000
+    town.goes_on()
+
+
+@pytest.mark.parametrize("type_", ["_deploy", "_named", "_refused", "_forget", "_forgotten", "_policy", "_policies"])
+def test_what_servers_tell_each_other_of_names_and_policies_is_checked(type_):
+    refused, town = 0, Town()
+    for payload in TEXTS:
+        try:
+            town.hear(type_, payload, "b/_names")
+        except PeerError:
+            refused += 1
+            continue
+        town.goes_on()
+        town = Town()
+    assert refused > len(TEXTS) // 2
+
+
+@pytest.mark.parametrize("agent", ["b/_clients", "b/_topics", "b/conn:7", "b/queue:q", "b/new", "b/queue:new"])
+def test_nobody_replaces_or_deletes_what_is_the_server_s_own(agent):
+    town = Town()
+    natives = dict(town.broker.servers["b"].engine.natives.agents)
+    for payload in (b"", b"\xff", b"mombroker.agents.queue:Queue\njunk", b"os:system\n", b"\x1b[2J" * 9_000):
+        town.hear("_create", payload, agent)
+    for each in (agent, town.proxy) if agent != "b/queue:q" else ():
+        town.hear("_delete", b"", each)
+    for _ in range(3):
+        town._alone()
+    assert natives == town.broker.servers["b"].engine.natives.agents
+    town.goes_on()
+
+
+@pytest.mark.parametrize(("type_", "payload"), [
+    ("q.consume", [9, 5, "no ' selector"]), ("q.consume", [9, 5, "(" * 5_000]),
+    ("q.settle", [4, [], [], [], [], [], 1_000_000]), ("q.consume", [9, 5, "", False, -(1 << 63)]),
+    ("q.put", [*PUT[:2], b"\xff\xfe:\x00", *PUT[3:]]), ("q.put", ["", "", b""]),
+    ("q.put", [*PUT[:6], 1 << 62, *PUT[7:]]), ("q.put", [*PUT[:11], "p", (1 << 63) - 1]),
+])  # fmt: skip
+def test_values_that_fit_and_make_no_sense_end_nothing(type_, payload):
+    for agent in ("b/queue:q", "b/sub:me:d", "b/_to:queue:new"):
+        town = Town()
+        town.hear(type_, msgpack.packb(payload), agent)
+        town.goes_on()
+
+
+def test_a_dispatch_that_nobody_has_asked_for_ends_nothing():
+    for sub in ("p", "f", ""):
+        town = Town()
+        number = {"p": town.plain, "f": town.source}.get(sub, 12345)
+        town.hear("c.dispatch", msgpack.packb([number, [[77, "a#7", 1, PUT]]]), town.proxy)
+        server = town.broker.servers["b"]
+        server.turn(town.broker.now)
+        server.step(ClientCommands(town.client.conn, [Unsubscribe(sub)]), town.broker.now)
+        server.step(ClientClosed(town.client.conn), town.broker.now)
+        town.goes_on()
+
+
+def test_a_subscription_that_cannot_be_as_asked_for_is_refused_and_stays():
+    for spec in ([], [[]], [["topic:t"], "no ' selector"], [["queue:q"]], [["topic:\n"]], [[5]]):
+        town = Town()
+        town.hear("q.consume", msgpack.packb([9, 5, "", False, 4, "", False, spec]), "b/sub:me:d")
+        town.goes_on()
+        assert town.broker.servers["b"].engine.natives.agents["b/sub:me:d"].spec == Spec(["topic:t"])
+
+
+@pytest.mark.parametrize("state", [
+    b"junk", b"", b"\x90", Subscription.new(Spec([])), Subscription.new(Spec(["topic:t"], "no ' selector")),
+    Subscription.new(Spec(["topic:t"]))[:-1], Subscription.new(Spec([b"topic:t"])),
+    msgpack.packb([1, "x", {}, [], [], 0, [Spec(["topic:t"]).values(), []]]),
+])  # fmt: skip
+def test_a_new_subscription_with_a_state_that_it_cannot_have_is_a_dead_letter(state):
+    town = Town()
+    town.hear("_create", b"mombroker.agents.subscription:Subscription\n" + state, "b/sub:you:new")
+    town.goes_on()
+    assert "b/sub:you:new" not in town.broker.servers["b"].engine.natives.agents
+    assert len(town.broker.servers["b"].engine.letters) == 1
+
+
+def test_what_comes_from_afar_is_a_dead_letter_and_its_neighbour_keeps_the_link():
+    """b is honest: it only passes on what a says."""
+    b = Broker(topology({"x": "ab", "y": "bc"}))
+    b.connect("a").send("queue:q", "one")
+    b.connect("c").subscribe("p", "topic:t").send("queue:here", "1")
+    wrong = [
+        ("q.put", msgpack.packb(["queue:here", "", b"", "x"]), "c/queue:here"), ("_named", b"", "c/_names"),
+        ("t.table", msgpack.packb([5, 5]), "c/_topics"), ("_policies", b"[]", "c/_policies"),
+    ]  # fmt: skip
+    server = b.servers["a"]
+    for type_, payload, agent in wrong:
+        server.send(server.message("a/x", (agent,), type_, payload))
+        b.pump()
+    assert len(b.servers["c"].engine.letters) == len(wrong) and b.servers["c"].consumers["y"].link("b").conn
+    b.reboot("c")
+    b.connect("a").send("queue:here", "after")
+    assert b.connect("c").subscribe("s", "queue:here").texts == ["1", "after"]
+
+
+def test_what_was_stored_before_it_was_checked_is_parked_once():
+    b = Broker()
+    b.connect("a").send("queue:q", "one")
+    b.crash("a")
+    head = Message("a", 7, "a/x", ("a/queue:q",), "q.put", b"", flags=BOUNCE).encode()
+    rows = {
+        101: InRow(101, "a/queue:q", b"no message"), 102: InRow(102, "a/queue:q", b""),
+        103: InRow(103, "a/queue:q", head + b"\x05"),
+        104: InRow(104, "a/queue:q", head + msgpack.packb([*PUT[:3], "x"])),
+        105: InRow(105, "a/conn:5", head + b"\x05"), 106: InRow(106, "a/queue:q", head + msgpack.packb(PUT)),
+        107: InRow(107, "a/nobody", b"\xff" * 60),
+    }  # fmt: skip
+    tasks = {110: TaskRow(110, "a/x", "timer", 5, b"no message")}
+    b.stores["a"].commit(Batch(queue_in=rows, tasks=tasks, meta={"next": 200_000}))
+    for _ in range(2):
+        b.boot("a")
+        b.later(1)
+        letters = b.ask("a", "deadletters")["letters"]
+        assert len(letters) == 6 and not b.stores["a"].disk.queue_in and not b.stores["a"].disk.tasks
+        b.crash("a")
+    b.boot("a")
+    assert b.connect("a").subscribe("s", "queue:q").texts == ["one", "body"]
+    unreadable = [letter for letter in letters if not letter["type"]]
+    assert len(unreadable) == 4 and {letter["agent"] for letter in unreadable} == {"a/queue:q", "a/nobody", "a/x"}
+    assert b.ask("a", "deadletter", id=unreadable[0]["id"])["payload"] == {"packed": b"no message"}
+    assert "not a message" in b.ask("a", "retry", id=unreadable[0]["id"])
+    assert b.ask("a", "drop", id=unreadable[0]["id"])["dropped"]
+
+
+def test_a_held_packet_that_was_stored_before_it_was_checked_is_parked():
+    b = Broker(topology({"x": "abc"}))
+    core = copy.deepcopy(b.servers["a"].consumers["x"].core)
+    cause = next(p for p in core.send([1], Message("a", 7, "a/x", ("b/y",), "t", b"").encode()))
+    effect = next(p for p in core.send([1], b"no message"))
+    two = b.servers["b"].consumers["x"]
+    two.core.receive(0, two.core.decode(0, core.encode(effect)))
+    two.touched, two.link("a").received = True, 1
+    b.servers["b"].touch(two.link("a"))
+    two.link("a").changed = True
+    b.pump()
+    b.crash("b")
+    server = b.boot("b")
+    server.channel._packet(server.consumers["x"], server.consumers["x"].link("a"), core.encode(cause))
+    assert sorted(json.loads(row.head)["type"] for row in server.engine.letters.scan(None, 9)) == [""]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x05", b"\xc1", b"\xa1x", b"\x80", b"\x81\x90\x01", b"\x90"])
+def test_an_author_s_notification_that_cannot_be_read_is_parked_at_once(payload):
+    with pytest.raises(UnknownNotification, match="fields that do not fit"):
+        notes.decode(Text.__wire_name__, payload)
+    town = Town()
+    town.hear(Text.__wire_name__, payload, "b/sink")
+    town.goes_on()
+    (letter,) = town.broker.servers["b"].engine.letters.scan(None, 9)
+    assert json.loads(letter.head)["attempts"] == 0
+
+
+def test_types_after_a_link_are_those_before_it():
+    for cls, values in (
+        (KINDS["t.table"], [[(5, "topic:x")], [3]]),
+        (KINDS["c.dispatch"], [9, [(7, "a#7", 1, ClientMessage(*PUT))]]),
+    ):
+        note = cls(*values)
+        assert cls.unpack(note.pack()) == note
+    publish = KINDS["t.publish"](ClientMessage(*PUT), {"b": 4})
+    assert KINDS["t.publish"].unpack(publish.pack()) == publish
+
+
+REQUEST = {
+    "destination": "queue:q", "agent": "b/sink", "name": "x", "topics": ["t"], "match": "queue:q",
+    "target": "queue:other", "type": Text.__wire_name__, "to": ["b/sink"], "class": f"{AGENTS}:Sink", "id": 1,
+    "user": "u", "hash": "h", "seq": 1, "holder": "a", "fields": {}, "ttl_ns": 1, "server": "b", "limit": 5,
+    "after": "", "was": "", "new": True, "client_id": "me", "selector": "", "shared": False, "where": "",
+    "ids": [], "upto": 0, "from": "", "bytes": 5,
+    "held": False, "back": False, "values": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(10**9, marks=pytest.mark.long)])
+def test_no_request_of_an_operator_ends_a_server(count):
+    """Whoever asks holds the token, but is another program, perhaps of another version."""
+    town, chance = Town(), random.Random(2)
+    server = town.broker.servers["b"]
+    plain = [junk for junk in JUNK if not isinstance(junk, msgpack.ExtType | msgpack.Timestamp)] + [[1, 2], ["a"], [-5]]
+    tries = [(verb, name, j) for verb in sorted(admin.VERBS | server.verbs) for name in REQUEST for j in plain]
+    for number, (verb, name, junk) in enumerate(chance.sample(tries, min(count, len(tries)))):
+        args = {**{key: REQUEST[key] for key in REQUEST if chance.random() < 0.5}, name: junk}
+        server.step(Admin(number, verb, args), town.broker.now)
+        if not number % 50:
+            town._alone()
+    town.goes_on()
