@@ -24,7 +24,7 @@ def test_the_laboratory_runs_the_same_without_asserts():
         for module, figure in ((daisy, "6"), (ks, "3"), (domains, "12"))
     ]
     chosen = [chosen[0] | shorter, chosen[1] | shorter, chosen[2]]
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-O", "-c", RUN % tuple(chosen)], capture_output=True, text=True, env=env, check=True
     )

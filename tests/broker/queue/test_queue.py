@@ -963,7 +963,7 @@ def deep(folder: Path, messages: int, size: int) -> dict[str, int]:
     """Peak memory of a server with so many messages, in MiB."""
     folder.mkdir()
     code = [sys.executable, "-m", "tests.broker.deep", str(folder), str(messages), str(size)]
-    ran = subprocess.run(code, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    ran = subprocess.run(code, capture_output=True, text=True, cwd=Path(__file__).parents[3])
     assert ran.returncode == 0, ran.stderr
     figures: dict[str, int] = json.loads(ran.stdout)
     return figures
