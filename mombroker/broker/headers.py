@@ -1,4 +1,4 @@
-"""A client's headers as stored: the *block*, lines `name:value\n` in the escapes of STOMP 1.2.
+"""A client's headers as stored: the *block*, lines `name:value\\n` in the escapes of STOMP 1.2.
 
 It is ready to be stored, and to be sent on as it is to most receivers.
 """

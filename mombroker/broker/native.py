@@ -1,4 +1,4 @@
-"""Native agents: the broker's own (queues, subscriptions, proxies). They write their rows into the open batch.
+"""Native agents: the broker's own (queues, subscriptions, sessions). They write their rows into the open batch.
 
 An exception in one is our bug and stops the server; what they may refuse they refuse in words.
 """

@@ -1,5 +1,5 @@
-"""What proxies, queues, subscriptions and topics tell each other. On one server the objects themselves travel; they are
-packed only when they leave it, or when they must wait on disk. Nobody changes one after it was sent.
+"""What sessions, queues, subscriptions and topics tell each other. On one server the objects themselves travel; they
+are packed only when they leave it, or when they must wait on disk. Nobody changes one after it was sent.
 """
 
 from __future__ import annotations

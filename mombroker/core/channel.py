@@ -1,4 +1,4 @@
-"""The Channel: causal, exactly-once transport between agent servers over one MessageConsumer per domain.
+"""The Channel: causal, exactly-once transport between agent servers over one DomainChannel per domain.
 
 Delivery in one domain and the stamping of every forward into the next ones are one step of one transaction, in
 delivery order (protocols §8.2; paper 004 §4.2).

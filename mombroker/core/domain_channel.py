@@ -1,4 +1,4 @@
-"""MessageConsumer: the part of a channel that serves one domain — its ordering core and its links (paper 004 §3)."""
+"""The part of a channel that serves one domain: its ordering core and links (the MessageConsumer of paper 004 §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock: the messages of a queue: where each of them is, and what becomes of it by time. Who gets it: see queue.py."""
+"""The messages of a queue: where each of them is, and what becomes of it by time. Who gets it: see queue.py."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class QueueMessages(Native):
         super().__init__(server, id)
         self.name = id[id.index("/") + 1 :]
         self.volatile = volatile  # it has no rows at all
-        self.service: Any = server.clients  # ClientService
+        self.service: Any = server.clients  # Sessions
         self.lanes: dict[int, Lane] = {}  # in order of urgency
         self.out: dict[str, dict[int, QueuedMessage]] = {}  # proxy -> what it has
         self.out_bytes = 0  # of all that

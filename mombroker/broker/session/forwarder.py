@@ -1,4 +1,4 @@
-""""""
+"""Messages to a queue whose name is not decided yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mombroker.core.message import BOUNCE, Message
 
 
 class Forwarder(Native):
-    """Messages to a queue whose name is not decided yet wait in its inbox."""
+    """They wait in its inbox until the registry has decided."""
 
     def put(self, put: ClientMessage, message: Message) -> None:
         names, name = self.server.names, name_of(put.destination)

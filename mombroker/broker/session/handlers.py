@@ -1,4 +1,4 @@
-"""Orders: what each command of a client does. It does it at once, or says what it waits for, or refuses it in words."""
+"""What each command of a client does: a handler executes it, raises Wait (again when the key changes) or MomError."""
 
 from __future__ import annotations
 

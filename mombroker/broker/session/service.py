@@ -1,4 +1,4 @@
-"""ClientService: the connections of a server's clients. It obeys their commands in order, each when its turn has come.
+"""The sessions of a server's clients. It obeys their commands in order, each when its turn has come.
 
 What must wait, waits here, before the proxy, and all later commands of its connection behind it: a name that is being
 decided, a full queue, a full store.

@@ -1,4 +1,5 @@
-"""Proxy: one client connection among the agents. It takes what the client consumes, and what was not settled is in it.
+"""A session: one client connection among the agents. It takes what the client consumes, and what was not settled is in
+it.
 
 Causal order runs through the client since all that it sends and gets passes here, in order.
 """

@@ -1,4 +1,4 @@
-"""Topic: one that an operator has created. It is a name: what is published does not pass here, see topics.py."""
+"""Topic: one that an operator has created. It is a name: what is published does not pass here, see routing.py."""
 
 from __future__ import annotations
 
