@@ -72,7 +72,8 @@ def advise(
     """
     from mombroker.admin.topology import advise as advising
 
-    report, topology = extra("analysis.report"), options.load(file)
+    needed = f"it says which servers and domains the log in {source} is of" if source else ""
+    report, topology = extra("analysis.report"), options.load(file, needed)
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
     advising.check(topology, chosen)
     with records(source or file, master, memory, since, until) as log:

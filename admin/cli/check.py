@@ -43,7 +43,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
       mom check bus.toml --log exported
       mom check bus.toml -o json
     """
-    topology = options.load(file)
+    topology = options.load(file, f"it says which servers and domains the export {exported} is of" if exported else "")
     if not topology.log.get("enabled", True):
         raise MomError(f"{file} switches the log off, so there is nothing to judge; set enabled = true in [log]")
     if at_rest and not exported:

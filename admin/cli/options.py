@@ -1,8 +1,9 @@
 """What most commands share: which topology file, which server, and a connection to it."""
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
@@ -28,6 +29,7 @@ FAILURE = "mombroker.failure"  # in the context of a command: why it fails once 
 
 ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
 AMOUNT = click.IntRange(0, LAST_NS)
+DESTINATION = re.compile(r"/(queue|topic|temp-\w+|remote-temp-\w+|reply-queue|amq|exchange)/|[\w.-]+:")
 
 
 def utf8(data: bytes, what: str) -> str:
@@ -74,16 +76,43 @@ class Time(click.ParamType[datetime]):
 
 
 def file_option(command: F) -> F:
-    """The topology file as `--file FILE`, short `-f`, and as the argument `FILE` where the command has no other.
+    """The topology file as `--file FILE`, short `-f`, and as the argument `FILE`; where the command has other
+    arguments, the first one is the file if it ends in .toml.
 
     To be the topmost of a command's arguments.
     """
-    path = click.Path(path_type=Path)
-    text = f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]"
-    if any(isinstance(each, click.Argument) for each in getattr(command, "__click_params__", ())):
-        named = click.option("-f", "--file", "file", type=path, envvar="MOM_FILE", default=DEFAULT_FILE, help=text)
-        return named(command)
-    return either("file", text)(command)
+    if not any(isinstance(each, click.Argument) for each in getattr(command, "__click_params__", ())):
+        return either("file", f"The topology file. [default: $MOM_FILE or {DEFAULT_FILE}]")(command)
+    return click.option(
+        "-f", "--file", "file", cls=FileOption, type=click.Path(path_type=Path), envvar="MOM_FILE",
+        default=DEFAULT_FILE, is_eager=True,
+        help=f"The topology file, or give it as first argument, *.toml. [default: $MOM_FILE or {DEFAULT_FILE}]",
+    )(command)  # fmt: skip
+
+
+class FileOption(click.Option):
+    """`--file FILE` of a command with arguments. Without it a first argument `*.toml` is the file, unless it is written
+    as a destination (`/queue/...`, `queue:...`), and the arguments behind it move up."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        taken = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+        given = [opts[each.name] for each in taken if isinstance(opts.get(each.name), str | tuple)]
+        words = [word for value in given for word in ([value] if isinstance(value, str) else value)] + args
+        if self.name not in opts and words and words[0].endswith(".toml") and not DESTINATION.match(words[0]):
+            moved = {name: value for name, value in opts.items() if name not in [each.name for each in taken]}
+            moved[self.name], *words = words
+            for each in taken:
+                several = len(words) if each.nargs < 0 else 1
+                if words:
+                    moved[each.name] = tuple(words) if each.nargs < 0 else words[0]
+                words = words[several:]
+            for name in [*opts]:
+                del opts[name]  # type: ignore[attr-defined]  # it is the parser's own dict
+            opts.update(moved)  # type: ignore[attr-defined]
+            args[:] = words
+        return super().handle_parse_result(ctx, opts, args)
 
 
 def either(name: str, text: str) -> Callable[[F], F]:
@@ -153,10 +182,14 @@ def source(path: Path, kinds: str) -> Path:
     return path
 
 
-def load(file: Path) -> "Topology":
+def load(file: Path, needed: str = "") -> "Topology":
+    """The topology of a file. Raises MomError, where there is no file with what it is `needed` for."""
     from mombroker.net import config
 
-    return config.load(found(file))
+    path = found(file)
+    if needed and not path.exists():
+        raise MomError(f"{path}: no such file: {needed}; name the topology file as an argument or by --file")
+    return config.load(path)
 
 
 def importable(file: Path) -> None:

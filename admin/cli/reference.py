@@ -14,11 +14,11 @@ HEAD = """# mom: the command line
 
 Made from the commands' own help by `python -m mombroker.admin.cli.reference`; do not edit.
 
-Every command takes its topology file from `--file`, or from its argument where it has no other, else from `$MOM_FILE`,
-else it is `mombroker.toml` in the current folder. What talks to a running server reads the token in that server's data
-folder, so run it as the same user and on the same machine. Tables have no borders where the output is not a terminal;
-in one they fit its width, and columns without room are named. `-o json` prints the same values, `-c a,b` chooses among
-them. Times are UTC in tables, and in JSON numbers as the servers have them.
+Every command takes its topology file from `--file`, or from its argument (where it has others, a first one that ends
+in .toml is the file), else from `$MOM_FILE`, else it is `mombroker.toml` in the current folder. What talks to a running
+server reads the token in that server's data folder, so run it as the same user and on the same machine. Tables have no
+borders where the output is not a terminal; in one they fit its width, and columns without room are named. `-o json`
+prints the same values, `-c a,b` chooses among them. Times are UTC in tables, and numbers in JSON.
 """
 
 

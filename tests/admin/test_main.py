@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mombroker.admin.cli import completion, main, reference, topology_reference
+from mombroker.admin.cli import completion, main, options, reference, topology_reference
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.core.limits import Limits
 from mombroker.net import config
@@ -91,14 +91,51 @@ def test_every_option_is_explained(name):
 
 
 FILES = [name for name, each in LEAVES.items() if {"file", "named"} & {param.name for param in each.params}]
+PATHS = ("file", "source")  # arguments that are the topology file, or may be it
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_topology_file_is_taken_by_option_and_where_nothing_else_is_an_argument_as_that_too(name):
-    arguments = [param for param in LEAVES[name].params if isinstance(param, click.Argument)]
-    assert any({"-f", "--file"} <= {*param.opts} for param in LEAVES[name].params)
-    assert arguments or name == "mom demo"
-    assert len(arguments) == 1 or "file" not in {param.name for param in arguments}
+def test_a_topology_file_is_taken_by_option_and_as_the_first_argument(name):
+    command = LEAVES[name]
+    assert any({"-f", "--file"} <= {*param.opts} for param in command.params)
+    others = [each for each in command.params if isinstance(each, click.Argument) and each.name not in PATHS]
+    words = ["7" for each in others for _ in range(1 + (each.nargs < 0)) if each.required or each.nargs < 0]
+    for words_given in ([*words, "-f", "bus.toml"], ["bus.toml", *words]):
+        if name == "mom demo":  # its argument is what it is to play
+            continue
+        with command.make_context(name, [*words_given], resilient_parsing=True) as ctx:
+            named = ctx.params.get("file") or ctx.params.get("source")
+            assert named == Path("bus.toml") or ctx.meta.get(options.GIVEN) == Path("bus.toml")
+            flat = [word for each in others for word in several(ctx.params[each.name])]
+            assert [str(word) for word in flat] == words and ctx.args == []
+
+
+def several(value):
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def test_a_first_argument_that_is_written_as_a_destination_or_follows_an_option_file_is_no_topology_file():
+    for words in (["/queue/a.toml"], ["queue:a.toml"], ["a.toml", "-f", "b.toml"], ["-f", "b.toml", "a.toml"]):
+        with LEAVES["mom queue show"].make_context("show", [*words]) as ctx:
+            expected = Path("b.toml") if "-f" in words else Path(options.DEFAULT_FILE)
+            assert ctx.params["file"] == expected and ctx.params["queue"].endswith("a.toml")
+    with LEAVES["mom topology route"].make_context("route", ["x.toml", "a", "b"]) as ctx:
+        assert [str(ctx.params[name]) for name in ("file", "a", "b")] == ["x.toml", "a", "b"]
+    result = CliRunner().invoke(main.cli, ["topology", "route", "x.toml", "a"])
+    assert result.exit_code == 2 and "Missing argument 'B'" in result.stderr
+    result = CliRunner().invoke(main.cli, ["topology", "route", "x.toml", "a", "b", "c"])
+    assert result.exit_code == 2 and "unexpected extra argument (c)" in result.stderr
+
+
+@pytest.mark.parametrize("words", ["check", "topology advise"])
+def test_what_reads_an_export_says_what_it_needs_the_topology_file_for(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exp").mkdir()
+    result = CliRunner().invoke(main.cli, [*words.split(), "--log", "exp"])
+    assert result.exit_code == 1 and result.stderr.count("\n") == 1
+    assert re.search(
+        r"mombroker.toml: no such file: it says which .* exp is of; name the topology .* --file", result.stderr
+    )
 
 
 @pytest.mark.parametrize(
