@@ -60,6 +60,8 @@ def verify(path: str | PathLike[str]) -> list[str]:
 
 def _end(left: tuple[str, int] | None, store: SqliteReader) -> Iterator[str]:
     """Of a store that lacks what its mark tells of."""
+    if left == mark.UNREADABLE:
+        yield f"the file {mark.MARK} beside the store cannot be read: whether the store ends too early is not known"
     found = store.select("SELECT value FROM meta WHERE key = 'now'")
     had = found[0][0] if found else 0
     if left and isinstance(had, int) and had < left[1]:

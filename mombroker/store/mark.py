@@ -1,30 +1,35 @@
 """The mark beside a store: whose it is, and the time of its last durable commit.
 
 It tells a store whose write-ahead log was lost or cut, that was emptied, deleted or replaced by an old copy, from one
-that is as it was left. It is written after a commit, at most every 20 ms, and synced now and then: it is exact after a
-clean stop, up to 20 ms older than the store after a kill, older still after a power failure, and never newer.
+that is as it was left. It is written after each commit and synced now and then: it is exact after a kill, may be older
+than the store after a power failure, and is never newer.
 """
 
+import contextlib
 import os
+import sqlite3
 from pathlib import Path
 from time import gmtime, strftime
 from zlib import crc32
 
 from mombroker.store import folder
+from mombroker.store.reader import connect
 
 MARK = "mark"
-EVERY_NS = 20_000_000
+UNREADABLE = ("", 0)
 
 
 def read(home: Path) -> tuple[str, int] | None:
-    """Incarnation and time (ns) of the last commit; None if there is no mark, or it cannot be read."""
+    """Incarnation and time (ns) of the last commit, or UNREADABLE; None if there is no mark."""
     try:
         line = (home / MARK).read_text(errors="replace")
         text, _, sum = line.rstrip("\n").rpartition(" ")
         incarnation, now = text.split(" ")
-        return (incarnation, int(now)) if int(sum, 16) == crc32(text.encode()) else None
-    except (FileNotFoundError, ValueError):
+        return (incarnation, int(now)) if int(sum, 16) == crc32(text.encode()) else UNREADABLE
+    except FileNotFoundError:
         return None
+    except ValueError:
+        return UNREADABLE
     except OSError as error:
         raise folder.unusable(home / MARK, error) from None
 
@@ -36,30 +41,23 @@ def said(now: int) -> str:
 
 
 class Mark:
-    """Written by the one process that has the store."""
+    """Written by the one process that has the store. Only the digits and the checksum of its line ever change."""
 
     def __init__(self, home: Path, incarnation: str, now: int):
-        self._incarnation = incarnation
-        folder.write(home / MARK, self._line(now).decode())
+        name = f"{incarnation} ".encode()
+        self._at, self._sum = len(name), crc32(name)
+        folder.write(home / MARK, (name + self._rest(now)).decode())
         self._fd = os.open(home / MARK, os.O_WRONLY)
-        self._written = self._now = now
 
-    def _line(self, now: int) -> bytes:
-        text = b"%s %020d" % (self._incarnation.encode(), now)
-        return b"%s %08x\n" % (text, crc32(text))
+    def _rest(self, now: int) -> bytes:
+        digits = b"%020d" % now
+        return b"%b %08x\n" % (digits, crc32(digits, self._sum))
 
     def at(self, now: int) -> None:
         """A commit of this time is durable."""
-        self._now = now
-        if now - self._written >= EVERY_NS:
-            self._write()
-
-    def _write(self) -> None:
-        os.pwrite(self._fd, self._line(self._now), 0)
-        self._written = self._now
+        os.pwrite(self._fd, self._rest(now), self._at)
 
     def sync(self) -> None:
-        self._write()
         os.fsync(self._fd)
 
     def close(self) -> None:
@@ -75,7 +73,7 @@ def accept(home: Path) -> str:
     try:
         (home / MARK).unlink(missing_ok=True)
         store = home / folder.STORE
-        if store.exists() and store.stat().st_size:
+        if store.exists() and _has_tables(store):
             return f"the next start goes on with {store} as it is; what it lacks is lost"
         (home / folder.TOKEN).unlink(missing_ok=True)
         return f"the next start makes a new store in {home}; what the old one held is lost"
@@ -83,3 +81,11 @@ def accept(home: Path) -> str:
         raise folder.unusable(home, error) from None
     finally:
         lock.release()
+
+
+def _has_tables(store: Path) -> bool:
+    try:
+        with contextlib.closing(connect(store, "ro")) as conn:
+            return conn.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+    except sqlite3.Error:
+        return True  # damaged: the next start says how

@@ -117,19 +117,21 @@ class SqliteStore(SqliteReader):
 
     def _as_left(self, left: tuple[str, int] | None) -> None:
         """Refuse a store that is not as its server left it, before anything is written."""
-        if not self.path.exists() or not self.path.stat().st_size:
-            if left or self.path.with_name(folder.TOKEN).exists():
-                how = "empty" if self.path.exists() else "not there"
-                when = f", last written {mark.said(left[1])}" if left and left[1] else ""
-                raise StoreError(f"{self.path} is {how}, and its server had one here{when}: bring it back; {ACCEPT}")
-            return
-        if left is None:
-            return
-        with contextlib.closing(connect(self.path, "ro")) as conn:
-            meta = self._known(conn)
-        incarnation, now = left
+        meta: Meta = {}
+        there = self.path.exists()
+        if there and self.path.stat().st_size:
+            with contextlib.closing(connect(self.path, "ro")) as conn:
+                meta = self._known(conn)
+        incarnation, now = left or mark.UNREADABLE
         if not meta:
-            lacks = "has nothing in it"
+            if left is None and not self.path.with_name(folder.TOKEN).exists():
+                return
+            how = "not there" if not there else "without tables" if self.path.stat().st_size else "empty"
+            lacks = f"is {how}, and its server had one here"
+            if now:
+                lacks += f", last written {mark.said(now)}"
+        elif not incarnation:
+            return
         elif meta.get("incarnation", "") != incarnation:
             lacks = f"is not the store that its server had here, last written {mark.said(now)}"
         elif _time(meta.get("now")) < now:
@@ -137,9 +139,8 @@ class SqliteStore(SqliteReader):
             lacks = f"ends at {mark.said(had)}, and its server wrote to it until {mark.said(now)}"
         else:
             return
-        raise StoreError(
-            f"{self.path} {lacks}: bring back the true one with its write-ahead log ({self.path.name}-wal); {ACCEPT}"
-        )
+        log = f"{self.path.name}-wal"
+        raise StoreError(f"{self.path} {lacks}: bring back the true one with its write-ahead log ({log}); {ACCEPT}")
 
     def _create(self) -> None:
         """An empty file, for this user alone; SQLite gives the files beside it the same mode."""
@@ -227,7 +228,7 @@ class SqliteStore(SqliteReader):
         if batch.dropped:
             many(DROPPED, [(agent,) for agent in batch.dropped])
         if batch.items:
-            self._put(ITEM, [(*row, sums.item(*row)) for row in batch.items.values() if row is not None])
+            self._put(ITEM, sums.with_items(row for row in batch.items.values() if row is not None))
             self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
         if batch.held:
             self._put_many(HELD, HELD_MANY, sums.with_held(row for row in batch.held.values() if row is not None))

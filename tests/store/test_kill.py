@@ -16,9 +16,7 @@ WORK = """
 import sys
 from mombroker import store
 from mombroker.core.batch import LINK_BITS, Batch, LinkRow
-from mombroker.store import mark
 from tests.store.samples import record, topology
-mark.EVERY_NS = 0  # times here are numbers of batches
 opened = store.open(sys.argv[1], topology(), "paris")
 n = opened.meta().get("now", 0)
 while True:

@@ -8,11 +8,10 @@ import pytest
 from mombroker import store
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.errors import StoreError
-from mombroker.store.mark import EVERY_NS
+from mombroker.store.mark import Mark, read
 from tests.store.samples import T0, message, topology
 from tests.store.test_kill import kill_while_it_works
 
-MS = 1_000_000
 ACCEPT = "or run `mom store accept`, and the next start goes on with what there is"
 
 
@@ -48,7 +47,7 @@ def test_a_lost_or_cut_log_is_refused_and_stays_as_it_is(killed: Path, how: str)
             )
         )
     for _ in range(2):
-        assert "ends at" in refusal(killed) or "has nothing in it" in refusal(killed)
+        assert "ends at" in refusal(killed) or "is without tables" in refusal(killed)
         assert "store.sqlite-wal" in refusal(killed) and refusal(killed).endswith(ACCEPT)
     wal.write_bytes(whole)
     store.open(killed, topology(), "paris").close()
@@ -99,22 +98,67 @@ def test_a_mark_that_is_gone_garbled_or_old_is_no_reason_to_refuse(killed: Path)
     store.open(killed, topology(), "paris").close()
     for left in (at_once, b"", b"garbled", at_once[:-3], at_once.replace(b" ", b"  ")):
         (killed / "mark").write_bytes(left)
+        told = [fault for fault in store.verify(killed) if "cannot be read: whether the store ends" in fault]
+        assert len(told) == (left != at_once)
         store.open(killed, topology(), "paris").close()
     (killed / "mark").unlink()
     store.open(killed, topology(), "paris").close()
 
 
-def test_the_mark_of_a_store_that_works_is_never_ahead_of_it(tmp_path: Path) -> None:
+def test_the_mark_is_exact_after_each_commit_and_never_ahead(tmp_path: Path) -> None:
     opened = store.open(tmp_path, topology(), "paris")
-    marked = 0
-    for now in range(T0, T0 + 50 * MS, MS):
+    for now in range(T0, T0 + 50):
         opened.begin(Batch(meta={"now": now}))
-        assert int((tmp_path / "mark").read_text().split()[1]) == marked
+        assert int((tmp_path / "mark").read_text().split()[1]) == (now - 1 if now > T0 else 0)
         opened.finish()
-        marked = now if now - marked >= EVERY_NS else marked
-        assert int((tmp_path / "mark").read_text().split()[1]) == marked
+        assert int((tmp_path / "mark").read_text().split()[1]) == now
     opened.close()
-    assert marked < now == int((tmp_path / "mark").read_text().split()[1])
+
+
+def test_a_mark_is_written_in_place_by_its_changing_part_alone(tmp_path: Path) -> None:
+    mark = Mark(tmp_path, "0123456789abcdef", 7)
+    first = (tmp_path / "mark").read_bytes()
+    for now in (8, T0, (1 << 63) - 1):
+        mark.at(now)
+        line = (tmp_path / "mark").read_bytes()
+        assert read(tmp_path) == ("0123456789abcdef", now)
+        assert len(line) == len(first) and line[:17] == first[:17]
+    mark.close()
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_a_log_that_lacks_only_its_last_frames_is_refused(killed: Path, frames: int) -> None:
+    """What was told to be durable a moment before the kill is missed, too."""
+    store.open(killed, topology(), "paris").close()
+    kill_while_it_works(killed, 3)
+    wal = killed / "store.sqlite-wal"
+    (killed / "store.sqlite-shm").unlink()
+    whole, frame, page = wal.read_bytes(), 24, int.from_bytes(wal.read_bytes()[8:12])
+    valid = [at for at in range(32, len(whole), frame + page) if whole[at + 8 : at + 16] == whole[16:24]]
+    ends = [at for at in valid if any(whole[at + 4 : at + 8])]  # the last frames of commits
+    last = ends[-1] + frame + page
+    killed.joinpath("store.sqlite-wal").write_bytes(whole[: last - frames * (frame + page)])
+    before = read(killed)
+    assert "ends at" in refusal(killed) and read(killed) == before
+
+
+@pytest.mark.parametrize("mark", ["gone", "garbled", "whole"])
+def test_a_store_without_tables_is_refused_beside_what_is_left_of_its_server(tmp_path: Path, mark: str) -> None:
+    """A process that is killed early leaves all it wrote in the log alone."""
+    folder = tmp_path / "paris"
+    kill_while_it_works(folder, 2)
+    if mark == "gone":
+        store.token(folder)
+        (folder / "mark").unlink()
+    elif mark == "garbled":
+        (folder / "mark").write_bytes(b"garbled")
+    for beside in ("wal", "shm"):
+        (folder / f"store.sqlite-{beside}").unlink()
+    assert (folder / "store.sqlite").stat().st_size == 4096
+    assert "is without tables, and its server had one here" in refusal(folder)
+    assert refusal(folder).endswith(ACCEPT) and "store.sqlite-wal" in refusal(folder)
+    assert store.accept(folder).startswith("the next start makes a new store")
+    store.open(folder, topology(), "paris").close()
 
 
 def test_what_is_in_use_is_not_accepted(tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""Rows that are summed in one loop have the checksums that a reader looks for."""
+
+from mombroker.core.batch import HeldRow, ItemRow
+from mombroker.store import sums
+
+IDS = [0, 1, 1 << 32, (1 << 63) - 1]
+
+
+def test_items_in_one_loop_have_the_checksum_of_each() -> None:
+    places = [("a/queue:x", "p5"), ("a/queue:x", "p6"), ("a/queue:y", "p5"), ("a/queue:x", "p5")]
+    rows = [ItemRow(id, *place, key, b"h" * key, b"body") for id in IDS for place in places for key in (0, 3)]
+    made = sums.with_items(iter(rows))
+    assert made == [(*row, sums.item(*row)) for row in rows]
+    assert not any(sums.wrong(sums.item, row) for row in made) and len({row[-1] for row in made}) > 10
+
+
+def test_held_rows_in_one_loop_have_the_checksum_of_each() -> None:
+    rows = [HeldRow(id, agent, b"head", b"body") for id in IDS for agent in ("a/queue:x", "a/queue:y")]
+    assert sums.with_held(iter(rows)) == [(*row, sums.held(*row)) for row in rows]
