@@ -7,7 +7,8 @@ agree, the epoch or the order digest keeps its servers from meeting.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from mombroker.admin import leaving
 from mombroker.broker.attach import attach
 from mombroker.core import repair
 from mombroker.core.batch import Batch, LinkRow, Reader
-from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
 from mombroker.core.message import Message, decode
 from mombroker.core.reaction import Program
@@ -48,13 +49,25 @@ class Report:
         }  # fmt: skip
 
 
-def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Program, now: int) -> Report:
-    """Go on without the store of server `lost`: `stores` are all servers' stores, with a new empty one for `lost`.
+@dataclass(slots=True)
+class Plan:
+    """A reset that is worked out: the report, and the one batch of each store, that of the lost one first."""
+
+    report: Report
+    batches: dict[str, Batch]
+
+    def commit(self, stores: Mapping[str, Store]) -> None:
+        for name, batch in self.batches.items():
+            stores[name].commit(batch)
+
+
+def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Program, now: int) -> Plan:
+    """Go on without the store of server `lost`: `stores` are those of all others. Whatever can fail does so here.
 
     The survivors first deliver to each other what they can; what remains under way in a domain of `lost` becomes dead
     letters; the clocks of those domains start anew under a higher epoch; the new store learns epochs and names.
     """
-    missing = sorted(set(topology.servers) - set(stores))
+    missing = sorted(set(topology.servers) - set(stores) - {lost})
     if missing:
         raise MomError(f"the stores of all servers are needed: {', '.join(missing)} not found")
     report = Report(domains=[domain.name for domain in topology.domains_of(lost)])
@@ -62,12 +75,12 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
         name: AgentServer(topology, name, store, program, attach, now) for name, store in stores.items() if name != lost
     }
     _settle(survivors, stores)
-    unseen = _lost(topology, lost, stores)
-    report.lost = list(unseen.values())
     metas: dict[str, leaving.Meta] = {name: stores[name].meta() for name in survivors}
+    unseen = _lost(topology, lost, [stores[name] for name in survivors])
+    report.lost = list(unseen.values())
     report.names = leaving.names_of([lost], metas)
     epochs = {
-        domain: 1 + max(int(store.meta().get(f"epoch:{domain}", 0)) for store in stores.values())
+        domain: 1 + max((int(meta.get(f"epoch:{domain}", 0)) for meta in metas.values()), default=0)
         for domain in report.domains
     }
     fresh = Batch(meta={"reset": now, "next": now // 1000, "now": now})  # ids of the lost store are not given again
@@ -75,7 +88,7 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
     fresh.meta |= leaving.tables(metas)
     for meta in metas.values():
         fresh.meta |= leaving.withdrawn(meta, [lost])
-    stores[lost].commit(fresh)
+    batches = {lost: fresh}
     buried: set[repair.Copy] = set()
     for name, server in survivors.items():
         undelivered: list[repair.Undelivered] = []
@@ -87,19 +100,19 @@ def reset(topology: Topology, lost: str, stores: dict[str, Store], program: Prog
         server.batch.meta |= leaving.withdrawn(metas[name], [lost])
         server.clients.lost(lost)
         server.stop()
-        stores[name].commit(server.ready(now).batch)
-    return report
+        batches[name] = server.ready(now).batch
+    return Plan(report, batches)
 
 
 def _described(message: Message) -> dict[str, Any]:
     return {"message": f"{message.origin}#{message.number}", "type": message.type, "source": message.source}
 
 
-def _settle(servers: dict[str, AgentServer], stores: dict[str, Store]) -> None:
+def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> None:
     """Let the survivors pass on what they have for each other; no agent reacts."""
     conns: dict[int, tuple[str, int]] = {}
     numbers = count(1)
-    now = max(server.now for server in servers.values())
+    now = max((server.now for server in servers.values()), default=0)
     for name, server in servers.items():
         for peer, other in servers.items():
             if name < peer and server.topology.shared_domain(name, peer):
@@ -128,8 +141,9 @@ def _settle(servers: dict[str, AgentServer], stores: dict[str, Store]) -> None:
                 server.committed(ready, now)
 
 
-def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> dict[repair.Copy, dict[str, Any]]:
-    """Copies that were to go to, or through, the lost server and have left no trace at their destination."""
+def _lost(topology: Topology, lost: str, stores: Iterable[Store]) -> dict[repair.Copy, dict[str, Any]]:
+    """Copies that were to go to, or through, the lost server and have left no trace at their destination. The logs know
+    of servers that have left the bus, too: what was for them went with them."""
     routes = {name: RoutingTable(topology, name) for name in topology.servers}
     relaying = {
         name for name, domain in topology.domains.items()
@@ -137,12 +151,13 @@ def _lost(topology: Topology, lost: str, stores: dict[str, Store]) -> dict[repai
     }  # fmt: skip
 
     def passes(origin: str, home: str) -> bool:
-        hops = routes[origin].path(home) if origin != home else []
-        return home == lost or any(hop == lost or domain in relaying for domain, hop in hops)
+        if home == lost or origin == home or not {origin, home} <= routes.keys():
+            return home == lost
+        return any(hop == lost or domain in relaying for domain, hop in routes[origin].path(home))
 
     wanted: dict[repair.Copy, dict[str, Any]] = {}
     ended: set[repair.Copy] = set()
-    for store in stores.values():
+    for store in stores:
         for kind, origin, number, agent, dests, *_, detail in _records(store):
             if kind == "send":
                 for dest in dests:
@@ -171,8 +186,10 @@ def _waiting(store: Store) -> Iterator[tuple[str, Message]]:
     for agent, lowest, _ in store.inboxes():
         after = lowest - 1
         while rows := store.queue_in(agent, after, 1 << 62, PAGE):
-            yield from ((agent, decode(row.data)) for row in rows)
-            after = rows[-1].id
+            for row in rows:
+                after = row.id
+                with suppress(PeerError):  # it is no message: its server will put it among the dead letters
+                    yield agent, decode(row.data)
 
 
 def adopt(

@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -81,18 +82,20 @@ def reset(file: Path, server: str, yes: bool, output: str, columns: str) -> None
         click.confirm(f"Give up the store of {server} in {lost.data}, with its agents and queues?", abort=True)
     with contextlib.ExitStack() as stack:
         found = open_all(stack, topology, [name for name in topology.servers if name != server])
-        aside = _set_aside(Path(lost.data))
-        found |= open_all(stack, topology, [server])
-        report = surgery.reset(topology, server, found, program, time.time_ns())
-    # A second run would not find again what the first one has reported.
-    with whole(aside / REPORT) as draft:
-        draft.write_text(json.dumps(report.as_dict(), indent=1))
+        plan = surgery.plan(topology, server, found, program, time.time_ns())
+        report, aside = plan.report, _set_aside(Path(lost.data))
+        # Should this be cut short, a second run would not find again what the first one has buried.
+        with whole(aside / REPORT) as draft:
+            draft.write_text(json.dumps(report.as_dict(), indent=1))
+        plan.commit(found | open_all(stack, topology, [server]))
     show_report(report, output, columns, aside / REPORT)
 
 
 def _set_aside(data: Path) -> Path:
     """The folder that what is left of a lost store is in from now on."""
-    aside = data.with_name(f"{data.name}.lost-{time.strftime('%Y%m%d-%H%M%S')}")
+    stem = f"{data.name}.lost-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = chain([stem], (f"{stem}.{number}" for number in count(2)))  # one may be repeated within a second
+    aside = next(path for path in map(data.with_name, names) if not path.exists())
     if data.exists():
         Lock(data).release()  # raises while its server runs
         data.rename(aside)

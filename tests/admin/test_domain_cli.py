@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -10,11 +11,15 @@ from click.testing import CliRunner, Result
 from mombroker import store as stores
 from mombroker.admin.cli.domain import REPORT, ROWS, show_report
 from mombroker.admin.cli.main import cli
-from mombroker.admin.reset import Report
+from mombroker.admin.reset import Plan, Report
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.topic.subscription import Subscription
+from mombroker.core import repair
 from mombroker.core.batch import Batch, ItemRow
+from mombroker.core.errors import MomError
+from mombroker.core.trace import NO_MISSING, NO_OUT
 from mombroker.net import config
+from mombroker.store.base import Store
 
 BUS = """
 [bus]
@@ -58,6 +63,65 @@ def test_reset_sets_the_old_store_aside_and_gives_all_a_new_epoch(tmp_path):
     assert json.loads(result.stdout)["domains"] == ["x"]
     assert [epoch(tmp_path, name) for name in "abc"] == [1, 1, 1]
     assert len(list(tmp_path.glob("b.lost-*"))) == 1
+
+
+def log(folder: Path, name: str, *sends: tuple[str, int, tuple[str, ...]]) -> None:
+    """Some messages that are in a server's log as sent."""
+    topology = config.load(folder / "bus.toml")
+    with contextlib.closing(stores.open(folder / name, topology, name)) as store:
+        rows = [
+            ("send", origin, number, f"{origin}/x", dests, 1, "", "", 0, 1, 0, 0, 1, NO_OUT, NO_MISSING, "m.T")
+            for origin, number, dests in sends
+        ]
+        store.commit(Batch(log=rows))
+
+
+def test_reset_works_after_another_server_has_left_the_bus(tmp_path):
+    """The logs still name it: as a destination, and as an origin."""
+    made(tmp_path, "abcd")
+    log(tmp_path, "a", ("a", 1, ("c/queue:keep", "b/sink")), ("c", 1, ("d/sink",)), ("c", 2, ("b/sink",)))
+    file = bus(tmp_path, "abd")
+    assert mom("topology", "adopt", file).exit_code == 0
+    shutil.rmtree(tmp_path / "b")
+    result = mom("domain", "reset", "b", "--yes", "-f", file, "-o", "json")
+    assert result.exit_code == 0, result.output
+    lost = [(each["message"], each["agent"]) for each in json.loads(result.stdout)["lost"]]
+    assert lost == [("a#1", "b/sink"), ("c#2", "b/sink")]
+    assert [epoch(tmp_path, name) for name in "abd"] == [2, 2, 2]
+
+
+def test_a_reset_that_fails_has_moved_no_folder(tmp_path, monkeypatch):
+    file = made(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(repair, "start_anew", refuse)
+        assert mom("domain", "reset", "b", "--yes", "-f", file).exit_code == 1
+    assert (tmp_path / "b" / "store.sqlite").exists() and not list(tmp_path.glob("b.lost-*"))
+
+
+def test_a_reset_that_was_cut_short_leaves_its_report_and_a_second_one_makes_all_epochs_equal(tmp_path, monkeypatch):
+    file = made(tmp_path)
+    log(tmp_path, "a", ("a", 1, ("b/sink",)))
+    for batches in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(Plan, "commit", cut_short(batches))
+            assert mom("domain", "reset", "b", "--yes", "-f", file).exit_code == 1
+    assert mom("domain", "reset", "b", "--yes", "-f", file).exit_code == 0
+    assert len({epoch(tmp_path, name) for name in "abc"}) == 1
+    reports = [json.loads(path.read_text())["lost"] for path in tmp_path.glob(f"b.lost-*/{REPORT}")]
+    assert len(reports) == 4 and all(lost[0]["agent"] == "b/sink" for lost in reports)
+
+
+def refuse(*_: object) -> None:
+    raise MomError("no")
+
+
+def cut_short(batches: int) -> Callable[..., None]:
+    def commit(plan: Plan, stores: dict[str, Store]) -> None:
+        for name in list(plan.batches)[:batches]:
+            stores[name].commit(plan.batches[name])
+        raise MomError("no")
+
+    return commit
 
 
 def test_reset_refuses_while_a_server_runs_and_when_a_store_is_not_here(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.admin.reset import adopt, reset
+from mombroker.admin.reset import adopt, plan
 from mombroker.core.errors import MomError, PeerRefused
 from mombroker.core.topology import Topology
 from mombroker.store.memory import MemoryStore
@@ -35,7 +35,9 @@ def reset_bus(b: Bus, lost: str) -> dict:
     for name in list(b.servers):
         b.crash(name)
     b.stores[lost] = MemoryStore(b.topology, lost, "a new store")
-    report = reset(b.topology, lost, b.stores, b.program, b.now).as_dict()
+    made = plan(b.topology, lost, b.stores, b.program, b.now)
+    made.commit(b.stores)
+    report = made.report.as_dict()
     for name in b.topology.servers:
         b.boot(name)
     b.down.clear()
@@ -121,7 +123,7 @@ def test_a_reset_that_was_cut_short_is_refused_by_the_peers_and_may_be_repeated(
         b.crash(name)
     copy = b.stores["b"].snapshot()
     b.stores["r"] = MemoryStore(b.topology, "r", "a new store")
-    reset(b.topology, "r", b.stores, b.program, b.now)
+    plan(b.topology, "r", b.stores, b.program, b.now).commit(b.stores)
     b.stores["b"].restore(copy)  # as if the process had died before it came to b
     for name in b.topology.servers:
         b.boot(name)
@@ -146,7 +148,7 @@ def test_reset_needs_all_stores():
     b = bus()
     b.stores.pop("a")
     with pytest.raises(MomError, match="a not found"):
-        reset(b.topology, "r", b.stores, b.program, b.now)
+        plan(b.topology, "r", b.stores, b.program, b.now)
 
 
 def restart(b: Bus, changed: Topology) -> None:

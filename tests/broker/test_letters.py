@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mombroker.admin.reset import reset
+from mombroker.admin.reset import plan
 from mombroker.store.memory import MemoryStore
 from tests.broker.bench import Broker
 from tests.core.bus import topology
@@ -23,7 +23,9 @@ def lose(b: Broker, lost: str) -> dict[str, Any]:
     for name in list(b.servers):
         b.crash(name)
     b.stores[lost] = MemoryStore(b.topology, lost, "a new store")
-    report = reset(b.topology, lost, b.stores, b.program, b.now).as_dict()
+    made = plan(b.topology, lost, b.stores, b.program, b.now)
+    made.commit(b.stores)
+    report = made.report.as_dict()
     b.down.clear()
     for name in b.topology.servers:
         b.boot(name)
