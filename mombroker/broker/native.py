@@ -23,6 +23,7 @@ class Native:
 
     path: ClassVar[str] = ""
     deletable: ClassVar[bool] = False
+    rows_are: ClassVar[dict[str, str]] = {}
     handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
 
     __slots__ = ("server", "id", "collections")

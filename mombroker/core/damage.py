@@ -48,9 +48,9 @@ class Aside:
         else:
             batch.items[damage.id] = None
             self._tell(damage)
-        what = {"queue_in": "a message for", "task": "a timer or deferred function of"}.get(
-            damage.table, "a message of"
-        )
+        native = server.engine.natives.agents.get(agent)
+        what = {"queue_in": "a message for", "task": "a timer or deferred function of"}.get(damage.table)
+        what = what or (native.rows_are.get(damage.collection) if native else None) or "a message of"
         server.note(
             f"{what} {ascii(agent)[1:-1]} (row {damage.id} of table {damage.table}) is damaged in the store and was "
             "set aside; `mom store salvage` exports what can be read of it, `mom store verify` looks for more"

@@ -23,6 +23,7 @@ class NativeAgent(Protocol):
     path: ClassVar[str]  # of its class, for its row
     deletable: ClassVar[bool]  # by a message
     collections: dict[str, Collection]
+    rows_are: ClassVar[dict[str, str]]  # those of its collections that are no messages, as `an entry of a list of`
 
     def created(self) -> None: ...  # at the delivery of its creation, before anything that is delivered later
     def deleted(self) -> None: ...

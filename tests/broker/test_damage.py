@@ -136,6 +136,29 @@ def test_the_sample_has_rows_in_every_table_and_gives_all_it_has(whole: Path, tm
         assert len(alone.server.program.describe(*alone.store.agent(SINK))["got"]) == 7
 
 
+def test_a_damaged_entry_of_a_duplicate_list_is_told_once_when_its_queue_is_used(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    with opened(folder) as alone:
+        alone.go(ClientCommands(1, [Send(QUEUE, b"x", shown=QUEUE, dedup=(f"p{n}", 1)) for n in range(3)]))
+    with contextlib.closing(sqlite3.connect(folder / "store.sqlite")) as db:
+        db.execute("UPDATE message SET body = x'9207ff' WHERE collection = 'u' AND head = CAST('p1' AS BLOB)")
+        db.commit()
+    assert "is damaged" in store.verify(folder)[0]
+    with opened(folder) as alone:
+        alone.go(ClientCommands(1, [Send(QUEUE, b"of nobody's list", shown=QUEUE)]))
+        (note,) = alone.notes
+        assert note.startswith("what a producer has sent, of which a repeat is not noticed now, in the duplicate list")
+        assert alone.server.status()["problems"][0].startswith("1 damaged rows were set aside")
+        sent = [Send(QUEUE, b"again", shown=QUEUE, dedup=(f"p{n}", 1)) for n in range(3)]
+        alone.go(ClientCommands(1, sent))
+        assert len(alone.notes) == 1
+        assert alone.drain().count(b"again") == 1, "only what was in the damaged entry may come twice"
+    assert store.verify(folder) == []
+    with opened(folder) as alone:
+        alone.go(ClientCommands(1, [Send(QUEUE, b"y", shown=QUEUE)]))
+        assert alone.notes == []
+
+
 def outcome(folder: Path) -> tuple[str, list[bytes], list[str]]:
     """What a server makes of this store: (why it was refused or has ended, bodies, lines for the operator)."""
     try:

@@ -15,7 +15,7 @@ from mombroker.broker.policy import Policy
 from mombroker.broker.protocol import Cancel, Consume, Dispatch, Full, Gone, Refuse, Settle, Started
 from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer, Key
-from mombroker.broker.queue.dedup import Dedup
+from mombroker.broker.queue.dedup import PRODUCERS, Dedup
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.messages import GIVE, LOOK, MOVE, QueueMessages
 from mombroker.broker.selectors import message_filter
@@ -39,8 +39,9 @@ class Queue(QueueMessages):
 
     path = "mombroker.agents.queue:Queue"
     deletable = True
+    rows_are = {PRODUCERS: "what a producer has sent, of which a repeat is not noticed now, in the duplicate list of"}
 
-    __slots__ = ("browsers", "coming", "paused", "_counted", "_moved", "_searches", "_producers")
+    __slots__ = ("browsers", "coming", "paused", "_counted", "_moved", "_searches", "_producers", "_unread")
 
     def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
         self.browsers: dict[Key, Browser] = {}
@@ -49,6 +50,7 @@ class Queue(QueueMessages):
         self._counted = self._moved = 0  # a batch, and bytes that were given and taken back in it
         self._searches = 0  # that did not come to their end at once
         self._producers: Dedup | None = None
+        self._unread = False  # what the store has of them, of which damage has to be found when the queue is used
         super().__init__(server, id, state, volatile)
         self.pause()
 
@@ -85,6 +87,9 @@ class Queue(QueueMessages):
     def put(self, put: ClientMessage, message: Message) -> None:
         if put.let_in:
             self.coming -= 1
+        if self._unread:
+            self._unread = False
+            self.producers  # noqa: B018
         if put.producer and not self.producers.fresh(put.producer, put.counter):
             return
         now = self.server.now
@@ -478,6 +483,7 @@ class Queue(QueueMessages):
     def recovered(self) -> None:
         """It is in memory again. What connections of this server had, or of one that has left the bus, comes back,
         unless it is settled in the inbox."""
+        self._unread = True
         servers = self.server.topology.servers
         for proxy in self.proxies():
             if not self._remote(proxy) or home_of(proxy) not in servers:
