@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.broker.names import name_of, spoken, subscription_name
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -82,15 +83,11 @@ def topics_of(texts: tuple[str, ...]) -> list[str]:
 
 def subscription_of(name: str, client_id: str, shared: bool) -> str:
     """The name of a subscription on the bus."""
-    from mombroker.broker.names import subscription_name
-
     return subscription_name(client_id, name, shared)
 
 
 def home(topology: "Topology", shown: str, server: str | None) -> "Server":
     """The server to ask about a queue or subscription."""
-    from mombroker.broker.names import name_of
-
     if server is None and shown.startswith("temp-queue:"):
         server = shown.partition(":")[2].partition("/")[0]
     return options.home(topology, shown if shown.startswith(("sub:", "share:")) else name_of(shown), server)
@@ -107,7 +104,7 @@ def confirmed(file: Path, server: str | None, shown: str, verb: str, yes: bool) 
     """The same for what loses messages, once the operator has heard how many there are and agrees."""
     if not yes:
         messages = ask(file, server, shown, "destination")["messages"]
-        options.confirm(yes, f"{LOSING[verb]} {shown}? {messages} messages are in it.")
+        options.confirm(yes, f"{LOSING[verb]} {spoken(shown)}? {messages} messages are in it.")
     return ask(file, server, shown, verb)
 
 
@@ -159,7 +156,7 @@ def messages(client: "AdminClient", shown: str, limit: int, **args: Any) -> Iter
         after = found["after"]
         if not after:
             return
-    click.echo(f"mom: {shown} has more; see --limit", err=True)
+    click.echo(f"mom: {spoken(shown)} has more; see --limit", err=True)
 
 
 def row(message: dict[str, Any]) -> dict[str, Any]:
@@ -189,7 +186,7 @@ def move(client: "AdminClient", shown: str, limit: int, **args: Any) -> dict[str
     missed = min(limit, len(set(args.get("ids") or ()))) - moved - left
     if missed > 0:
         raise MomError(
-            f"{missed} of the messages that were named {'does' if missed == 1 else 'do'} not wait in {shown}"
+            f"{missed} of the messages that were named {'does' if missed == 1 else 'do'} not wait in {spoken(shown)}"
             f"{', or do not fit' if args.get('where') else ''}; {moved} moved: see `mom queue browse`"
         )
     return {"moved": moved, "left": left}

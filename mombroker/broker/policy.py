@@ -109,9 +109,12 @@ def _check_match(match: str) -> None:
     if possible and kind in ("sub", "share") and ":" not in name and "*" not in name:
         raise MomError(f"{match!r} matches no subscription: write '{kind}:CLIENT:NAME'; * stands for any of both")
     if not possible:
-        near = suggestion(kind, KINDS) if colon else ""
-        bare = name if near else match.removeprefix("/queue/").removeprefix("/topic/") or "*"
-        hint = f"{near[:-1]}:{bare}?" if near else f"write 'queue:{bare}' or 'topic:{bare}'"
+        near = kind if kind in KINDS else suggestion(kind, KINDS)[len("did you mean ") : -1] if kind and colon else ""
+        bare = name if near else match.removeprefix("/queue/").removeprefix("/topic/").lstrip(":")
+        if not bare:
+            hint = f"a name is missing, as in '{near or ('topic' if match.startswith('/topic') else 'queue')}:*'"
+        else:
+            hint = f"did you mean {near}:{bare}?" if near else f"write 'queue:{bare}' or 'topic:{bare}'"
         raise MomError(f"{match!r} matches no destination: {hint}")
 
 

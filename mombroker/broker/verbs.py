@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from mombroker.broker import destinations, selectors
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.names import MAX_NAME, TEMPORARY, name_of, subscription_name
+from mombroker.broker.names import MAX_NAME, TEMPORARY, name_of, spoken, subscription_name
 from mombroker.broker.protocol import Publish, Spec
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.messages import LOOK, MOVE, WORK_BYTES
@@ -117,8 +117,13 @@ class Operations:
         self.server.names.present(id, shown)
         home = id[: id.index("/")]
         if home != self.server.name:
-            raise MomError(f"{shown} does not live on {self.server.name}; ask its home server {home}")
-        raise MomError(f"there is no {shown}; see `mom queue list` and `mom subscription list`")
+            raise MomError(f"{spoken(shown)} does not live on {self.server.name}; ask its home server {home}")
+        if shown.startswith(("sub:", "share:")):
+            _, client, name = shown.split(":", 2) if shown.count(":") > 1 else ("", "", "")
+            client, colon, name = ("", "", "") if client else unquote(name).partition(":")
+            meant = f"did you mean {name} --client-id {client}? " if colon else ""
+            raise MomError(f"there is no {spoken(shown)}: {meant}see `mom subscription list`")
+        raise MomError(f"there is no {shown}; see `mom queue list`")
 
     def destination(self, ticket: int, args: Args) -> Reply:
         queue = self._find(args)

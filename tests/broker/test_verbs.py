@@ -89,6 +89,12 @@ def test_a_queue_is_shown_with_its_consumers_and_its_policy():
     assert row["proxy"].startswith("b/conn:") and consumer.texts == ["one", "two"]
     assert "ask its home server a" in b.ask("c", "destination", destination=Q)
     assert "there is no queue:nothing; see `mom queue list`" in b.ask("a", "destination", destination="queue:nothing")
+    for shown, words in (
+        ("sub::x", "there is no subscription x without a client id: see `mom subscription list`"),
+        ("sub::x:y", "there is no subscription x:y without a client id: did you mean y --client-id x? see `mom sub"),
+        ("share:c%3A:y", "there is no shared subscription y of client c:: see"),
+    ):
+        assert words in b.ask("a", "destination", destination=shown)
     assert "cannot have 5 as its destination" in b.ask("a", "destination", destination=5)
     assert "needs 'destination'" in b.ask("a", "destination")
 
