@@ -5,7 +5,7 @@ if __name__ == "agents":
 
 from mombroker.agents.agent import Agent, Item, Items, reacts
 from mombroker.agents.notifications import DeferDone, DeferFailed, Expired, ReactionFailed, UnknownAgent, notification
-from mombroker.agents.program import program
+from mombroker.agents.program import faults, program
 
 __all__ = [
     "Agent",
@@ -16,6 +16,7 @@ __all__ = [
     "Items",
     "ReactionFailed",
     "UnknownAgent",
+    "faults",
     "notification",
     "program",
     "reacts",

@@ -8,7 +8,7 @@ from typing import Any
 from mombroker.agents import annotations as hints
 from mombroker.agents import notifications as notes
 from mombroker.agents.agent import Agent, initial
-from mombroker.core.errors import MomError, NoProgram, sentence
+from mombroker.core.errors import MomError, NoProgram, line, sentence
 from mombroker.core.topology import Topology
 
 
@@ -24,6 +24,9 @@ class Program:
             cls = self.find(path)
         except MomError as error:
             raise NoProgram(path, str(error).removeprefix(f"{path} ")) from error
+        if not state:
+            why = f"does not take the fields that the topology file gives {agent}: see `mom topology validate`"
+            raise NoProgram(path, why)
         if lacking := cls.lacks(state):
             what = ", ".join(lacking)
             raise NoProgram(path, f"has fields that the state of {agent} lacks: give a default to {what}")
@@ -83,7 +86,7 @@ class Program:
         return {name: getattr(note, name) for name in note.__wire_fields__}
 
     def describe(self, path: str, state: bytes) -> dict[str, Any]:
-        values: dict[str, Any] = notes.unpack(state)
+        values: dict[str, Any] = notes.unpack(state) if state else {}
         return values
 
     def collections(self, path: str) -> tuple[str, ...]:
@@ -107,8 +110,16 @@ def _named(path: str) -> Any:
 
 
 def program(topology: Topology) -> Program:
-    """The program of a topology's servers. Raises MomError for a declared class that cannot be imported."""
-    made = Program(topology.allow, frozenset(agent.cls for agent in topology.agents))
+    """The program of a topology's servers."""
+    return Program(topology.allow, frozenset(agent.cls for agent in topology.agents))
+
+
+def faults(topology: Topology) -> list[str]:
+    """A sentence for each declared agent that cannot be made here: its server starts, and what is for it waits."""
+    made, found = program(topology), []
     for agent in topology.agents:
-        made.initial(agent.cls, agent.fields)
-    return made
+        try:
+            made.initial(agent.cls, agent.fields)
+        except MomError as error:
+            found.append(f"agent {agent.name} of {agent.server} cannot be made: {line(str(error))}")
+    return found

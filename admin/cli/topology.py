@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mombroker import ordering
+from mombroker import agents, ordering
 from mombroker.admin.cli import options
 from mombroker.admin.cli.advise import advise
 from mombroker.admin.cli.domain import adopt
@@ -35,12 +35,18 @@ topology.add_command(advise)
 def validate(file: Path, output: str, columns: str) -> None:
     """Check a topology file, and tell all that is wrong with it at once.
 
+    The classes of its agents are imported, from beside the file or the current folder: a server starts without one that
+    cannot be, and what is for that agent waits.
+
     \b
     Example:
       mom topology validate etc/two-sites.toml
     """
     try:
         bus = config.load(file)
+        options.importable(file)
+        if faults := agents.faults(bus):
+            raise TopologyError([f"{file}: {fault}" for fault in faults])
     except TopologyError as error:
         if output != "json":
             raise

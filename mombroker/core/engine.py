@@ -27,6 +27,7 @@ from mombroker.core.reaction import DELETE, Program, Reaction, Reactive
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
+    from mombroker.core.topology import AgentDecl
 
 DEAD, LETTERS = "_dead", "letters"  # the dead letters' place: collection LETTERS of agent <server>/_dead
 PAGE = 256
@@ -85,10 +86,25 @@ class Engine:
         for task in reader.tasks():
             self._schedule(task)
         for declared in server.topology.agents:
-            if declared.server == server.name and reader.agent(f"{server.name}/{declared.name}") is None:
-                id = f"{server.name}/{declared.name}"
-                state = self.program.initial(declared.cls, declared.fields)
-                server.send(server.message(id, (id,), CREATE, declared.cls.encode() + b"\n" + state))
+            if declared.server == server.name:
+                self._declare(f"{server.name}/{declared.name}", declared)
+
+    def _declare(self, id: str, declared: AgentDecl) -> None:
+        """Make a declared agent that does not exist yet. While its class cannot be imported it has an empty state, by
+        which no agent is loaded: what is for it waits behind its first reaction."""
+        server = self.server
+        row = server.reader.agent(id)
+        if row is not None and row[1]:
+            return
+        try:
+            state = self.program.initial(declared.cls, declared.fields)
+        except MomError:  # _stuck says so
+            state = b""
+        if row is None:
+            server.send(server.message(id, (id,), CREATE, declared.cls.encode() + b"\n" + state))
+        elif row != (declared.cls, state) and not server.clients.owns(row[0]):
+            server.batch.agents[id] = (declared.cls, state)
+            server.mark(2)
 
     # -- inboxes -----------------------------------------------------------------------------------------------
 
@@ -583,7 +599,7 @@ class Engine:
             if agent[agent.index("/") + 1 :].startswith(("_", "conn:")):
                 raise MomError(f"{agent} is the server's own")
             native = self.server.clients.native(path, agent, state) if self.server.clients.owns(path) else None
-            if native is None:
+            if native is None and (state or message.origin != self.server.name):  # else it is declared
                 self.program.allowed(path, remote=message.origin != self.server.name)
         except MomError as error:
             self.bury(message, agent, str(error), "", "ReactionFailed", 0)

@@ -55,6 +55,14 @@ def test_a_wrong_file_is_refused_with_exit_code_1_and_one_line_a_fault(ring):
     assert line.endswith(found["errors"][0])
 
 
+def test_an_agent_that_cannot_be_made_is_told(tmp_path):
+    path = tmp_path / "bus.toml"
+    servers = '[bus]\nname = "one"\nregistry = "a"\n[servers.a]\nlisten = "127.0.0.1:18399"\n'
+    path.write_text(servers + '[[agents]]\nname = "x"\nserver = "a"\nclass = "unheard_of:X"\n')
+    (line,) = mom("validate", str(path), code=1).stderr.splitlines()
+    assert "agent x of a cannot be made: unheard_of:X cannot be imported" in line
+
+
 def test_of_a_file_with_thousands_of_faults_the_first_are_told(tmp_path):
     path = tmp_path / "wrong.toml"
     path.write_text("[servers]\n" + "\n".join(f's{at} = {{ listen = "nowhere" }}' for at in range(3000)))

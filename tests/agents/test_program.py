@@ -6,12 +6,15 @@ import pytest
 
 from mombroker.admin.cli.status import sentence
 from mombroker.agents import Agent, notification, reacts
-from mombroker.agents.program import Program, program
+from mombroker.agents.program import Program, faults, program
 from mombroker.core.errors import MomError
+from mombroker.core.topology import AgentDecl
 from tests.core import sample_agents
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put, Tell
 
+SINK = "tests.core.sample_agents:Sink"
+NO_SINK = "cannot be imported: module 'tests.core.sample_agents' has no attribute 'Sink'"
 MODULE = """
 from mombroker.agents import notification
 
@@ -83,6 +86,42 @@ def test_messages_of_an_agent_whose_class_cannot_be_imported_wait_until_it_can_a
     renamed(b, monkeypatch, Sink=cls)
     assert b.fields("a/lost")["got"] == b.fields("a/lost.2")["got"] == ["1", "2", "3"]
     assert b.fields("a/lost")["tries"] == 0 and not b.ask("a", "status")["problems"]
+
+
+def test_a_server_starts_without_the_class_of_a_declared_agent_and_what_is_for_that_waits(monkeypatch):
+    """Others go on; once the class is there, the agent is made before it takes what waited."""
+    cls = sample_agents.Sink
+    monkeypatch.delattr(sample_agents, "Sink")
+    declared = topology({}, {"a/lost": SINK, "a/source": "tests.core.sample_agents:Source"}, allow=("tests",))
+    assert faults(declared) == [f"agent lost of a cannot be made: {SINK} {NO_SINK}"]
+    b = Bus(declared)
+    b.pump()
+    b.ask("a", "deploy", name="other", **{"class": "tests.core.sample_agents:Source"})
+    b.send("a", "source", Tell(["lost"], "1"))
+    renamed(b, monkeypatch)
+    b.send("a", "source", Tell(["lost"], "2"))
+    status = b.ask("a", "status")
+    assert [(row["agent"], row["reason"], row["waiting"]) for row in status["stuck"]] == [("a/lost", NO_SINK, 3)]
+    assert f"{SINK} {NO_SINK}: 3 messages wait for a/lost" in status["problems"][0]
+    assert b.ask("a", "agent", agent="lost")["fields"] == {} and status["dead_letters"] == 0
+    renamed(b, monkeypatch, Sink=cls)
+    assert b.fields("a/lost")["got"] == ["1", "2"] and not b.ask("a", "status")["problems"]
+    assert [record["kind"] for record in b.records("a") if record["agent"] == "a/lost"].count("create") == 1
+
+
+def test_so_does_it_with_fields_that_the_class_of_a_declared_agent_does_not_take():
+    wrong = topology({}, allow=("tests",))
+    wrong.agents.append(AgentDecl("lost", "a", SINK, {"unheard": 1}))
+    assert "Sink has no field unheard" in faults(wrong)[0]
+    b = Bus(wrong)
+    b.pump()
+    b.send("a", "lost", Put("1"))
+    assert "does not take the fields that the topology file gives a/lost" in b.ask("a", "status")["problems"][0]
+    wrong.agents[0].fields.clear()
+    b.crash("a")
+    b.boot("a")
+    b.pump()
+    assert b.fields("a/lost")["got"] == ["1"]
 
 
 def test_so_do_those_of_an_agent_whose_state_lacks_a_field_of_its_class(monkeypatch):
