@@ -91,6 +91,9 @@ class Departures(Everything):
     def faults(self, cluster: Cluster) -> list[str]:
         for stream in self.lost:
             self.model.streams.pop(stream, None)
+        for given in self.model.last.values():
+            if given.stream in self.lost:  # nothing is given again by who is not there
+                given.passed_on = []
         return super().faults(cluster)
 
     def _left(self, cluster: Cluster) -> list[str]:

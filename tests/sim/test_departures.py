@@ -26,6 +26,11 @@ def test_some_seeds_are_clean():
         assert counts[what], what
 
 
+def test_what_a_subscription_gave_that_left_is_not_asked_for_again():
+    """Its client passed it on to a queue, and neither was confirmed when the home of the subscription left."""
+    assert all_clean(range(5310, 5311))["lost"]
+
+
 def test_some_seeds_with_agents_are_clean():
     counts = all_clean(range(12), departures.run_agents)
     for what in ("dropped", "gone", "crashes", "notices"):
