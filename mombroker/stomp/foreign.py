@@ -90,6 +90,14 @@ def ours(frame: str, headers: dict[str, str]) -> dict[str, str]:
     return {**{same[name]: value for name, value in headers.items() if name in same and value}, **headers}
 
 
+def sent(frame: str, headers: Mapping[str, str], name: str) -> str:
+    """What the client calls our header `name`."""
+    if name in headers:
+        return name
+    same = SAME[frame]
+    return next((each for each in reversed(list(headers)) if same.get(each) == name and headers[each]), name)
+
+
 def refusal(frame: str, headers: Mapping[str, str]) -> str:
     """Why these headers cannot be obeyed; empty if they can."""
     refused = REFUSED[frame]

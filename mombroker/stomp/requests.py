@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from mombroker.broker import destinations
 from mombroker.broker.commands import Send, Subscribe
@@ -51,12 +52,13 @@ def span(name: str, text: str) -> int:
     return times.of_ms(number(name, text))
 
 
-def flag(headers: dict[str, str], name: str) -> bool:
-    """False without the header. Python programs write True and False."""
+def flag(headers: dict[str, str], name: str, sent: str = "") -> bool:
+    """False without the header, which the client may have `sent` by another name. Python programs write True and
+    False."""
     text = headers.get(name, "false")
     value = boolean(text)
     if value is None:
-        raise FrameError(f"{name} must be true or false, not {text[:40]!r}")
+        raise FrameError(f"{sent or name} must be true or false, not {text[:40]!r}")
     return value
 
 
@@ -64,6 +66,7 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
     """How a message is to be kept and delivered; `now` is wall clock in ns."""
     if why := foreign.refusal(SEND, headers):
         raise FrameError(why)
+    sent = partial(foreign.sent, SEND, headers)
     headers = foreign.ours(SEND, headers)
     get = headers.get
     if (text := get("destination-type")) is not None:
@@ -77,11 +80,11 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
     if (text := get("expires")) is not None:
         command.expires = span("expires", text)
     elif (text := get("expiration")) is not None:
-        command.expires = times.after(now, span("expiration", text))
+        command.expires = times.after(now, span(sent("expiration"), text))
     if (text := get("AMQ_SCHEDULED_DELAY")) is not None:
-        command.delay = span("AMQ_SCHEDULED_DELAY", text)
+        command.delay = span(sent("AMQ_SCHEDULED_DELAY"), text)
     elif (text := get("AMQ_SCHEDULED_TIME")) is not None:
-        command.delay = max(0, span("AMQ_SCHEDULED_TIME", text) - now)
+        command.delay = max(0, span(sent("AMQ_SCHEDULED_TIME"), text) - now)
     if text := get("JMSXGroupID"):
         command.group = key("JMSXGroupID", text)
         command.group_seq = number("JMSXGroupSeq", get("JMSXGroupSeq", "0"), signed=True)
@@ -125,6 +128,7 @@ def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Sub
     """A subscription `sub` to the destinations `wanted`."""
     if why := foreign.refusal(SUBSCRIBE, headers):
         raise FrameError(why)
+    sent = partial(foreign.sent, SUBSCRIBE, headers)
     headers = foreign.ours(SUBSCRIBE, headers)
     get = headers.get
     ack = ACKS.get(get("ack", "auto").strip(" "))
@@ -137,10 +141,10 @@ def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Sub
         wanted,
         ack,
         get("selector", ""),
-        no_local=flag(headers, "no-local"),
-        prefetch=_prefetch(headers),
-        exclusive=flag(headers, "exclusive"),
-        priority=number("the priority", get("x-priority") or "0", signed=True),
+        no_local=flag(headers, "no-local", sent("no-local")),
+        prefetch=_prefetch(headers, sent("prefetch-count")),
+        exclusive=flag(headers, "exclusive", sent("exclusive")),
+        priority=number(sent("x-priority"), get("x-priority") or "0", signed=True),
         browser=flag(headers, "browser"),
         receipt=get("receipt"),
         take_over="take-over" not in headers or flag(headers, "take-over"),
@@ -154,10 +158,10 @@ def subscribe(headers: dict[str, str], sub: str, wanted: tuple[str, ...]) -> Sub
     return command
 
 
-def _prefetch(headers: dict[str, str]) -> int:
+def _prefetch(headers: dict[str, str], sent: str) -> int:
     """Messages; 0 is the default. Artemis counts a window in bytes: 0 is one message at a time, -1 all there is."""
     if (text := headers.get("prefetch-count")) or "consumer-window-size" not in headers:
-        return min(MAX_PREFETCH, number("prefetch-count", text or "0"))
+        return min(MAX_PREFETCH, number(sent, text or "0"))
     window = number("consumer-window-size", headers["consumer-window-size"], signed=True)
     return MAX_PREFETCH if window < 0 else min(MAX_PREFETCH, max(1, window // 1024))
 

@@ -41,6 +41,14 @@ def test_a_header_that_means_the_same_does_the_same(frame, name, ours):
     assert asked(frame, **{name: other, ours: value})[0] == expected, "ours counts"
 
 
+@pytest.mark.parametrize("frame, name", [
+    (frame, name) for frame, same in foreign.SAME.items() for name, ours in same.items()
+    if ours != "durable-subscription-name"  # any text is one
+])  # fmt: skip
+def test_a_fault_in_a_header_names_it_as_the_client_does(frame, name):
+    client().fails(frame, f"{name} must be ", destination="/topic/a", id="1", receipt="r", **{name: "x"})
+
+
 @pytest.mark.parametrize("frame", [SEND, SUBSCRIBE])
 def test_a_header_that_cannot_be_obeyed_is_a_fault_with_the_way_out(frame):
     for name, way in foreign.REFUSED[frame].items():
