@@ -4,18 +4,19 @@ A process that was killed or crashed is started again, with growing pauses. One 
 that can no longer write its store (3, as on a full disk) is not: only a person can mend that.
 """
 
-import fcntl
 import gc
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from mombroker.core.errors import MomError
+from mombroker.store import folder as folders
 
 LOCK = "up.lock"  # in a data folder: held by the supervisor of its server, with its process id inside
 ORDER = "up.order"  # in a data folder: what the supervisor is to do with its server, read at SIGUSR1
@@ -178,6 +179,9 @@ class Supervisor:
             if order in (STOP, RESTART) and child.pid:
                 child.asked = now
                 os.kill(child.pid, signal.SIGTERM)
+            if order == STOP and (beside := folders.holder(child.folder / folders.LOCK)) not in (0, child.pid):
+                with suppress(ProcessLookupError):  # it has just ended by itself
+                    os.kill(beside, signal.SIGTERM)  # of `mom serve`
 
     def _stop(self, now: float) -> None:
         """Pass on SIGTERM; at the second time do not wait any more."""
@@ -238,7 +242,7 @@ def how(code: int) -> str:
 
 def order(folder: Path, text: str) -> bool:
     """Tell the supervisor of a data folder to start, stop or restart its server; False if there is none."""
-    pid = holder(folder / LOCK)
+    pid = folders.holder(folder / LOCK)
     if not pid:
         return False
     draft = folder / f"{ORDER}.{os.getpid()}"
@@ -268,37 +272,10 @@ def last_line(log: Path) -> str:
 
 def hold(folder: Path) -> int:
     """Take the supervisor's lock of a data folder; the open file holds it. Raises MomError if another has it."""
-    from mombroker.store.folder import make
-
-    lock = os.open(make(folder) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(10):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.02)  # somebody may only be looking who holds it
-        else:
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
-            return lock
-    pid = os.pread(lock, 20, 0).decode()
-    os.close(lock)
-    raise MomError(
-        f"process {pid} looks after the server in {folder} already: stop it by `mom down`, or start one that has ended "
-        "by `mom server start NAME`"
-    )
-
-
-def holder(file: Path) -> int:
-    """The process that holds a lock file, 0 if none does."""
     try:
-        lock = os.open(file, os.O_RDONLY)
-    except FileNotFoundError:
-        return 0
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(lock, 20, 0).decode().strip()
-        return int(text) if text.isdecimal() else 0
-    finally:
-        os.close(lock)
-    return 0
+        return folders.locked(folders.make(folder) / LOCK)
+    except BlockingIOError as error:
+        raise MomError(
+            f"process {error} looks after the server in {folder} already: stop it by `mom down`, or start one that has "
+            "ended by `mom server start NAME`"
+        ) from None

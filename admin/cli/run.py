@@ -31,7 +31,6 @@ def run(stomp: str, listen: str, data: Path) -> None:
     """
     from mombroker.core.errors import MomError
     from mombroker.core.topology import Server, Topology, address, is_loopback
-    from mombroker.net import config, service
     from mombroker.store import folder
 
     try:
@@ -39,6 +38,9 @@ def run(stomp: str, listen: str, data: Path) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     home = folder.make(data.absolute())
+    folder.claim(home)
+    from mombroker.net import config, service  # takes most of the time of the start
+
     server = Server("main", host, port, stomp, str(home), anonymous=is_loopback(outside))
     topology = Topology("run", {"main": server})
     text = config.dumps(topology, home, ["Written by `mom run` at each start."])

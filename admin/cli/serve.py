@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import options
+from mombroker.store import folder
 
 
 @click.command()
@@ -22,9 +23,10 @@ def serve(file: Path, server: str | None) -> None:
     Example:
       mom serve bus.toml --server lyon
     """
-    from mombroker.net import service
-
     topology = options.load(file)
+    at = options.pick(topology, server)
+    folder.claim(Path(at.data))
+    from mombroker.net import service  # takes most of the time of the start
+
     options.importable(file)
-    name = options.pick(topology, server).name
-    raise SystemExit(service.serve(topology, name, load=lambda: options.load(file)))
+    raise SystemExit(service.serve(topology, at.name, load=lambda: options.load(file)))

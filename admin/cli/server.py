@@ -12,6 +12,7 @@ import click
 from mombroker.admin import supervisor
 from mombroker.admin.cli import options
 from mombroker.core.errors import MomError
+from mombroker.store import folder
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
@@ -117,9 +118,7 @@ def reload(file: Path, name: str) -> None:
 
 def _process(at: "Server") -> int:
     """The process that the server runs in, 0 if it does not run."""
-    from mombroker.store.folder import LOCK
-
-    return supervisor.holder(Path(at.data) / LOCK)
+    return folder.holder(Path(at.data) / folder.LOCK)
 
 
 def _ordered(topology: "Topology", at: "Server", order: str) -> bool:

@@ -17,6 +17,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.store import folder as folders
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
@@ -78,38 +79,39 @@ def down(file: Path, output: str) -> None:
     Example:
       mom down etc/two-sites.toml
     """
-    from mombroker.store.folder import LOCK
-
-    folders = {server.name: Path(server.data) for server in options.load(file).servers.values()}
-    stopped = _end({folder / supervisor.LOCK: name for name, folder in folders.items()})
-    stopped += _end({folder / LOCK: name for name, folder in folders.items()})  # of no supervisor
-    stopped = [name for name in folders if name in stopped]
+    stopped = _end({server.name: Path(server.data) for server in options.load(file).servers.values()})
     if output == "json":
         echo_json({"stopped": stopped})
     else:
         click.echo(f"stopped {', '.join(stopped)}" if stopped else f"no server of {file} runs here")
 
 
-def _end(locks: dict[Path, str]) -> list[str]:
-    """Stop the processes that hold these locks, and wait for their end; whose they were.
+def _end(data: dict[str, Path]) -> list[str]:
+    """Stop the servers in these data folders with those who look after them, and wait for their end; which of them ran.
 
-    Raises MomError if that takes too long.
+    Raises MomError for those that take too long, and those that somebody starts meanwhile.
     """
-    holders = {lock: pid for lock in locks if (pid := supervisor.holder(lock))}
-    for pid in set(holders.values()):
-        with suppress(ProcessLookupError):  # it has just ended by itself
-            os.kill(pid, signal.SIGTERM)
-    left = {lock: locks[lock] for lock in holders}
-    deadline = time.monotonic() + supervisor.GRACE + 5.0
+    ran: set[str] = set()
+
+    def held(file: str) -> dict[str, int]:
+        ran.update(name for name, folder in data.items() if folders.holder(folder / folders.LOCK))
+        return {name: pid for name, folder in data.items() if (pid := folders.holder(folder / file))}
+
     with Bar("stopped") as bar:
-        while left:
-            left = {lock: name for lock, name in left.items() if supervisor.holder(lock)}
-            bar.at(len(holders) - len(left), len(holders))
-            if left and time.monotonic() > deadline:
-                raise MomError(f"{', '.join(left.values())} did not stop; see its log.txt, or kill it")
-            if left:
+        for file in (supervisor.LOCK, folders.LOCK):  # a supervisor stops its own servers; then those of none
+            first = left = held(file)
+            for pid in set(first.values()):
+                with suppress(ProcessLookupError):  # it has just ended by itself
+                    os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + supervisor.GRACE + 5.0
+            while left := {name: pid for name, pid in held(file).items() if first.get(name) == pid}:
+                bar.at(len(first) - len(left), len(first))
+                if time.monotonic() > deadline:
+                    raise MomError(f"{', '.join(left)} did not stop; see its log.txt, or kill it")
                 time.sleep(POLL)
-    return [locks[lock] for lock in holders]
+    if again := held(supervisor.LOCK) | held(folders.LOCK):
+        raise MomError(f"{', '.join(again)} was started meanwhile and runs: run `mom down` again")
+    return [name for name in data if name in ran]
 
 
 # -- in the foreground -------------------------------------------------------------------------------------------------
@@ -162,13 +164,11 @@ def detached(file: Path, topology: "Topology", servers: "list[Server]", output: 
 
 def _stay(file: Path, topology: "Topology", servers: "list[Server]", pipe: int) -> None:
     """The supervisor's process: away from the terminal, and never back into the caller's."""
-    from mombroker.store.folder import make
-
     code = 1
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
-        log = os.open(make(servers[0].data) / supervisor.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(folders.make(servers[0].data) / supervisor.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for stream, target in ((0, null), (1, log), (2, log)):
             os.dup2(target, stream)
 

@@ -3,6 +3,8 @@
 import fcntl
 import os
 import secrets
+import time
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from mombroker.core.errors import StoreError
 
 STORE, LOCK, TOKEN = "store.sqlite", "lock", "token"
 TOKEN_LEAST = 32  # characters
+LOOKS, LOOK_S = 10, 0.02  # how often, and in which distance, a lock is looked at that seems taken
 
 
 def unusable(path: Path, error: OSError) -> StoreError:
@@ -44,25 +47,73 @@ def sync(folder: Path) -> None:
         os.close(fd)
 
 
+_claimed: dict[Path, int] = {}  # folder -> its lock, taken before its store is opened
+
+
+def locked(path: Path) -> int:
+    """Lock a file, with our process id in it; the open file holds the lock, and the system drops it with the process.
+
+    Raises BlockingIOError with the id of the process that has it.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    for left in reversed(range(LOOKS)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                time.sleep(LOOK_S)  # somebody may only be looking who holds it
+        else:
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            return file
+    holder = os.pread(file, 20, 0).decode(errors="replace").strip()
+    os.close(file)
+    raise BlockingIOError(holder or "unknown")
+
+
+def holder(path: Path) -> int:
+    """The process that holds a lock file, 0 if none does."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    try:
+        for _ in range(LOOKS):
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if (text := os.pread(file, 20, 0).decode(errors="replace").strip()).isdecimal():
+                    return int(text)
+                time.sleep(LOOK_S)  # it has just been taken, and the id is not in it yet; or another one looks
+            else:
+                return 0
+        return 0
+    finally:
+        os.close(file)
+
+
+def claim(folder: Path) -> None:
+    """Take the lock of a data folder that this process will open a store in, so that others see from now on that a
+    server runs there. What cannot be had is refused when the store is opened, in words."""
+    with suppress(OSError, StoreError):
+        _claimed[folder] = locked(make(folder) / LOCK)
+
+
 class Lock:
     """One process per folder. The system drops it with the process, however that ends; the file stays."""
 
     def __init__(self, folder: Path):
         path = folder / LOCK
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._fd = _claimed.pop(folder, -1)
+            if self._fd < 0:
+                self._fd = locked(path)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{folder} is in use by process {error}; stop it, or give this server its own folder"
+            ) from None
         except OSError as error:
             raise unusable(path, error) from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._fd, 20, 0).decode(errors="replace").strip()
-            os.close(self._fd)
-            raise StoreError(
-                f"{folder} is in use by process {holder or 'unknown'}; stop it, or give this server its own folder"
-            ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         if self._fd >= 0:

@@ -14,6 +14,7 @@ import pytest
 from mombroker.admin import supervisor
 from mombroker.admin.cli.up import Tails
 from mombroker.net import config
+from mombroker.store import folder
 from mombroker.store.folder import LOCK
 from tests.admin.processes import Processes, write_topology
 
@@ -206,14 +207,14 @@ def test_servers_are_looked_after_where_nobody_waits_for_them_any_more(tmp_path)
     bus = one(tmp_path)
     up = bus.popen("up", "--detach")
     data = Path(config.load(bus.file).servers["a"].data)
-    until(lambda: supervisor.holder(data / supervisor.LOCK))
+    until(lambda: folder.holder(data / supervisor.LOCK))
     up.kill()
     up.communicate()
     try:
         until(bus.all_up)
-        first = supervisor.holder(data / LOCK)
+        first = folder.holder(data / LOCK)
         os.kill(first, signal.SIGKILL)
-        until(lambda: supervisor.holder(data / LOCK) not in (0, first))
+        until(lambda: folder.holder(data / LOCK) not in (0, first))
     finally:
         bus.down()
 
@@ -228,40 +229,44 @@ def until(done: Callable[[], object]) -> None:
 
 def test_down_of_what_has_just_ended_by_itself(tmp_path, monkeypatch):
     bus = one(tmp_path)
-    holders = [4_000_000] * 2  # of the locks of both
+    held = {"up.lock": 2, "lock": 2}  # for so many looks: of both servers, once
+
+    def holder(lock):
+        held[lock.name] -= 1
+        return 4_000_000 if held[lock.name] >= 0 else 0
 
     def kill(pid, number):
         raise ProcessLookupError
 
-    monkeypatch.setattr(supervisor, "holder", lambda lock: holders.pop() if holders else 0)
+    monkeypatch.setattr(folder, "holder", holder)
     monkeypatch.setattr(os, "kill", kill)
     assert bus.mom("down").stdout == "stopped a, b\n"
-    holders += [4_000_000] * 2
-    assert bus.json("down") == {"stopped": ["a", "b"]}
+    held |= {"up.lock": 2, "lock": 0}  # nobody runs whom the supervisor looks after
+    assert bus.json("down") == {"stopped": []}
 
 
 def test_one_server_is_stopped_started_and_restarted_while_the_others_go_on(tmp_path):
     bus = one(tmp_path)
     bus.up()
     lock = {name: Path(config.load(bus.file).servers[name].data) / LOCK for name in "ab"}
-    a, b = supervisor.holder(lock["a"]), supervisor.holder(lock["b"])
+    a, b = folder.holder(lock["a"]), folder.holder(lock["b"])
     assert bus.mom("server", "stop", "a").stdout == "stopped a\n"
     assert bus.mom("server", "stop", "a").stdout == "a does not run here\n"
     result = bus.mom("status", code=1)
     assert "start it by `mom server start a`" in result.stdout.splitlines()[-1]
     assert bus.mom("server", "start", "a").stdout == "started a\n"
     assert bus.mom("server", "start", "a").stdout == "a runs already\n"
-    again = supervisor.holder(lock["a"])
+    again = folder.holder(lock["a"])
     assert again not in (0, a) and bus.all_up()
     assert bus.mom("server", "restart", "a").stdout == "restarted a\n"
-    assert supervisor.holder(lock["a"]) not in (0, a, again) and supervisor.holder(lock["b"]) == b
+    assert folder.holder(lock["a"]) not in (0, a, again) and folder.holder(lock["b"]) == b
     assert bus.mom("server", "reload", "a").stdout == "a has read its settings anew\n"
     bus.file.write_text(bus.file.read_text() + "\n[[policies]]\nmatch = 'queue:a'\n")
     shown = bus.mom("server", "reload", "a").stdout
     assert shown == "a reads [[policies]] at its next start only\na has read its settings anew\n"
     log = lock["b"].parent / supervisor.LOG
     assert "its next start only" not in log.read_text()
-    os.kill(supervisor.holder(log.parent / supervisor.LOCK), signal.SIGHUP)  # goes to all its servers
+    os.kill(folder.holder(log.parent / supervisor.LOCK), signal.SIGHUP)  # goes to all its servers
     until(lambda: "b reads [[policies]] at its next start only" in log.read_text())
     assert bus.mom("down").stdout == "stopped a, b\n"
 
@@ -288,6 +293,10 @@ def test_a_server_that_is_served_beside_those_of_up_is_stopped_by_down_too(tmp_p
     bus.mom("server", "stop", "a")
     serve = bus.popen("serve", "--server", "a")
     assert "serves 127.0.0.1" in serve.stderr.readline()
+    assert bus.mom("server", "stop", "a").stdout == "stopped a\n"
+    assert serve.wait(60) == 0
+    serve = bus.popen("serve", "--server", "a")
+    assert "serves 127.0.0.1" in serve.stderr.readline()
     refused = bus.mom("server", "restart", "b")
     assert refused.stdout == "restarted b\n"
     assert bus.mom("down").stdout == "stopped a, b\n"
@@ -295,6 +304,35 @@ def test_a_server_that_is_served_beside_those_of_up_is_stopped_by_down_too(tmp_p
     assert serve.returncode == 0
     assert bus.run("server", "start", "b").stdout == "1 of 1 servers are up; `mom down` stops them\n"
     assert bus.mom("down").stdout == "stopped b\n"
+
+
+def test_a_server_that_is_served_beside_those_of_up_is_stopped_alone_too_as_soon_as_it_has_begun_to_start(tmp_path):
+    bus = one(tmp_path)
+    bus.up()
+    lock = Path(config.load(bus.file).servers["b"].data) / LOCK
+    bus.mom("server", "stop", "b")
+    for words, stopped in (("server", "stop", "b"), "b"), (("down",), "a, b"):
+        serve = bus.serve("b")
+        until(lambda: folder.holder(lock))
+        assert (tmp_path / "b.txt").read_text() == ""  # it does not serve yet
+        assert bus.mom(*words).stdout == f"stopped {stopped}\n"
+        assert serve.wait(60) == -signal.SIGTERM
+
+
+def test_down_names_no_server_that_has_refused_to_start(tmp_path):
+    bus = one(tmp_path)
+    bus.up()
+    bus.down()
+    (tmp_path / "b" / "token").write_text("short")
+    assert bus.run("up", "--detach", code=1).stdout == "1 of 2 servers are up; `mom down` stops them\n"
+    assert bus.mom("down").stdout == "stopped a\n"
+
+
+def test_what_is_started_anew_while_down_stops_it_is_named_and_no_success(tmp_path, monkeypatch):
+    bus = one(tmp_path)
+    looks = iter([0, 0, 0, 0] * 4 + [4_000_000] * 8)
+    monkeypatch.setattr(folder, "holder", lambda lock: next(looks))
+    assert "a, b was started meanwhile and runs" in bus.mom("down", code=1).stderr
 
 
 def test_serve_runs_one_server_until_a_signal(tmp_path):

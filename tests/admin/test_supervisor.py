@@ -13,6 +13,7 @@ import pytest
 
 from mombroker.admin import supervisor
 from mombroker.core.errors import MomError
+from mombroker.store import folder
 
 # A supervisor of fake servers. Each serves by the word in its plan for its n-th start; what happens is one JSON line.
 SCRIPT = """
@@ -253,12 +254,12 @@ def test_two_supervisors_of_one_folder_are_refused_and_a_dead_one_leaves_no_lock
     it = run(a=["run"])
     _, _, server = it.until("started", "a")[-1]
     file = tmp_path / "a" / supervisor.LOCK
-    assert supervisor.holder(file) == it.process.pid
+    assert folder.holder(file) == it.process.pid
     with pytest.raises(MomError, match=f"process {it.process.pid} looks after the server"):
         supervisor.hold(tmp_path / "a")
     it.process.kill()
     it.process.wait()
     os.kill(server, signal.SIGKILL)  # it has outlived its supervisor
-    assert supervisor.holder(file) == 0
+    assert folder.holder(file) == 0
     os.close(supervisor.hold(tmp_path / "a"))
-    assert supervisor.holder(tmp_path / "none") == 0
+    assert folder.holder(tmp_path / "none") == 0
