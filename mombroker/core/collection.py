@@ -6,6 +6,7 @@ changes are undone, an accepted one's are rows of the same commit.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from mombroker.core.batch import ItemRow
@@ -19,9 +20,10 @@ Place = tuple[int, int]  # (key, id)
 class Collection:
     """1. `fresh` and `gone` hold exactly the changes that may not be visible in the store yet.
     2. `size` counts the rows as the running reaction sees them.
-    3. All rows of the store up to `floor` are gone."""
+    3. All rows of the store up to `floor` are gone.
+    4. `order` has the places of `fresh`, in order; None until somebody asks for it."""
 
-    __slots__ = ("server", "agent", "name", "fresh", "gone", "size", "undo", "floor")
+    __slots__ = ("server", "agent", "name", "fresh", "gone", "size", "undo", "floor", "order")
 
     def __init__(self, server: AgentServer, agent: str, name: str):
         self.server, self.agent, self.name = server, agent, name
@@ -29,6 +31,7 @@ class Collection:
         self.gone: set[int] = set()
         self.size = server.reader.item_count(agent, name)
         self.floor: Place | None = None
+        self.order: list[Place] | None = None
         self.undo: list[tuple[ItemRow, bool, bool]] = []  # (row, was added, was fresh) of the running reaction
 
     def __len__(self) -> int:
@@ -36,7 +39,7 @@ class Collection:
 
     def add(self, key: int, head: bytes, body: bytes = b"") -> int:
         row = ItemRow(self.server.new_id(), self.agent, self.name, key, head, body)
-        self.fresh[row.id] = row
+        self._refresh(row)
         self.size += 1
         self.undo.append((row, True, False))
         return row.id
@@ -51,7 +54,7 @@ class Collection:
         """Take a row out; None if it was not there."""
         row = self.get(id)
         if row:
-            fresh = self.fresh.pop(id, None) is not None
+            fresh = self._stale(row)
             self.gone.add(id)
             self.size -= 1
             self.undo.append((row, False, fresh))
@@ -79,10 +82,11 @@ class Collection:
             if len(rows) < limit:
                 break
             start = (rows[-1].key, rows[-1].id)
-        for row in self.fresh.values():
-            place = (row.key, row.id)
-            if after is None or place > after:
-                found[place] = row
+        if self.fresh:
+            if self.order is None:
+                self.order = sorted((row.key, row.id) for row in self.fresh.values())
+            first = bisect_right(self.order, after) if after is not None else 0
+            found.update((place, self.fresh[place[1]]) for place in self.order[first : first + limit])
         return [found[place] for place in sorted(found)[:limit]]
 
     def accept(self) -> bool:
@@ -99,19 +103,20 @@ class Collection:
         self.floor = None
         for row, added, fresh in reversed(self.undo):
             if added:
-                self.fresh.pop(row.id, None)
+                self._stale(row)
                 self.gone.discard(row.id)
                 self.size -= 1
             else:
                 self.gone.discard(row.id)
                 if fresh:
-                    self.fresh[row.id] = row
+                    self._refresh(row)
                 self.size += 1
         self.undo = []
 
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """These changes are in the store now; those of a later batch stay."""
         open_items = self.server.batch.items
+        self.order = None
         for id, row in items.items():
             if row is None:
                 if id in self.gone and id not in open_items:
@@ -120,3 +125,20 @@ class Collection:
                 del self.fresh[id]
                 if self.floor is not None and (row.key, id) < self.floor:
                     self.floor = None
+
+    def _refresh(self, row: ItemRow) -> None:
+        self.fresh[row.id] = row
+        if self.order is not None:
+            place = (row.key, row.id)
+            if self.order and place < self.order[-1]:
+                self.order = None
+            else:
+                self.order.append(place)
+
+    def _stale(self, row: ItemRow) -> bool:
+        """It is not fresh any more. False if it was not."""
+        if self.fresh.pop(row.id, None) is None:
+            return False
+        if self.order is not None:
+            del self.order[bisect_left(self.order, (row.key, row.id))]
+        return True
