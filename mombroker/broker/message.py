@@ -41,7 +41,7 @@ class ClientMessage(Note):
     typed: bool = False  # for selectors: headers that look like numbers or booleans are such
     properties: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    let_in: bool = field(default=False, init=False, metadata=LOCAL)  # the queue expects it
+    reserved: bool = field(default=False, init=False, metadata=LOCAL)  # the queue expects it
 
     @property
     def size(self) -> int:

@@ -58,7 +58,7 @@ class Settle(Note):
     failed    given back by the client: counted, and backed off or not, as the destination says
     again     given back, and to be offered again whatever the destination says
     refused   not to be offered to anybody again
-    lent      their consumer has them still, but may have others in their stead: a transaction is to settle them
+    uncommitted  their consumer has them still, but may have others in their stead: a transaction is to settle them
     """
 
     wire = "q.settle"
@@ -70,7 +70,7 @@ class Settle(Note):
     refused: list[Count] = field(default_factory=list)
     credit: Credit = 0
     last: bool = False  # the answer to Last
-    lent: list[Count] = field(default_factory=list)
+    uncommitted: list[Count] = field(default_factory=list)
 
 
 @dataclass(slots=True)

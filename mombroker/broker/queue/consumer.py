@@ -15,17 +15,17 @@ Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 
 class Consumer:
     """credit   how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
-    lent     sizes, by id, of what it has without that taking room; see Settle
+    uncommitted  sizes, by id, of deliveries acknowledged in a transaction that is open: they take no room; see Settle
     seen     up to which id, per lane, nothing waits for it, as things stand,
     again    but for these: they have come back, in a heap per lane
     """
 
-    __slots__ = ("key", "note", "credit", "room", "lent", "wants", "pending", "seen", "again")
+    __slots__ = ("key", "note", "credit", "room", "uncommitted", "wants", "pending", "seen", "again")
 
     def __init__(self, proxy: str, note: Consume, wants: Matches | None):
         self.key = (proxy, note.consumer)
         self.note, self.wants, self.credit, self.room = note, wants, note.credit, PREFETCH_BYTES
-        self.lent: dict[int, int] = {}
+        self.uncommitted: dict[int, int] = {}
         self.pending: list[QueuedMessage] = []  # given, to be dispatched in one message
         self.seen: dict[int, int] = {}
         self.again: dict[int, list[int]] = {}
@@ -51,12 +51,12 @@ class Consumer:
 
     def settled(self, note: Settle, freed: int, held: dict[int, QueuedMessage]) -> None:
         """It has settled so many bytes, and still has what is `held`."""
-        if self.lent:
+        if self.uncommitted:
             for ids in (note.taken, note.back, note.failed, note.again, note.refused):
-                freed -= sum(self.lent.pop(id, 0) for id in ids)
-        for id in note.lent:
-            if id in held and id not in self.lent:
-                self.lent[id] = held[id].size
+                freed -= sum(self.uncommitted.pop(id, 0) for id in ids)
+        for id in note.uncommitted:
+            if id in held and id not in self.uncommitted:
+                self.uncommitted[id] = held[id].size
                 freed += held[id].size
         self.credit += note.credit
         self.room = min(self.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing

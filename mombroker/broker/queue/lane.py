@@ -49,7 +49,7 @@ class Lane:
     2. `rest` more, all above `cursor`, are only on disk.
     3. `ids` from `start` on is sorted; it names those in `items`, and some that have left.
     4. `taken` are ids above `cursor` that do not wait, but may still be read from disk as if they did.
-    5. `loose` of those in memory have no row.
+    5. `unstored` of those in memory have no row.
 
     last    nothing in it has a higher id
     whole   everything stays in memory
@@ -57,7 +57,7 @@ class Lane:
 
     __slots__ = (
         "server", "pool", "queue", "number", "name", "ids", "start", "items", "cursor", "last", "rest", "taken",
-        "bytes", "page", "loose", "whole",
+        "bytes", "page", "unstored", "whole",
     )  # fmt: skip
 
     def __init__(self, server: AgentServer, pool: Pool, queue: str, number: int, whole: bool = False):
@@ -68,7 +68,7 @@ class Lane:
         self.cursor = 0
         self.last = 0
         self.rest, self.whole = 0, whole
-        self.loose = 0
+        self.unstored = 0
         self.taken: dict[int, int] = {}  # id -> batch that changes its row
         self.bytes = 0
         self.page = PAGE_LEAST
@@ -92,7 +92,7 @@ class Lane:
 
     def _keep(self, item: QueuedMessage) -> None:
         self.items[item.id] = item
-        self.loose += not item.stored
+        self.unstored += not item.stored
         self.bytes += item.size + OVERHEAD
         self.pool.bytes += item.size + OVERHEAD
 
@@ -109,7 +109,7 @@ class Lane:
         if self.items.pop(item.id, None) is None:
             self.rest -= 1
         else:
-            self.loose -= not item.stored
+            self.unstored -= not item.stored
             self.bytes -= item.size + OVERHEAD
             self.pool.bytes -= item.size + OVERHEAD
         if item.id > self.cursor:
@@ -200,5 +200,5 @@ class Lane:
         assert set(self.items) <= set(ids), "a lane lost a message"
         assert not ids or ids[-1] <= self.last, "a lane has more than it knows of"
         assert self.rest >= 0, "a lane has less than nothing on disk"
-        assert self.loose == sum(not item.stored for item in self.items.values()), "rows miscounted"
+        assert self.unstored == sum(not item.stored for item in self.items.values()), "rows miscounted"
         assert self.bytes == sum(item.size + OVERHEAD for item in self.items.values()), "bytes miscounted"

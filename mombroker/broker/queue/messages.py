@@ -48,8 +48,8 @@ class QueueMessages(Native):
 
     __slots__ = (
         "name", "volatile", "service", "lanes", "out", "out_bytes", "leaving", "later", "times", "takers", "count",
-        "ready", "bytes", "loose", "told", "dropped", "purged", "stale", "stale_bytes", "stale_ready", "ripe", "_until",
-        "_shelf", "_next", "_version", "_policy", "_limited",
+        "ready", "bytes", "unstored", "blocked_servers", "dropped", "purged", "stale", "stale_bytes", "stale_ready",
+        "ripe", "_until", "_shelf", "_next", "_version", "_policy", "_limited",
     )  # fmt: skip
 
     def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
@@ -64,8 +64,8 @@ class QueueMessages(Native):
         self.later: dict[int, QueuedMessage] = {}  # backing off, or volatile and not due
         self.times: list[tuple[int, int]] = []  # heap of (due, id) of those, and of some that have left
         self.takers = Consumers()
-        self.count = self.ready = self.bytes = self.loose = 0  # loose: bytes without a row
-        self.told: dict[str, None] = {}  # servers that hold back their clients, in the order they were told
+        self.count = self.ready = self.bytes = self.unstored = 0  # unstored: bytes without a row
+        self.blocked_servers: dict[str, None] = {}  # they hold back their clients, in this order
         self.dropped = 0
         self.purged = 0  # what waits up to this id is to go:
         self.stale = self.stale_bytes = self.stale_ready = 0  # so much of `count`, `bytes` and `ready`
@@ -117,13 +117,14 @@ class QueueMessages(Native):
     # -- state ---------------------------------------------------------------------------------------------------
 
     def pack(self) -> bytes:
-        rows = {number: len(lane) - lane.loose for number, lane in self.lanes.items()}
+        rows = {number: len(lane) - lane.unstored for number, lane in self.lanes.items()}
         remote = [[c.key[0], c.credit, c.note.values()] for c in self.takers if self._remote(c.key[0])]
         leaving = [proxy for proxy in self.leaving if self._remote(proxy)]
         stale = [self.stale, self.stale_bytes, self.stale_ready]
         return _state(
-            self.bytes - self.loose, rows, remote, list(self.told), self.purged, self.more_state(), leaving, stale
-        )
+            self.bytes - self.unstored, rows, remote, list(self.blocked_servers), self.purged, self.more_state(),
+            leaving, stale,
+        )  # fmt: skip
 
     @staticmethod
     def blank(more: Any) -> bytes:
@@ -138,10 +139,10 @@ class QueueMessages(Native):
 
     def _load(self, state: bytes) -> None:
         values = msgpack.unpackb(state, strict_map_key=False)
-        _, self.bytes, rows, remote, told, self.purged, more = values[:7]
+        _, self.bytes, rows, remote, blocked, self.purged, more = values[:7]
         self.take_up(more)
         self.leaving = dict.fromkeys(values[7] if len(values) > 7 else ())
-        self.told = dict.fromkeys(told)
+        self.blocked_servers = dict.fromkeys(blocked)
         for number, rest in rows.items():
             if rest:
                 lane = self.lane(number)
@@ -252,7 +253,7 @@ class QueueMessages(Native):
             super().damaged(damage)
         if name in LANES or name == DELAYED:
             self.count -= 1
-            self.bytes -= min(damage.size, self.bytes - self.loose)
+            self.bytes -= min(damage.size, self.bytes - self.unstored)
         self._fewer_stale()
         self.change()
         self.touch()
@@ -327,7 +328,7 @@ class QueueMessages(Native):
             self._stale(1, item)
             self._end(item)
         elif put.expires and put.expires <= max(self.server.now, due):
-            self._bury(item, "expired")
+            self._dead_letter(item, "expired")
         elif due > self.server.now:
             self._write_held(item)
             self._rest(item, due)
@@ -357,7 +358,7 @@ class QueueMessages(Native):
         if item.stored:
             self._erase(item)
         else:
-            self.loose -= item.size
+            self.unstored -= item.size
         if item.x:
             self.shelf.forget(item)
         if item.group:
@@ -366,19 +367,19 @@ class QueueMessages(Native):
         self.count -= 1
         self.bytes -= item.size
         if not self.count:
-            self.bytes = self.loose = 0  # what a damaged row has left
-        if self.told or self.service.waiting:
+            self.bytes = self.unstored = 0  # what a damaged row has left
+        if self.blocked_servers or self.service.waiting:
             self.free()
 
-    def _bury(self, item: QueuedMessage, reason: str, was_out: bool = False) -> None:
+    def _dead_letter(self, item: QueuedMessage, reason: str, was_out: bool = False) -> None:
         """Out of the queue, to the dead letters."""
         if not self.whole(item, was_out):
             return
         self._end(item, was_out)
-        self._inter(item, reason)
+        self._send_dead_letter(item, reason)
         self.change()
 
-    def _inter(self, item: QueuedMessage, reason: str) -> None:
+    def _send_dead_letter(self, item: QueuedMessage, reason: str) -> None:
         """To the dead-letter queue; a dead letter does not get there again."""
         put, policy = item.put, self.policy
         assert put is not None, "a message in memory"
@@ -463,7 +464,7 @@ class QueueMessages(Native):
             return
         item.id, item.stored, item.place = self.server.new_id(), False, NOWHERE
         self.enter(item)
-        self.loose += 0 if item.stored else item.size
+        self.unstored += 0 if item.stored else item.size
 
     def _rested(self, item: QueuedMessage) -> None:
         if item.id <= self.purged:
@@ -497,7 +498,7 @@ class QueueMessages(Native):
         else:
             self._take(item)
         item.x = 0
-        self._bury(item, "expired")
+        self._dead_letter(item, "expired")
 
     # -- for the operator ----------------------------------------------------------------------------------------
 
@@ -562,7 +563,7 @@ class QueueMessages(Native):
         held, delayed = sum(map(len, self.out.values())), 0 if self._shelf is None else len(self.shelf.delayed)
         assert self.count == self.ready + held + len(self.later) + delayed, "messages miscounted"
         assert all(item.holder == proxy for proxy, items in self.out.items() for item in items.values()), "wrong holder"
-        assert self.bytes >= self.loose >= 0, "bytes miscounted"
+        assert self.bytes >= self.unstored >= 0, "bytes miscounted"
         sizes = sum(item.size for items in self.out.values() for item in items.values())
         assert self.out_bytes == sizes, "bytes that somebody has miscounted"
         assert 0 <= self.stale_ready <= min(self.stale, self.ready) and self.stale <= self.count - held, "stale"

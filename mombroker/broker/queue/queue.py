@@ -41,11 +41,11 @@ class Queue(QueueMessages):
     deletable = True
     rows_are = {PRODUCERS: "what a producer has sent, of which a repeat is not noticed now, in the duplicate list of"}
 
-    __slots__ = ("browsers", "coming", "paused", "_counted", "_moved", "_searches", "_producers", "_unread")
+    __slots__ = ("browsers", "reserved", "paused", "_counted", "_moved", "_searches", "_producers", "_unread")
 
     def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
         self.browsers: dict[Key, Browser] = {}
-        self.coming = 0  # messages that were let in and are on their way
+        self.reserved = 0  # messages that were let in and are on their way
         self.paused = False  # nothing is given at present
         self._counted = self._moved = 0  # a batch, and bytes that were given and taken back in it
         self._searches = 0  # that did not come to their end at once
@@ -67,16 +67,16 @@ class Queue(QueueMessages):
         policy = self.policy
         if not self.limited or policy.full == "drop-oldest":
             return True
-        if self._over(policy, self.coming + 1, put.size):
+        if self._over(policy, self.reserved + 1, put.size):
             return False
-        self.coming += 1
-        put.let_in = True
+        self.reserved += 1
+        put.reserved = True
         return True
 
-    def leave_out(self, put: ClientMessage) -> None:
+    def release_room(self, put: ClientMessage) -> None:
         """It does not come after all."""
-        self.coming -= 1
-        put.let_in = False
+        self.reserved -= 1
+        put.reserved = False
 
     def _over(self, policy: Policy, more: int, size: int) -> bool:
         return bool(
@@ -85,8 +85,8 @@ class Queue(QueueMessages):
         )
 
     def put(self, put: ClientMessage, message: Message) -> None:
-        if put.let_in:
-            self.coming -= 1
+        if put.reserved:
+            self.reserved -= 1
         if self._unread:
             self._unread = False
             self.producers  # noqa: B018
@@ -99,9 +99,9 @@ class Queue(QueueMessages):
             self.server.new_id(), self.lane_of(put), put.message or f"{message.origin}#{message.number}", put
         )
         if put.expires and put.expires <= max(now, put.due):
-            self._inter(item, "expired")
+            self._send_dead_letter(item, "expired")
             return
-        if self.limited and self._over(self.policy, 1, item.size) and not self._squeeze(item, message.source):
+        if self.limited and self._over(self.policy, 1, item.size) and not self._overflow(item, message.source):
             return
         self.count += 1
         self.bytes += item.size
@@ -110,7 +110,7 @@ class Queue(QueueMessages):
         else:
             self.enter(item)
         if not item.stored:
-            self.loose += item.size
+            self.unstored += item.size
         self.change()
 
     def lane_of(self, put: ClientMessage) -> int:
@@ -149,7 +149,7 @@ class Queue(QueueMessages):
         seen, again = consumer.seen, consumer.again
         return all(seen.get(number, 0) >= lane.last and not again.get(number) for number, lane in self.lanes.items())
 
-    def _squeeze(self, item: QueuedMessage, source: str) -> bool:
+    def _overflow(self, item: QueuedMessage, source: str) -> bool:
         """A message came though the queue is full. False: it is refused."""
         policy = self.policy
         if policy.full == "drop-oldest":
@@ -157,21 +157,21 @@ class Queue(QueueMessages):
                 self.dropped += 1
                 return False
             self._begin()
-            self._thin(1, item.size)
+            self._drop_head(1, item.size)
             return True
         home = source[: source.index("/")]
         if home == self.server.name:
             return True  # our clients were let in, or stopped before
-        if home not in self.told:  # let it hold back its clients
-            self.told[home] = None
+        if home not in self.blocked_servers:  # let it hold back its clients
+            self.blocked_servers[home] = None
             self.post(f"{home}/_clients", Full(self.id, True))
             self.change()
         if policy.full == "block":
             return True  # what is under way is taken
-        self._inter(item, f"{self.service.shown(self.name)} is full")
+        self._send_dead_letter(item, f"{self.service.shown(self.name)} is full")
         return False
 
-    def _thin(self, more: int, size: int) -> None:
+    def _drop_head(self, more: int, size: int) -> None:
         """Drop the oldest, as far as nobody has them, until so much more has room."""
         policy = self.policy
         while self._over(policy, more, size) and not self.spent():
@@ -188,9 +188,9 @@ class Queue(QueueMessages):
             policy.max_bytes and self.bytes > FREE * policy.max_bytes
         ):
             return
-        for home in self.told:
+        for home in self.blocked_servers:
             self.post(f"{home}/_clients", Full(self.id, False))
-        self.told = {}
+        self.blocked_servers = {}
         self.service.freed(self.id)
 
     # -- out -----------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Queue(QueueMessages):
         if self.purged:
             self._purge()
         if self.limited and self._policy.full == "drop-oldest":
-            self._thin(-sum(map(len, self.out.values())), -self.out_bytes)  # has too much come back?
+            self._drop_head(-sum(map(len, self.out.values())), -self.out_bytes)  # has too much come back?
         self._pump()
         for consumer in self.takers:
             if consumer.pending:
@@ -235,7 +235,7 @@ class Queue(QueueMessages):
             put = self.loaded(item)
             if put.expires and put.expires <= now:
                 self._take(item)
-                self._bury(item, "expired")
+                self._dead_letter(item, "expired")
             elif taker := takers.choose(item, put):
                 self._take(item)
                 self._give(taker, item)
@@ -388,13 +388,13 @@ class Queue(QueueMessages):
         item.failures += 1
         if not dead and (at_once or item.failures > policy.redeliver):
             last = ", at last by the loss of its consumer's connection" if lost else ""
-            self._bury(item, f"given back {item.failures} times{last}", True)
+            self._dead_letter(item, f"given back {item.failures} times{last}", True)
         else:
             self._return(item, 0 if lost else self.server.now + policy.backoff_ns(item.failures))
 
     def _refuse(self, item: QueuedMessage) -> None:
         self.spend(MOVE, item.size)
-        self._bury(item, "refused by its consumer", True)
+        self._dead_letter(item, "refused by its consumer", True)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 

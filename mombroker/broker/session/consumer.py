@@ -23,15 +23,16 @@ class SessionConsumer:
     home       queue or subscription agent; empty: plain topics, straight from the table
     credit     of plain topics: how many more may be handed out, while `room`, in bytes of bodies, is above 0
     unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
-    lent       tags that are unsettled, and whose credit was given back; in the cumulative mode all up to `lent_to`
-    repaid     how many of those were settled since the home was last told
+    uncommitted  tags that an open transaction acknowledges: unsettled, and their credit was given back; in the
+                 cumulative mode all up to `uncommitted_to`
+    recounted    how many of those were settled since its home last heard of it
     open       the client has not unsubscribed
     dropped    messages of plain topics that it did not take in time
     """
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs",
-        "wants", "browser", "lent", "lent_to", "repaid", "dropped",
+        "wants", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped",
     )  # fmt: skip
 
     def __init__(self, proxy: Session, number: int, command: Subscribe, home: str = ""):
@@ -44,8 +45,8 @@ class SessionConsumer:
         self.fates: dict[str, list[int]] = {}
         self.epochs: list[int] = []
         self.wants: Matches | None = None
-        self.lent: set[int] = set()
-        self.lent_to = self.repaid = self.dropped = 0
+        self.uncommitted: set[int] = set()
+        self.uncommitted_to = self.recounted = self.dropped = 0
 
     def copy(self, put: ClientMessage, message: str) -> None:
         """A message of a plain topic."""

@@ -191,9 +191,9 @@ class Handlers:
                     self._admit(where, put)
         except (Wait, MomError):
             for where, put in sends:
-                if put.let_in:
+                if put.reserved:
                     queue: Any = self.server.engine.natives.agents[where]
-                    queue.leave_out(put)
+                    queue.release_room(put)
             raise
         going = iter(sends)
         for each in command.commands:
@@ -231,7 +231,7 @@ class Handlers:
             proxy.reply(Receipt(command.receipt))
 
     def _credit(self, proxy: Session, command: Credit) -> None:
-        proxy.lend(command.tag)
+        proxy.count_uncommitted(command.tag)
 
     def _sync(self, proxy: Session, command: Sync) -> None:
         if command.receipt is not None:

@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
 _delivery = tuple.__new__  # a third of the time of Delivery(...)
-LENT, LENT_BYTES = 10_000, 32 << 20  # deliveries that open transactions settle; bodies of those that only we keep
+# Deliveries that open transactions settle; bytes of bodies of those that only we keep.
+MAX_UNCOMMITTED, MAX_UNCOMMITTED_BYTES = 10_000, 32 << 20
 PENDING_BYTES = 64 << 20  # of plain topics' messages that a connection does not take; then the oldest go
 TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
-LENDING = "lent"
+UNCOMMITTED = "uncommitted"
 TOLD = 100  # messages of one fate that are settled by one reaction of their queue
 
 
@@ -72,7 +73,7 @@ class Session(Native):
         self.waiting_bytes = 0  # bodies of both
         self.dropped = 0  # messages of plain topics, for want of credit
         self._complain_at = 1  # so many
-        self.lent = self.lent_bytes = 0  # of all sources; bytes of plain topics
+        self.uncommitted = self.uncommitted_bytes = 0  # of all sources; bytes of plain topics
         self.remote = False
         self.settling: list[SessionConsumer] = []  # with fates that are not told yet
         self.endings: dict[int, tuple[str, str | None]] = {}  # subscriptions that are to end: home, and the receipt
@@ -323,8 +324,8 @@ class Session(Native):
         row = source.unsettled.pop(tag)
         if not source.open and not source.unsettled:
             del self.sources[source.number]
-        if source.lent:
-            self._repay(source, tag, row)
+        if source.uncommitted:
+            self._recount(source, tag, row)
         if source.home:
             fates = source.fates
             if fate in fates:
@@ -343,49 +344,49 @@ class Session(Native):
                 self._wait((source, *row), True)
             self.hand_out()
 
-    def lend(self, tag: int) -> None:
+    def count_uncommitted(self, tag: int) -> None:
         """A transaction that is open settles it. Raises MomError when that has become too much."""
         source = self.tags.get(tag)
         if source is None or not source.open:
             return
-        tags = range(source.lent_to + 1, tag + 1) if source.ack == "client" else (tag,)
-        source.lent_to = max(source.lent_to, tag)
+        tags = range(source.uncommitted_to + 1, tag + 1) if source.ack == "client" else (tag,)
+        source.uncommitted_to = max(source.uncommitted_to, tag)
         for each in tags:
-            if each in source.unsettled and each not in source.lent:
-                self._lend(source, each)
-        if self.lent > LENT or self.lent_bytes > LENT_BYTES:
+            if each in source.unsettled and each not in source.uncommitted:
+                self._count_uncommitted(source, each)
+        if self.uncommitted > MAX_UNCOMMITTED or self.uncommitted_bytes > MAX_UNCOMMITTED_BYTES:
             raise MomError(
-                f"transactions that are open, or were aborted, settle over {LENT} deliveries or {LENT_BYTES} bytes of "
-                f"topics: COMMIT sooner, or settle what was aborted"
+                f"transactions that are open, or were aborted, settle over {MAX_UNCOMMITTED} deliveries or "
+                f"{MAX_UNCOMMITTED_BYTES} bytes of topics: COMMIT sooner, or settle what was aborted"
             )
 
-    def _lend(self, source: SessionConsumer, tag: int) -> None:
-        source.lent.add(tag)
-        self.lent += 1
+    def _count_uncommitted(self, source: SessionConsumer, tag: int) -> None:
+        source.uncommitted.add(tag)
+        self.uncommitted += 1
         row = source.unsettled[tag]
         if source.home:
             if not source.fates:
                 self.settling.append(source)
                 self.touch()
-            source.fates.setdefault(LENDING, []).append(row)
+            source.fates.setdefault(UNCOMMITTED, []).append(row)
         else:
             source.credit += 1
             source.room += len(row[0].body)
-            self.lent_bytes += len(row[0].body)
+            self.uncommitted_bytes += len(row[0].body)
             self.hand_out()
 
-    def _repay(self, source: SessionConsumer, tag: int, row: Any) -> None:
+    def _recount(self, source: SessionConsumer, tag: int, row: Any) -> None:
         """If its credit was given back, settling it does not do so again."""
-        if tag not in source.lent:
+        if tag not in source.uncommitted:
             return
-        source.lent.remove(tag)
-        self.lent -= 1
+        source.uncommitted.remove(tag)
+        self.uncommitted -= 1
         if source.home:
-            source.repaid += 1
+            source.recounted += 1
         else:
             source.credit -= 1
             source.room -= len(row[0].body)
-            self.lent_bytes -= len(row[0].body)
+            self.uncommitted_bytes -= len(row[0].body)
 
     def _again(self, source: SessionConsumer, put: ClientMessage, message: str, count: int) -> None:
         """The client gave back a message of a plain topic: it comes next, with its count; not for ever."""
@@ -406,7 +407,9 @@ class Session(Native):
     def check(self) -> None:
         waiting = [put for _, put, _, _ in self.pending] + [put for _, _, _, put, _ in self.later]
         assert self.waiting_bytes == sum(len(put.body) for put in waiting), "bytes that wait miscounted"
-        assert self.lent == sum(len(source.lent) for source in self.sources.values()), "lent ones miscounted"
+        assert self.uncommitted == sum(len(source.uncommitted) for source in self.sources.values()), (
+            "uncommitted ones miscounted"
+        )
         assert set(self.tags) == {tag for source in self.sources.values() for tag in source.unsettled}, "tags"
 
     def flush(self) -> None:
@@ -417,8 +420,8 @@ class Session(Native):
     def _tell(self, source: SessionConsumer) -> None:
         fates: dict[str, Any] = source.fates
         source.fates = {}
-        credit = sum(map(len, fates.values())) - source.repaid if source.open else 0
-        source.repaid = 0
+        credit = sum(map(len, fates.values())) - source.recounted if source.open else 0
+        source.recounted = 0
         while any(len(ids) > TOLD for ids in fates.values()):  # not all of it in one reaction
             part = {fate: ids[:TOLD] for fate, ids in fates.items()}
             fates = {fate: ids[TOLD:] for fate, ids in fates.items()}
@@ -456,7 +459,7 @@ class Session(Native):
         found: dict[str, list[int]] = {}
         for source in self.sources.values():
             if source.home and source.ack != "auto" and source.unsettled:
-                tag = next((tag for tag in source.unsettled if tag not in source.lent), min(source.unsettled))
+                tag = next((tag for tag in source.unsettled if tag not in source.uncommitted), min(source.unsettled))
                 found.setdefault(source.home, []).append(source.unsettled[tag])
         return found
 

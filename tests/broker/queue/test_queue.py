@@ -436,7 +436,7 @@ def test_what_an_open_transaction_settles_makes_room_for_more_and_once_only(wher
 
 
 def test_transactions_settle_only_so_many(monkeypatch):
-    monkeypatch.setattr(proxy, "LENT", 3)
+    monkeypatch.setattr(proxy, "MAX_UNCOMMITTED", 3)
     b = Broker()
     filled(b, *"12345")
     consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
