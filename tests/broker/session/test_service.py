@@ -222,7 +222,7 @@ def test_what_a_transaction_sends_waits_for_all_its_names_and_room():
     assert client.receipts == ["r"] and waiting(b) == {Q: 1, R: 1}
     b.connect("a").subscribe("s", R)
     assert client.receipts == ["r", "r2"] and b.queue(Q).count == 2
-    assert b.queue(R).coming == 0
+    assert b.queue(R).reserved == 0
 
 
 def test_a_transaction_that_settles_what_is_not_there_does_nothing():
