@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from mombroker.admin.cli import options
-from mombroker.admin.cli.table import bordered, laid_out, listed, width_of
+from mombroker.admin.cli.table import bordered, fits, fold, laid_out, listed
 from mombroker.core.errors import MomError
 
 Row = Mapping[str, Any]
@@ -95,9 +95,11 @@ def whole(path: Path) -> Iterator[Path]:
                 draft.unlink()
 
 
-def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> None:
+def show(
+    rows: Sequence[Row], output: str, columns: str, default: str = "", keep: bool = False, borders: bool = True
+) -> None:
     """Print rows as a table, or as one JSON array. `default` names the table's columns if the user names none. On a
-    terminal those of them that have no room are left out; the user's own are all shown.
+    terminal those of them that have no room are left out; the user's own are all shown, and with `keep` all.
     """
     known = list(dict.fromkeys(name for row in rows for name in row))
     chosen = choose(columns, known) if rows else []
@@ -108,10 +110,11 @@ def show(rows: Sequence[Row], output: str, columns: str, default: str = "") -> N
     table = [[text(row.get(name), name) for name in chosen] for row in rows]
     if chosen and sys.stdout.isatty():
         numbers = [all(_is_number(row.get(name)) for row in rows) for name in chosen]
-        lines, left_out = laid_out(chosen, table, numbers, _columns(), keep=bool(columns))
+        lines, left_out = laid_out(chosen, table, numbers, _columns(), keep or bool(columns), borders)
         click.echo("\n".join(lines))
         if left_out:
-            click.echo(f"mom: no room for {', '.join(left_out)}: choose by -c, or see -o json", err=True)
+            line = f"mom: no room for {', '.join(left_out)}: choose by -c, or see -o json"
+            click.echo("\n".join(fold(line, _columns())), err=True)
     elif chosen:
         _plain_table([chosen, *table])
 
@@ -123,16 +126,26 @@ def show_one(record: Row, output: str, columns: str = "") -> None:
         echo_json(picked)
         return
     inner = {name: value for name, value in picked.items() if _is_table(value)}
-    pairs = [(name, text(value, name)) for name, value in picked.items() if name not in inner]
+    pairs = [
+        (name, "none" if columns and value == [] else text(value, name))
+        for name, value in picked.items()
+        if name not in inner
+    ]
+    borders = (not pairs or fits(["", ""], pairs, _columns())) and all(map(_fits, inner.values()))  # all have, or none
     if pairs and sys.stdout.isatty():
-        lines = bordered(["", ""], pairs, [False, False])
-        click.echo("\n".join(lines if max(map(width_of, lines)) <= _columns() else listed(pairs, _columns())))
+        lines = bordered(["", ""], pairs, [False, False]) if borders else listed(pairs, _columns())
+        click.echo("\n".join(lines))
     elif pairs:
         _plain_table(pairs)
     for name, rows in inner.items():
         if pairs or len(inner) > 1:
             click.echo(f"{chr(10) * bool(pairs or name != next(iter(inner)))}{name}")
-        show(rows, output, "")
+        show(rows, output, "", keep=bool(columns), borders=borders)
+
+
+def _fits(rows: Sequence[Row]) -> bool:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return fits(names, [[text(row.get(name), name) for name in names] for row in rows], _columns())
 
 
 def _is_table(value: object) -> bool:

@@ -1,5 +1,6 @@
 """`mom policy`: what destinations do at their limits and with failures."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def policy() -> None:
 @output_options
 def list_policies(file: Path, server: str | None, output: str, columns: str) -> None:
     """List policies. The first whose pattern matches a destination counts; those set at run time come first.
+    On a terminal the table has the settings that are no defaults; -c names others, -o json has all.
 
     \b
     Example:
@@ -29,7 +31,19 @@ def list_policies(file: Path, server: str | None, output: str, columns: str) -> 
     """
     topology = options.load(file)
     at = options.pick(topology, server or topology.registry)
-    show(options.ask(topology, at, "policies")["policies"], output, columns)
+    found = options.ask(topology, at, "policies")["policies"]
+    brief = output == "table" and not columns and sys.stdout.isatty()
+    show(list(map(_brief, found)) if brief else found, output, columns)
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    """A policy as it is set: what it says that is no default."""
+    from mombroker.broker.policy import DEFAULT
+
+    usual = DEFAULT.as_dict()
+    settings = {name: value for name, value in row.items() if name in usual and value != usual[name]}
+    settings.pop("match", None)
+    return {"match": row["match"], "from": row["from"], "settings": settings}
 
 
 @policy.command("set")

@@ -1,10 +1,12 @@
-"""Tables as lines of text, laid out for the width of a terminal: no number is ever broken in two."""
+"""Tables as lines of text, laid out for the width of a terminal: no number and no name is broken in two."""
 
 import re
 from collections.abc import Sequence
 
 UNBROKEN = re.compile(r"[+-]?\d[\d.,:+\-TZ]*")  # numbers, times, addresses
-PIECE = 12  # of a text: words that are longer may be broken
+NAME = re.compile(r"(?:/(?:remote-)?(?:temp-|amq/)?(?:queue|topic)/)?[\w%*>#][\w:./@%*>#~+-]*,?")  # but no path
+PIECE = 12  # of a text: words that are longer and no names may be broken
+LINES, PROSE = 4, 30  # a cell has about so many lines at most, unless it is as wide as that
 LONGEST = 64  # of what is not broken
 GAP = 2  # between two columns without borders
 
@@ -13,40 +15,52 @@ def bordered(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Seque
     """The table with borders, as wide as its cells need; without names it has no header."""
     head = [list(names)] if any(names) else []
     widths = [max(map(width_of, column)) for column in zip(*head, *rows, strict=True)]
-    lines = ["┏" + "┳".join("━" * (width + 2) for width in widths) + "┓"] if head else []
-    lines += [_framed(line, "┃", widths, numbers) for line in head]
-    edges = "┡╇┩━" if head else "┌┬┐─"
-    lines.append(edges[0] + edges[1].join(edges[3] * (width + 2) for width in widths) + edges[2])
-    lines += [_framed(line, "│", widths, numbers) for row in rows for line in _lines_of(row)]
-    return [*lines, "└" + "┴".join("─" * (width + 2) for width in widths) + "┘"]
+    lines = [_edge("┌┬┐", widths), *(_framed(line, widths, numbers) for line in head)]
+    lines += [_edge("├┼┤", widths)] * len(head)
+    lines += [_framed(line, widths, numbers) for row in rows for line in _lines_of(row)]
+    return [*lines, _edge("└┴┘", widths)]
 
 
-def _framed(cells: Sequence[str], bar: str, widths: Sequence[int], numbers: Sequence[bool]) -> str:
-    padded = (_pad(*each) for each in zip(cells, widths, numbers, strict=True))
-    return f"{bar} {f' {bar} '.join(padded)} {bar}"
+def _edge(corners: str, widths: Sequence[int]) -> str:
+    return corners[0] + corners[1].join("─" * (width + 2) for width in widths) + corners[2]
+
+
+def _framed(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
+    return f"│ {' │ '.join(_pad(*each) for each in zip(cells, widths, numbers, strict=True))} │"
+
+
+def fits(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Is there room for it with borders?"""
+    natural = sum(max(map(width_of, column)) for column in zip(names, *rows, strict=True))
+    return natural + 3 * len(names) + 1 <= width
 
 
 def laid_out(
-    names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], width: int, keep: bool = False
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Sequence[bool],
+    width: int,
+    keep: bool = False,
+    borders: bool = True,
 ) -> tuple[list[str], list[str]]:
     """The table in this width, and the names of the columns that have no room in it.
 
-    As far as needed it has no borders, then its texts and header are folded, then it lacks columns, empty ones and the
-    last ones first; with `keep` it then has each row as a list of names and values.
+    As far as needed, or without `borders`, it has none; then its texts and header are folded, then it lacks columns,
+    empty ones and the last ones first; with `keep` it then has each row as a list of names and values.
     """
     columns = [[name, *cells] for name, *cells in zip(names, *rows, strict=True)]
     natural = [max(map(width_of, column)) for column in columns]
-    if sum(natural) + 3 * len(names) + 1 <= width:
+    if borders and fits(names, rows, width):
         return bordered(names, rows, numbers), []
     least = [
-        max(_least(name, header=True), *(width_of(cell) if number else _least(cell) for cell in cells))
+        max(_head(name), *(width_of(cell) if number else _least(cell, width) for cell in cells))
         for (name, *cells), number in zip(columns, numbers, strict=True)
     ]  # fmt: skip
     if not keep and sum(least) + GAP * (len(names) - 1) > width:
         full = [at for at, (_, *cells) in enumerate(columns) if any(cells)]
         if full and len(full) < len(names):
             chosen = [[row[at] for at in full] for row in rows]
-            return laid_out([names[at] for at in full], chosen, [numbers[at] for at in full], width)
+            return laid_out([names[at] for at in full], chosen, [numbers[at] for at in full], width, keep, borders)
     room = len(names)
     while room and sum(least[:room]) + GAP * (room - 1) > width:
         room -= 1
@@ -71,7 +85,7 @@ def listed(pairs: Sequence[tuple[str, str]], width: int) -> list[str]:
     at = max((width_of(name) for name, _ in pairs), default=0) + GAP
     lines = []
     for name, value in pairs:
-        beside = width - at >= max(_least(value), min(width_of(value), PIECE))
+        beside = width - at >= max(_least(value, width), min(width_of(value), PIECE))
         first, *rest = fold(value, max(width - (at if beside else GAP), 1))
         if beside:
             lines.append(f"{_pad(name, at, False)}{first}".rstrip())
@@ -104,12 +118,20 @@ def fold(text: str, width: int) -> list[str]:
     return lines
 
 
-def _least(text: str, header: bool = False) -> int:
-    """The width that it needs: of a header that of its longest word, of a text that of its longest number, and of its
-    longest word up to PIECE."""
-    words = re.findall(r"[^_ ]+_?", text) if header else text.split()
-    longest = max(map(width_of, words), default=0)
-    return longest if header else max(min(longest, PIECE), *map(len, UNBROKEN.findall(text)), 0)
+def _head(name: str) -> int:
+    """The width that a header needs in two lines."""
+    parts = re.findall(r"[^_ ]+_?", name)
+    both = [(sum(map(len, parts[:at])), sum(map(len, parts[at:]))) for at in range(1, len(parts))]
+    return min((max(each) for each in both), default=width_of(name))
+
+
+def _least(text: str, width: int) -> int:
+    """The width that a text needs: of its longest number or name, its longest word up to PIECE, and so that it has
+    LINES lines, up to PROSE."""
+    words = [(width_of(word), bool(NAME.fullmatch(word))) for word in text.split()]
+    longest = max((min(length, width if name else PIECE) for length, name in words), default=0)
+    prose = min(max(-(-width_of(line) // LINES) for line in text.split("\n")), PROSE)
+    return max(longest, prose, *map(len, UNBROKEN.findall(text)), 0)
 
 
 def _shared(natural: Sequence[int], least: Sequence[int], width: int) -> list[int]:

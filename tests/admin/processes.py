@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import socket
 import subprocess
 import sys
@@ -109,3 +110,19 @@ class Processes:
                 return report
             time.sleep(0.05)
         raise AssertionError(f"the bus does not come to rest: {report}")
+
+
+def in_terminal(code, columns):
+    """What a terminal of so many columns shows of this program, line by line."""
+    ours, its = pty.openpty()
+    env = {**os.environ, "COLUMNS": str(columns), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=its, stderr=its, env=env)
+    os.close(its)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 1 << 16)
+        except OSError:  # at its end
+            break
+    assert process.wait() == 0, shown
+    return shown.decode().splitlines()

@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from mombroker import jms
 from mombroker.admin.cli import options
 from mombroker.admin.cli.main import cli
-from tests.admin.processes import Processes, free_ports, write_topology
+from tests.admin.processes import Processes, free_ports, in_terminal, write_topology
 
 POLICIES = """
 [[policies]]
@@ -274,6 +274,10 @@ def test_policies_are_set_at_run_time(bus):
     rows = bus.json("policy", "list", "-s", "a")
     assert [row["match"] for row in rows] == ["queue:tiny*", "queue:fragile*", "sub:*", "queue:prices", "queue:unheard"]
     assert [row["from"] for row in rows] == ["mom policy set", *["topology file"] * 4]
+    words = ["policy", "list", "-s", "a", "-f", str(bus.file)]
+    lines = in_terminal(f"from mombroker.admin.cli.main import cli; cli({words!r})", 80)
+    assert "│ match " in lines[1] and lines[1].split(" │ ")[-1].startswith("settings") and len(lines) == 9
+    assert "queue:tiny*" in lines[3] and "max_messages=1, full=reject" in lines[3]
     bus.mom("send", "-s", "a", "/queue/tiny", "1")
     assert "is full" in bus.mom("send", "-s", "a", "/queue/tiny", "2", code=1).stderr
     assert "full must be" in bus.mom("policy", "set", "queue:x", "full=drop", code=1).stderr

@@ -1,10 +1,6 @@
 """Tables in a terminal of any width: numbers are whole, lines fit, and what has no room is named."""
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
@@ -12,7 +8,7 @@ import pytest
 from mombroker.admin.cli import main
 from mombroker.admin.cli.output import text
 from mombroker.admin.cli.table import fold, laid_out, listed, width_of
-from tests.admin.processes import ROOT
+from tests.admin.processes import ROOT, in_terminal
 
 WIDTHS = pytest.mark.parametrize("width", [40, 60, 80, 120])
 
@@ -67,9 +63,9 @@ def test_a_record_is_listed_in_any_width(width):
 def test_borders_go_before_texts_are_folded_and_texts_before_columns():
     names, cells, numbers = ["name", "held_now"], [["a name of many words", "12345"]], [False, True]
     assert laid_out(names, cells, numbers, 35)[0] == [
-        "┏━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━┓",
-        "┃ name                 ┃ held_now ┃",
-        "┡━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━┩",
+        "┌──────────────────────┬──────────┐",
+        "│ name                 │ held_now │",
+        "├──────────────────────┼──────────┤",
         "│ a name of many words │    12345 │",
         "└──────────────────────┴──────────┘",
     ]
@@ -82,6 +78,43 @@ def test_borders_go_before_texts_are_folded_and_texts_before_columns():
         [],
     )
     assert laid_out(names, cells, numbers, 10) == (["name", "a name of", "many words"], ["held_now"])
+
+
+@WIDTHS
+def test_no_name_is_broken_and_a_column_that_has_no_room_for_it_is_left_out(width):
+    names = ["server", "queue", "topics", "dead_letter"]
+    long = [f"queue:a{n}client-individualNACK/with" for n in (1, 2)]
+    cells = [["paris", long[0], "news.of.the.world.today, b", long[1]], ["lyon", "queue:b", "sub:c:n", ""]]
+    lines, left_out = laid_out(names, cells, [False] * 4, width)
+    whole = "\n".join(lines)
+    assert left_out == names[len(names) - len(left_out) :] and all(width_of(line) <= width for line in lines)
+    shown = names[: len(names) - len(left_out)]
+    assert len(shown) > 1 or width < 50
+    for at, name in enumerate(shown):
+        for cell in (row[at] for row in cells):
+            assert all(word in whole for word in cell.split()), name
+    lines = listed([("dead_letter", long[0])], width)
+    assert long[0] in "\n".join(lines)
+
+
+def test_a_sentence_gets_a_column_of_a_readable_width_or_none():
+    names, sentence = (
+        ["domain", "links", "survives"],
+        "all but what is for who is down, or depends on what only they have",
+    )
+    for width in range(12, 100):
+        lines, left_out = laid_out(names, [["centre", "2, 2", sentence]], [False] * 3, width)
+        assert len(lines) <= 8 if left_out else "survives" in lines[0] + lines[1], (width, lines)
+
+
+def test_a_header_is_broken_once_at_most():
+    names = ["domain", "control_bytes_worst", "packets_to_all"]
+    lines, left_out = laid_out(names, [["a", "1", "2"]], [False, True, True], 30)
+    assert left_out == [] and lines == [
+        "domain     control_   packets_",
+        "        bytes_worst     to_all",
+        "a                 1          2",
+    ]
 
 
 def test_columns_without_a_value_go_first():
@@ -113,23 +146,32 @@ def test_a_long_text_is_folded_in_one_pass():
     assert len(fold("9" * 300_000, 40)) < 300_000 // 40
 
 
+RECORD = {"bus": "b", "allow": [], "servers": [{"server": "a" * 30, "note": "n" * 20}], "notes": []}
+
+
+@pytest.mark.parametrize("columns, borders", [(80, True), (50, False)])
+def test_all_tables_of_a_record_have_borders_or_none_has_and_what_is_empty_and_asked_for_is_none(columns, borders):
+    code = f"from mombroker.admin.cli.output import show_one; show_one({RECORD!r}, 'table', 'bus,servers,notes')"
+    lines = in_terminal(code, columns)
+    assert ["│ notes │ none │", "notes  none"][not borders] in lines
+    assert sum(line.startswith("┌") for line in lines) == (2 if borders else 0)
+
+
+def test_the_line_on_columns_without_room_fits_too():
+    rows = [{f"column_{at}": 10**12 for at in range(12)}]
+    lines = in_terminal(f"from mombroker.admin.cli.output import show; show({rows!r}, 'table', '')", 60)
+    assert any(line.startswith("mom: no room for column_") for line in lines)
+    assert all(width_of(line) <= 60 for line in lines) and lines[-1].endswith("-o json")
+
+
 @pytest.mark.parametrize(
     "words, columns", [(["-c", "costs"], "control_bytes"), (["-c", "servers,notes"], "listen"), ([], "ordering")]
 )
 def test_lists_within_a_record_are_tables_of_their_own(words, columns):
     """In a terminal of 80 columns, as the examples in the help of the command are run."""
-    ours, its = pty.openpty()
-    command = [sys.executable, "-m", "mombroker.admin.cli.main", "topology", "show", str(ROOT / "etc" / "mixed.toml")]
-    env = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([*command, *words], stdout=its, env=env, stderr=subprocess.DEVNULL)
-    os.close(its)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(ours, 1 << 16)
-        except OSError:  # at its end
-            break
-    assert process.wait() == 0
-    lines = shown.decode().splitlines()
-    assert columns.partition("_")[0] in shown.decode()
+    command = ["topology", "show", str(ROOT / "etc" / "mixed.toml"), *words]
+    lines = in_terminal(f"from mombroker.admin.cli.main import cli; cli({command!r})", 80)
+    shown = "\n".join(lines)
+    assert len({kind for kind in "┌┏" if kind in shown}) <= 1, "one kind of border"
+    assert columns.partition("_")[0] in shown
     assert len(lines) > 6 and all(width_of(line) <= 80 for line in lines)
