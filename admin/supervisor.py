@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mombroker.core.errors import MomError
+from mombroker.net import hangup
 from mombroker.store import folder as folders
 
 LOCK = "up.lock"  # in a data folder: held by the supervisor of its server, with its process id inside
@@ -153,8 +154,8 @@ class Supervisor:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             for each in SIGNALS:
                 signal.signal(each, signal.SIG_DFL)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server reads its settings anew at it
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            hangup.hold()  # until the server can read its settings anew at it
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, set(SIGNALS) - hangup.HANGUP)
             code = self.serve(child.name)
         except MomError as error:
             print(error, file=sys.stderr)

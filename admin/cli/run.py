@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import options
+from mombroker.net import hangup
 
 
 @click.command()
@@ -29,6 +30,7 @@ def run(stomp: str, listen: str, data: Path) -> None:
       mom run
       mom run --stomp 127.0.0.1:61000 --data /var/lib/mombroker
     """
+    hangup.hold()
     from mombroker.core.errors import MomError
     from mombroker.core.topology import Server, Topology, address, is_loopback
     from mombroker.store import folder

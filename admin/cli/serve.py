@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mombroker.admin.cli import options
+from mombroker.net import hangup
 from mombroker.store import folder
 
 
@@ -23,6 +24,7 @@ def serve(file: Path, server: str | None) -> None:
     Example:
       mom serve bus.toml --server lyon
     """
+    hangup.hold()
     topology = options.load(file)
     at = options.pick(topology, server)
     folder.claim(Path(at.data))

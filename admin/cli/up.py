@@ -17,6 +17,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.net import hangup
 from mombroker.store import folder as folders
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def up(file: Path, names: tuple[str, ...], detach: bool, output: str) -> None:
       mom up etc/two-sites.toml
       mom up etc/two-sites.toml --detach
     """
+    hangup.hold()
     if output == "json" and not detach:
         raise click.UsageError("-o json goes with --detach: in the foreground the servers' logs are shown")
     topology = options.load(file)
@@ -143,6 +145,7 @@ def _attached(file: Path, topology: "Topology", servers: "list[Server]") -> int:
 
 def detached(file: Path, topology: "Topology", servers: "list[Server]", output: str) -> int:
     """Fork a supervisor that stays, and wait until it says that its servers are ready, or why they are not."""
+    hangup.hold()
     ours, its = os.pipe()
     if not os.fork():
         os.close(ours)

@@ -15,6 +15,7 @@ from shlex import quote
 from typing import Any, TypeVar, cast
 
 from twisted.internet import defer, threads
+from twisted.internet.error import ReactorNotRunning
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 
 from mombroker import agents
@@ -26,6 +27,7 @@ from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
+from mombroker.net import hangup
 from mombroker.net.adminport import AdminPort
 from mombroker.net.committer import Adaptive, Committer, Pool
 from mombroker.net.connection import Times
@@ -397,6 +399,11 @@ class Host:
         self._started = defer.Deferred.fromCoroutine(self._start())
         return self._started
 
+    def once_started(self, call: Callable[[], object]) -> None:
+        """Call this now, or when all servers have started; not if they cannot."""
+        assert self._started is not None, "before the start"
+        _end_of(self._started).addCallback(lambda _: call() if self.nodes else None)
+
     async def _start(self) -> None:
         self.shared.start()
         pool = self.shared.commits
@@ -445,7 +452,8 @@ class Host:
 
     def quit(self) -> None:
         if self._stopped is None and self.reactor.running:
-            self.reactor.stop()
+            with suppress(ReactorNotRunning):  # it is told already
+                self.reactor.stop()
 
     def run(self) -> int:
         """Run the reactor until a signal or a failure ends it; the exit code. Raises MomError if it cannot start."""
@@ -526,12 +534,13 @@ def serve(
     """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start.
 
     At SIGHUP the settings are read anew by `load`, and the log file `file`, where there is one, is opened anew. Without
-    `load`, and when the terminal has gone, SIGHUP is SIGTERM.
+    `load`, and when the terminal has gone, SIGHUP is SIGTERM. One that comes during the start is obeyed after it.
 
     `opened` is called when nobody else can have their stores and ports.
     """
     from twisted.internet import reactor
 
+    hangup.hold()
     steady(reactor)
     log_file = None if file is None else LogFile(file)
     log = partial(stderr, file=log_file)
@@ -540,7 +549,7 @@ def serve(
     host = Host(reactor, topology, names, log, opened=opened, load=load)
     terminal = _terminal()
 
-    def hung_up() -> None:
+    def obey() -> None:
         if load is None or (terminal is not None and not os.isatty(terminal)):
             host.quit()
             return
@@ -549,7 +558,8 @@ def serve(
         host.reload()
 
     if load is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as by nohup
-        signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(hung_up))
+        signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(host.once_started, obey))
+    reactor.callWhenRunning(hangup.let_go)
     return host.run()
 
 

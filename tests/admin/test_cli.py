@@ -319,6 +319,16 @@ def test_a_server_that_is_served_beside_those_of_up_is_stopped_alone_too_as_soon
         assert serve.wait(60) == -signal.SIGTERM
 
 
+def test_a_server_that_still_starts_remembers_a_sighup(tmp_path):
+    bus = one(tmp_path)
+    serve = bus.serve("b")
+    until(lambda: folder.holder(Path(config.load(bus.file).servers["b"].data) / LOCK))
+    serve.send_signal(signal.SIGHUP)
+    until(lambda: "b has read its settings anew" in (tmp_path / "b.txt").read_text())
+    assert bus.mom("down").stdout == "stopped b\n"
+    serve.communicate(timeout=60)
+
+
 def test_down_names_no_server_that_has_refused_to_start(tmp_path):
     bus = one(tmp_path)
     bus.up()

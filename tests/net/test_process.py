@@ -35,6 +35,22 @@ try:
 except MomError as error:
     sys.exit(f"refused: {error}")
 """
+# A SIGHUP comes before the reactor runs, another one before the store is open.
+STARTING = (
+    """
+import os, signal
+from mombroker.net import service
+class Host(service.Host):
+    def run(self):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return super().run()
+    async def _start(self):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return await super()._start()
+service.Host = Host
+"""
+    + SERVE
+)
 FILE = """
 [bus]
 name = "one"
@@ -61,9 +77,9 @@ class Process:
         self.file.write_text(FILE.format(port=port, stomp=self.stomp))
         self.running = []
 
-    def start(self, *words, **rest):
+    def start(self, *words, code=SERVE, **rest):
         errors = open(self.folder / "stderr", "ab")
-        command = [sys.executable, "-c", SERVE, str(self.file), "a", *words]
+        command = [sys.executable, "-c", code, str(self.file), "a", *words]
         self.running.append(subprocess.Popen(command, cwd=ROOT, stderr=errors, **rest))
         errors.close()
         return self.running[-1]
@@ -239,12 +255,29 @@ def test_at_sighup_a_server_reads_its_settings_anew_and_a_wrong_file_leaves_them
         client.request("send", to=["a/box"], type=NOTE + "Note", fields=fields)
 
 
+def obeying():
+    """As from a shell: a run of the tests by nohup ignores SIGHUP, and so would what it starts."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def test_without_a_file_to_read_anew_sighup_is_a_clean_stop(server):
-    process = server.start()
+    process = server.start(preexec_fn=obeying)
     server.client().close()
     process.send_signal(signal.SIGHUP)
     assert process.wait(PATIENCE_S) == 0
     assert server.lines()[-1].endswith("Z a stopped") and clean(server) == 1
+
+
+@pytest.mark.parametrize("words", [("reloads",), ()])
+def test_a_sighup_that_comes_while_a_server_starts_is_obeyed_when_it_has_started(server, words):
+    process = server.start(*words, code=STARTING, preexec_fn=obeying)
+    server.until("has read its settings anew" if words else "a stopped")
+    if words:
+        process.terminate()
+    assert process.wait(PATIENCE_S) == 0
+    told = [line.split(" ", 2)[2] for line in server.lines()]
+    assert told[0].startswith("serves ") and told[-1] == "stopped"
+    assert set(told[1:-1]) == ({"has read its settings anew"} if words else set())
 
 
 def test_when_its_terminal_is_closed_a_server_stops_in_good_order(server):
