@@ -122,7 +122,12 @@ def _stuck(server: AgentServer) -> list[Reply]:
 
 
 def clock_trouble(server: AgentServer) -> str:
-    """A sentence, if the server's time is far ahead of the machine's clock."""
+    """A sentence, if the server's time is far ahead of the machine's clock, or that is not believed yet."""
+    if server.behind:
+        return (
+            f"the machine's clock is {times.shown(server.behind)} ahead of the time of {server.name}: for a minute "
+            "nothing expires or falls due by it; if it is wrong, set it right before that, or stop the server"
+        )
     if server.ahead <= times.FAR:
         return ""
     return (

@@ -71,8 +71,9 @@ class AgentServer:
         self.log_on = bool(topology.log.get("enabled", True))
         meta = reader.meta()
         self.incarnation = str(meta.get("incarnation", ""))
-        self.now = max(now, int(meta.get("now", 0)))
+        self.now = times.at_start(now, int(meta.get("now", 0)))
         self.ahead = 0  # ns that this is ahead of the wall clock, which was set; told by the driver
+        self.behind = 0  # ns that the wall clock is ahead of this, and not believed yet; told by the driver
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
@@ -176,7 +177,7 @@ class AgentServer:
         """
         if not at or message.origin == self.name:
             return at
-        theirs = message.sent - (self.now - self.ahead)
+        theirs = message.sent - (self.now - self.ahead + self.behind)
         return times.within(at + self.ahead - (theirs if theirs > times.FAR else 0))
 
     def hops(self, origin: str) -> int:

@@ -3,8 +3,15 @@ bits, so there is a last time, and whatever is later, as a client writes that me
 
 SECOND, MS = 1_000_000_000, 1_000_000
 FAR = 60 * SECOND  # clocks that differ by more are wrong, not only apart
+LONG = 366 * 86_400 * SECOND  # a server that seems to have been down for longer has a wrong clock, more likely
 LAST_NS = 1 << 62  # in the year 2116; any time and any span within it have a sum of less than 63 bits
 LAST_S = LAST_NS // SECOND
+
+
+def at_start(wall: int, stored: int) -> int:
+    """What time it is when a server starts whose store was last written at `stored`, 0 for a new one: never earlier
+    than that, and that itself while the wall clock is in doubt."""
+    return stored if stored and wall - stored > LONG else max(wall, stored)
 
 
 def after(now: int, wait: int) -> int:

@@ -30,6 +30,7 @@ class Machine(Protocol):
 
     now: int
     ahead: int
+    behind: int
     more: bool
     notes: list[str]
 
@@ -105,6 +106,8 @@ class Driver:
         self._ahead = (server.now, self._agreed[1])  # of it: the last time that we gave, and when by the steady clock
         self._doubted: int | None = None  # when, by the steady clock, the wall clock was found far ahead
         server.ahead = max(0, server.now - self._agreed[0])
+        if (behind := self._agreed[0] - server.now) > times.LONG:  # either was down for so long, or is set wrong
+            server.behind, self._agreed, self._doubted = behind, self._ahead, self._ahead[1]
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
         self._linger: Any = None
@@ -129,6 +132,7 @@ class Driver:
             return wall
         now = self._last_now = self._in_doubt(wall)
         self.server.ahead = max(0, now - wall)
+        self.server.behind = 0 if self._doubted is None else max(0, wall - now)
         return now
 
     def _in_doubt(self, wall: int) -> int:

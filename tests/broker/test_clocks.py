@@ -96,3 +96,17 @@ def test_status_says_by_how_much():
     assert b.ask("a", "status")["problems"] == []
     ahead(b, "a")
     assert "the time of a is 3650 days ahead of its machine's clock" in b.ask("a", "status")["problems"][0]
+
+
+def test_a_server_that_starts_ten_years_later_begins_where_its_store_ends_and_its_status_warns():
+    b = Broker(PAIR)
+    b.connect("a").send("queue:in", "mortal", expires=b.now + 3600 * SECOND)
+    stored = b.now
+    b.crash("a")
+    b.now += TEN_YEARS
+    b.boot("a")
+    server = b.servers["a"]
+    assert server.now == stored and b.queue("queue:in").count == 1
+    server.behind = b.now - server.now  # as the driver does
+    (problem,) = server.status()["problems"]
+    assert problem.startswith("the machine's clock is 3650 days ahead of the time of a: ")

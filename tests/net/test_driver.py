@@ -4,6 +4,7 @@ from twisted.internet import task
 from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerError, PeerRefused, StoreFailed
 from mombroker.core.events import Admin, Ready, StoreSize, Tick
+from mombroker.core.times import at_start
 from mombroker.net.committer import Inline
 from mombroker.net.driver import LINGER_S, TIMER_MAX_S, Driver
 
@@ -23,7 +24,7 @@ class World:
         self.plans = []  # Ready objects to come
         self.batches = 0
         self.hold, self.flying = hold, []
-        self.now = 0  # the server's, from its store
+        self.now, self.behind = 0, 0  # the server's, from its store
         self.wall = 1000 * SECOND
         self.raises = {}
         self.driver = self.boot(committer)
@@ -329,6 +330,37 @@ def test_a_wall_clock_that_stays_far_ahead_is_believed_after_a_minute(world):
     assert world.driver.now() == world.wall and world.ahead == 0
     world.wall += SECOND
     assert world.driver.now() == world.wall
+
+
+def test_a_start_far_ahead_of_the_store_is_doubted_for_a_minute_too(world):
+    world.now = world.wall  # of its store
+    world.wall += TEN_YEARS
+    driver = world.boot()
+    assert driver.now() == world.now and world.behind == TEN_YEARS
+    for _ in range(2):
+        world.clock.advance(29)
+        world.wall += 29 * SECOND
+        assert driver.now() == world.wall - TEN_YEARS and world.behind == TEN_YEARS
+    world.clock.advance(2)
+    world.wall += 2 * SECOND
+    assert driver.now() == world.wall and world.behind == 0
+
+
+def test_a_start_with_a_wrong_clock_that_is_set_right_within_a_minute_changes_nothing(world):
+    world.now = world.wall
+    world.wall += TEN_YEARS
+    driver = world.boot()
+    world.clock.advance(30)
+    world.wall += 30 * SECOND - TEN_YEARS
+    assert driver.now() == world.wall == world.now + 30 * SECOND and (world.ahead, world.behind) == (0, 0)
+
+
+def test_a_start_after_half_a_year_or_with_a_new_store_is_none_to_be_doubted(world):
+    world.now = world.wall
+    world.wall += TEN_YEARS // 20
+    assert world.boot().now() == world.wall and world.behind == 0
+    assert at_start(world.wall, 0) == at_start(world.wall, world.now) == world.wall
+    assert at_start(world.now + TEN_YEARS, world.now) == at_start(1, world.now) == world.now
 
 
 def test_an_idle_hour_is_an_hour(world):
