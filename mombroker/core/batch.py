@@ -103,7 +103,7 @@ class Batch:
     agents: dict[str, tuple[str, bytes] | None] = field(default_factory=dict)  # id -> class path, state
     items: dict[int, ItemRow | None] = field(default_factory=dict)  # table `message`
     held: dict[int, HeldRow | None] = field(default_factory=dict)
-    dropped: list[str] = field(default_factory=list)  # agents whose items go, all of them
+    dropped: dict[str, int] = field(default_factory=dict)  # agent -> its items up to this id go
     links: dict[int, LinkRow] = field(default_factory=dict)
     core: dict[tuple[str, int, int], bytes | None] = field(default_factory=dict)  # (domain, kind, key)
     tasks: dict[int, TaskRow | None] = field(default_factory=dict)

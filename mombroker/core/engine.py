@@ -616,7 +616,7 @@ class Engine:
         """All rows of an agent that is no more, but for its inbox."""
         server = self.server
         server.batch.agents[agent] = None
-        server.batch.dropped.append(agent)
+        server.batch.dropped[agent] = server.next_id
         for id in [id for id, row in server.batch.items.items() if row and row.agent == agent]:
             del server.batch.items[id]
         for task in [task for task in self.tasks.values() if task.agent == agent]:

@@ -241,14 +241,14 @@ class Driver:
         ready = self._guarded(self.server.ready, now)
         if self.dead:
             return
-        if self.wall() - now > SHORT_NS:
-            self._took(now, "commit")
         self._flying = ready
         if ready.batch.empty():
             self._guarded(self._leave, ready)
         else:
             self.commits += 1
             self.committer.submit(self.store, ready.batch, self._durable)
+        if self.wall() - now > SHORT_NS:
+            self._took(now, "commit")
 
     def _durable(self, error: Exception | None) -> None:
         if self.dead:
@@ -258,7 +258,10 @@ class Driver:
             return
         ready = self._flying
         assert ready is not None, "a batch is durable that was not submitted"
+        since = self.wall()
         self._guarded(self._leave, ready)
+        if self.wall() - since > SHORT_NS:
+            self._took(since, "outputs")
         now = self._last_now
         if now - self._sized_at >= SIZE_EVERY_NS and self._stopped is None and not self.dead:
             self._sized_at = now

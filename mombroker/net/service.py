@@ -265,7 +265,8 @@ class Node:
             while more and time.monotonic() - start < TIDY_S:
                 more = self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now()) > 0
                 if self.driver.committing:
-                    break  # the prune goes with the next batch
+                    more = True  # the prune goes with the next batch; whether the file is to shrink is asked then
+                    break
                 more = self.store.tidy() or more
             if not more:
                 self.store.sync_mark()
@@ -329,6 +330,7 @@ class Node:
     def _complete(self, status: dict[str, Any]) -> None:
         status["faults"] = self.links.faults
         status["peers"] = self.links.peers()
+        status["store_file_bytes"] = self.store.file_size()
         status["turns"] = self.driver.turns()
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
         status["problems"] += self.gateway.problems()

@@ -18,6 +18,7 @@ Meta = dict[str, str | int]
 SCHEMA = 5  # the version of the tables: the number of migrations in schema.py
 
 LAST = (1 << 63) - 1
+DROPPED = "dropped:"  # meta keys, with an agent's name: its items up to this id are gone, and leave the table in steps
 LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 
 

@@ -22,6 +22,7 @@ from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
 from mombroker.store import columns, folder, mark
+from mombroker.store.base import DROPPED
 from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
 
 QUEUED = {*LANES, DELAYED}  # collections of queues that hold messages
@@ -152,8 +153,10 @@ def _queue_in(store: SqliteReader) -> Iterator[str]:
 
 def _strangers(store: SqliteReader, table: str) -> list[tuple[str, int]]:
     """Agents with rows in a table that are not there; those whose name starts with `_` are the server itself."""
+    gone = f" AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED}' || agent AND value >= {table}.id)"
     rows = store.select(
-        f"SELECT agent, count(*) FROM {table} WHERE agent NOT IN (SELECT id FROM agent) GROUP BY agent ORDER BY agent"
+        f"SELECT agent, count(*) FROM {table} WHERE agent NOT IN (SELECT id FROM agent)"
+        f"{gone if table == 'message' else ''} GROUP BY agent ORDER BY agent"
     )
     return [(agent, count) for agent, count in rows if "/_" not in agent]
 

@@ -160,10 +160,9 @@ class MemoryStore:
             for id in batch.spent & disk.payloads.keys():
                 if not any(each in disk.queue_in for each in range(disk.payloads[id].last, id, -1)):
                     del disk.payloads[id]
-        for agent in batch.dropped:
-            for name in [name for name in disk.places if name[0] == agent]:
-                for _, id in disk.places.pop(name):
-                    del disk.items[id]
+        for agent, upto in batch.dropped.items():
+            gone = [id for (owner, _), rows in disk.places.items() if owner == agent for _, id in rows if id <= upto]
+            self._put_items(dict.fromkeys(gone))
         if batch.items:
             self._put_items(batch.items)
         _put(disk.held, batch.held)

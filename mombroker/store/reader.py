@@ -15,7 +15,7 @@ from mombroker.core.batch import LINK_BITS, Damage, HeldRow, InRow, ItemRow, Lin
 from mombroker.core.errors import StoreError, StoreFailed, plain
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, sums
-from mombroker.store.base import SCHEMA, Meta
+from mombroker.store.base import DROPPED, SCHEMA, Meta
 
 REPAIR = (
     "restore it from a backup, or run `mom domain reset` for this server; `mom store salvage` exports what can be read"
@@ -25,7 +25,9 @@ REPAIR = (
 # start, so that what is left of a key, and the keys above it, are asked for one by one.
 ITEMS = "SELECT id, agent, collection, key, head, body, {0} FROM message WHERE agent = ?1 AND collection = ?2"
 SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
-AFTER = f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3 ORDER BY key, id LIMIT ?5) LIMIT ?5"
+AFTER = (
+    f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3{{1}} ORDER BY key, id LIMIT ?5) LIMIT ?5"
+)
 
 Row = tuple[Any, ...]
 
@@ -107,6 +109,7 @@ class SqliteReader:
             self.reader = connect(self.path, "ro")
             meta = self._known(self.reader)
             self._schema = int(meta.get("schema", 0))
+            self._dropped = {key.removeprefix(DROPPED): int(meta[key]) for key in meta if key.startswith(DROPPED)}
             self._page = int(self.reader.execute("PRAGMA page_size").fetchone()[0])
         except sqlite3.Error as error:
             raise refusal(self.path, error) from None
@@ -322,19 +325,28 @@ class SqliteReader:
 
     def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]:
         found: list[ItemRow] = []
+        hidden = self._hidden(agent)
         while len(found) < limit:
             left = limit - len(found)
             if after is None:
-                rows = self.select(f"{ITEMS} ORDER BY key, id LIMIT ?3".format(self.sum), agent, collection, left)
+                sql = f"{ITEMS}{hidden} ORDER BY key, id LIMIT ?3".format(self.sum)
+                rows = self.select(sql, agent, collection, left)
             else:
-                rows = self.select(SAME_KEY.format(self.sum), agent, collection, *after, left)
+                key, id = after
+                place = (key, max(id, self._dropped.get(agent, 0)))
+                rows = self.select(SAME_KEY.format(self.sum), agent, collection, *place, left)
                 if len(rows) < left:
-                    rows = self.select(AFTER.format(self.sum), agent, collection, *after, left)
+                    rows = self.select(AFTER.format(self.sum, hidden), agent, collection, *place, left)
             found += map(ItemRow._make, self._good("message", sums.item, rows))
             if len(rows) < left:
                 break
             after = (rows[-1][3], rows[-1][0])
         return found
+
+    def _hidden(self, agent: str) -> str:
+        """Leave out what is to go of an agent that is no more: one of the same name may have come since."""
+        upto = self._dropped.get(agent)
+        return "" if upto is None else f" AND id > {upto}"
 
     def places(self) -> Iterator[tuple[str, str]]:
         """The agents' collections that have rows."""
@@ -369,7 +381,7 @@ class SqliteReader:
         return next((HeldRow(*row) for row in self._good("held", sums.held, rows)), None)
 
     def item_count(self, agent: str, collection: str) -> int:
-        sql = "SELECT count(*) FROM message WHERE agent = ? AND collection = ?"
+        sql = f"SELECT count(*) FROM message WHERE agent = ? AND collection = ?{self._hidden(agent)}"
         return int(self.select(sql, agent, collection)[0][0])
 
     def log(self, after: int, limit: int) -> list[tuple[int, Record]]:
@@ -430,10 +442,17 @@ class SqliteReader:
         return int(rows[0][0]) if rows else 0
 
     def size(self) -> int:
-        """Bytes in use: pages that hold rows, and the write-ahead log. The file itself never shrinks."""
+        """Bytes in use: pages that hold rows, and the write-ahead log. The file may have free pages, too."""
         pages = self.select("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count")
+        return int(pages[0][0]) * self._page + self._log_size()
+
+    def file_size(self) -> int:
+        """Bytes that the file takes, with its free pages, and the write-ahead log."""
+        return self.path.stat().st_size + self._log_size()
+
+    def _log_size(self) -> int:
         wal = self.path.with_name(f"{self.path.name}-wal")
-        return int(pages[0][0]) * self._page + (wal.stat().st_size if wal.exists() else 0)
+        return wal.stat().st_size if wal.exists() else 0
 
     def close(self) -> None:
         self.reader.close()

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums
-from mombroker.store.base import LAST, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
+from mombroker.store.base import DROPPED, LAST, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, refusal
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ JOURNAL_LIMIT = 64 << 20  # a write-ahead log that a long reader let grow shrink
 
 INCREMENTAL = 2  # auto_vacuum
 PRUNED, SHRUNK = 64, 256  # rows of the log, and pages of the file, that go in one step
+DROP_ROWS, DROP_BYTES = 256, 1 << 20  # items of agents that are no more, that go in one step
 FREE_LEAST = 1024  # pages that the file keeps free
 
 ACCEPT = "or run `mom store accept`, and the next start goes on with what there is"
@@ -49,9 +50,9 @@ PAYLOAD_SPENT = (
     "DELETE FROM payload WHERE id = ? AND NOT EXISTS"
     " (SELECT 1 FROM queue_in WHERE queue_in.id > payload.id AND queue_in.id <= payload.last)"
 )
-DROPPED = "DELETE FROM message WHERE agent = ?"
 ITEM = "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?, ?)"
 ITEM_GONE = "DELETE FROM message WHERE id = ?"
+ITEMS_LEFT = "SELECT id, length(head) + length(body) FROM message WHERE agent = ? AND id <= ? LIMIT ?"
 HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)"
 HELD_GONE = "DELETE FROM held WHERE id = ?"
 MANY = 64  # rows of the table that changes most: one statement for so many takes a third less time than one for each
@@ -86,6 +87,7 @@ class SqliteStore(SqliteReader):
         self._failed = ""
         self._written = (0, 0, 0)  # commits, rows and bytes since the last log row
         self._shrinks = False  # free pages leave the file
+        self._cleared: list[str] = []  # of `_dropped`: the last batch deletes their last items
         self._prune = (0, 0)  # log rows below this id go with the next batch; records lost by then
         with contextlib.ExitStack() as undo:
             self._lock = folder.Lock(home)
@@ -225,8 +227,8 @@ class SqliteStore(SqliteReader):
             self._put(QUEUE_IN_GONE, [(id,) for id, row in batch.queue_in.items() if row is None])
             self._put(PAYLOAD, summed(batch.payloads.values()))
             self._put(PAYLOAD_SPENT, [(id,) for id in batch.spent])
-        if batch.dropped:
-            many(DROPPED, [(agent,) for agent in batch.dropped])
+        if batch.dropped or self._dropped:
+            self._drop(batch.dropped)
         if batch.items:
             self._put(ITEM, sums.with_items(row for row in batch.items.values() if row is not None))
             self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
@@ -253,6 +255,34 @@ class SqliteStore(SqliteReader):
             self._log(batch.log)
         if self._prune[0]:
             self._prune_staged()
+
+    def _drop(self, dropped: dict[str, int]) -> None:
+        """Delete some items of agents that are no more. While there are others an entry of meta says so, and no reader
+        sees them, even if an agent of that name comes again."""
+        for agent in self._cleared:
+            del self._dropped[agent]  # the commit that deleted the last is durable
+        self._cleared = []
+        for agent, upto in (dict(islice(self._dropped.items(), 1)) | dropped).items():
+            known = agent in self._dropped
+            if self._drop_some(agent, upto):
+                if known:
+                    self._put(META_GONE, [(DROPPED + agent,)])
+                    self._cleared.append(agent)
+            elif self._dropped.get(agent) != upto:
+                self._put(META, summed([(DROPPED + agent, upto)]))
+                self._dropped[agent] = upto
+
+    def _drop_some(self, agent: str, upto: int) -> bool:
+        """True if these were the last."""
+        rows = self.db.conn.execute(ITEMS_LEFT, (agent, upto, DROP_ROWS + 1)).fetchall()
+        ids, size = [], 0
+        for id, length in rows[:DROP_ROWS]:
+            ids.append((id,))
+            size += length
+            if size > DROP_BYTES:
+                break
+        self._put(ITEM_GONE, ids)
+        return len(ids) == len(rows)
 
     def _prune_staged(self) -> None:
         self._put(LOG_PRUNED, [self._prune[:1]])
@@ -317,26 +347,31 @@ class SqliteStore(SqliteReader):
         return self._prune[0] - int(first)
 
     def tidy(self) -> bool:
-        """A small step between two batches: prune the log as was asked for, let free pages leave the file. True if
-        more of these are to leave. Raises StoreFailed."""
+        """A small step between two batches: prune the log as was asked for, delete items of agents that are no more,
+        let free pages leave the file. True if more of these are to go. Raises StoreFailed."""
         self._usable()
         assert not self._staged, "a batch is staged"
         conn = self.db.conn
         try:
-            if self._prune[0]:
+            if self._prune[0] or self._dropped:
                 conn.execute("BEGIN IMMEDIATE")
-                self._prune_staged()
+                if self._prune[0]:
+                    self._prune_staged()
+                self._drop({})
                 conn.execute("COMMIT")
             pages, free, kind = self.select(
                 "SELECT page_count, freelist_count, auto_vacuum"
                 " FROM pragma_page_count, pragma_freelist_count, pragma_auto_vacuum"
             )[0]
-            self._shrinks = kind == INCREMENTAL and free > FREE_LEAST and free > pages // (8 if self._shrinks else 4)
+            shrank = self._shrinks
+            self._shrinks = kind == INCREMENTAL and free > FREE_LEAST and free > pages // (8 if shrank else 4)
+            if shrank and not self._shrinks:
+                conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # which cuts the file
             if self._shrinks:
-                conn.execute(f"PRAGMA incremental_vacuum({SHRUNK})").fetchall()
+                conn.executescript(f"PRAGMA incremental_vacuum({SHRUNK})")  # `execute` would let one page go
         except sqlite3.Error as error:
             raise self._fail(error) from error
-        return self._shrinks
+        return self._shrinks or bool(self._dropped)
 
     def _log_cut(self, first: int, last: int, keep: Callable[[Span], bool]) -> int:
         """The first record of the oldest row to keep; of the newest, if of no other."""

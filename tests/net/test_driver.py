@@ -577,3 +577,22 @@ def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_lo
     world.driver.post(Tick())
     world.clock.advance(0)
     assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}
+
+
+@pytest.mark.parametrize(("work", "of"), [("begin", "commit"), ("committed", "outputs")])
+def test_staging_and_what_leaves_behind_a_commit_are_measured_too(work, of):
+    world = World(committer=Inline())
+    spent = [0]
+
+    def costly(*args):
+        spent[0] += 50_000_000
+        world.wall += 50_000_000
+
+    world.driver = Driver(
+        world.clock, world, world, Inline(), world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
+    )
+    world.begin = world.finish = lambda *args: None
+    setattr(world, work, costly)
+    world.plans.append(world.plan())
+    world.driver.start()
+    assert world.driver.turns() == {"longest_ms": 50.0, "of": of, "long": 1}

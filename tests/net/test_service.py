@@ -2,16 +2,18 @@
 
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.limits import Limits
 from mombroker.net import adminclient, wire
 from mombroker.net.adminclient import AdminClient, NoAccess, NotRunning
 from mombroker.net.committer import Pool, Split
 from mombroker.net.connection import Times
 from mombroker.net.handshake import VERSION
-from mombroker.net.service import stderr
+from mombroker.net.service import PRUNE_EVERY_S, Node, stderr
 from tests.net.town import Town
 
 
@@ -500,3 +502,27 @@ def test_a_line_of_the_log_is_bounded_and_says_nothing_to_a_terminal(capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and said.rstrip("\n").isprintable() and len(said) < 21_000
     assert r"a peer \x1b[2J\u202e says | xxx" in said
+
+
+def test_a_look_at_the_file_that_met_a_commit_is_made_again_soon():
+    """A server that always commits lets its file shrink, too."""
+    waits, tidied = [], []
+    driver = SimpleNamespace(committing=1, now=lambda: 0)
+    store = SimpleNamespace(prune_log=lambda *args: 0, tidy=lambda: bool(tidied.append(1)), sync_mark=lambda: None)
+    shared = SimpleNamespace(
+        topology=SimpleNamespace(log={}), reactor=SimpleNamespace(callLater=lambda wait, _: waits.append(wait))
+    )
+    server = SimpleNamespace(limits=Limits(), alarms=SimpleNamespace(bytes=0))
+    node = SimpleNamespace(shared=shared, server=server, store=store, driver=driver, _tidy=None)
+    Node._tidy(node)
+    assert not tidied and waits.pop() < 1
+    driver.committing = 0
+    Node._tidy(node)
+    assert tidied and waits.pop() == PRUNE_EVERY_S
+
+
+def test_the_status_tells_what_rows_take_and_what_the_files_do(town):
+    t = town().up()
+    status = t.ask("a", "status")
+    files = sum((t.folder / "a" / f"store.sqlite{log}").stat().st_size for log in ("", "-wal"))
+    assert status["store_bytes"] > 0 and 0 < status["store_file_bytes"] <= files

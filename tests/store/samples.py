@@ -128,7 +128,7 @@ def batches(draw: st.DrawFn) -> Batch:
         agents=draw(st.dictionaries(agents, st.none() | st.tuples(st.just("sample:A"), blobs), max_size=3)),
         items=draw(by_id(items)),
         held=draw(by_id(held)),
-        dropped=draw(st.lists(agents, max_size=1)),
+        dropped=draw(st.dictionaries(agents, st.just((1 << 63) - 1), max_size=1)),
         links=draw(st.lists(links, max_size=2).map(lambda rows: {row.id: row for row in rows})),
         core=draw(
             st.dictionaries(

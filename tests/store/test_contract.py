@@ -157,7 +157,7 @@ def test_every_table_comes_back_as_it_was_written(on):
 def test_within_a_batch_deletions_come_before_what_is_added(on):
     """An agent that is deleted and created anew keeps the items of its new life only."""
     on.store.commit(Batch(items={1: ItemRow(1, "paris/a", "jobs", 1, b"", b"old")}))
-    on.store.commit(Batch(dropped=["paris/a"], items={2: ItemRow(2, "paris/a", "jobs", 1, b"", b"new")}))
+    on.store.commit(Batch(dropped={"paris/a": 1}, items={2: ItemRow(2, "paris/a", "jobs", 1, b"", b"new")}))
     assert [row.id for row in on.store.items("paris/a", "jobs", None, 9)] == [2]
 
 

@@ -117,7 +117,7 @@ class Server:
         if server.urgency:
             ready = self._timed(server.ready, self.now)
             if not ready.batch.empty():
-                self.store.commit(ready.batch)
+                self._timed(self.store.commit, ready.batch)
             for conn, replies in ready.clients:
                 self.told.setdefault(conn, []).extend(replies)
                 tags = [reply.tag for reply in replies if isinstance(reply, Delivery)]
