@@ -21,7 +21,7 @@ from mombroker.broker.topic.subscription import Subscription
 from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
-from mombroker.store import columns, folder, mark
+from mombroker.store import columns, folder, mark, schema
 from mombroker.store.base import DROPPED
 from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
 
@@ -39,7 +39,19 @@ def verify(path: str | PathLike[str]) -> list[str]:
     except StoreError as error:
         return [str(error)]
     with contextlib.closing(store), store.snapshot():
-        for check in (partial(_end, left), _pages, _sums, _links, _queue_out, _queue_in, _items, _tasks, _cores, _log):
+        for check in (
+            partial(_end, left),
+            _pages,
+            _migrations,
+            _sums,
+            _links,
+            _queue_out,
+            _queue_in,
+            _items,
+            _tasks,
+            _cores,
+            _log,
+        ):
             try:
                 found = check(store)
                 faults += islice(found, SHOWN)
@@ -71,6 +83,12 @@ def _end(left: tuple[str, int] | None, store: SqliteReader) -> Iterator[str]:
 
 def _pages(store: SqliteReader) -> Iterator[str]:
     return (f"the file is damaged: {text}" for (text,) in store.select("PRAGMA integrity_check") if text != "ok")
+
+
+def _migrations(store: SqliteReader) -> Iterator[str]:
+    found = store.select(f"SELECT name FROM {schema.LIST} WHERE migration_set = 'mombroker'")
+    if sorted(str(name) for (name,) in found) != schema.names(store.schema):
+        yield f"table {schema.LIST} is damaged: it does not list the migrations of schema {store.schema}"
 
 
 def _sums(store: SqliteReader) -> Iterator[str]:

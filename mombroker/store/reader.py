@@ -72,9 +72,20 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 def refusal(path: Path, error: sqlite3.Error) -> StoreError:
     """Why SQLite cannot open this file, in one sentence."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB and path.name != folder.STORE and _is_text(path):
+        return StoreError(
+            f"{path} is a text file, not a store: name the `data` folder of a server or a backup; a topology file goes "
+            "behind --file"
+        )
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
         return StoreError(f"{path} is damaged or not a store ({error}); {REPAIR}")
     return StoreError(f"cannot use {path}: {error}; see that this user can write its folder and the disk has room")
+
+
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(4096)
+    return b"\0" not in start and start[:6] != b"SQLite"
 
 
 def _is_name(value: object) -> bool:
@@ -108,7 +119,7 @@ class SqliteReader:
         try:
             self.reader = connect(self.path, "ro")
             meta = self._known(self.reader)
-            self._schema = int(meta.get("schema", 0))
+            self.schema = int(meta.get("schema", 0))
             self._dropped = {key.removeprefix(DROPPED): int(meta[key]) for key in meta if key.startswith(DROPPED)}
             self._page = int(self.reader.execute("PRAGMA page_size").fetchone()[0])
         except sqlite3.Error as error:
@@ -187,7 +198,7 @@ class SqliteReader:
         self.damaged.append(Damage(table, row[0], str(row[1]), collection, size, packed, payload))
 
     def has(self, table: str) -> bool:
-        return self._schema >= TABLES[table][2]
+        return self.schema >= TABLES[table][2]
 
     def stream(self, sql: str) -> Iterator[Row]:
         """Rows one by one, with text that may be damaged. Raises sqlite3.Error."""
@@ -210,7 +221,7 @@ class SqliteReader:
 
     def tables_since(self, schema: int, *tables: str) -> tuple[str, ...]:
         """These tables, if the store is not older than they are."""
-        return tables if self._schema >= schema else ()
+        return tables if self.schema >= schema else ()
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -283,13 +294,13 @@ class SqliteReader:
     def columns(self, table: str) -> str:
         """The columns of a table, as this store has them."""
         names = TABLES[table][0]
-        if self._schema < 2:
+        if self.schema < 2:
             names = names.replace(", commits, rows, bytes", "")
-        return names if self._schema > 3 else names.replace(", payload", ", 0 AS payload")
+        return names if self.schema > 3 else names.replace(", payload", ", 0 AS payload")
 
     def message_in(self) -> str:
         """The columns of queue_in that hold a message, with its payload, and the row that it shares this with."""
-        if self._schema < 4:
+        if self.schema < 4:
             return "data, 0"
         shared = "(SELECT data FROM payload WHERE id = queue_in.payload)"
         return f"iif(payload, CAST(data || {shared} AS BLOB), data), payload"
@@ -401,7 +412,7 @@ class SqliteReader:
 
     def commits(self, after: int, upto: int, limit: int) -> list[Commit]:
         """Up to `limit` commits whose first record has a sequence above `after` and not above `upto`, in order."""
-        written = "commits, rows, bytes" if self._schema > 1 else "NULL, NULL, NULL"
+        written = "commits, rows, bytes" if self.schema > 1 else "NULL, NULL, NULL"
         rows = self.select(
             f"SELECT id, count, last, version, columns, {written} FROM log"
             " WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",

@@ -6,6 +6,25 @@ Every version keeps the table `meta` with the row "schema", by which a program s
 from sqlite_utils import Database, Migrations
 
 migrations = Migrations("mombroker")
+LIST = Migrations.migrations_table
+
+
+def migrate(db: Database, known: int, wanted: int) -> None:
+    """Bring the tables of schema `known`, 0 for none, to schema `wanted`. `known` alone tells which migrations were
+    applied: the list that sqlite-utils keeps has no checksums."""
+    if known == wanted:
+        return
+    if known:
+        db.execute(f"DROP TABLE IF EXISTS {LIST}")
+        migrations.ensure_migrations_table(db)
+        rows = [("mombroker", name) for name in names(known)]
+        db.conn.executemany(f"INSERT INTO {LIST} (migration_set, name) VALUES (?, ?)", rows)
+    migrations.apply(db)
+
+
+def names(schema: int) -> list[str]:
+    """The migrations of a store of this schema."""
+    return [f"version_{number}" for number in range(1, schema + 1)]
 
 
 @migrations()

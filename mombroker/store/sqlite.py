@@ -173,7 +173,7 @@ class SqliteStore(SqliteReader):
             raise StoreError(f"{self.path} cannot be made durable on its file system; use a local disk")
         conn.execute("BEGIN IMMEDIATE")
         try:
-            schema.migrations.apply(self.db)
+            schema.migrate(self.db, int(meta.get("schema", 0)), SCHEMA)
             if not meta:
                 meta = wanted | {"incarnation": secrets.token_hex(8)}
                 conn.executemany(META, summed(meta.items()))

@@ -205,3 +205,13 @@ def test_a_backup_that_cannot_be_written_leaves_nothing(opened, tmp_path):
 def test_a_backup_of_nothing_is_refused(tmp_path):
     with pytest.raises(StoreError, match="there is no store at"):
         store.backup(tmp_path, tmp_path / "copy.sqlite")
+
+
+def test_a_text_file_is_told_from_a_damaged_store(tmp_path):
+    """As a topology file that was given without --file."""
+    file = tmp_path / "bus.toml"
+    file.write_text('[bus]\nname = "demo"\n')
+    assert store.verify(file) == [
+        f"{file} is a text file, not a store: name the `data` folder of a server or a backup; a topology file goes "
+        "behind --file"
+    ]

@@ -32,6 +32,37 @@ def test_a_store_of_each_version_is_upgraded_with_all_its_rows(version, tmp_path
     assert store.verify(tmp_path) == []
 
 
+def run(file, sql):
+    conn = sqlite3.connect(file)
+    conn.execute(sql)
+    conn.commit()
+    conn.close()
+
+
+@pytest.mark.parametrize("version", [1, 4, SCHEMA])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE {0} SET name = 'vers?on_' || id",
+        "DELETE FROM {0}",
+        "UPDATE {0} SET migration_set = CAST(x'ff' AS TEXT)",
+        "DROP TABLE {0}",
+    ],
+)
+def test_a_damaged_list_of_migrations_is_named_and_hinders_no_start(version, damage, tmp_path):
+    """The store's own schema number, which has a checksum, says what was applied."""
+    file = tmp_path / "store.sqlite"
+    shutil.copy(saved(version), file)
+    run(file, damage.format(schema.LIST))
+    assert [schema.LIST in fault for fault in store.verify(file)] == [True]
+    opened = store.open(tmp_path, topology(), "paris")
+    assert opened.meta()["schema"] == SCHEMA
+    opened.commit(sample()[1])
+    opened.close()
+    if version < SCHEMA:
+        assert store.verify(tmp_path) == []
+
+
 def test_the_schema_number_counts_the_migrations():
     db = Database(memory=True)
     schema.migrations.apply(db)
