@@ -28,7 +28,7 @@ LEVELS = [
 APART = [LEVELS[1], LEVELS[2], LEVELS[3], LEVELS[4]]  # rooms of one level never import each other
 SANS_IO = {"core", "ordering"}
 IMPURE = {"time", "random", "socket", "threading", "asyncio", "sqlite3", "logging"}
-TWISTED = ("mombroker.net", "mombroker.stomp.gateway", "mombroker.admin.web")
+TWISTED = ("mombroker.net", "mombroker.stomp.gateway")
 
 
 def files(*suffixes: str) -> Iterator[Path]:
@@ -196,3 +196,34 @@ def test_the_archives_hold_the_packages_where_they_are_imported_from(tmp_path):
     sources = {path.relative_to(ROOT).as_posix() for path in files(".py") if module_of(path) in OWN}
     installed = {name for name in names if name.endswith(".py")}
     assert installed == {f"mombroker/{name}" if name.split("/")[0] in SHORT else name for name in sources}
+
+
+ROOMS = ("", "mombroker", "mombroker/broker", "docs")  # where a path begins that a page names
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/index.md"])
+def test_every_path_that_a_page_for_newcomers_names_is_there(page):
+    text = (ROOT / page).read_text()
+    written = set(re.findall(r"`((?:\.?\w[\w.-]*/)+[\w.*-]*)`", text))
+    linked = {name for name in re.findall(r"\]\(([^)#]+)", text) if "://" not in name}
+    assert linked or written
+    missing = {path for path in written if not any([*(ROOT / room).glob(path.rstrip("/"))] for room in ROOMS)}
+    missing |= {path for path in linked if not ((ROOT / page).parent / path).exists()}
+    assert missing == set()
+
+
+def test_every_document_is_listed_by_reader_and_the_list_is_linked_from_the_first_page():
+    listed = (ROOT / "docs" / "index.md").read_text()
+    assert [
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md" and f"({page.name})" not in listed
+    ] == []
+    assert "(docs/index.md)" in (ROOT / "README.md").read_text()
+
+
+def test_exceptions_of_all_kinds_are_caught_where_the_page_on_the_architecture_says():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for path in files(".py"):
+        room = path.relative_to(ROOT).parts
+        if room[0] != "mombroker" or "except Exception" not in path.read_text() or room[1] in ("sim", "ordering"):
+            continue
+        assert f"`{'/'.join(room[1:])}`" in text.rpartition("`Exception` is caught")[2], path

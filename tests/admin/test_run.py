@@ -37,7 +37,8 @@ def test_one_server_runs_without_a_file_and_keeps_its_messages(tmp_path, monkeyp
         for number in range(50):
             context.producer("/queue/q").send(f"{number}", wait=False)
         context.flush()
-    assert mom("send", "/queue/q", "last").exit_code == 0
+    sent = mom("send", "/queue/q", "last")
+    assert sent.exit_code == 0 and sent.output == "", "README.md says that it prints nothing"
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
     process = start(tmp_path, stomp, listen)
