@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
+from mombroker.core.damage import DAMAGED
 from mombroker.core.trace import Record
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
     nodes = list(cluster.nodes.values())
     logs = [node.trace for node in nodes]
     fates = Fates(logs)
+    lost = cluster.mischief.damages.lost - fates.reacted
+    fates.dead.update(dict.fromkeys(lost, DAMAGED))
     verdicts = {
         "servers": check(server_events([node.events for node in nodes], fates)),
         "agents": check(agent_events(logs, fates)),
@@ -83,10 +86,10 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
         for node in nodes:
             wrong += _left_over(node)
             wrong += _broken_chains(node)
-        wrong += cluster.workload.faults(cluster)
+        wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
     for (id, agent), reason in fates.dead.items():
         if (
-            reason not in ("expired", "nobody is there")
+            reason not in ("expired", "nobody is there", DAMAGED)
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in cluster.topology.servers

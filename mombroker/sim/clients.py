@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from mombroker.broker.commands import Ack, Delivery, Disconnect, Receipt, Refused, Send, Subscribe, Unsubscribe
+from mombroker.core.damage import DAMAGED
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Node
@@ -318,6 +319,9 @@ class Clients(Workload):
         there = [client.connection for client in self.clients if client.connection is not None]
         return {stream for connection in there for stream in connection.subs.values()}
 
+    def damaged(self, body: bytes) -> None:
+        self.model.messages[int(body)].damaged = True
+
     def counts(self) -> dict[str, int]:
         seen = sum(len(stream.seen) for stream in self.model.streams)
         return {
@@ -332,7 +336,8 @@ class Clients(Workload):
         found = []
         for name, node in cluster.nodes.items():
             disk, alive = node.disk.store.disk, node.server.engine.natives.agents
-            found += [f"{row.agent} {row.collection} of {name}" for row in disk.items.values()]
+            rows = (row for row in disk.items.values() if row.collection != DAMAGED)
+            found += [f"{row.agent} {row.collection} of {name}" for row in rows]
             found += [f"{row.agent} held by {name}" for row in disk.held.values()]
             found += [agent for agent in disk.agents if "/conn:" in agent and agent not in alive]
         return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mombroker.core.batch import LinkRow
 from mombroker.core.errors import PeerError
 from mombroker.core.events import LinkFrames
+from mombroker.sim.damage import Damages
 from mombroker.sim.lies import lie
 from mombroker.sim.world import MS
 from mombroker.store.memory import MemoryStore
@@ -39,6 +40,7 @@ class Faults:
     skew: int = 0  # of a server's wall clock, set anew at each start
     failing: float = 0.0  # reactions
     lies: int = 0  # that a neighbour tells on a live connection, see lies.py
+    damage: int = 0  # attempts to damage a message's row on a disk, see damage.py
     impostor: str = ""  # BACKUP, NEW_DISK: at the end a server comes back with the wrong store
     victim: str = ""  # that server; any, if empty
     latency: int = 2 * MS
@@ -95,6 +97,7 @@ class Mischief:
         self.said: list[str] = []  # in the status of both sides
         self.lies = 0
         self.believed: list[str] = []  # lies that were not refused
+        self.damages = Damages(cluster)
 
     def schedule(self, span: int) -> None:
         world, rng, nodes = self.world, self.world.rng, list(self.cluster.nodes.values())
@@ -119,6 +122,8 @@ class Mischief:
             world.after(some_time(), self._break, rng.random())
         for _ in range(self.faults.lies):
             world.after(some_time(), self._lie, rng.random())
+        for _ in range(self.faults.damage):
+            world.after(some_time(), self._damage, rng.choice(nodes), rng.random())
         if self.faults.impostor:
             victim = self.cluster.nodes[self.faults.victim or rng.choice(nodes).name]
             world.after(some_time() // 3, self._back_up, victim)
@@ -166,6 +171,10 @@ class Mischief:
             self.cluster.network.break_(conn)
         else:
             self.believed.append(f"{end} believed {frame!r:.200} of {peer.name}")
+
+    def _damage(self, node: "Node", which: float) -> None:
+        if node is not self.masked:
+            self.damages.strike(node, which)
 
     # -- the wrong store -------------------------------------------------------------------------------------------
 

@@ -462,7 +462,7 @@ class Choices(Everything):
             found.append(f"{self.passing} is no more")
         living, dead = ({id for stream in streams for id in stream.seen} for streams in (self.queues, self.graves))
         for sent in self.model.messages.values():
-            if sent.mortal and sent.exists and sent.id not in living | dead:
+            if sent.mortal and sent.exists and not sent.damaged and sent.id not in living | dead:
                 found.append(f"{sent.id}, which may expire, is nowhere")
         consumed = {id for stream in self.queues for id in stream.settled}
         return found + [f"{id} is a dead letter though it was consumed" for id in consumed & dead]

@@ -12,6 +12,7 @@ from mombroker.core.trace import as_dict
 from mombroker.sim.checkers import judge
 from mombroker.sim.clients import ClientNode, Clients
 from mombroker.sim.cluster import Cluster, Node
+from mombroker.sim.damage import aside
 from mombroker.sim.faults import Faults, draw
 from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander, Workload
@@ -160,6 +161,7 @@ def run(
         "calls": made.world.calls, "records": len(records), **made.network.counts,
         "sends": sum(record[0] == "send" for record in records),
         "reactions": sum(record[0] == "react" for record in records),
+        "damaged": sum(map(len, made.mischief.damages.done.values())), "aside": sum(len(aside(node)) for node in nodes),
         "lies": made.mischief.lies, "wrong_stores": int(made.mischief.masked is not None),
         "held": sum(record[0] == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),

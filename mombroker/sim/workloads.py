@@ -250,6 +250,9 @@ class Workload:
     def settle(self, cluster: "Cluster") -> None:
         """The faults are over: ask again for what an operator would ask for again."""
 
+    def damaged(self, body: bytes) -> None:
+        """A client's message with this body may come to nothing: its row is damaged."""
+
     def faults(self, cluster: "Cluster") -> list[str]:
         return []
 

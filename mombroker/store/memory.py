@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreFailed
@@ -21,6 +21,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 Place = TypeVar("Place", int, tuple[int, int])
 
+JUNK = b"junk"  # what is left of a damaged row
 RECORD_BYTES = 100  # what a log record counts for; it is not packed here
 
 
@@ -45,6 +46,7 @@ class Disk:
     core: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=dict)
     tasks: dict[int, TaskRow] = field(default_factory=dict)
     log: list[tuple[Span, list[Record]]] = field(default_factory=list)
+    bad: set[tuple[str, int]] = field(default_factory=set)  # (table, id) of rows that are not what was written
 
     def copy(self) -> Disk:
         """One that changes by itself; rows are never changed in place, so they are shared."""
@@ -62,6 +64,7 @@ class Disk:
             {domain: dict(rows) for domain, rows in self.core.items()},
             dict(self.tasks),
             list(self.log),
+            set(self.bad),
         )
 
     def check(self) -> None:
@@ -90,7 +93,8 @@ class MemoryStore:
         self._staged: Batch | None = None
         self._failed = ""
         self._prune = (0, 0)
-        self.damaged: list[Damage] = []  # a simulated disk damages nothing; a test may
+        self.damaged: list[Damage] = []
+        self._named: set[tuple[str, int]] = set()  # those that were ever in `damaged`
 
     # -- faults ------------------------------------------------------------------------------------------------
 
@@ -101,6 +105,22 @@ class MemoryStore:
             self._apply(batch)
         self._failed = ""
         self._prune = (0, 0)
+        self.damaged, self._named = [], set()
+
+    def damage(self, table: str, id: int, head: bool = False) -> None:
+        """A row of "queue_in", "message" or "held" is not what was written any more. With `head` the store does not see
+        it: the head of a message cannot be read."""
+        disk = self.disk
+        if table == "queue_in":
+            disk.queue_in[id] = disk.queue_in[id]._replace(data=JUNK)
+        elif table == "message":
+            item = disk.items[id]
+            disk.items[id] = item._replace(head=JUNK) if head else item._replace(body=JUNK)
+        else:
+            held = disk.held[id]
+            disk.held[id] = held._replace(head=JUNK) if head else held._replace(body=JUNK)
+        if not head or table == "queue_in":
+            disk.bad.add((table, id))
 
     def fail(self, sentence: str) -> None:
         """From now on every `begin` and `finish` raises StoreFailed, until a crash."""
@@ -145,6 +165,9 @@ class MemoryStore:
 
     def _apply(self, batch: Batch) -> None:
         disk = self.disk
+        if disk.bad:
+            written = (("queue_in", batch.queue_in), ("message", batch.items), ("held", batch.held))
+            disk.bad -= {(table, id) for table, rows in written for id in rows}
         for link, upto in batch.acked.items():
             queue = disk.queue_out.get(link, {})
             for seq in list(takewhile(upto.__ge__, queue)):
@@ -163,6 +186,7 @@ class MemoryStore:
         for agent, upto in batch.dropped.items():
             gone = [id for (owner, _), rows in disk.places.items() if owner == agent for _, id in rows if id <= upto]
             self._put_items(dict.fromkeys(gone))
+            disk.bad -= {("message", id) for id in gone}
         if batch.items:
             self._put_items(batch.items)
         _put(disk.held, batch.held)
@@ -229,7 +253,24 @@ class MemoryStore:
     def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]:
         ids = self.disk.inboxes.get(agent, [])
         first = bisect_right(ids, after)
-        return [self._whole(id) for id in ids[first : min(first + limit, bisect_right(ids, upto))]]
+        return [self._whole(id) for id in islice(self._good("queue_in", ids[first : bisect_right(ids, upto)]), limit)]
+
+    def _good(self, table: str, ids: Iterable[int]) -> Iterable[int]:
+        """Those of the rows that are not damaged; the others are named."""
+        return (id for id in ids if not self._bad(table, id)) if self.disk.bad else ids
+
+    def _bad(self, table: str, id: int) -> bool:
+        if (table, id) not in self.disk.bad:
+            return False
+        if (table, id) not in self._named:
+            self._named.add((table, id))
+            tables: dict[str, dict[int, Any]] = {
+                "queue_in": self.disk.queue_in, "message": self.disk.items, "held": self.disk.held,
+            }  # fmt: skip
+            row = tables[table][id]
+            collection, payload = getattr(row, "collection", ""), getattr(row, "payload", 0)
+            self.damaged.append(Damage(table, id, row.agent, collection, len(JUNK), JUNK, payload))
+        return True
 
     def _whole(self, id: int) -> InRow:
         row = self.disk.queue_in[id]
@@ -258,21 +299,23 @@ class MemoryStore:
         return [(id, self.disk.agents[id][0]) for id in ids]
 
     def item(self, id: int) -> ItemRow | None:
-        return self.disk.items.get(id)
+        return None if self._bad("message", id) else self.disk.items.get(id)
 
     def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]:
         places = self.disk.places.get((agent, collection), [])
         first = bisect_right(places, after) if after else 0
-        return [self.disk.items[id] for _, id in places[first : first + limit]]
+        ids = (places[at][1] for at in range(first, len(places)))
+        return [self.disk.items[id] for id in islice(self._good("message", ids), limit)]
 
     def places(self) -> list[tuple[str, str]]:
         return sorted(self.disk.places)
 
     def held(self, after: int, limit: int) -> list[HeldRow]:
-        return [self.disk.held[id] for id in sorted(id for id in self.disk.held if id > after)[:limit]]
+        ids = sorted(id for id in self.disk.held if id > after)
+        return [self.disk.held[id] for id in islice(self._good("held", ids), limit)]
 
     def held_row(self, id: int) -> HeldRow | None:
-        return self.disk.held.get(id)
+        return None if self._bad("held", id) else self.disk.held.get(id)
 
     def item_count(self, agent: str, collection: str) -> int:
         return len(self.disk.places.get((agent, collection), []))

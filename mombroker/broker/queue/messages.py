@@ -368,6 +368,8 @@ class QueueMessages(Native):
         self.bytes -= item.size
         if not self.count:
             self.bytes = self.unstored = 0  # what a damaged row has left
+        elif self.bytes < self.unstored:
+            self.bytes = self.unstored  # a damaged row seemed larger than it was
         if self.blocked_servers or self.service.waiting:
             self.free()
 
