@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PAGE = 500
 EVERY = 1_000_000_000
-BRIEF = "id,message,state,deliveries,priority,destination,bytes,body"
+BRIEF = "id,state,deliveries,priority,bytes,body,message,destination"
 MS = 1_000_000
 LOSING = {"delete_destination": "Delete", "purge": "Drop all messages that wait in"}
 

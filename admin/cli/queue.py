@@ -8,7 +8,7 @@ from mombroker.admin.cli import destinations, options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
-COLUMNS = "server,destination,messages,bytes,waiting,held,backing_off,consumers,dropped"
+COLUMNS = "server,destination,messages,waiting,held,consumers,bytes,backing_off,dropped"
 SERVER = "Ask this server; without it the queue's home."
 
 

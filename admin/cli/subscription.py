@@ -8,7 +8,7 @@ from mombroker.admin.cli import destinations, options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
-COLUMNS = "server,name,client_id,topics,selector,shared,durable,messages,waiting,held,oldest,consumers,last_seen"
+COLUMNS = "server,name,client_id,messages,topics,consumers,waiting,held,selector,shared,durable,oldest,last_seen"
 
 
 @click.group(cls=Group)

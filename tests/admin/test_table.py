@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from mombroker.admin.cli import main
+from mombroker.admin.cli import destinations, main, queue, subscription
 from mombroker.admin.cli.output import text
 from mombroker.admin.cli.table import fold, laid_out, listed, width_of
 from tests.admin.processes import ROOT, in_terminal
@@ -175,3 +175,24 @@ def test_lists_within_a_record_are_tables_of_their_own(words, columns):
     assert len({kind for kind in "┌┏" if kind in shown}) <= 1, "one kind of border"
     assert columns.partition("_")[0] in shown
     assert len(lines) > 6 and all(width_of(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "columns, texts, needed",
+    [
+        (queue.COLUMNS, {"destination": "queue:a11client-individualNACK"}, "messages waiting consumers"),
+        (subscription.COLUMNS, {"name": "news", "client_id": "desk-of-ann", "topics": "topic:a.b"}, "messages"),
+        (
+            destinations.BRIEF,
+            {"state": "waiting", "body": "several words", "message": "7b100aa88f9b4c729e2c1fa894db7b3b-1",
+             "destination": "queue:a11client-individualNACK"},
+            "id state body",
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_operator_looks_for_first_has_room_in_80_columns(columns, texts, needed):
+    names = columns.split(",")
+    lines, left_out = laid_out(
+        names, [[texts.get(name, "7") for name in names]], [name not in texts for name in names], 80
+    )
+    assert not {*needed.split()} & {*left_out} and all(width_of(line) <= 80 for line in lines)
