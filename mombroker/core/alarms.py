@@ -6,6 +6,7 @@ from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 
 FREE_PERCENT, FREE_MOST = 2, 1 << 30  # of the file system of the store, unless min_free is set
+UNDER_WAY = 32 << 20  # bytes that a write-ahead log and the batches under way may take once the alarm is there
 AGAIN = 1.25, 0.9  # of min_free and max_memory: from here on work is taken again
 
 
@@ -18,6 +19,15 @@ class Alarms:
         self.limits = limits
         self.bytes = 0  # of the store
         self.reasons: dict[str, str] = {}
+
+    def warnings(self) -> list[str]:
+        """About limits that come too late."""
+        least = self.limits.min_free
+        if not 0 < least < UNDER_WAY:
+            return []
+        return [
+            f"min_free is {least}: what is under way may take {UNDER_WAY} bytes, and the disk be full before; raise it"
+        ]
 
     def full(self) -> bool:
         return self.bytes >= self.limits.max_store or bool(self.reasons)

@@ -60,6 +60,7 @@ LIMITS = {
     for each in fields(Limits)
     if each.default is not MISSING
 }
+ZERO = {each.name for each in fields(Limits) if each.default == 0}  # their default, which may be written
 MOST = {  # what the wire, the store and the operator's port can carry
     "max_message": LINK_LIMIT // 2, "link_window": 1 << 31, "link_window_bytes": 1 << 31, "batch_bytes": 1 << 28,
     "max_attempts": 1000, "retry_factor": 1000, "max_traceback": 1 << 20,
@@ -210,7 +211,8 @@ class _Reading:
                 self.fault((*key, name), f"unknown key: {hint}")
             elif not _fits(each, known[name][0], name):
                 kind, example = known[name]
-                self.fault((*key, name), f"must be {WORDS[kind]}, not {_shown(each)}: {example.lstrip('!')}")
+                words = WORDS[kind].replace("from 1 up", "from 0 up") if name in ZERO else WORDS[kind]
+                self.fault((*key, name), f"must be {words}, not {_shown(each)}: {example.lstrip('!')}")
             else:
                 good[name] = each
         for name, (_, example) in known.items():
@@ -231,7 +233,7 @@ def _fits(value: object, kind: type, name: str) -> bool:
     if kind is str:
         return isinstance(value, str) and value != "" and min(value) >= " "
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool) and value > 0
+        return isinstance(value, int) and not isinstance(value, bool) and value >= (name not in ZERO)
     if kind is list:
         inner = dict if name in ("agents", "policies") else str
         return isinstance(value, list) and all(isinstance(each, inner) for each in value)

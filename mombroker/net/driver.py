@@ -19,7 +19,9 @@ from mombroker.net.committer import Committer
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
 LONG_NS = 20_000_000  # of CPU time: nobody else is served meanwhile
 SHORT_NS = 2_000_000  # of a piece of work that is not worth a look at the CPU time, which takes a system call
-SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits
+SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits,
+SIZE_EVERY_BYTES = 1 << 20  # and whenever so much was committed: a fast producer fills a small disk within a second
+COMMIT_BYTES = 4096  # that a commit takes at least
 BELIEVE_NS = 60 * times.SECOND  # a wall clock that was set far ahead is believed when it has stayed so for so long
 DAY_NS = 86_400 * times.SECOND
 TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be set
@@ -115,6 +117,7 @@ class Driver:
         self._timer: Any = None
         self._timer_at = 0
         self._sized_at = 0
+        self._unsized = 0  # bytes committed since then
         self._stopped: defer.Deferred[None] | None = None
         self._ending = False  # the last batch is on its way
 
@@ -263,8 +266,10 @@ class Driver:
         if self.wall() - since > SHORT_NS:
             self._took(since, "outputs")
         now = self._last_now
-        if now - self._sized_at >= SIZE_EVERY_NS and self._stopped is None and not self.dead:
-            self._sized_at = now
+        self._unsized += ready.batch.bytes + COMMIT_BYTES
+        due = now - self._sized_at >= SIZE_EVERY_NS or self._unsized >= SIZE_EVERY_BYTES
+        if due and self._stopped is None and not self.dead:
+            self._sized_at, self._unsized = now, 0
             self._measure()
 
     def _measure(self) -> None:

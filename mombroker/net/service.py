@@ -159,6 +159,8 @@ class Node:
             if folder.readable_by_others(file := Path(data) / folder.TOKEN):
                 self.log(f"other users may read the token in {file}; run chmod 600 {file}")
             self.server = AgentServer(topology, self.name, self.store, shared.program, attach, time.time_ns())
+            for warning in self.server.alarms.warnings():
+                self.log(warning)
         except BaseException:
             self.store.close()
             raise

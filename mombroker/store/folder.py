@@ -1,21 +1,38 @@
 """A server's data folder: made private, locked by one process, with the operator's token in it."""
 
+import errno
 import fcntl
 import os
 import secrets
+import sys
 import time
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
-from mombroker.core.errors import StoreError
+from mombroker.core.errors import StoreError, StoreFailed
 
 STORE, LOCK, TOKEN = "store.sqlite", "lock", "token"
 TOKEN_LEAST = 32  # characters
 LOOKS, LOOK_S = 10, 0.02  # how often, and in which distance, a lock is looked at that seems taken
 
 
-def unusable(path: Path, error: OSError) -> StoreError:
+def full(path: Path) -> StoreFailed:
+    return StoreFailed(f"the disk is full: nothing more can be written to {path}; make room, then start again")
+
+
+def room(path: Path) -> int:
+    """Bytes that are free on the disk of a file; very many if that is not known."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return sys.maxsize
+    return disk.f_bavail * disk.f_frsize
+
+
+def unusable(path: Path, error: OSError) -> StoreError | StoreFailed:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return full(path)
     return StoreError(
         f"cannot use {path}: {error.strerror or error}; set `data` to a folder that this user can write, with room left"
     )
@@ -63,8 +80,12 @@ def locked(path: Path) -> int:
             if left:
                 time.sleep(LOOK_S)  # somebody may only be looking who holds it
         else:
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            try:
+                os.ftruncate(file, 0)
+                os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            except OSError:  # a full disk
+                os.close(file)
+                raise
             return file
     holder = os.pread(file, 20, 0).decode(errors="replace").strip()
     os.close(file)
@@ -95,7 +116,7 @@ def holder(path: Path) -> int:
 def claim(folder: Path) -> None:
     """Take the lock of a data folder that this process will open a store in, so that others see from now on that a
     server runs there. What cannot be had is refused when the store is opened, in words."""
-    with suppress(OSError, StoreError):
+    with suppress(OSError, StoreError, StoreFailed):
         _claimed[folder] = locked(make(folder) / LOCK)
 
 

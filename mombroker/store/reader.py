@@ -29,6 +29,8 @@ AFTER = (
     f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3{{1}} ORDER BY key, id LIMIT ?5) LIMIT ?5"
 )
 
+LEAST_ROOM = 1 << 20  # with less on its disk, an error of input or output is for lack of room
+
 Row = tuple[Any, ...]
 
 # Each table: its columns, their checksum, and the schema that it came with.
@@ -69,9 +71,17 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def refusal(path: Path, error: sqlite3.Error) -> StoreError:
+def disk_is_full(path: Path, error: sqlite3.Error) -> bool:
+    """SQLite tells a full disk from others only where it writes rows, not where it makes its files."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and folder.room(path) < LEAST_ROOM)
+
+
+def refusal(path: Path, error: sqlite3.Error) -> StoreError | StoreFailed:
     """Why SQLite cannot open this file, in one sentence."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if disk_is_full(path, error):
+        return folder.full(path)
     if code == sqlite3.SQLITE_NOTADB and path.name != folder.STORE and _is_text(path):
         return StoreError(
             f"{path} is a text file, not a store: name the `data` folder of a server or a backup; a topology file goes "

@@ -26,7 +26,7 @@ from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import DROPPED, LAST, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
-from mombroker.store.reader import Row, SqliteReader, connect, refusal
+from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
@@ -316,11 +316,11 @@ class SqliteStore(SqliteReader):
             raise StoreFailed(self._failed)
 
     def _fail(self, error: sqlite3.Error) -> StoreFailed:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-            self._failed = f"the disk is full: nothing more can be written to {self.path}; make room, then start again"
-        else:
-            self._failed = f"cannot write {self.path}: {error}; see to the disk, then start again"
-        return StoreFailed(self._failed)
+        failed = StoreFailed(f"cannot write {self.path}: {error}; see to the disk, then start again")
+        if disk_is_full(self.path, error):
+            failed = folder.full(self.path)
+        self._failed = str(failed)
+        return failed
 
     def sync_mark(self) -> None:
         """Now and then: the mark outlives a power failure, too. Raises StoreFailed."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.core.alarms import FREE_MOST, Alarms
+from mombroker.core.alarms import FREE_MOST, UNDER_WAY, Alarms
 from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 from tests.broker.bench import Broker
@@ -70,3 +70,8 @@ def test_who_waits_too_long_for_room_is_told_what_is_short():
     producer = b.connect().send("queue:orders", "1", receipt="r")
     b.later(3600)
     assert "9 bytes are free on the disk of the store, min_free is 1000" in producer.refusals[0]
+
+
+@pytest.mark.parametrize(("least", "told"), [(0, 0), (1, 1), (UNDER_WAY - 1, 1), (UNDER_WAY, 0)])
+def test_a_limit_that_comes_too_late_is_told(least, told):
+    assert len(Alarms(Limits(min_free=least)).warnings()) == told

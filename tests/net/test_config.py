@@ -1,6 +1,7 @@
 """The topology file: what it means, what is wrong with it and where, and back to text."""
 
 import string
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from mombroker import ordering
 from mombroker.core.errors import TopologyError
 from mombroker.core.layouts import LAYOUTS, generate
+from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 from mombroker.net.config import dumps, key_lines, load, loads
 from mombroker.ordering import Ordering
@@ -152,6 +154,7 @@ WRONG = [
     ("2.5", "2024-01-01", "agents[0].fields: 2024-01-01 cannot be a field"),
     ("max_message =", "max_mesage =", "limits.max_mesage: unknown key: did you mean max_message?"),
     ("max_message = 1_000", "max_message = 0", "limits.max_message: must be a whole number from 1 up, not 0"),
+    ("max_message = 1_000", "min_free = -1", "limits.min_free: must be a whole number from 0 up, not -1"),
     ("max_message = 1_000", "max_message = true", "limits.max_message: must be a whole number from 1 up, not true"),
     ('name = "demo"', 'name = "de\\u0000mo"', 'bus.name: must be text of one line, not "de\\u0000mo"'),
     ('"lyon", "nice"]', '"lyon\\nx"]', "domains.core.servers: there is no server 'lyon\\nx'"),
@@ -398,3 +401,9 @@ def test_generated_layouts_are_read_back(layout):
 
 def test_a_thousand_servers_are_read():
     assert len(loads(dumps(generate("bus", 1000)), HERE).servers) == 1000
+
+
+def test_a_default_of_a_limit_may_be_written() -> None:
+    for each in fields(Limits):
+        read = loads(SAMPLE.replace("max_message = 1_000", f"{each.name} = {each.default}"), HERE)
+        assert read.limits == {each.name: each.default}

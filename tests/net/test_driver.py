@@ -6,7 +6,7 @@ from mombroker.core.errors import PeerError, PeerRefused, StoreFailed
 from mombroker.core.events import Admin, Ready, StoreSize, Tick
 from mombroker.core.times import at_start
 from mombroker.net.committer import Inline
-from mombroker.net.driver import LINGER_S, TIMER_MAX_S, Driver
+from mombroker.net.driver import COMMIT_BYTES, LINGER_S, SIZE_EVERY_BYTES, TIMER_MAX_S, Driver
 
 SECOND = 1_000_000_000
 TEN_YEARS = 3650 * 86_400 * SECOND
@@ -508,6 +508,19 @@ def test_the_store_is_measured_once_a_second_at_most(world):
     assert [len(commit()) for _ in range(3)] == [1, 0, 0]
     world.wall += 2 * SECOND
     assert [len(commit()) for _ in range(3)] == [1, 0, 0]
+
+
+def test_the_store_is_measured_sooner_when_much_is_committed(world):
+    def commit(size):
+        world.level = 2
+        world.plans.append(world.plan())
+        world.plans[-1].batch.bytes = size
+        world.driver.post("x")
+        return world.take().count(("step", StoreSize(5)))
+
+    assert commit(0) == 1
+    assert [commit(SIZE_EVERY_BYTES // 4) for _ in range(8)] == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert sum(commit(0) for _ in range(2 * SIZE_EVERY_BYTES // COMMIT_BYTES)) == 2
 
 
 def test_while_room_is_short_it_is_looked_at_every_second_though_nobody_commits(world):

@@ -5,10 +5,13 @@ import subprocess
 
 import pytest
 
+from mombroker import store
 from mombroker.core.alarms import Alarms
+from mombroker.core.errors import StoreFailed
 from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 from mombroker.net.resources import memory, resources
+from tests.store.samples import topology
 
 
 def test_disk_and_memory_are_read():
@@ -43,3 +46,13 @@ def test_a_small_disk_raises_the_alarm_before_it_is_full_and_ends_it(small):
     assert alarms.measured(StoreSize(1, *resources(str(small)))) and alarms.full()
     (small / "0").unlink()
     assert alarms.measured(StoreSize(1, *resources(str(small)))) and not alarms.full()
+
+
+def test_a_start_on_a_full_disk_ends_as_a_full_disk_does_later(small):
+    """Exit code 3: a restart does not help."""
+    for free in (0, 30_000, 60_000):
+        (small / "much").write_bytes(b"")
+        room = resources(str(small))[0]
+        (small / "much").write_bytes(bytes(room - free))
+        with pytest.raises(StoreFailed, match="^the disk is full: nothing more can be written to "):
+            store.open(small / "a", topology(), "paris")
