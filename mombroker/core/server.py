@@ -72,6 +72,7 @@ class AgentServer:
         meta = reader.meta()
         self.incarnation = str(meta.get("incarnation", ""))
         self.now = times.at_start(now, int(meta.get("now", 0)))
+        self.started = max(now, self.now)  # even if the wall clock is in doubt
         self.ahead = 0  # ns that this is ahead of the wall clock, which was set; told by the driver
         self.behind = 0  # ns that the wall clock is ahead of this, and not believed yet; told by the driver
         self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))

@@ -84,7 +84,7 @@ class Subscription(Queue):
 
     def recovered(self) -> None:
         super().recovered()
-        self._grace = self.server.now + GRACE_NS
+        self._grace = self.server.started + GRACE_NS
         if self.takers.consumers:
             self.seen = 0
         self.epochs = self.service.topics.hold(self, self.spec.topics)
