@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 KNOWN_NS = 2 * SECOND  # until all servers must know a subscription; then its receipt names those that may not
 POLL_NS = SECOND // 5  # how often a full store is looked at while somebody waits for it
+SHARE = 1_000  # commands of a client that are obeyed until others have their turn: some 15 ms
 PAGE = 256  # of held messages read at once
 WAITING = "_to:"
 NATIVES: dict[str, type[Native]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
@@ -49,7 +50,7 @@ OWNED = ("queue:", "sub:", "share:", "topic:")
 
 
 class Connection:
-    __slots__ = ("proxy", "commands", "key", "until", "reason", "room")
+    __slots__ = ("proxy", "commands", "key", "until", "reason", "room", "gone")
 
     def __init__(self, proxy: Session):
         self.proxy = proxy
@@ -58,11 +59,13 @@ class Connection:
         self.until = 0
         self.reason = ""
         self.room = False  # it waits for room in a queue, which its own settlements may make
+        self.gone = False  # the client has left behind the commands that it still has its turns for
 
 
 class Sessions(Native):
     """1. Commands of one connection are obeyed in order.
     2. What a command causes, and its reply, is in the batch that was open when it was obeyed.
+    3. Who sends many at once is obeyed a share a turn, and others between.
     """
 
     def __init__(self, server: AgentServer):
@@ -74,6 +77,7 @@ class Sessions(Native):
         self.connections: dict[int, Connection] = {}
         self.by_proxy: dict[str, Connection] = {}
         self.waiting: dict[Connection, None] = {}
+        self.going: dict[Connection, None] = {}  # they go on in the next turn, the longest waiting first
         self.full: set[str] = set()  # queues of other servers that take nothing
         self.receipts: list[tuple[int, list[int], Callable[[list[str]], None]]] = []  # that wait until all know entries
         self._speaking: list[Session] = []  # with replies in the open batch
@@ -152,9 +156,11 @@ class Sessions(Native):
             connection = self.connections.get(event.conn)
             if connection is not None:
                 connection.commands.extend(event.commands)
+                if connection in self.going:
+                    return
                 if not connection.key:
                     self.direct = True
-                    self._obey(connection)
+                    self._obey(connection, SHARE)
                     self.direct = False
                 elif connection.room:
                     self._settle_ahead(connection)
@@ -166,7 +172,9 @@ class Sessions(Native):
             self._open(event)
         elif type(event) is ClientClosed:
             connection = self.connections.get(event.conn)
-            if connection is not None:
+            if connection is not None and connection in self.going:
+                connection.gone = True
+            elif connection is not None:
                 self._close(connection)
 
     def _open(self, event: ClientOpened) -> None:
@@ -181,6 +189,7 @@ class Sessions(Native):
         self.connections.pop(proxy.conn, None)
         self.by_proxy.pop(proxy.id, None)
         self.waiting.pop(connection, None)
+        self.going.pop(connection, None)
         connection.commands.clear()
         proxy.end(lost)
 
@@ -201,22 +210,48 @@ class Sessions(Native):
 
     # -- commands ------------------------------------------------------------------------------------------------
 
-    def _obey(self, connection: Connection) -> None:
+    def flush(self) -> None:
+        """A turn of those that have more commands than a share."""
+        going, self.going = self.going, {}
+        natives, late = self.server.engine.natives, dict[Connection, None]()
+        left = SHARE
+        self.direct = True
+        for connection in going:
+            if left > 0:
+                left = self._obey(connection, left)
+            else:
+                late[connection] = None
+        self.direct = False
+        self.going = late | self.going
+        if self.going:
+            natives.soon[self] = None
+        natives.work -= SHARE - left
+
+    def _obey(self, connection: Connection, left: int) -> int:
+        """Obey so many commands of it at most, the rest in the next turn; how many of `left` are left."""
         commands, proxy, orders = connection.commands, connection.proxy, self.orders.of
         while commands and not connection.key:
+            if not left:
+                self.going[connection] = None
+                self.server.engine.natives.soon[self] = None
+                return 0
+            left -= 1
             command = commands[0]
             try:
                 orders[type(command)](proxy, command)
             except Wait as wait:
                 self._hold(connection, wait)
-                return
+                break
             except MomError as error:
                 self.refuse(proxy, str(error), command.receipt)
-                return
+                return left
             if commands:
                 commands.popleft()
             if not connection.key:
                 connection.until = 0
+        if connection.gone and self.by_proxy.get(proxy.id) is connection:
+            self._close(connection)
+        return left
 
     def refuse(self, proxy: Session, reason: str, receipt: str | None, sub: str = "") -> None:
         """The connection ends with one sentence."""
@@ -277,7 +312,7 @@ class Sessions(Native):
     def _go_on(self, connection: Connection) -> None:
         connection.key, connection.room = "", False
         self.waiting.pop(connection, None)
-        self._obey(connection)
+        self._obey(connection, SHARE)
 
     def named(self, name: str) -> None:
         self.wake(name)

@@ -20,6 +20,7 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Consume
+from mombroker.broker.session.service import SHARE
 from mombroker.broker.session.session import Session
 from mombroker.core.events import ClientCommands, ClientWrote
 from mombroker.core.limits import Limits
@@ -485,3 +486,79 @@ def test_a_batch_that_is_full_is_closed_at_once_though_nobody_waits_for_it():
     server = b.servers["a"]
     server.turn(b.now)
     assert server.more and server.urgency == 2
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+FLOOD = [f"{number}" for number in range(3 * SHARE + 500)]
+
+
+def test_a_client_that_sends_very_much_at_once_is_obeyed_a_share_a_turn_and_others_between():
+    b = Broker()
+    b.ask("a", "create_queue", destination=Q)
+    b.ask("a", "create_queue", destination=R)
+    flooder, other, server = b.connect(), b.connect(), b.servers["a"]
+    flooder.send(Q, *FLOOD, pump=False)
+    other.send(R, "one", pump=False)
+    assert waiting(b) == {Q: SHARE, R: 1}
+    flooder.send(Q, "last", pump=False)  # behind what it has sent before
+    for turn in (2, 3):
+        server.turn(b.now)
+        assert b.queue(Q).count == turn * SHARE and server.more and server.busy
+    b.pump()
+    assert not server.busy
+    assert b.connect().subscribe("s", Q, prefetch=10_000).texts == [*FLOOD, "last"]
+
+
+def test_two_clients_that_send_very_much_have_the_same_share():
+    b = Broker()
+    for destination in (Q, R):
+        b.ask("a", "create_queue", destination=destination)
+    for destination in (Q, R):
+        b.connect().send(destination, *FLOOD, pump=False)
+    for counts in ((1, 2), (2, 2), (2, 3), (3, 3)):
+        b.servers["a"].turn(b.now)
+        assert sorted(waiting(b).values()) == [count * SHARE for count in counts], counts
+    b.pump()
+    assert waiting(b) == {Q: len(FLOOD), R: len(FLOOD)}
+
+
+@pytest.mark.parametrize("polite", [False, True])
+def test_what_a_client_has_sent_before_it_left_is_obeyed(polite):
+    b = Broker()
+    b.ask("a", "create_queue", destination=Q)
+    client, service = b.connect(), b.servers["a"].clients
+    client.send(Q, *FLOOD, pump=False)
+    if polite:
+        client.do(Disconnect("bye"), pump=False)
+    client.close()
+    assert b.queue(Q).count == len(FLOOD) and not service.connections and not service.going and not service.by_proxy
+
+
+def test_who_has_left_waits_for_nothing_any_more():
+    b = Broker()
+    b.ask("a", "create_queue", destination=Q)
+    b.ask("a", "set_policy", match=Q, values={"max_messages": SHARE + 10})
+    client, service = b.connect(), b.servers["a"].clients
+    client.send(Q, *FLOOD, pump=False)
+    client.close()
+    assert b.queue(Q).count == SHARE + 10 and not service.connections and not service.waiting
+
+
+def test_what_has_waited_for_a_name_is_obeyed_a_share_a_turn_too():
+    b = Broker(ROW)
+    client, server = b.connect("c"), b.servers["c"]
+    client.send(Q, *FLOOD, pump=False)
+    service = server.clients
+    (connection,) = service.waiting
+    most, obey = [0], service._obey
+
+    def watched(connection, left):
+        before = len(connection.commands)
+        rest = obey(connection, left)
+        most.append(before - len(connection.commands))
+        return rest
+
+    service._obey = watched
+    b.pump()
+    assert max(most) == SHARE and sum(most) == len(FLOOD) and b.queue(Q).count == len(FLOOD)
