@@ -16,7 +16,7 @@ from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.handlers import Wait
-from mombroker.broker.session.service import Connection, Sessions
+from mombroker.broker.session.service import SHARE, Connection, Sessions
 from mombroker.broker.session.session import TAKEN, Session
 from mombroker.broker.topic.routing import Entry, Topics
 from mombroker.broker.wire import Note, note_of
@@ -135,7 +135,7 @@ def parked_alone() -> Iterator[None]:
         parked = Connection(connection.proxy)
         parked.commands.append(connection.commands.popleft())
         hold(service, parked, Wait(wait.key, FOR_EVER, wait.reason))
-        service._obey(connection)
+        service._obey(connection, SHARE)
 
     def close_all(service: Sessions, connection: Connection, lost: bool = True) -> None:
         close(service, connection, lost)
@@ -173,15 +173,15 @@ def waiter_in_the_proxy() -> Iterator[None]:
         else:
             names[connection.proxy] = wait.key
             put_off(service, connection, wait.key)
-            service._obey(connection)
+            service._obey(connection, SHARE)
 
-    def obey_or_put_off(service: Sessions, connection: Connection) -> None:
+    def obey_or_put_off(service: Sessions, connection: Connection, left: int) -> int:
         while connection.commands and (name := names.get(connection.proxy)):
             if name in service.server.names.known:
                 del names[connection.proxy]
             else:
                 put_off(service, connection, name)
-        obey(service, connection)
+        return obey(service, connection, left)
 
     def react(proxy: Session, note: Later, message: Message) -> None:
         proxy.server.names.resolve(note.name)
