@@ -207,7 +207,7 @@ class SqliteStore(SqliteReader):
         except sqlite3.Error as error:
             raise self._fail(error) from error
         self._staged = False
-        self._mark.at(self._now)
+        self._write_mark(self._mark.at, self._now)
 
     def commit(self, batch: Batch) -> None:
         """`begin` and `finish`."""
@@ -324,8 +324,11 @@ class SqliteStore(SqliteReader):
 
     def sync_mark(self) -> None:
         """Now and then: the mark outlives a power failure, too. Raises StoreFailed."""
+        self._write_mark(self._mark.sync)
+
+    def _write_mark(self, write: Callable[..., None], *now: int) -> None:
         try:
-            self._mark.sync()
+            write(*now)
         except OSError as error:
             self._failed = f"cannot write {mark.MARK} beside {self.path}: {error}; see to the disk, then start again"
             raise StoreFailed(self._failed) from error

@@ -7,7 +7,7 @@ import pytest
 
 from mombroker import store
 from mombroker.core.batch import Batch, InRow
-from mombroker.core.errors import StoreError
+from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.store.mark import Mark, read
 from tests.store.samples import T0, message, topology
 from tests.store.test_kill import kill_while_it_works
@@ -168,4 +168,19 @@ def test_what_is_in_use_is_not_accepted(tmp_path: Path) -> None:
     opened = store.open(tmp_path, topology(), "paris")
     with pytest.raises(StoreError, match="is in use by process"):
         store.accept(tmp_path)
+    opened.close()
+
+
+def test_a_mark_that_cannot_be_written_ends_the_store_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be too old for the commits that follow."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    opened = store.open(tmp_path, topology(), "paris")
+    monkeypatch.setattr("os.pwrite", full)
+    for _ in range(2):
+        with pytest.raises(StoreFailed, match="^cannot write mark beside .* No space left"):
+            opened.commit(Batch(meta={"now": T0}))
+    monkeypatch.undo()
     opened.close()
