@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mombroker.broker.shapes import LAST
 from mombroker.core import times
@@ -15,14 +15,14 @@ from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.topology import suggestion
 
-if TYPE_CHECKING:
-    pass
-
 KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
 MATCH_CHARS = 1_024
 WILD = re.compile(r"[*?[]")
 SET, DECIDED = "_policy", "_policies"
 META = "policy:"
+# What rows of stores may still say, from before the names had the field's words: a setting, or its value.
+FORMER = {"redeliver": "max_redeliveries", "full": "overflow", "nack": "on_nack", "expired": "on_expiry"}
+FORMER_VALUES = {("overflow", "drop-oldest"): "drop-head"}
 
 
 @dataclass(slots=True)
@@ -34,24 +34,24 @@ class Policy:
     create: bool = True  # by being used
     max_messages: int = 0
     max_bytes: int = 0
-    full: str = "block"  # or "reject", "drop-oldest"
+    overflow: str = "block"  # or "reject", "drop-head"
     block_seconds: float = 30.0  # then a blocked SEND is rejected
-    redeliver: int = 5  # failures before the dead-letter queue
+    max_redeliveries: int = 5  # failures before the dead-letter queue
     redeliver_first: float = 1.0
     redeliver_factor: float = 2.0
     redeliver_max: float = 60.0
-    nack: str = "redeliver"  # or "dead-letter"
+    on_nack: str = "redeliver"  # or "dead-letter"
     dead_letter: str = ""  # queue; empty: DLQ.NAME
-    expired: str = "dead-letter"  # or "drop"
+    on_expiry: str = "dead-letter"  # or "drop"
     announce: str = ""  # topics: "everywhere" sends copies to all servers
     idle_timeout: float = 0.0  # a durable subscription without a consumer for so long ends; 0 = never
     max_pending: int = 1_000  # messages kept for a slow connection that has plain subscriptions
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("full", ("block", "reject", "drop-oldest")),
-            ("nack", ("redeliver", "dead-letter")),
-            ("expired", ("dead-letter", "drop")),
+            ("overflow", ("block", "reject", "drop-head")),
+            ("on_nack", ("redeliver", "dead-letter")),
+            ("on_expiry", ("dead-letter", "drop")),
             ("announce", ("", "everywhere")),
         ):
             if getattr(self, name) not in known:
@@ -78,13 +78,15 @@ class Policy:
 
 
 DEFAULT = Policy()
-TEMPORARY = Policy(max_messages=10_000, max_bytes=64 << 20, full="drop-oldest", expired="drop")
+TEMPORARY = Policy(max_messages=10_000, max_bytes=64 << 20, overflow="drop-head", on_expiry="drop")
 
 
 def policy(values: dict[str, Any]) -> Policy:
     """Raises MomError for a key or a value that is wrong."""
     known = {field.name: type(field.default) for field in fields(Policy)}
     for key, value in values.items():
+        if key in FORMER:
+            raise MomError(f"a policy has no {key!r} any more: write {FORMER[key]!r}")
         if key not in known:
             raise MomError(f"a policy has no {key!r}; it has {', '.join(known)}")
         if type(value) is not known[key] and not (known[key] is float and type(value) is int):
@@ -119,9 +121,12 @@ def _check_match(match: str) -> None:
 
 
 def stored(values: dict[str, Any]) -> Policy:
-    """One that was accepted before: what is refused today is as if it had not been set, and no server stays down."""
+    """One that was accepted before, perhaps in former words: what is refused today is as if it had not been set, and
+    no server stays down."""
     good = {"match": "*"}
-    for key, value in values.items():
+    for word, value in values.items():
+        key = FORMER.get(word, word)
+        value = FORMER_VALUES.get((key, value), value)
         with suppress(MomError):
             policy(good | {key: value})
             good[key] = value

@@ -103,7 +103,13 @@ class Everything(Clients):
     """Queues, topics, transactions and whatever subscriptions there are, one of the queues often full."""
 
     policies: ClassVar[list[dict[str, Any]]] = [
-        {"match": "queue:q2", "max_messages": 5, "block_seconds": 1.0, "redeliver_first": 0.01, "redeliver": 1000},
+        {
+            "match": "queue:q2",
+            "max_messages": 5,
+            "block_seconds": 1.0,
+            "redeliver_first": 0.01,
+            "max_redeliveries": 1000,
+        },
         *Clients.policies,
     ]
     patient = False

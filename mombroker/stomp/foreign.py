@@ -53,12 +53,12 @@ _BODIES = "bodies travel as they are"
 _QUEUE_ARGUMENTS = {
     "x-dead-letter-exchange": f"{_POLICY}: dead_letter",
     "x-dead-letter-routing-key": f"{_POLICY}: dead_letter",
-    "x-delivery-limit": f"{_POLICY}: redeliver",
+    "x-delivery-limit": f"{_POLICY}: max_redeliveries",
     "x-expires": "queues stay until `mom queue delete`",
     "x-max-length": f"{_POLICY}: max_messages",
     "x-max-length-bytes": f"{_POLICY}: max_bytes",
     "x-max-priority": "every queue has priorities 0 to 9",
-    "x-overflow": f"{_POLICY}: full",
+    "x-overflow": f"{_POLICY}: overflow",
     "x-queue-name": "use durable-subscription-name",
     "x-queue-type": "every queue is durable",
 }
@@ -68,7 +68,7 @@ IGNORED: dict[str, dict[str, str]] = {
         **_QUEUE_ARGUMENTS,
         "transformation": _BODIES,
         "x-message-ttl": "give each message an expiration",
-        "activemq.maximumRedeliveries": f"{_POLICY}: redeliver",
+        "activemq.maximumRedeliveries": f"{_POLICY}: max_redeliveries",
         "activemq.redeliveryDelay": f"{_POLICY}: redeliver_first",
         "activemq.initialRedeliveryDelay": f"{_POLICY}: redeliver_first",
         "activemq.maximumPendingMessageLimit": f"{_POLICY}: max_pending",

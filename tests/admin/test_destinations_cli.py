@@ -15,16 +15,16 @@ from tests.admin.processes import Processes, free_ports, in_terminal, write_topo
 POLICIES = """
 [[policies]]
 match = "queue:fragile*"
-redeliver = 0
+max_redeliveries = 0
 [[policies]]
 match = "sub:*"
-redeliver = 0
+max_redeliveries = 0
 [[policies]]
 match = "queue:prices"
-expired = "drop"
+on_expiry = "drop"
 [[policies]]
 match = "queue:unheard"
-expired = "drop"
+on_expiry = "drop"
 """
 
 
@@ -178,7 +178,7 @@ def test_queues_are_created_listed_shown_purged_and_deleted(bus):
     assert "queue:mine" not in bus.mom("queue", "list", "-s", "a").stdout
     found = bus.json("queue", "show", "mine")
     assert (found["server"], found["waiting"], found["consumers"]) == ("b", 2, [])
-    assert found["policy"]["full"] == "block"
+    assert found["policy"]["overflow"] == "block"
     assert bodies(bus.json("queue", "browse", "mine")) == ["1", "2"]
     assert "has more; see --limit" in bus.mom("queue", "browse", "mine", "--limit", "1").stderr
     assert bus.json("queue", "purge", "mine", "--yes")["purged"] == 2
@@ -270,17 +270,17 @@ def test_topics_and_subscriptions_are_listed(bus):
 
 
 def test_policies_are_set_at_run_time(bus):
-    bus.mom("policy", "set", "queue:tiny*", "max_messages=1", "full=reject", "-s", "b")
+    bus.mom("policy", "set", "queue:tiny*", "max_messages=1", "overflow=reject", "-s", "b")
     rows = bus.json("policy", "list", "-s", "a")
     assert [row["match"] for row in rows] == ["queue:tiny*", "queue:fragile*", "sub:*", "queue:prices", "queue:unheard"]
     assert [row["from"] for row in rows] == ["mom policy set", *["topology file"] * 4]
     words = ["policy", "list", "-s", "a", "-f", str(bus.file)]
     lines = in_terminal(f"from mombroker.admin.cli.main import cli; cli({words!r})", 80)
     assert "│ match " in lines[1] and lines[1].split(" │ ")[-1].startswith("settings") and len(lines) == 9
-    assert "queue:tiny*" in lines[3] and "max_messages=1, full=reject" in lines[3]
+    assert "queue:tiny*" in lines[3] and "max_messages=1, overflow=reject" in lines[3]
     bus.mom("send", "-s", "a", "/queue/tiny", "1")
     assert "is full" in bus.mom("send", "-s", "a", "/queue/tiny", "2", code=1).stderr
-    assert "full must be" in bus.mom("policy", "set", "queue:x", "full=drop", code=1).stderr
+    assert "overflow must be" in bus.mom("policy", "set", "queue:x", "overflow=drop", code=1).stderr
     bus.mom("policy", "delete", "queue:tiny*")
     bus.mom("send", "-s", "a", "/queue/tiny", "2")
     assert "no policy was set for 'queue:tiny*'" in bus.mom("policy", "delete", "queue:tiny*", code=1).stderr

@@ -18,7 +18,7 @@ def test_a_time_is_a_number_that_a_server_can_reckon_with(name, value):
         policy({"match": "*", name: value})
 
 
-@pytest.mark.parametrize("name", ["max_messages", "max_bytes", "redeliver", "max_pending"])
+@pytest.mark.parametrize("name", ["max_messages", "max_bytes", "max_redeliveries", "max_pending"])
 def test_an_amount_is_one_that_a_row_can_hold(name):
     for value in (-1, 2**63, 10**400):
         with pytest.raises(MomError, match=name):
@@ -39,9 +39,24 @@ def test_the_delay_is_never_more_than_a_row_can_hold(first, factor):
 
 
 def test_what_an_older_server_accepted_keeps_no_server_down():
-    old = {"match": "queue:c*", "block_seconds": math.inf, "redeliver": 7, "colour": "red"}
-    assert stored(old) == Policy(match="queue:c*", redeliver=7)
-    assert stored({"match": "orders*", "redeliver": 7, "dead_letter": "b"}) == Policy(match="orders*", redeliver=7)
+    old = {"match": "queue:c*", "block_seconds": math.inf, "max_redeliveries": 7, "colour": "red"}
+    assert stored(old) == Policy(match="queue:c*", max_redeliveries=7)
+    old = {"match": "orders*", "max_redeliveries": 7, "dead_letter": "b"}
+    assert stored(old) == Policy(match="orders*", max_redeliveries=7)
+
+
+OLD_WORDS = {"redeliver": 7, "full": "drop-oldest", "nack": "dead-letter", "expired": "drop"}
+NEW_WORDS = {"max_redeliveries": 7, "overflow": "drop-head", "on_nack": "dead-letter", "on_expiry": "drop"}
+
+
+def test_a_store_may_hold_former_words():
+    assert stored({"match": "queue:a", **OLD_WORDS}) == Policy(match="queue:a", **NEW_WORDS)
+
+
+@pytest.mark.parametrize("old, new", [*zip(OLD_WORDS, NEW_WORDS, strict=True)])
+def test_a_former_word_is_refused_with_the_one_of_today(old, new):
+    with pytest.raises(MomError, match=f"no '{old}' any more: write '{new}'"):
+        policy({"match": "*", old: OLD_WORDS[old]})
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_messages_are_moved_by_their_ids_too():
 
 
 def test_dead_letters_go_back_to_where_they_died():
-    b = Broker(topology({"x": "ab"}, policies=[{"match": "*", "redeliver": 0}]))
+    b = Broker(topology({"x": "ab"}, policies=[{"match": "*", "max_redeliveries": 0}]))
     c = b.connect("a", client_id="me").subscribe("s", Q, ack="individual")
     sub = b.connect("b", client_id="you").subscribe("d", "topic:t", durable="news", ack="individual")
     b.connect("b").send(Q, "1").send("topic:t", "2")
@@ -196,7 +196,7 @@ def test_dead_letters_go_back_to_where_they_died():
 
 
 def test_dead_letters_of_what_is_gone_stay():
-    b = Broker(topology({}, policies=[{"match": "*", "redeliver": 0}]))
+    b = Broker(topology({}, policies=[{"match": "*", "max_redeliveries": 0}]))
     sub = b.connect(client_id="me").subscribe("d", "topic:t", durable="news", ack="individual")
     b.connect().send("topic:t", "1")
     sub.nack("1").unsubscribe("d", durable="news", delete=True)
@@ -230,14 +230,14 @@ def test_what_a_dead_server_holds_is_released():
 def test_a_policy_is_set_on_all_servers_and_deleted_again(topology):
     b = Broker(topology)
     last = list(b.servers)[-1]
-    assert b.ask(last, "set_policy", match="queue:o*", values={"max_messages": 1, "full": "reject"}) == {
-        "match": "queue:o*", "policy": {"match": "queue:o*", "max_messages": 1, "full": "reject"},
+    assert b.ask(last, "set_policy", match="queue:o*", values={"max_messages": 1, "overflow": "reject"}) == {
+        "match": "queue:o*", "policy": {"match": "queue:o*", "max_messages": 1, "overflow": "reject"},
     }  # fmt: skip
     assert "is full" in b.connect("a").send(Q, "1", "2").refusals[0]
     b.reboot(last)
     for server in b.servers:
         (row,) = b.ask(server, "policies")["policies"]
-        assert (row["match"], row["max_messages"], row["full"], row["from"]) == (
+        assert (row["match"], row["max_messages"], row["overflow"], row["from"]) == (
             "queue:o*", 1, "reject", "mom policy set",
         )  # fmt: skip
     assert b.ask(last, "set_policy", match="queue:o*")["policy"] is None

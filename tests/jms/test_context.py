@@ -291,7 +291,7 @@ def test_a_block_is_a_transaction(broker):
 
 
 def test_a_commit_that_is_refused_did_nothing_and_the_context_goes_on():
-    broker = with_policy("queue:full", max_messages=2, full="reject")
+    broker = with_policy("queue:full", max_messages=2, overflow="reject")
     filled(broker, "in")
     filled(broker, "0", queue="full")
     context = broker.connect(ack="transacted")

@@ -54,7 +54,7 @@ fields = { greeting = "hello", times = [1, 2.5, true] }
 [[policies]]
 match = "queue:orders.*"
 max_messages = 1_000
-full = "reject"
+overflow = "reject"
 redeliver_first = 0.5
 [[policies]]
 match = "*"
@@ -114,7 +114,7 @@ def test_the_sample_means_what_it_says():
         limits={"max_message": 1000},
         log={"enabled": False, "max_age_days": 7},
         policies=[
-            {"match": "queue:orders.*", "max_messages": 1000, "full": "reject", "redeliver_first": 0.5},
+            {"match": "queue:orders.*", "max_messages": 1000, "overflow": "reject", "redeliver_first": 0.5},
             {"match": "*", "create": False},
         ],
     )
@@ -168,7 +168,12 @@ WRONG = [
     ("[domains.core]", "[domains.core.x]", "domains.core.x: unknown key"),
     ("[[agents]]", "[agents]", "agents: must be a list"),
     ("max_messages = 1_000", 'max_messages = "1k"', "policies[0]: max_messages must be a whole number, not '1k'"),
-    ('full = "reject"', 'full = "drop"', "policies[0]: full must be 'block' or 'reject' or 'drop-oldest', not 'drop'"),
+    (
+        'overflow = "reject"',
+        'overflow = "drop"',
+        "policies[0]: overflow must be 'block' or 'reject' or 'drop-head', not 'drop'",
+    ),
+    ('overflow = "reject"', 'full = "reject"', "policies[0]: a policy has no 'full' any more: write 'overflow'"),
     ("redeliver_first = 0.5", "redeliver_frist = 0.5", "policies[0]: a policy has no 'redeliver_frist'; it has"),
     (
         'match = "queue:orders.*"',

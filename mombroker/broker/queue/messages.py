@@ -385,7 +385,7 @@ class QueueMessages(Native):
         """To the dead-letter queue; a dead letter does not get there again."""
         put, policy = item.put, self.policy
         assert put is not None, "a message in memory"
-        if (reason == "expired" and policy.expired == "drop") or "dead-letter-reason" in put.properties:
+        if (reason == "expired" and policy.on_expiry == "drop") or "dead-letter-reason" in put.properties:
             self.dropped += 1
             return
         shown = self.service.shown(self.name)

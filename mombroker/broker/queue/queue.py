@@ -65,7 +65,7 @@ class Queue(QueueMessages):
     def admit(self, put: ClientMessage) -> bool:
         """May a client's message be let in? It counts as coming until it is here."""
         policy = self.policy
-        if not self.limited or policy.full == "drop-oldest":
+        if not self.limited or policy.overflow == "drop-head":
             return True
         if self._over(policy, self.reserved + 1, put.size):
             return False
@@ -152,7 +152,7 @@ class Queue(QueueMessages):
     def _overflow(self, item: QueuedMessage, source: str) -> bool:
         """A message came though the queue is full. False: it is refused."""
         policy = self.policy
-        if policy.full == "drop-oldest":
+        if policy.overflow == "drop-head":
             if policy.max_bytes and item.size > policy.max_bytes:
                 self.dropped += 1
                 return False
@@ -166,7 +166,7 @@ class Queue(QueueMessages):
             self.blocked_servers[home] = None
             self.post(f"{home}/_clients", Full(self.id, True))
             self.change()
-        if policy.full == "block":
+        if policy.overflow == "block":
             return True  # what is under way is taken
         self._send_dead_letter(item, f"{self.service.shown(self.name)} is full")
         return False
@@ -203,7 +203,7 @@ class Queue(QueueMessages):
             self._ripen()
         if self.purged:
             self._purge()
-        if self.limited and self._policy.full == "drop-oldest":
+        if self.limited and self._policy.overflow == "drop-head":
             self._drop_head(-sum(map(len, self.out.values())), -self.out_bytes)  # has too much come back?
         self._pump()
         for consumer in self.takers:
@@ -360,7 +360,7 @@ class Queue(QueueMessages):
         for id in note.failed:
             if item := held.pop(id, None):
                 freed += item.size
-                self._fail(item, self.policy.nack == "dead-letter")
+                self._fail(item, self.policy.on_nack == "dead-letter")
         for id in note.again:
             if item := held.pop(id, None):
                 freed += item.size
@@ -386,7 +386,7 @@ class Queue(QueueMessages):
             return
         policy, dead = self.policy, "dead-letter-reason" in self.loaded(item).properties
         item.failures += 1
-        if not dead and (at_once or item.failures > policy.redeliver):
+        if not dead and (at_once or item.failures > policy.max_redeliveries):
             last = ", at last by the loss of its consumer's connection" if lost else ""
             self._dead_letter(item, f"given back {item.failures} times{last}", True)
         else:

@@ -170,7 +170,7 @@ class Handlers:
             self.server.names.present(where, put.destination)
         if queue.admit(put) if queue is not None else where not in self.service.full:
             return
-        if policy.full == "reject":
+        if policy.overflow == "reject":
             raise MomError(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
         raise Wait(where, policy.block_seconds, f"{reason}, and was so for {policy.block_seconds:g} s", room=True)
 
@@ -213,7 +213,7 @@ class Handlers:
         for those in puts.values():
             shown, size = those[0].destination, sum(put.size for put in those)
             policy = self.policies.of(shown)
-            if policy.full != "drop-oldest" and (0 < policy.max_messages < len(those) or 0 < policy.max_bytes < size):
+            if policy.overflow != "drop-head" and (0 < policy.max_messages < len(those) or 0 < policy.max_bytes < size):
                 raise MomError(
                     f"{len(those)} messages of {size} bytes in one transaction never have room in {shown}: commit "
                     f"sooner, or raise max_messages and max_bytes of its policy, now {policy.max_messages} and "

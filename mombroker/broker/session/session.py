@@ -390,7 +390,7 @@ class Session(Native):
 
     def _again(self, source: SessionConsumer, put: ClientMessage, message: str, count: int) -> None:
         """The client gave back a message of a plain topic: it comes next, with its count; not for ever."""
-        if count <= self.service.policies.of(put.destination).redeliver and source.open:
+        if count <= self.service.policies.of(put.destination).max_redeliveries and source.open:
             self._wait((source, put, message, count + 1), True)
         else:
             self._drop(source)

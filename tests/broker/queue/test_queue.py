@@ -244,7 +244,7 @@ def test_a_far_browser_and_an_empty_queue():
 
 
 def test_what_is_given_back_comes_again_after_a_growing_while_then_goes_to_the_dead_letters():
-    b = Broker(with_policy(redeliver=2, redeliver_first=1.0, redeliver_factor=3.0))
+    b = Broker(with_policy(max_redeliveries=2, redeliver_first=1.0, redeliver_factor=3.0))
     filled(b, "bad", headers=b"color:red\n", priority=7)
     consumer = b.connect().subscribe("s", Q, ack="individual")
     for count, wait in ((1, 1), (2, 3)):
@@ -317,7 +317,7 @@ def test_what_is_given_back_holds_up_nobody_and_returns_to_its_place():
 
 
 def test_a_nack_may_say_what_is_to_become_of_the_message():
-    b = Broker(with_policy(nack="dead-letter"))
+    b = Broker(with_policy(on_nack="dead-letter"))
     consumer = b.connect().subscribe("s", Q, ack="individual")
     filled(b, "1", "2", "3")
     consumer.nack("1").nack("2", requeue=True).nack("3", requeue=False)
@@ -329,7 +329,7 @@ def test_a_nack_may_say_what_is_to_become_of_the_message():
 @pytest.mark.parametrize("ack", ["individual", "client"])
 @pytest.mark.parametrize("where", [SELF, OTHER])
 def test_a_message_that_its_consumers_do_not_survive_becomes_a_dead_letter_and_others_do_not(where, ack):
-    b = Broker(with_policy(THREE, redeliver=2))
+    b = Broker(with_policy(THREE, max_redeliveries=2))
     filled(b, "bad", "1", "2")
     for count in (1, 2, 3):
         consumer = b.connect(where[1]).subscribe("s", Q, ack=ack)
@@ -345,7 +345,7 @@ def test_a_message_that_its_consumers_do_not_survive_becomes_a_dead_letter_and_o
 
 
 def test_only_a_lost_consumer_fails_and_only_with_what_it_had_in_hand():
-    b = Broker(with_policy(redeliver=0))
+    b = Broker(with_policy(max_redeliveries=0))
     filled(b, *"12345")
     b.connect(writes=False).subscribe("s", Q).close()  # it has seen nothing
     b.connect().subscribe("s", Q, ack="individual").do(Disconnect())
@@ -360,7 +360,7 @@ def test_only_a_lost_consumer_fails_and_only_with_what_it_had_in_hand():
 
 
 def test_what_nobody_has_seen_comes_back_as_if_it_had_not_been_sent():
-    b = Broker(with_policy(redeliver=0))
+    b = Broker(with_policy(max_redeliveries=0))
     filled(b, "1", "2")
     consumer = b.connect().subscribe("s", Q, ack="individual")
     consumer.do(Unsubscribe("s")).nack("1", unseen=True).nack("2", unseen=True)
@@ -369,7 +369,7 @@ def test_what_nobody_has_seen_comes_back_as_if_it_had_not_been_sent():
 
 
 def test_a_dead_letter_is_not_buried_twice():
-    b = Broker(with_policy(redeliver=0))
+    b = Broker(with_policy(max_redeliveries=0))
     filled(b, "bad")
     b.connect().subscribe("s", Q, ack="individual").nack("bad")
     undertaker = b.connect().subscribe("d", "queue:DLQ.orders", ack="individual")
@@ -383,7 +383,7 @@ def test_a_dead_letter_is_not_buried_twice():
 
 
 def test_dead_letters_wait_for_the_name_of_their_queue():
-    b = Broker(with_policy(THREE, redeliver=0))
+    b = Broker(with_policy(THREE, max_redeliveries=0))
     filled(b, "first")
     b.connect("b").send("queue:far", "bad", "worse")
     consumer = b.connect("b").subscribe("s", "queue:far", ack="individual")
@@ -558,7 +558,7 @@ def test_messages_expire_while_nobody_is_there():
 
 
 def test_what_expires_with_its_consumer_is_not_taken_from_it_but_does_not_come_again():
-    b = Broker(with_policy(expired="drop"))
+    b = Broker(with_policy(on_expiry="drop"))
     filled(b, "short", expires=b.now + SECOND).send(Q, "ever")
     consumer = b.connect().subscribe("s", Q, ack="individual")
     b.later(2)
@@ -732,17 +732,17 @@ def test_a_producer_is_rejected_after_a_while():
 
 
 def test_a_full_queue_rejects_or_drops_its_oldest_as_its_policy_says():
-    b = Broker(with_policy(max_messages=2, full="reject"))
+    b = Broker(with_policy(max_messages=2, overflow="reject"))
     producer = filled(b, "1", "2", "3")
     assert producer.refusals and b.queue(Q).count == 2
-    b = Broker(with_policy(max_messages=2, full="drop-oldest"))
+    b = Broker(with_policy(max_messages=2, overflow="drop-head"))
     producer = filled(b, "1", "2", "3", receipt="r")
     assert producer.receipts == ["r"] * 3
     assert b.connect().subscribe("s", Q).texts == ["2", "3"] and b.queue(Q).dropped == 1
 
 
 def test_a_queue_that_drops_its_oldest_drops_delayed_ones_and_those_that_back_off_too():
-    b = Broker(with_policy(max_messages=3, full="drop-oldest", redeliver_first=5.0))
+    b = Broker(with_policy(max_messages=3, overflow="drop-head", redeliver_first=5.0))
     producer = b.connect()
     for number in range(10):
         producer.send(Q, str(number), delay=(20 - number) * SECOND)
@@ -758,7 +758,7 @@ def test_a_queue_that_drops_its_oldest_drops_delayed_ones_and_those_that_back_of
 
 @pytest.mark.parametrize("where", [SELF, OTHER])
 def test_what_comes_back_to_a_queue_that_drops_its_oldest_may_be_too_much(where):
-    b = Broker(with_policy(THREE, max_messages=3, max_bytes=100, full="drop-oldest"))
+    b = Broker(with_policy(THREE, max_messages=3, max_bytes=100, overflow="drop-head"))
     filled(b, "0")
     consumer = b.connect(where[1]).subscribe("s", Q, ack="individual")
     b.connect().send(Q, *"123456789")
@@ -771,14 +771,14 @@ def test_what_comes_back_to_a_queue_that_drops_its_oldest_may_be_too_much(where)
 
 
 def test_what_never_has_room_is_refused_at_once():
-    for full in ("block", "reject", "drop-oldest"):
-        b = Broker(with_policy(THREE, max_messages=2, max_bytes=10, full=full))
+    for overflow in ("block", "reject", "drop-head"):
+        b = Broker(with_policy(THREE, max_messages=2, max_bytes=10, overflow=overflow))
         for home in "ab":
             client = b.connect(home).send(Q, "x" * 11, receipt="r")
             assert client.receipts == [] and "11 bytes never has room" in client.refusals[0]
         many = b.connect().do(Transact([Send(Q, b"1"), Send(Q, b"2"), Send(Q, b"3")], "t"))
         large = b.connect("b").do(Transact([Send(Q, b"x" * 6), Send(Q, b"y" * 6)], "t"))
-        if full == "drop-oldest":
+        if overflow == "drop-head":
             assert many.receipts == large.receipts == ["t"] and b.queue(Q).count == 1
         else:
             assert "3 messages of 3 bytes" in many.refusals[0] and "12 bytes in one transaction" in large.refusals[0]
@@ -827,7 +827,7 @@ def test_far_producers_are_held_back_when_the_home_is_full():
 
 
 def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
-    b = Broker(with_policy(THREE, max_messages=1, full="reject"))
+    b = Broker(with_policy(THREE, max_messages=1, overflow="reject"))
     filled(b, "1")
     far = b.connect("b").send(Q, "2", receipt="r")
     assert far.receipts == ["r"] and b.queue(Q).count == 1

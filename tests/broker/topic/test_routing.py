@@ -159,7 +159,7 @@ def test_large_messages_of_topics_wait_within_bytes(monkeypatch):
 
 
 def test_what_is_given_back_comes_next_and_not_for_ever():
-    b = Broker(topology({"x": "abc"}, policies=[{"match": "*", "redeliver": 2}]))
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "*", "max_redeliveries": 2}]))
     reader = b.connect("b").subscribe("s", A, ack="individual", prefetch=1)
     b.connect("a").send(A, "1", "2")
     for _ in range(3):
