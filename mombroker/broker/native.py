@@ -12,7 +12,8 @@ from mombroker.broker.wire import Note, note_of
 from mombroker.core.batch import Damage
 from mombroker.core.collection import Collection
 from mombroker.core.errors import UnknownNotification
-from mombroker.core.message import BOUNCE, Message
+from mombroker.core.message import Message
+from mombroker.core.natives import Natives
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -26,11 +27,15 @@ class Native:
     rows_are: ClassVar[dict[str, str]] = {}
     handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
 
-    __slots__ = ("server", "id", "collections")
+    __slots__ = ("natives", "tx", "id", "collections")
 
-    def __init__(self, server: AgentServer, id: str, state: bytes = b""):
-        self.server, self.id = server, id
+    def __init__(self, natives: Natives, id: str, state: bytes = b""):
+        self.natives, self.tx, self.id = natives, natives.tx, id
         self.collections: dict[str, Collection] = {}
+
+    @property
+    def server(self) -> AgentServer:
+        return self.natives.server
 
     @classmethod
     def check_new(cls, state: bytes) -> None:
@@ -65,15 +70,15 @@ class Native:
     # -- for those below -------------------------------------------------------------------------------------------
 
     def post(self, to: str, note: Note) -> None:
-        self.server.send(self.server.note_to(self.id, (to,), note, 0, BOUNCE))
+        self.natives.post(self.id, to, note)
 
     def touch(self) -> None:
         """Let `flush` be called when the reactions at hand are done."""
-        self.server.engine.natives.touch(self)
+        self.natives.touch(self)
 
     def change(self) -> None:
         """Let the row be written when the batch closes."""
-        self.server.engine.natives.change(self)
+        self.natives.change(self)
 
     def collection(self, name: str) -> Collection:
         found = self.collections.get(name)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
 from mombroker.core.collection import Collection
-from mombroker.core.message import Message
+from mombroker.core.message import BOUNCE, Message
+from mombroker.core.reaction import Note
 
 if TYPE_CHECKING:
+    from mombroker.core.names import Names
     from mombroker.core.server import AgentServer
 
 
@@ -53,18 +55,22 @@ class Clients(Protocol):
 
 
 class Natives:
-    """1. Touched ones are flushed when the reactions at hand are done, at the latest when the batch closes.
+    """The broker's only door to the core.
+
+    1. Touched ones are flushed when the reactions at hand are done, at the latest when the batch closes.
     2. Changed ones get their row when the batch closes.
     3. One that was removed says and writes nothing more, whatever it is told in the reaction that ended it.
     4. Who has more to do than fits into a turn is touched in the next one, and a commit is due for whom waits for one.
 
+    tx     the open batch, and what else a part may ask of its server
+    clock  how our clock stands to the wall clock and to those of other servers
     work   what is left of `turn_work` in this turn; see core/limits.py
     """
 
-    __slots__ = ("server", "agents", "touched", "changed", "late", "soon", "work", "turns")
+    __slots__ = ("server", "tx", "clock", "agents", "touched", "changed", "late", "soon", "work", "turns")
 
     def __init__(self, server: AgentServer):
-        self.server = server
+        self.server, self.tx, self.clock = server, server.tx, server.clock
         self.agents: dict[str, NativeAgent] = {}
         self.touched: dict[NativeAgent, None] = {}
         self.changed: dict[NativeAgent, None] = {}
@@ -72,6 +78,44 @@ class Natives:
         self.soon: dict[NativeAgent, None] = {}  # to be touched by the next turn
         self.work = server.limits.turn_work
         self.turns = 0
+
+    @property
+    def names(self) -> Names:
+        return self.server.names
+
+    def lookup(self, id: str) -> NativeAgent | None:
+        """One of our native agents."""
+        return self.agents.get(id)
+
+    def post(self, source: str, to: str, note: Note) -> None:
+        """Send a note to an agent; it comes back if nobody is there."""
+        self.server.send(self.server.note_to(source, (to,), note, 0, BOUNCE))
+
+    def send(self, message: Message) -> None:
+        self.server.send(message)
+
+    def send_now(self, source: str, native: NativeAgent, note: Note) -> None:
+        """Send a note to one of our own, which takes it at once if nothing is in its way.
+
+        Not to be called while another one is at work, which might not expect that this one changes.
+        """
+        self.server.hand(source, native, note)
+
+    def alarm(self, at: int, native: NativeAgent) -> None:
+        """Let it know that a time has come; in memory only."""
+        self.server.engine.alarm(at, native)
+
+    def answer(self, ticket: int, reply: dict[str, Any] | str) -> None:
+        """The answer to an operator, unless one was given already."""
+        self.server.answer(ticket, reply)
+
+    def distance(self, server: str) -> int:
+        """Links between us and another server. Raises MomError for one that is not on this bus."""
+        return self.server.distance(server)
+
+    def drop_rows(self, agent: str) -> None:
+        """All rows of an agent that is no more, but for its inbox."""
+        self.server.engine.drop_rows(agent)
 
     def touch(self, native: NativeAgent) -> None:
         """It has something to say; what it says at once it may say of many messages together."""

@@ -15,10 +15,11 @@ from mombroker.core import admin, times, trace
 from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
+from mombroker.core.clock import Clock
 from mombroker.core.damage import Aside
 from mombroker.core.domain_channel import DomainChannel, Out
 from mombroker.core.engine import Engine
-from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, line, sentence
+from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, sentence
 from mombroker.core.events import (
     Admin,
     ClientClosed,
@@ -42,10 +43,15 @@ from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeAgent
 from mombroker.core.reaction import Note, Program
 from mombroker.core.topology import Domain, RoutingTable, Topology
+from mombroker.core.transaction import Commits
 from mombroker.ordering.base import Ordering, Rows
 
 DECIDE_NS = 5 * times.SECOND  # for the registry to decide what an operator asks for
-ID_CHUNK = 100_000
+
+
+def _of_tx(name: str) -> Any:
+    """The server's name for one of its transaction's, while parts still ask the server for it."""
+    return property(lambda self: getattr(self.tx, name), lambda self, value: setattr(self.tx, name, value))
 
 
 class AgentServer:
@@ -66,16 +72,16 @@ class AgentServer:
     ):
         self.topology, self.name, self.reader, self.program = topology, name, reader, program
         self.limits = limits or Limits(**topology.limits)
+        self.alarms = Alarms(self.limits)
         self.routes = RoutingTable(topology, name)
         self.distances: dict[str, int] = {}
         self.log_on = bool(topology.log.get("enabled", True))
         meta = reader.meta()
         self.incarnation = str(meta.get("incarnation", ""))
-        self.now = times.at_start(now, int(meta.get("now", 0)))
+        begin = times.at_start(now, int(meta.get("now", 0)))
+        self.tx = Commits(name, topology, self.limits, reader, begin, self.alarms.full)
+        self.clock = Clock(self.tx)
         self.started = max(now, self.now)  # even if the wall clock is in doubt
-        self.ahead = 0  # ns that this is ahead of the wall clock, which was set; told by the driver
-        self.behind = 0  # ns that the wall clock is ahead of this, and not believed yet; told by the driver
-        self.next_id = self.id_limit = self.durable_id = int(meta.get("next", 0))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
         self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens
@@ -83,17 +89,11 @@ class AgentServer:
         self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
         unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
-        self.batch = Batch(number=1, meta={"clean": 0, "unclean": unclean})
-        self.in_flight: Batch | None = None
-        self.in_flight_id = 0
-        self.durable_batch = 0
+        self.batch.meta.update({"clean": 0, "unclean": unclean})
         self.flight_closed = 0  # when the batch in flight was closed, if it holds records,
         self.commit_times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
-        self.level = 2
         self.more = False
         self.stopping = False
-        self.alarms = Alarms(self.limits)
-        self.notes: list[str] = []  # lines for the operator's log
         self.tasks: list[tuple[int, str, bytes]] = []
         self.replies: list[tuple[int, dict[str, Any] | str]] = []
         self.undecided: dict[int, int] = {}  # requests without an answer: ticket -> until when the registry has time
@@ -137,32 +137,38 @@ class AgentServer:
 
     # -- for the parts -----------------------------------------------------------------------------------------
 
+    now: int = _of_tx("now")
+    level: int = _of_tx("level")
+    batch: Batch = _of_tx("rows")
+    in_flight: Batch | None = _of_tx("in_flight")
+    durable_id: int = _of_tx("durable_id")
+    durable_batch: int = _of_tx("durable_batch")
+    next_id: int = _of_tx("next_id")
+    notes: list[str] = _of_tx("notes")
+
     def mark(self, level: int) -> None:
-        if level > self.level:
-            self.level = level
+        self.tx.urge(level)
+
+    def new_id(self) -> int:
+        return self.tx.new_id()
+
+    def note(self, text: str) -> None:
+        self.tx.note(text)
+
+    def full(self) -> bool:
+        return self.tx.full()
+
+    def batch_full(self) -> bool:
+        return self.tx.filled()
 
     def touch(self, link: Link, urgent: bool = True) -> None:
         """The link's row or frames are to be looked at when the batch closes."""
         self.touched[link] = None
         self.mark(2 if urgent else 1)
 
-    def new_id(self) -> int:
-        self.next_id += 1
-        if self.next_id > self.id_limit:
-            self.id_limit = self.next_id + ID_CHUNK
-            self.batch.meta["next"] = self.id_limit
-        return self.next_id
-
     def new_link_id(self) -> int:
         self.next_link += 1
         return self.next_link
-
-    def note(self, text: str) -> None:
-        if len(self.notes) < 100:
-            self.notes.append(line(text))
-
-    def full(self) -> bool:
-        return self.alarms.full()
 
     def distance(self, server: str) -> int:
         """Links between us and another server. Raises MomError for one that is not on this bus."""
@@ -172,14 +178,23 @@ class AgentServer:
         return found
 
     def by_our_clock(self, at: int, message: Message) -> int:
-        """What a time in a message is here, if a clock of the two servers was once far ahead; 0 stays 0.
+        return self.clock.by_ours(at, message)
 
-        A message takes no negative time, so its sender is ahead by what it was sent after our wall clock.
-        """
-        if not at or message.origin == self.name:
-            return at
-        theirs = message.sent - (self.now - self.ahead + self.behind)
-        return times.within(at + self.ahead - (theirs if theirs > times.FAR else 0))
+    @property
+    def ahead(self) -> int:
+        return self.clock.ahead
+
+    @ahead.setter
+    def ahead(self, ns: int) -> None:
+        self.clock.ahead = ns
+
+    @property
+    def behind(self) -> int:
+        return self.clock.behind
+
+    @behind.setter
+    def behind(self, ns: int) -> None:
+        self.clock.behind = ns
 
     def hops(self, origin: str) -> int:
         """Links that a message from `origin` has come over; 0 if that server has left the bus."""
@@ -189,25 +204,16 @@ class AgentServer:
         return found
 
     def written_agent(self, agent: str) -> tuple[str, bytes] | None:
-        """An agent's row as of the open batch."""
-        for batch in (self.batch, self.in_flight):
-            if batch and agent in batch.agents:
-                return batch.agents[agent]
-        return self.reader.agent(agent)
+        row: tuple[str, bytes] | None = self.tx.written("agents", agent)
+        return row
 
     def written_item(self, id: int) -> ItemRow | None:
-        """An item's row as of the open batch."""
-        for batch in (self.batch, self.in_flight):
-            if batch and id in batch.items:
-                return batch.items[id]
-        return self.reader.item(id)
+        row: ItemRow | None = self.tx.written("items", id)
+        return row
 
     def written_held(self, id: int) -> HeldRow | None:
-        """A held message's row as of the open batch."""
-        for batch in (self.batch, self.in_flight):
-            if batch and id in batch.held:
-                return batch.held[id]
-        return self.reader.held_row(id)
+        row: HeldRow | None = self.tx.written("held", id)
+        return row
 
     def message(
         self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
@@ -409,11 +415,6 @@ class AgentServer:
         if self.more and self.batch_full():
             self.mark(2)
 
-    def batch_full(self) -> bool:
-        """No further reaction joins the open batch: a turn is of no use before the next `ready`."""
-        batch, limits = self.batch, self.limits
-        return batch.bytes >= limits.batch_bytes or len(batch.queue_out) >= limits.batch_rows
-
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""
         self.stopping = True
@@ -467,10 +468,7 @@ class AgentServer:
         ready.tasks, self.tasks = self.tasks, []
         timers = self.engine.timers
         ready.timer = timers[0][0] if timers else 0
-        self.in_flight = batch
-        self.in_flight_id = self.next_id
-        self.batch = Batch(number=batch.number + 1)
-        self.level = 0
+        self.tx.close()
         return ready
 
     def _log_commit(self, log: list[trace.Record]) -> None:
@@ -483,12 +481,9 @@ class AgentServer:
     def committed(self, ready: Ready, now: int) -> None:
         """The batch of `ready` is durable, and was so when its outputs began to leave, at `now`."""
         batch = ready.batch
-        assert batch is self.in_flight, "another batch is under way"
-        self.in_flight = None
+        self.tx.committed(batch)
         if self.flight_closed and self.log_on:
             self.commit_times = (self.flight_closed, max(now, self.flight_closed))
-        self.durable_batch = batch.number
-        self.durable_id = self.in_flight_id
         for link, sent, received in self.numbers:
             link.committed(sent, received)
         self.engine.committed(batch.number, batch.items)

@@ -19,10 +19,10 @@ from mombroker.broker.queue.lane import Lane, readable
 from mombroker.broker.queue.schedule import DELAYED, PAGE, Schedule
 from mombroker.broker.selectors import message_filter
 from mombroker.broker.wire import pack
+from mombroker.core.natives import Natives
 
 if TYPE_CHECKING:
     from mombroker.core.batch import Damage, HeldRow
-    from mombroker.core.server import AgentServer
 
 VERSION = 1  # of the state blob
 UNKNOWN = Policy()  # of a queue that has not looked for its own yet
@@ -52,11 +52,11 @@ class QueueMessages(Native):
         "ripe", "_until", "_shelf", "_next", "_version", "_policy", "_limited",
     )  # fmt: skip
 
-    def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
-        super().__init__(server, id)
+    def __init__(self, natives: Natives, id: str, state: bytes = b"", volatile: bool = False):
+        super().__init__(natives, id)
         self.name = id[id.index("/") + 1 :]
         self.volatile = volatile  # it has no rows at all
-        self.service: Any = server.clients  # Sessions
+        self.service: Any = natives.server.clients  # Sessions
         self.lanes: dict[int, Lane] = {}  # in order of urgency
         self.out: dict[str, dict[int, QueuedMessage]] = {}  # proxy -> what it has
         self.out_bytes = 0  # of all that

@@ -22,9 +22,10 @@ from mombroker.broker.selectors import message_filter
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message
+from mombroker.core.natives import Natives
 
 if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+    pass
 
 DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is larger
 SETTLED = 8  # messages that cost as much as looking at one
@@ -43,7 +44,7 @@ class Queue(QueueMessages):
 
     __slots__ = ("browsers", "reserved", "paused", "_counted", "_moved", "_searches", "_producers", "_unread")
 
-    def __init__(self, server: AgentServer, id: str, state: bytes = b"", volatile: bool = False):
+    def __init__(self, natives: Natives, id: str, state: bytes = b"", volatile: bool = False):
         self.browsers: dict[Key, Browser] = {}
         self.reserved = 0  # messages that were let in and are on their way
         self.paused = False  # nothing is given at present
@@ -51,7 +52,7 @@ class Queue(QueueMessages):
         self._searches = 0  # that did not come to their end at once
         self._producers: Dedup | None = None
         self._unread = False  # what the store has of them, of which damage has to be found when the queue is used
-        super().__init__(server, id, state, volatile)
+        super().__init__(natives, id, state, volatile)
         self.pause()
 
     @property

@@ -154,7 +154,7 @@ class Handlers:
             if len(proxy.temporary) >= MAX_TEMPORARY:
                 raise MomError(f"{MAX_TEMPORARY} temporary queues of one connection: no more are made")
             proxy.temporary.add(id)
-            self.server.engine.natives.agents[id] = Queue(self.server, id, volatile=True)
+            self.server.engine.natives.agents[id] = Queue(self.service.natives, id, volatile=True)
         return id
 
     def _admit(self, where: str, put: ClientMessage) -> None:

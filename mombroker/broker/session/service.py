@@ -33,10 +33,11 @@ from mombroker.core import times
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.core.message import BOUNCE, Message
+from mombroker.core.natives import Natives
 from mombroker.core.times import SECOND
 
 if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+    pass
 
 KNOWN_NS = 2 * SECOND  # until all servers must know a subscription; then its receipt names those that may not
 POLL_NS = SECOND // 5  # how often a full store is looked at while somebody waits for it
@@ -68,8 +69,9 @@ class Sessions(Native):
     3. Who sends many at once is obeyed a share a turn, and others between.
     """
 
-    def __init__(self, server: AgentServer):
-        super().__init__(server, f"{server.name}/_clients")
+    def __init__(self, natives: Natives):
+        super().__init__(natives, f"{natives.tx.name}/_clients")
+        server = natives.server
         self.policies = Policies(server, self.relieve)
         self.topics = Topics(server, self)
         self.pool = Pool()
@@ -82,7 +84,7 @@ class Sessions(Native):
         self.receipts: list[tuple[int, list[int], Callable[[list[str]], None]]] = []  # that wait until all know entries
         self._speaking: list[Session] = []  # with replies in the open batch
         self.direct = False  # the command at hand has just come, and no agent is at work
-        server.engine.natives.agents[self.id] = self
+        natives.agents[self.id] = self
         server.readers.update(dict.fromkeys(KINDS, note_of))
 
     # -- from the server -----------------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ class Sessions(Native):
         if cls is None:
             raise UnknownNotification(f"{path} is not created by a message")
         cls.check_new(state)
-        return cls(self.server, agent, state)
+        return cls(self.natives, agent, state)
 
     def recover(self) -> None:
         """Take up queues and subscriptions; end the connections of the last process."""
@@ -106,7 +108,7 @@ class Sessions(Native):
                 state = server.reader.agent(id)
                 assert state is not None, "a row that was just read"
                 if id not in server.engine.natives.agents and path in NATIVES:
-                    server.engine.natives.agents[id] = NATIVES[path](server, id, state[1])
+                    server.engine.natives.agents[id] = NATIVES[path](self.natives, id, state[1])
         self._regain()
         self._strays()
         for native in list(server.engine.natives.agents.values()):
@@ -180,7 +182,7 @@ class Sessions(Native):
     def _open(self, event: ClientOpened) -> None:
         server = self.server
         id = f"{server.name}/conn:{server.new_id()}"
-        proxy = Session(server, id, self, event.conn, event.client_id, event.session or id)
+        proxy = Session(self.natives, id, self, event.conn, event.client_id, event.session or id)
         server.engine.natives.agents[id] = proxy
         self.connections[event.conn] = self.by_proxy[id] = Connection(proxy)
 
@@ -424,7 +426,7 @@ class Sessions(Native):
     # -- for the engine ------------------------------------------------------------------------------------------
 
     def host(self, agent: str) -> Native | None:
-        return Forwarder(self.server, agent) if agent.startswith(f"{self.server.name}/{WAITING}") else None
+        return Forwarder(self.natives, agent) if agent.startswith(f"{self.server.name}/{WAITING}") else None
 
     def orphan(self, message: Message, agent: str) -> bool:
         """Nobody is there any more: give back what can be given back. True: the message itself is of no use."""

@@ -34,6 +34,7 @@ from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.wire import pack
 from mombroker.core.errors import MomError, line
 from mombroker.core.message import BOUNCE, Message
+from mombroker.core.natives import Natives
 
 if TYPE_CHECKING:
     from mombroker.broker.session.service import Sessions
@@ -56,8 +57,8 @@ class Session(Native):
 
     path = "mombroker.agents.proxy:Proxy"
 
-    def __init__(self, server: AgentServer, id: str, service: Sessions, conn: int, client_id: str, session: str):
-        super().__init__(server, id)
+    def __init__(self, natives: Natives, id: str, service: Sessions, conn: int, client_id: str, session: str):
+        super().__init__(natives, id)
         self.service, self.conn, self.client_id, self.session = service, conn, client_id, session
         self.sender = client_id or id
         self.sources: dict[int, SessionConsumer] = {}

@@ -14,10 +14,11 @@ from mombroker.broker.selectors import message_filter
 from mombroker.core import times
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
+from mombroker.core.natives import Natives
 from mombroker.core.times import SECOND
 
 if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+    pass
 
 LANE = 5
 LONELY_NS = 10 * SECOND  # a shared one that is not durable waits so long for its first consumer
@@ -37,15 +38,15 @@ class Subscription(Queue):
 
     __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "wants")
 
-    def __init__(self, server: AgentServer, id: str, state: bytes = b""):
+    def __init__(self, natives: Natives, id: str, state: bytes = b""):
         self.spec = Spec([])
         self.epochs: list[int] = []
         self.draining: list[tuple[str, int]] = []  # former consumers
-        self.lonely = server.now + LONELY_NS
-        self.seen = server.now  # when it last had a consumer, at first when it was made; 0 = it has one
+        self.lonely = natives.tx.now + LONELY_NS
+        self.seen = natives.tx.now  # when it last had a consumer, at first when it was made; 0 = it has one
         self._idle_at = 0  # when it may have been idle for too long
         self._grace = 0  # it is not ended before
-        super().__init__(server, id, state)
+        super().__init__(natives, id, state)
         self.wants = message_filter(self.spec.selector, self.spec.no_local)
 
     def more_state(self) -> Any:

@@ -989,10 +989,10 @@ def test_an_idle_queue_takes_less_than_two_kilobytes_also_after_a_restart():
     b.connect().subscribe("s", Q)
     server, state = b.servers["a"], b.queue(Q).pack()
     for kind in (b"", state):
-        Queue(server, "a/queue:first", kind)
+        Queue(server.engine.natives, "a/queue:first", kind)
         gc.collect()
         tracemalloc.start()
-        queues = [Queue(server, f"a/queue:name{number}", kind) for number in range(200)]
+        queues = [Queue(server.engine.natives, f"a/queue:name{number}", kind) for number in range(200)]
         server.engine.natives.touched.clear()
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()

@@ -1,0 +1,104 @@
+"""Transaction: the open batch, and the only thing that a part of a server holds of it.
+
+`Commits` is the server's own side: it closes a batch, and knows which one is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mombroker.core.batch import Batch, Reader
+from mombroker.core.errors import line
+from mombroker.core.limits import Limits
+from mombroker.core.topology import Topology
+
+LINGER, COMMIT = 1, 2  # how much a batch hurries: it may wait for more; at once
+ID_CHUNK = 100_000
+MAX_NOTES = 100
+
+
+class Transaction:
+    """What a part asks of its server while it reacts to an event. All that it changes is durable together.
+
+    rows          the open batch: a part puts and deletes its rows in its tables
+    durable_id    the last id of rows that are durable; durable_batch likewise
+    """
+
+    __slots__ = (
+        "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "level", "notes",
+        "next_id", "id_limit", "in_flight",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int, full: Callable[[], bool]
+    ):
+        self.name, self.topology, self.limits, self.reader = name, topology, limits, reader
+        self.now = now  # ns of our clock, which never goes back
+        self.full = full  # does the server lack room, so that it takes no work from outside?
+        self.rows = Batch(number=1)
+        self.durable_batch = 0
+        self.durable_id = self.next_id = self.id_limit = int(reader.meta().get("next", 0))
+        self.level = COMMIT
+        self.notes: list[str] = []  # lines for the operator's log
+        self.in_flight: Batch | None = None
+
+    def new_id(self) -> int:
+        """The next id of rows and messages; ids rise over all restarts."""
+        self.next_id += 1
+        if self.next_id > self.id_limit:
+            self.id_limit = self.next_id + ID_CHUNK
+            self.rows.meta["next"] = self.id_limit
+        return self.next_id
+
+    def urge(self, level: int) -> None:
+        """The open batch is to be committed: LINGER, or COMMIT."""
+        if level > self.level:
+            self.level = level
+
+    def note(self, text: str) -> None:
+        """One line for the operator's log."""
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(line(text))
+
+    def filled(self) -> bool:
+        """No further reaction joins the open batch: a turn is of no use before it is closed."""
+        rows, limits = self.rows, self.limits
+        return rows.bytes >= limits.batch_bytes or len(rows.queue_out) >= limits.batch_rows
+
+    def written(self, table: str, id: Any) -> Any:
+        """The row of `id` in `table` (agents, items, held) as of the open batch; None if there is none."""
+        for batch in (self.rows, self.in_flight):
+            if batch is not None:
+                rows = getattr(batch, table)
+                if id in rows:
+                    return rows[id]
+        return _READ[table](self.reader, id)
+
+
+_READ: dict[str, Callable[[Reader, Any], Any]] = {
+    "agents": lambda reader, id: reader.agent(id),
+    "items": lambda reader, id: reader.item(id),
+    "held": lambda reader, id: reader.held_row(id),
+}
+
+
+class Commits(Transaction):
+    """1. At most one batch is under way; the next one is open meanwhile. 2. Batches are durable in their order."""
+
+    __slots__ = ("in_flight_id",)
+
+    def close(self) -> Batch:
+        """Close the open batch, which is under way from now on, and open the next one."""
+        assert self.in_flight is None, "one batch is under way"
+        batch = self.in_flight = self.rows
+        self.in_flight_id = self.next_id
+        self.rows = Batch(number=batch.number + 1)
+        self.level = 0
+        return batch
+
+    def committed(self, batch: Batch) -> None:
+        """The batch that was under way is durable."""
+        assert batch is self.in_flight, "another batch is under way"
+        self.in_flight = None
+        self.durable_batch, self.durable_id = batch.number, self.in_flight_id
