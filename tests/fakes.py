@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from mombroker.ordering import Packet, Step
 from mombroker.ordering.fifo import Fifo
+from mombroker.ordering.holdback import Key, Need
 from mombroker.ordering.matrix import NOBODY, Matrix, Stamp
 from mombroker.ordering.rst import RST
-from mombroker.ordering.waiting import Key, Need
 
 
 class UncountedRST(RST):

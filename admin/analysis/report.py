@@ -13,7 +13,7 @@ from mombroker import ordering
 from mombroker.admin.analysis import cost, findings
 from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
-from mombroker.lab.loads import Send
+from mombroker.lab.bus_workloads import Send
 from mombroker.lab.replay import Delays
 from mombroker.ordering.base import INTEGER
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from mombroker.core.topology import Topology
     from mombroker.lab.bus import Bus
+    from mombroker.lab.bus_workloads import Send
     from mombroker.lab.domain import Network
-    from mombroker.lab.loads import Send
     from mombroker.lab.whatif import Id, Traffic
     from mombroker.sim.world import World
     from mombroker.store.reader import SqliteReader
@@ -108,24 +108,24 @@ def run(
       mom sim run bus.toml --workload ping-pong --network campus
       mom sim run bus.toml --workload var --network logs
     """
-    from mombroker.lab import loads, whatif
+    from mombroker.lab import bus_workloads, whatif
     from mombroker.lab.observers import Control, Held, Written
 
     topology = _two_or_more(file)
     names = list(topology.servers)
     traffic = None
     made: list[Send] = []
-    if workload in loads.WORKLOADS:
-        choose = loads.near(topology, multicasts, local)
-        made = loads.WORKLOADS[workload](Random(f"load {seed}"), names, sends, round(gap * 1e6), choose)
+    if workload in bus_workloads.WORKLOADS:
+        choose = bus_workloads.near(topology, multicasts, local)
+        made = bus_workloads.WORKLOADS[workload](Random(f"load {seed}"), names, sends, round(gap * 1e6), choose)
     elif Path(workload).is_file():
-        made = loads.trace(Path(workload), topology)
+        made = bus_workloads.trace(Path(workload), topology)
     elif Path(workload).is_dir():
         traffic = _traffic(file, topology, Path(workload))
     elif workload != PINGPONG:
-        known = ", ".join([*loads.WORKLOADS, PINGPONG])
+        known = ", ".join([*bus_workloads.WORKLOADS, PINGPONG])
         raise click.UsageError(f"there is no workload, file or folder {workload!r}; there are {known}")
-    if workload not in loads.WORKLOADS:
+    if workload not in bus_workloads.WORKLOADS:
         others = ["sends"] * (workload != PINGPONG) + ["bytes"] * bool(traffic)
         _untaken(f"--workload {workload}", ["gap", "multicasts", "local", *others])
     if network in NETWORKS or Path(network).is_file():
@@ -141,7 +141,7 @@ def run(
             _ping_pong(bus, sends, bar)
         else:
             copies = sum(len(send.dests) for send in made)
-            loads.play(bus, (send._replace(payload=bytes) for send in made), _moving(bar, copies))
+            bus_workloads.play(bus, (send._replace(payload=bytes) for send in made), _moving(bar, copies))
     rows: list[dict[str, Any]] = []
     for name, (control, held, written) in watchers.items():
         found = control.result() | held.result() | written.result()
@@ -296,7 +296,7 @@ def _bus(
 
 
 def _network(world: "World", kind: str, transit: float, names: list[str], seed: int) -> "Network":
-    from mombroker.lab import networks, paths, tiers
+    from mombroker.lab import campus, links, networks
     from mombroker.sim.world import MS
 
     mean, size = round(transit * 1e6), len(names)
@@ -305,18 +305,18 @@ def _network(world: "World", kind: str, transit: float, names: list[str], seed: 
     if kind == "uniform":
         return networks.Uniform(world, 0, 2 * mean)
     if kind == "campus":
-        return paths.InOrder(tiers.Tiers(world, Random(f"campus {seed}"), LAN, BUILDING, RATE))
+        return links.InOrder(campus.Tiers(world, Random(f"campus {seed}"), LAN, BUILDING, RATE))
     if kind in ("wires", "multicast"):
         lots, made = Random(f"wires {seed}"), networks.Physical if kind == "wires" else networks.Multicast
         return made(world, networks.random_graph(lots, size, networks.density(size)), lots, delay=2 * mean + 1)
     if Path(kind).is_file():
-        delays = paths.measured(Path(kind), names)
+        delays = links.measured(Path(kind), names)
         for (a, b), some in delays.items():
             if a == b:
                 raise MomError(f"{kind}: {a} has no link to itself")
             if max(some) > DAY * MS:
                 raise MomError(f"{kind}: from {a} to {b} it takes longer than a day")
-        return paths.Measured(world, names, delays)
+        return links.Measured(world, names, delays)
     raise click.UsageError(f"there is no network and no file {kind!r}; there are {', '.join(NETWORKS)}")
 
 

@@ -15,8 +15,8 @@ from mombroker import ordering
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.lab import domain as lab
+from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import uniform
-from mombroker.lab.loads import Send
 from mombroker.lab.observers import Control, Held, Rows
 from mombroker.lab.replay import WRITES, Act, Delays, Links, acts
 from mombroker.sim.world import MS, World

@@ -12,7 +12,7 @@ from random import Random
 from mombroker.core import layouts
 from mombroker.core.layouts import Split
 from mombroker.core.topology import Topology
-from mombroker.lab.loads import Send
+from mombroker.lab.bus_workloads import Send
 from mombroker.sim.world import EPOCH, MS
 
 SMALLEST, LARGEST = 3, 8  # servers of a community

@@ -11,8 +11,8 @@ from mombroker import ordering
 from mombroker.core.topology import Topology
 from mombroker.core.trace import Record
 from mombroker.lab.domain import Domain, Observer, cores, number_of
+from mombroker.lab.domain_workloads import Poisson, multicasts
 from mombroker.lab.networks import Exponential
-from mombroker.lab.workloads import Poisson, multicasts
 from mombroker.ordering import Packet, Step
 from mombroker.sim.world import MS, World
 
@@ -295,7 +295,7 @@ class _Noted:
         """Of what was in order at one moment, for each that waited: which of those that it waited for was the last.
 
         These are packets that came over one link, in its order, and what each of them set free. That has the order that
-        a core gives it (ordering/waiting.py), since all of it has one time in the logs. What was not for this server
+        a core gives it (ordering/holdback.py), since all of it has one time in the logs. What was not for this server
         has no record here, but may have been among them.
         """
         domain, to, moment = self.into[here[0].message, here[0].to], here[0].to, here[0].delivered or here[0].came

@@ -19,8 +19,8 @@ from mombroker.core.engine import Engine
 from mombroker.core.events import Ready
 from mombroker.core.message import Message, ident
 from mombroker.core.topology import AgentDecl, Domain, Topology
+from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import Traffic
-from mombroker.lab.loads import Send
 from mombroker.ordering import Ordering, Packet, Step
 from mombroker.ordering.base import Rows
 from mombroker.sim.cluster import Cluster, Node, Watched

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.lab.bus import Bus, onward
-from mombroker.lab.loads import Send, play
+from mombroker.lab.bus_workloads import Send, play
 from mombroker.lab.observers import Control, Held, Rows
 from mombroker.sim.world import EPOCH, MS, World
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.envelope import FLAG, LIMIT, seal, unseal
 from mombroker.ordering.groups import TOP, Group, even, faults, plant
+from mombroker.ordering.holdback import Holdback, Key, Need
 from mombroker.ordering.hypercube import diameter
-from mombroker.ordering.waiting import Key, Need, Waiting
 from mombroker.ordering.wire import CODES, layout, width_of
 
 Gid = int  # the number of a group
@@ -171,7 +171,7 @@ class Daisy(Ordering):
             self.seats[gid] = Seat(self.tree[gid].members, me, crossings(self.tree, gid))
             gid = self.tree[gid].parent
         self._group_of = {member: gid for gid, seat in self.seats.items() for member in seat.others}
-        self._waiting = Waiting()  # a need is (sender, its count in the group that it shares with me)
+        self._holdback = Holdback()  # a need is (sender, its count in the group that it shares with me)
         self._changed_seats: set[Gid] = set()  # since the last `dirty`, like the following
         self._changed_origins: set[int] = set()
         self._changed_acks: set[int] = set()  # members
@@ -233,16 +233,16 @@ class Daisy(Ordering):
             self._release(step)
             return step
         key = frm, stamp.vector[seat.place[frm]]
-        if key[1] <= seat.counts[seat.place[frm]] or key in self._waiting.packets:
+        if key[1] <= seat.counts[seat.place[frm]] or key in self._holdback.packets:
             self.duplicates += 1
             return step
         if self.relay == "stable":
             self._acknowledge(seat, key, packet, step)
         need = self._need(key, packet)
         if need:
-            self._waiting.hold(key, packet, need)
+            self._holdback.hold(key, packet, need)
             return step
-        woken = self._waiting.wake(self._count(key, packet), self._need, self._count)
+        woken = self._holdback.wake(self._count(key, packet), self._need, self._count)
         for each in packet, *woken:
             gid = self._group_of[each.frm]
             self._delivered(gid, self._key(gid, each), each, step)
@@ -335,13 +335,13 @@ class Daisy(Ordering):
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """Packets that wait in a group for others of the group, whose sequence is their number among the broadcasts of
         their sender there."""
-        return [(packet, self._causes(packet)) for packet in self._waiting.packets.values()]
+        return [(packet, self._causes(packet)) for packet in self._holdback.packets.values()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
         if isinstance(packet.stamp, Ack):
             return None
         key = self._key(self._group_of[packet.frm], packet)
-        return self._causes(packet) if self._waiting.packets.get(key) is packet else None
+        return self._causes(packet) if self._holdback.packets.get(key) is packet else None
 
     def _causes(self, packet: Packet) -> list[tuple[int, int]]:
         seat = self.seats[self._group_of[packet.frm]]
@@ -367,7 +367,7 @@ class Daisy(Ordering):
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows, gone = self._waiting.dirty(HELD, self.size, self.encode)
+        rows, gone = self._holdback.dirty(HELD, self.size, self.encode)
         for at, outbox in enumerate(self.outboxes.values()):
             put, popped = outbox.dirty(OUT + at, self.size, self.encode)
             rows |= put
@@ -395,7 +395,7 @@ class Daisy(Ordering):
                     seat.seen[k] = number
             elif kind == ACKS:
                 core.seats[core._group_of[k]].stored[k] = _unpack(blob)
-        core._waiting.load(HELD, size, rows, core.decode, core._need)
+        core._holdback.load(HELD, size, rows, core.decode, core._need)
         packet = cache(core.decode)  # one object, though it may be in two outboxes
         for at, (edge, outbox) in enumerate(core.outboxes.items()):
             outbox.load(OUT + at, size, rows, packet)
@@ -449,7 +449,7 @@ class Daisy(Ordering):
         for gid, seat in self.seats.items():
             assert all(map(int.__ge__, seat.counts, self._floor.get(gid, seat.counts))), "1: a count decreased"
             self._floor[gid] = seat.counts[:]
-        self._waiting.check(self._need, lambda k: (seat := self.seats[self._group_of[k]]).counts[seat.place[k]])
+        self._holdback.check(self._need, lambda k: (seat := self.seats[self._group_of[k]]).counts[seat.place[k]])
         for edge, outbox in self.outboxes.items():
             for key, packet in outbox.packets.items():
                 assert (edge, key) in packet.stamp.parked, "3: a message is parked, and does not say where"

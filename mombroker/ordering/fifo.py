@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
-from mombroker.ordering.waiting import Key, Need, Waiting
+from mombroker.ordering.holdback import Holdback, Key, Need
 
 COUNTERS, HELD = 0, 1  # kinds of rows in the store
 LIMIT = 1 << 47  # of a number: 400 years of 10,000 messages a second
@@ -25,7 +25,7 @@ class Fifo(Ordering):
         self.me, self.peer = me, 1 - me
         self.sent = self.received = 0
         self._saved = self._floor = 0, 0
-        self._waiting = Waiting()  # a need is (0, value of `received`)
+        self._holdback = Holdback()  # a need is (0, value of `received`)
 
     @classmethod
     def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
@@ -45,15 +45,15 @@ class Fifo(Ordering):
         return [Packet(self.peer, (self.peer,), body, self.me, self.sent)]
 
     def receive(self, frm: int, packet: Packet) -> Step:
-        key, waiting = (frm, packet.stamp), self._waiting
-        if packet.stamp <= self.received or key in waiting.packets:
+        key, holdback = (frm, packet.stamp), self._holdback
+        if packet.stamp <= self.received or key in holdback.packets:
             self.duplicates += 1
             return Step([], [])
         need = self._need(key, packet)
         if need:
-            waiting.hold(key, packet, need)
+            holdback.hold(key, packet, need)
             return Step([], [])
-        return Step([], [packet, *waiting.wake(self._deliver(key, packet), self._need, self._deliver)])
+        return Step([], [packet, *holdback.wake(self._deliver(key, packet), self._need, self._deliver)])
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
         return (0, key[1] - 1) if key[1] > self.received + 1 else None
@@ -63,10 +63,10 @@ class Fifo(Ordering):
         return 0, key[1]
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
-        return [(packet, [(frm, number - 1)]) for (frm, number), packet in self._waiting.packets.items()]
+        return [(packet, [(frm, number - 1)]) for (frm, number), packet in self._holdback.packets.items()]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows, gone = self._waiting.dirty(HELD, 2, self.encode)
+        rows, gone = self._holdback.dirty(HELD, 2, self.encode)
         now = self.sent, self.received
         if now != self._saved:
             self._saved = now
@@ -79,7 +79,7 @@ class Fifo(Ordering):
         blob = rows.get((COUNTERS, 0), bytes(16))
         core.sent, core.received = int.from_bytes(blob[:8], "little"), int.from_bytes(blob[8:], "little")
         core._saved = core.sent, core.received
-        core._waiting.load(HELD, 2, rows, core.decode, core._need)
+        core._holdback.load(HELD, 2, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -102,4 +102,4 @@ class Fifo(Ordering):
         now = self.sent, self.received
         assert now >= self._floor and now[1] >= self._floor[1], "1: a counter decreased"
         self._floor = now
-        self._waiting.check(self._need, lambda _: self.received)
+        self._holdback.check(self._need, lambda _: self.received)

@@ -12,7 +12,7 @@ from struct import Struct, error
 from typing import Any, Self
 
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
-from mombroker.ordering.waiting import Key, Need, Waiting
+from mombroker.ordering.holdback import Holdback, Key, Need
 from mombroker.ordering.wire import CODES, Dests, layout, width_of
 
 # (clock of a send, who of its destinations is named: bit d is member d); clocks rise, and each names somebody. Never
@@ -79,7 +79,7 @@ class KS(Ordering):
         self._only = (me,)
         self._code = index_code(size)
         self._bits = (size + 7) // 8
-        self._waiting = Waiting()  # a need is (sender, clock), and so is the name of a packet
+        self._holdback = Holdback()  # a need is (sender, clock), and so is the name of a packet
         self._saved = self.clock  # as in the head row
         self._told: set[int] = set()  # senders delivered from since the last `dirty`
         self._changed: set[int] = set()  # senders whose part of the log changed since then
@@ -135,17 +135,17 @@ class KS(Ordering):
 
     def receive(self, frm: int, packet: Packet) -> Step:
         key = frm, packet.stamp.clock
-        if key[1] <= self.delivered[frm] or key in self._waiting.packets:
+        if key[1] <= self.delivered[frm] or key in self._holdback.packets:
             self.duplicates += 1  # a held one would wait for ever
             return Step([], [])
         need = self._need(key, packet)
         if need:
             packet.frm = frm
-            self._waiting.hold(key, packet, need)
+            self._holdback.hold(key, packet, need)
             return Step([], [])
         met = self._deliver(key, packet)
-        if self._waiting.packets:
-            return Step([], [packet, *self._waiting.wake(met, self._need, self._deliver)])
+        if self._holdback.packets:
+            return Step([], [packet, *self._holdback.wake(met, self._need, self._deliver)])
         return Step([], [packet])
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
@@ -207,17 +207,17 @@ class KS(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its sender's clock: its number among all that it has sent in the domain."""
-        return [(packet, self._missing(packet)) for packet in self._waiting.packets.values()]
+        return [(packet, self._missing(packet)) for packet in self._holdback.packets.values()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
-        held = self._waiting.packets.get((packet.origin, packet.stamp.clock)) is packet
+        held = self._holdback.packets.get((packet.origin, packet.stamp.clock)) is packet
         return self._missing(packet) if held else None
 
     def _missing(self, packet: Packet) -> list[tuple[int, int]]:
         return [(s, t) for s, t in packet.stamp.guards if self.delivered[s] < t]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows, gone = self._waiting.dirty(HELD, self.size, self.encode)
+        rows, gone = self._holdback.dirty(HELD, self.size, self.encode)
         if self._saved != self.clock:
             self._saved = self.clock
             rows[HEAD, 0] = self.clock.to_bytes(8, "little")
@@ -251,7 +251,7 @@ class KS(Ordering):
                     core.records[k] = tuple(
                         (int.from_bytes(t, "little"), int.from_bytes(mask, "little")) for t, mask in pairs
                     )
-        core._waiting.load(HELD, size, rows, core.decode, core._need)
+        core._holdback.load(HELD, size, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -362,7 +362,7 @@ class KS(Ordering):
                 named |= mask
             clocks = [0, *[t for t, _ in entries], self.newest[s] + 1]
             assert all(a < b for a, b in zip(clocks, clocks[1:], strict=False)), "2: clocks do not rise to the newest"
-        self._waiting.check(self._need, self.delivered.__getitem__)
+        self._holdback.check(self._need, self.delivered.__getitem__)
 
 
 def mask_of(members: Iterable[int]) -> int:

@@ -15,7 +15,7 @@ from struct import Struct, error
 from typing import Any, Self
 
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
-from mombroker.ordering.waiting import Key, Need, Waiting
+from mombroker.ordering.holdback import Holdback, Key, Need
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, from_bytes, layout, to_bytes, width_of
 
 Stamp = dict[int, int]  # cell -> value; cell (k,l) is number k * size + l
@@ -60,7 +60,7 @@ class Matrix(Ordering):
         self.source = array("H", [NOBODY]) * cells
         self.told = array("Q", bytes(8 * size))
         self.journal: OrderedDict[int, None] = OrderedDict()
-        self._waiting = Waiting()  # a need is (cell, value); a packet's number is the value of its cell (frm,me)
+        self._holdback = Holdback()  # a need is (cell, value); a packet's number is the value of its cell (frm,me)
         self._column = frozenset(range(me, cells, size))
         self._row = frozenset(range(me * size, me * size + size))
         self._pruned = not own_column
@@ -136,21 +136,21 @@ class Matrix(Ordering):
         return full < self._bitmap + len(stamp) * WIDTHS[width_of(max(stamp.values()))]
 
     def receive(self, frm: int, packet: Packet) -> Step:
-        stamp, waiting = packet.stamp, self._waiting
+        stamp, holdback = packet.stamp, self._holdback
         own = frm * self.size + self.me
         number, have = stamp[own], self.value[own]
-        if number <= have or (waiting.packets and (frm, number) in waiting.packets):
+        if number <= have or (holdback.packets and (frm, number) in holdback.packets):
             self.duplicates += 1  # a held one would wait for ever
             return Step([], [])
         if number != have + 1 or len(stamp) > 1:
             need = self._need((frm, number), packet)
             if need:
                 packet.frm = frm
-                waiting.hold((frm, number), packet, need)
+                holdback.hold((frm, number), packet, need)
                 return Step([], [])
         self._merge(frm, stamp)
-        if waiting.packets:
-            return Step([], [packet, *waiting.wake((own, number), self._need, self._deliver)])
+        if holdback.packets:
+            return Step([], [packet, *holdback.wake((own, number), self._need, self._deliver)])
         return Step([], [packet])
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
@@ -187,11 +187,11 @@ class Matrix(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its number among those from its origin to this member."""
-        return [(packet, self._causes(key, packet)) for key, packet in self._waiting.packets.items()]
+        return [(packet, self._causes(key, packet)) for key, packet in self._holdback.packets.items()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
         key = packet.frm, packet.stamp.get(packet.frm * self.size + self.me, 0)
-        return self._causes(key, packet) if self._waiting.packets.get(key) is packet else None
+        return self._causes(key, packet) if self._holdback.packets.get(key) is packet else None
 
     def _causes(self, key: Key, packet: Packet) -> list[tuple[int, int]]:
         stamp, value = packet.stamp, self.value
@@ -201,7 +201,7 @@ class Matrix(Ordering):
         return before + [(cell // self.size, stamp[cell]) for cell in above]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows, gone = self._waiting.dirty(HELD, self.size, self.encode)
+        rows, gone = self._holdback.dirty(HELD, self.size, self.encode)
         if self._saved != self.state:
             self._saved = self.state
             rows[HEAD, 0] = self.state.to_bytes(8, "little") + to_bytes(self.told)
@@ -226,7 +226,7 @@ class Matrix(Ordering):
         known = [cell for cell, number in enumerate(core.value) if number]
         known.sort(key=core.since.__getitem__)  # cells of one state need no order among themselves
         core.journal = OrderedDict.fromkeys(known)
-        core._waiting.load(HELD, size, rows, core.decode, core._need)
+        core._holdback.load(HELD, size, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -327,7 +327,7 @@ class Matrix(Ordering):
         for k in range(size):
             assert self.source[me * size + k] in (me, NOBODY), "3: another source in the own row"
             assert self.source[k * size + me] in (k, NOBODY), "3: another source in the own column"
-        self._waiting.check(self._need, value.__getitem__)
+        self._holdback.check(self._need, value.__getitem__)
 
 
 @lru_cache(4096)

@@ -8,7 +8,7 @@ from operator import ge
 from typing import Any, Self
 
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
-from mombroker.ordering.waiting import Key, Need, Waiting
+from mombroker.ordering.holdback import Holdback, Key, Need
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, layout, width_of
 
 ROW, HELD = 0, 1  # kinds of rows in the store
@@ -35,7 +35,7 @@ class RST(Ordering):
         self.delivered = [0] * size
         self._dests = Dests(me, size)
         self._lengths = {bytes((code,)): size * width for code, width in enumerate(WIDTHS)}  # by a row's first byte
-        self._waiting = Waiting()  # a need is (k, value of delivered[k]); a packet's number is what it needs of frm
+        self._holdback = Holdback()  # a need is (k, value of delivered[k]); a packet's number is what it needs of frm
         self._changed: set[int] = set()  # rows since the last `dirty`
         self._floor = self.sent[:]  # rows at the last `check`
 
@@ -63,15 +63,15 @@ class RST(Ordering):
 
     def receive(self, frm: int, packet: Packet) -> Step:
         key = frm, cell(packet.stamp[frm], self.me)
-        if key[1] < self.delivered[frm] or key in self._waiting.packets:
+        if key[1] < self.delivered[frm] or key in self._holdback.packets:
             self.duplicates += 1  # a held one would wait for ever
             return Step([], [])
         need = self._need(key, packet)
         if need:
             packet.frm = frm
-            self._waiting.hold(key, packet, need)
+            self._holdback.hold(key, packet, need)
             return Step([], [])
-        return Step([], [packet, *self._waiting.wake(self._deliver(key, packet), self._need, self._deliver)])
+        return Step([], [packet, *self._holdback.wake(self._deliver(key, packet), self._need, self._deliver)])
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
         """(member, how many of its messages must be delivered before this packet); None when enough are."""
@@ -95,18 +95,18 @@ class RST(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its number among those from its origin to this member, from 1."""
-        return [(packet, self._causes(packet)) for packet in self._waiting.packets.values()]
+        return [(packet, self._causes(packet)) for packet in self._holdback.packets.values()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
         key = packet.frm, cell(packet.stamp[packet.frm], self.me)
-        return self._causes(packet) if self._waiting.packets.get(key) is packet else None
+        return self._causes(packet) if self._holdback.packets.get(key) is packet else None
 
     def _causes(self, packet: Packet) -> list[tuple[int, int]]:
         least = [cell(row, self.me) for row in packet.stamp]
         return [(k, need) for k, need in enumerate(least) if need > self.delivered[k]]
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows, gone = self._waiting.dirty(HELD, self.size, self.encode)
+        rows, gone = self._holdback.dirty(HELD, self.size, self.encode)
         for k in self._changed:
             rows[ROW, k] = self.sent[k]
         self._changed.clear()
@@ -119,7 +119,7 @@ class RST(Ordering):
             if kind == ROW:
                 core.sent[k] = blob
                 core.delivered[k] = cell(blob, me)
-        core._waiting.load(HELD, size, rows, core.decode, core._need)
+        core._holdback.load(HELD, size, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -151,7 +151,7 @@ class RST(Ordering):
         for k, row in enumerate(self.sent):
             assert row == pack(unpack(row)), "1: a row is packed in another way"
             assert self.delivered[k] == cell(row, self.me), "2: delivered and the own column differ"
-        self._waiting.check(self._need, self.delivered.__getitem__)
+        self._holdback.check(self._need, self.delivered.__getitem__)
 
 
 def pack(row: list[int]) -> bytes:

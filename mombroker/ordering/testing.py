@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 from mombroker.core import causality
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.holdback import Key, Need
 from mombroker.ordering.matrix import Matrix
-from mombroker.ordering.waiting import Key, Need
 
 T = TypeVar("T")
 Event = tuple[Any, ...]  # ("send", member, message, dests) or ("deliver", member, message)

@@ -13,7 +13,7 @@ from struct import error
 from typing import Any, Self
 
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
-from mombroker.ordering.waiting import Key, Need, Waiting
+from mombroker.ordering.holdback import Holdback, Key, Need
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, from_bytes, layout, to_bytes, width_of
 
 HEAD, RECEIVED, HELD = 0, 1, 2  # kinds of rows in the store
@@ -64,7 +64,7 @@ class Vector(Ordering):
         self.received = [0] * size  # [me]: the same
         self.told = [0] * size  # `counted` at the last own multicast, but for its own number
         self.owed: dict[int, dict[int, int]] = {}
-        self._waiting = Waiting()  # a need is (origin, number of a packet), and so is the name of a packet
+        self._holdback = Holdback()  # a need is (origin, number of a packet), and so is the name of a packet
         self._queues: list[list[int]] = [[] for _ in range(size)]  # by origin: numbers of the held, rising
         self._sent = False  # since the last `dirty`
         self._changed: set[int] = set()  # origins received from since then
@@ -123,15 +123,15 @@ class Vector(Ordering):
             packet.stamp = Stamp(number, names, [*unmet.values()])
             need = (k, queue[-1]) if queue else (names[0], self._last(names[0], unmet[names[0]]))
             packet.frm = frm
-            self._waiting.hold(key, packet, need)
+            self._holdback.hold(key, packet, need)
             queue.append(number)
             return Step([], [])
         else:
             deliver = [packet]
         if not queue:
             self.counted[k] = number
-        if self._waiting.packets:
-            deliver += self._waiting.wake(key, self._need, self._deliver)
+        if self._holdback.packets:
+            deliver += self._holdback.wake(key, self._need, self._deliver)
         return Step([], deliver)
 
     def _unmet(self, k: int, stamp: Stamp) -> dict[int, int]:
@@ -173,11 +173,11 @@ class Vector(Ordering):
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """A message's sequence is its number among all that its origin has sent in the domain."""
-        return [(packet, self._missing(key, packet)) for key, packet in self._waiting.packets.items()]
+        return [(packet, self._missing(key, packet)) for key, packet in self._holdback.packets.items()]
 
     def missing(self, packet: Packet) -> list[tuple[int, int]] | None:
         key = packet.origin, packet.stamp.number
-        return self._missing(key, packet) if self._waiting.packets.get(key) is packet else None
+        return self._missing(key, packet) if self._holdback.packets.get(key) is packet else None
 
     def _missing(self, key: Key, packet: Packet) -> list[tuple[int, int]]:
         fields = zip(packet.stamp.names, packet.stamp.values, strict=True)
@@ -186,7 +186,7 @@ class Vector(Ordering):
         return [*causes, (key[0], before)] if before else causes
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
-        rows, gone = self._waiting.dirty(HELD, self.size, self.encode)
+        rows, gone = self._holdback.dirty(HELD, self.size, self.encode)
         if self._sent:
             self._sent = False
             rows[HEAD, 0] = self.counted[self.me].to_bytes(8, "little") + to_bytes(array("Q", self.told))
@@ -213,7 +213,7 @@ class Vector(Ordering):
         for k, queue in enumerate(core._queues):
             if queue:
                 core.counted[k] = queue[0] - 1
-        core._waiting.load(HELD, size, rows, core.decode, core._need)
+        core._holdback.load(HELD, size, rows, core.decode, core._need)
         return core
 
     def encode(self, packet: Packet) -> bytes:
@@ -299,8 +299,8 @@ class Vector(Ordering):
             assert self.told[k] <= self.counted[k] <= self.received[k], "1: told or counted what has not come"
             assert self.counted[k] == (queue[0] - 1 if queue else self.received[k]), "2: another number is counted"
         queued = [(k, number) for k, queue in enumerate(self._queues) for number in queue]
-        assert sorted(self._waiting.packets) == queued, "2: another one is held"
-        self._waiting.check(self._need, self.counted.__getitem__)
+        assert sorted(self._holdback.packets) == queued, "2: another one is held"
+        self._holdback.check(self._need, self.counted.__getitem__)
 
 
 def integers(size: int, fields: int) -> int:

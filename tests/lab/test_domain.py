@@ -4,10 +4,10 @@ import pytest
 
 from mombroker import ordering
 from mombroker.lab import domain as lab
+from mombroker.lab.domain_workloads import Poisson, broadcasts, everybody, multicasts, shares
 from mombroker.lab.networks import Exponential, Uniform
 from mombroker.lab.observers import Control, Delay, Held, LogSize, Trace, Waits
 from mombroker.lab.stability import Stability
-from mombroker.lab.workloads import Poisson, broadcasts, everybody, multicasts, shares
 from mombroker.ordering.ks import KS
 from mombroker.sim.world import EPOCH, MS, World
 from tests.fakes import UncountedRST

@@ -6,9 +6,9 @@ from statistics import fmean
 
 import pytest
 
-from mombroker.lab import paths
+from mombroker.lab import links
+from mombroker.lab.campus import BUILDING, CAMPUS, LAN, Routed, Tiers
 from mombroker.lab.networks import Multicast, Physical, Uniform, density, random_graph, tree
-from mombroker.lab.tiers import BUILDING, CAMPUS, LAN, Routed, Tiers
 from mombroker.sim.world import EPOCH, MS, World
 
 LINE = [[1], [0, 2], [1, 3], [2]]
@@ -172,12 +172,12 @@ def test_what_is_too_early_waits_for_those_before_it():
         world.run()
         return got
 
-    assert come(paths.InOrder) == list(range(200)) != come(lambda network: network)
+    assert come(links.InOrder) == list(range(200)) != come(lambda network: network)
 
 
 def test_measured_delays_are_taken_in_turn():
     world, got = World(1), []
-    network = paths.Measured(world, ["a", "b", "c"], {("a", "b"): [5 * MS, 3 * MS], ("b", "c"): [9 * MS]})
+    network = links.Measured(world, ["a", "b", "c"], {("a", "b"): [5 * MS, 3 * MS], ("b", "c"): [9 * MS]})
     for frm, to in ((0, 1), (0, 1), (1, 0), (2, 1), (0, 2)):
         network.carry(frm, to, 0, lambda *link: got.append((*link, (world.now - EPOCH) // MS)), frm, to)
     world.run()

@@ -8,8 +8,8 @@ from mombroker import store
 from mombroker.admin.audit.bus import audit
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
+from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import SHAPES, communities, hidden_communities, uniform
-from mombroker.lab.loads import Send
 from mombroker.lab.recording import mixed, paced, record
 from mombroker.lab.replay import Delays, Links, acts, replay
 from mombroker.sim.world import EPOCH, MS, World

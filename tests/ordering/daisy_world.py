@@ -9,9 +9,9 @@ from typing import Any
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.ordering import Step
 from mombroker.ordering.base import Rows
-from mombroker.ordering.dynamic.changes import Report
+from mombroker.ordering.dynamic.coordinator import Coordinator, HandOver, Merge, Split
 from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.steward import HandOver, Merge, Split, Steward
+from mombroker.ordering.dynamic.views import Report
 from mombroker.ordering.groups import leaves
 
 Groups = list[Any]
@@ -41,7 +41,7 @@ class World:
         levels: int,
         relay: str = "eager",
         backend: type[EvolvingDaisy] = EvolvingDaisy,
-        steward: type[Steward] = Steward,
+        coordinator: type[Coordinator] = Coordinator,
         harsh: bool | None = None,
         restarts: float | None = None,
     ):
@@ -51,14 +51,14 @@ class World:
         self.options = {"groups": self.groups, "relay": relay}
         self.backend, self.size = backend, len(members)
         self.cores = {me: backend(me, self.size, **self.options) for me in members}
-        self.steward = steward(self.groups, lambda me: self.cores.get(me))
+        self.coordinator = coordinator(self.groups, lambda me: self.cores.get(me))
         self.links: dict[tuple[int, int], deque[bytes]] = {}
         self.rows: dict[int, Rows] = {me: {} for me in members}
         self.orders: dict[int, deque[Any]] = {me: deque() for me in members}
         self.slow = {(a, b) for a in members for b in members if self.lots.random() < 0.25}
         self.doomed: set[int] = set()  # lost in the middle of their next step
         self.bereaved: set[int] = set()  # groups of connectors that have lost a member
-        self.unnoticed: set[int] = set()  # lost, and the steward does not know
+        self.unnoticed: set[int] = set()  # lost, and the coordinator does not know
         self.events: list[Event] = []
         self.sent = 0
         chance = self.lots.random(), self.lots.choice((0.0, 0.0, 0.0, 0.05))
@@ -75,10 +75,10 @@ class World:
             self.step()
 
     def rest(self, limit: int = 10_000) -> None:
-        """Until the steward has nothing to do any more; people go on talking."""
-        while self.doomed or self.unnoticed or not self.steward.resting or self.steward.operations:
+        """Until the coordinator has nothing to do any more; people go on talking."""
+        while self.doomed or self.unnoticed or not self.coordinator.resting or self.coordinator.operations:
             limit -= 1
-            assert limit, "the steward does not come to rest"
+            assert limit, "the coordinator does not come to rest"
             self.step()
 
     def settle(self) -> None:
@@ -93,12 +93,12 @@ class World:
             assert not core.held(), f"member {me} still holds packets"
             boxes = [way.outbox for way in core.ways.values()]
             assert not any(boxes) and not core.unsent, f"member {me} has not passed on everything"
-            assert not any(circle.early or circle.views for circle in core.circles.values()), f"member {me} lags behind"
+            assert not any(group.early or group.views for group in core.groups.values()), f"member {me} lags behind"
 
     def step(self) -> bool:
         """One thing happens. False when nothing can."""
         lots = self.lots
-        for me, event in self.steward.orders():
+        for me, event in self.coordinator.orders():
             if me in self.orders:
                 self.orders[me].append(event)
         if self.unnoticed and lots.random() < 0.1:
@@ -184,10 +184,10 @@ class World:
         may be the only one that knows what they were about to pass on. Eager relays stand one loss at a time, unless
         it is to be seen that they stand no more."""
         left = self.cores.keys() - self.doomed
-        connecting = {gid: group.members for gid, group in self.steward.groups.items() if not group.leaf}
+        connecting = {gid: group.members for gid, group in self.coordinator.groups.items() if not group.leaf}
         last = any(gid in self.bereaved and members & left == {me} for gid, members in connecting.items())
         several = self.harsh or self.options["relay"] == "stable"
-        alone = self.steward.mended and not (self.doomed or self.unnoticed)
+        alone = self.coordinator.mended and not (self.doomed or self.unnoticed)
         if len(left) > 2 and not last and (several or alone):
             self.doomed.add(me)
             self.bereaved |= {gid for gid, members in connecting.items() if me in members}
@@ -216,7 +216,7 @@ class World:
             or not any(queue for link, queue in self.links.items() if link[0] == me)
         ):
             self.unnoticed.remove(me)
-            self.steward.lose(me)
+            self.coordinator.lose(me)
 
     # -- what to do ----------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class World:
         """Live ones; those that connect at several levels are named once for each."""
         return [
             seat
-            for group in self.steward.groups.values()
+            for group in self.coordinator.groups.values()
             if not group.leaf
             for seat in group.seats.values()
             if seat in self.cores
@@ -237,38 +237,38 @@ class World:
         self.lose(self.lots.choice([*self.cores]))
 
     def _leaf_groups(self) -> list[int]:
-        known = self.steward.groups
+        known = self.coordinator.groups
         return [gid for gid, group in known.items() if group.leaf and group.members and group.parent in known]
 
     def split(self) -> None:
         """Some members that do not connect leave a group."""
-        known = self.steward.groups
+        known = self.coordinator.groups
         for gid in self.lots.sample(self._leaf_groups(), len(self._leaf_groups())):
             elder = known[known[gid].parent].seats.get(gid) if known[gid].parent in known else None
             others = sorted(known[gid].members - {elder})
             if others:
                 leaving = self.lots.sample(others, 1 + self.lots.randrange(len(others)))
-                self.steward.ask(Split(gid, tuple(leaving)))
+                self.coordinator.ask(Split(gid, tuple(leaving)))
                 return
 
     def merge(self) -> None:
-        leaf_groups, known = self._leaf_groups(), self.steward.groups
+        leaf_groups, known = self._leaf_groups(), self.coordinator.groups
         pairs = [
             (a, b) for a in leaf_groups for b in leaf_groups if a != b and known[a].parent == known[b].parent != -1
         ]
         if pairs:
-            self.steward.ask(Merge(*self.lots.choice(pairs)))
+            self.coordinator.ask(Merge(*self.lots.choice(pairs)))
 
     def hand_over(self) -> None:
         choices = [
             HandOver(gid, member)
-            for gid, group in self.steward.groups.items()
-            if group.parent in self.steward.groups
+            for gid, group in self.coordinator.groups.items()
+            if group.parent in self.coordinator.groups
             for member in group.members
-            if member != self.steward.groups[group.parent].seats.get(gid)
+            if member != self.coordinator.groups[group.parent].seats.get(gid)
         ]
         if choices:
-            self.steward.ask(self.lots.choice(choices))
+            self.coordinator.ask(self.lots.choice(choices))
 
     # -- the judge -----------------------------------------------------------------------------------------------
 

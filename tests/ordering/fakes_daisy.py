@@ -5,25 +5,25 @@ from typing import Any, Self
 
 from mombroker.ordering import Packet, Step
 from mombroker.ordering.base import Rows
-from mombroker.ordering.dynamic.changes import Gid, Place, View
-from mombroker.ordering.dynamic.circle import Circle, Way
+from mombroker.ordering.dynamic.coordinator import Coordinator, Known, Order, Work
 from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.steward import Known, Order, Steward, Work
+from mombroker.ordering.dynamic.group_state import GroupState, Way
+from mombroker.ordering.dynamic.views import Gid, Place, View
 
 
 class NoMarker(EvolvingDaisy):
     """A group that forked passes on its own messages at once, while what its members said before may still be on its
     way through the elder's connector (DA3)."""
 
-    def _leave(self, circle: Circle, view: View, step: Step) -> None:
-        super()._leave(circle, view, step)
+    def _leave(self, group: GroupState, view: View, step: Step) -> None:
+        super()._leave(group, view, step)
         if view.fork and self.me in view.fork[1]:
-            new = self.circles[self.home]
+            new = self.groups[self.home]
             new.young = False
             new.inherited.clear()
 
 
-class LiteralSplit(Steward):
+class LiteralSplit(Coordinator):
     """Steps (iii) and (iv) of the paper: who departs leaves when the new connector has joined, and nobody waits for
     what is still on its way (DA2)."""
 
@@ -47,9 +47,9 @@ class VacantIsStable(EvolvingDaisy):
     """A vacant seat counts for nothing: what its last member has not passed on is forgotten (DA4)."""
 
     def _report(self, step: Step) -> None:
-        for circle in self.circles.values():
-            all_of = {key: circle.counts for key, member in circle.seats.items() if member is None}
-            circle.learn(all_of, all_of)
+        for group in self.groups.values():
+            all_of = {key: group.counts for key, member in group.seats.items() if member is None}
+            group.learn(all_of, all_of)
         super()._report(step)
 
 

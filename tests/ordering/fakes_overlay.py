@@ -3,7 +3,7 @@
 from typing import Any
 
 from mombroker.ordering import Packet, Step
-from mombroker.ordering.dynamic.growing import OPEN, GrowingOverlay
+from mombroker.ordering.dynamic.growing_overlay import OPEN, GrowingOverlay
 from mombroker.ordering.overlay import Overlay
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.ordering import Packet, Step
-from mombroker.ordering.dynamic.growing import Close, GrowingOverlay, Open, Stable
+from mombroker.ordering.dynamic.growing_overlay import Close, GrowingOverlay, Open, Stable
 from mombroker.ordering.hypercube import Graph, host, neighbours
 from mombroker.ordering.overlay import Overlay
 

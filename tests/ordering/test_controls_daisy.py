@@ -8,7 +8,7 @@ from tests.ordering import fakes_daisy as fakes
 # control -> (what happens, how it is broken, how it is whole, kinds of faults, a seed that shows it)
 CONTROLS = {
     "a split without the marker": (world.split, {"backend": fakes.NoMarker}, {}, "order", 14),
-    "a split by the letter of the paper": (world.split, {"steward": fakes.LiteralSplit}, {}, "lost", 8),
+    "a split by the letter of the paper": (world.split, {"coordinator": fakes.LiteralSplit}, {}, "lost", 8),
     "a vacant seat that does not count": (world.crash, {"backend": fakes.VacantIsStable}, {}, "order", 0),
     "eager relays, and several losses with what is on their links": (
         world.concurrent, {"relay": "eager", "harsh": True}, {"relay": "stable", "harsh": True}, "order", 38,

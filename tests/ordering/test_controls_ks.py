@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import pytest
 
 from mombroker.ordering import Packet
+from mombroker.ordering.holdback import Key, Need
 from mombroker.ordering.ks import KS, Entries, Stamp
 from mombroker.ordering.testing import Nonconforming, caught, conform, run
-from mombroker.ordering.waiting import Key, Need
 from tests.ordering.plain import Scene
 from tests.ordering.test_ks import compare
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.ordering import Ordering, Packet, create
+from mombroker.ordering.holdback import Key, Need
 from mombroker.ordering.ks import DELIVERED, HEAD, HELD, KS, LIMIT, LOG, Known, Stamp, _unpack_list
 from mombroker.ordering.matrix import Matrix
 from mombroker.ordering.rst import RST
 from mombroker.ordering.testing import conform, twins
 from mombroker.ordering.vector import Vector
-from mombroker.ordering.waiting import Key, Need
 from tests.ordering import plain
 from tests.ordering.plain import Scene
 from tests.ordering.plain_ks import Definition, PlainKS, log_of, o_of

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from mombroker.ordering import Ordering, Packet, Step
-from mombroker.ordering.dynamic.growing import HAVE, Close, GrowingOverlay, Open, Stable, Told
+from mombroker.ordering.dynamic.growing_overlay import HAVE, Close, GrowingOverlay, Open, Stable, Told
 from mombroker.ordering.envelope import LIMIT, MOST, seal, unseal
 from mombroker.ordering.hypercube import connectivity, flood, hypercube
 from mombroker.ordering.overlay import SEEN, Number, Overlay, graph

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from random import Random
 
+from mombroker.lab import campus
 from mombroker.lab import domain as lab
-from mombroker.lab import tiers
+from mombroker.lab.domain_workloads import Poisson, everybody
 from mombroker.lab.observers import Control, Delay, Held, Waits
 from mombroker.lab.papers.base import Figure, Panel, Paper, Params, Point, Result
 from mombroker.lab.papers.daisy_claims import CLAIMS, DAISY, FLAT
 from mombroker.lab.stability import Stability
-from mombroker.lab.workloads import Poisson, everybody
 from mombroker.sim.world import SECOND, World
 
 LAN, BUILDING, PROCESSES = 5, 20, 60  # a local group, a daisy, all
@@ -48,16 +48,16 @@ def run(params: Params) -> Result:
     architecture, first, rate = params["architecture"], params["first"], params["mbit"] * 1_000_000
     world, size = World(params["seed"]), round(CONTROL[architecture])
 
-    def network(name: str) -> tiers.Tiers:
+    def network(name: str) -> campus.Tiers:
         wires = world, Random(f"{name} {params['seed']}"), LAN, BUILDING, rate
-        return tiers.Tiers(*wires) if architecture == DAISY else tiers.Routed(*wires, params["joined"])
+        return campus.Tiers(*wires) if architecture == DAISY else campus.Routed(*wires, params["joined"])
 
     def under_way(origin: int, me: int) -> int:
         """Ns that it takes in the mean. A process that is a server is on its LAN's way out, and on a building's."""
         direct = architecture == DAISY or params["joined"]
         lans = 2 if architecture == FLAT else (origin % LAN > 0) + (me % LAN > 0)
         buildings = 1 if direct and origin % BUILDING < LAN else 2
-        network = buildings * tiers.BUILDING + tiers.CAMPUS + lans * tiers.LAN
+        network = buildings * campus.BUILDING + campus.CAMPUS + lans * campus.LAN
         took: int = network + (buildings + 1) * size * 8 * SECOND // rate
         return took
 

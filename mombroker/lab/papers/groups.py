@@ -8,12 +8,12 @@ from typing import Any
 
 from mombroker import ordering
 from mombroker.lab import domain as lab
+from mombroker.lab.domain_workloads import Poisson, everybody
 from mombroker.lab.ethernet import Ethernet
 from mombroker.lab.networks import Exponential
 from mombroker.lab.observers import Control
 from mombroker.lab.papers.base import Figure, Panel, Paper, Params, Point, Result
 from mombroker.lab.papers.groups_claims import CLAIMS, CORE, EAGER, FIELDS, LAZY, RPC, SIZES, STREAM
-from mombroker.lab.workloads import Poisson, everybody
 from mombroker.ordering import Packet
 from mombroker.sim.world import EPOCH, MS, SECOND, World
 

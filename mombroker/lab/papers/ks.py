@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from mombroker.lab import domain as lab
+from mombroker.lab.domain_workloads import Choose, Poisson, broadcasts, multicasts, shares
 from mombroker.lab.networks import Exponential
 from mombroker.lab.observers import Delay, Held, LogSize
 from mombroker.lab.papers.base import Figure, Panel, Paper, Params, Point, Result
 from mombroker.lab.papers.ks_claims import CLAIMS, FLOOR
-from mombroker.lab.workloads import Choose, Poisson, broadcasts, multicasts, shares
 from mombroker.ordering import Packet
 from mombroker.ordering.ks import KS
 from mombroker.sim.world import MS, World

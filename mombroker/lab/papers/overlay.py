@@ -6,11 +6,11 @@ from random import Random
 from statistics import fmean, stdev
 
 from mombroker.lab import domain as lab
+from mombroker.lab.domain_workloads import Constant, everybody
 from mombroker.lab.networks import Multicast, Physical, density, random_graph
 from mombroker.lab.observers import Delay, Held
 from mombroker.lab.papers.base import CONTROL, FORETOLD, Figure, Panel, Paper, Params, Point, Result
 from mombroker.lab.papers.overlay_claims import CLAIMS, MULTICAST, OVERLAY, SUSTAINED, UNICASTS
-from mombroker.lab.workloads import Constant, everybody
 from mombroker.ordering import Packet
 from mombroker.ordering.hypercube import hypercube
 from mombroker.sim.world import EPOCH, MS, World

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
 from mombroker.core import layouts
+from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import communities
-from mombroker.lab.loads import Send
 from mombroker.lab.recording import Truth, mixed, paced, record
 from mombroker.net import config
 from mombroker.sim.world import EPOCH, MS

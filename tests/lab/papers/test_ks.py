@@ -8,10 +8,10 @@ from statistics import fmean
 import pytest
 
 from mombroker.lab import domain as lab
+from mombroker.lab.domain_workloads import Poisson, multicasts
 from mombroker.lab.networks import Exponential
 from mombroker.lab.observers import Control
 from mombroker.lab.papers import ks
-from mombroker.lab.workloads import Poisson, multicasts
 from mombroker.ordering.ks import KS
 from mombroker.sim.world import MS, World
 

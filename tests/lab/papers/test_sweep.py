@@ -282,7 +282,7 @@ def test_the_code_of_a_paper_is_all_that_decides_its_results(monkeypatch, tmp_pa
     sweep.code.__wrapped__("ks")
     read = {find(module).relative_to(find("mombroker").parent).as_posix() for module in seen if find(module).exists()}
     assert {
-        "ordering/ks.py", "ordering/waiting.py", "lab/domain.py", "lab/networks.py", "lab/papers/ks.py",
+        "ordering/ks.py", "ordering/holdback.py", "lab/domain.py", "lab/networks.py", "lab/papers/ks.py",
         "sim/world.py",
     } <= read  # fmt: skip
     assert not read & {"ordering/vector.py", "lab/papers/overlay.py", "lab/ethernet.py"}

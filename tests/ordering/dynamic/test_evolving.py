@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from mombroker.ordering import Packet
-from mombroker.ordering.dynamic.changes import Clear, Flushed, Heard, Hold, Pool, Report, Said, State
+from mombroker.ordering.dynamic.codec import pack, unpack
+from mombroker.ordering.dynamic.coordinator import Coordinator, HandOver, Merge, Split
 from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.frozen import freeze, thaw
-from mombroker.ordering.dynamic.steward import HandOver, Merge, Split, Steward
+from mombroker.ordering.dynamic.views import Clear, Flushed, Heard, Hold, Pool, Report, Said, State
 from mombroker.ordering.testing import conform
 from tests.ordering import daisy_world as world
 
@@ -58,11 +58,11 @@ def settle(cores: list[EvolvingDaisy], packets: list[tuple[int, Packet]]) -> Non
 def test_the_log_forgets_what_all_have():
     cores = [EvolvingDaisy(me, 5, groups=TWO) for me in range(5)]
     settle(cores, [(1, packet) for packet in cores[1].send((2, 4), b"m")])
-    assert [len(circle.log) for core in cores for circle in core.circles.values()] == [1] * 7
+    assert [len(group.log) for core in cores for group in core.groups.values()] == [1] * 7
     for _ in range(5):
         for core in cores:
             settle(cores, [(core.me, packet) for packet in core.change(Report()).send])
-    assert [len(circle.log) for core in cores for circle in core.circles.values()] == [0] * 7
+    assert [len(group.log) for core in cores for group in core.groups.values()] == [0] * 7
     assert all(core.change(Report()).send == [] for core in cores)
 
 
@@ -111,7 +111,7 @@ def test_a_world_of_restarts_goes_on_as_one_without():
         def _again(self, act):
             put, gone = self.dirty()
             assert not put.keys() & gone
-            core = self.restore(self.me, self.size, dict(self._saved), groups=self.groups, relay=self.relay)
+            core = self.restore(self.me, self.size, dict(self._saved), groups=self.nested, relay=self.relay)
             mine, its = act(self), act(core)
             assert [self.encode(each) for each in mine.send] == [core.encode(each) for each in its.send]
             assert [each.body for each in mine.deliver] == [each.body for each in its.deliver]
@@ -121,7 +121,7 @@ def test_a_world_of_restarts_goes_on_as_one_without():
 
         def __init__(self, me, size, groups, relay):
             super().__init__(me, size, groups, relay=relay)
-            self.groups = groups
+            self.nested = groups
 
     for kind in (world.split, world.merge, world.crash):
         assert world.run(4, kind, 2, relay="stable", backend=Twice, restarts=0.0) == []
@@ -153,7 +153,7 @@ def test_what_is_encoded_is_decoded(stamp):
 
 
 def wire(dests=(0, 2), body=b"", origin=1, stamp: object = SAID) -> bytes:
-    return freeze([dests, body, origin, stamp])
+    return pack([dests, body, origin, stamp])
 
 
 MALFORMED = {
@@ -162,7 +162,7 @@ MALFORMED = {
     "nested too deep": b"[" * 100_000,
     "a number": b"1",
     "cut short": wire()[:-3],
-    "a field too many": freeze([(0,), b"", 1, SAID, 1]),
+    "a field too many": pack([(0,), b"", 1, SAID, 1]),
     "no stamp": wire(stamp=None),
     "a stamp that is unknown": wire(stamp=["View", 1]),
     "a packet for a stamp": wire(stamp=MESSAGE),
@@ -170,7 +170,7 @@ MALFORMED = {
     "a text for a number": wire(stamp=["Flushed", 1, "2"]),
     "a truth for a number": wire(stamp=["Flushed", 1, True]),
     "a number that is too big": wire(stamp=Flushed(1, 1 << 70)),
-    "a body of other letters": freeze([(0, 2), "\u20ac", 1, SAID]),
+    "a body of other letters": pack([(0, 2), "\u20ac", 1, SAID]),
     "a destination that is no member": wire(dests=(0, 5)),
     "a destination below all": wire(dests=(0, -1)),
     "a destination twice": wire(dests=(0, 0)),
@@ -193,12 +193,12 @@ def test_bytes_that_no_member_sends_are_refused(data):
         EvolvingDaisy(0, 5, groups=TWO).decode(1, data)
 
 
-def test_thawed_values_are_of_the_types_that_were_asked_for():
+def test_unpacked_values_are_of_the_types_that_were_asked_for():
     for kind, value in ((dict[int, set[int]], {1: {2}}), (tuple[int, ...], (1, 2)), (int | None, None)):
-        assert thaw(freeze(value), kind) == value
+        assert unpack(pack(value), kind) == value
 
 
-# -- what a steward is asked --------------------------------------------------------------------------------------
+# -- what a coordinator is asked --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -215,6 +215,6 @@ def test_thawed_values_are_of_the_types_that_were_asked_for():
     ],
 )
 def test_a_steward_says_what_cannot_be_done(operation, why):
-    steward = Steward(TWO, lambda me: None)
+    coordinator = Coordinator(TWO, lambda me: None)
     with pytest.raises(ValueError, match=why):
-        steward.ask(operation)
+        coordinator.ask(operation)

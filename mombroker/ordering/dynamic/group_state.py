@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mombroker.ordering.base import Packet
-from mombroker.ordering.dynamic.changes import EMPTY, Counts, Gid, Id, Key, Place, Said, State, View, name
+from mombroker.ordering.dynamic.views import EMPTY, Counts, Gid, Id, Key, Place, Said, State, View, name
 from mombroker.ordering.groups import TOP
 
 ENDLESS = 1 << 60  # more than any number
@@ -12,7 +12,7 @@ UP = -1  # names the way from a group to its parent among its ways; those to its
 
 
 @dataclass(slots=True, eq=False)
-class Circle:
+class GroupState:
     """One group.
 
     beneath    the members whose home is the group or beneath it
@@ -136,10 +136,10 @@ class Circle:
         """What others may lack."""
         return [*self.log.values(), *self.waiting.values(), *(packet for _, packet in self.early)]
 
-    def afresh(self) -> "Circle":
+    def afresh(self) -> "GroupState":
         """For a member that has left and comes back: the group as a new member has it. What has come already for the
         view to come is kept."""
-        return Circle(
+        return GroupState(
             self.gid, self.parent, self.leaf, self.beneath,
             early=self.early, states=self.states, flushed=self.flushed, got=self.got, done=self.done,
         )  # fmt: skip
@@ -165,8 +165,8 @@ class Way:
     """From one group to another, if this member connects them; `outbox` is what it is to pass on, in this order, each
     with its place in the first group unless that is of no account."""
 
-    frm: Circle
-    to: Circle
+    frm: GroupState
+    to: GroupState
     outbox: list[tuple[Place | None, Packet]] = field(default_factory=list)
 
     @property

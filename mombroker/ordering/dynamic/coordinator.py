@@ -1,6 +1,6 @@
 """Who decides where members of an evolving daisy sit: the order of the steps of protocols §6.4 and 6.5.
 
-A steward has no links. It gives orders, an event for a member each, and looks at the members to see what they have
+A coordinator has no links. It gives orders, an event for a member each, and looks at the members to see what they have
 installed. One operation is under way at a time; what is lost meanwhile is made good when it has ended.
 """
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mombroker.ordering.daisy import Edge
-from mombroker.ordering.dynamic.changes import Event, Forget, Gid, Hold, Key, Resume, View
-from mombroker.ordering.dynamic.circle import Circle
 from mombroker.ordering.dynamic.evolving import EvolvingDaisy
+from mombroker.ordering.dynamic.group_state import GroupState
+from mombroker.ordering.dynamic.views import Event, Forget, Gid, Hold, Key, Resume, View
 from mombroker.ordering.groups import TOP, plant
 
 Order = tuple[int, Event]  # the member that is told
@@ -47,7 +47,7 @@ Operation = Split | Merge | HandOver
 
 @dataclass(slots=True)
 class Known:
-    """What the steward knows of a group."""
+    """What the coordinator knows of a group."""
 
     parent: Gid
     leaf: bool
@@ -62,7 +62,7 @@ class Known:
         return frozenset(member for member in self.seats.values() if member is not None)
 
 
-class Steward:
+class Coordinator:
     def __init__(
         self, groups: Sequence[Any], look: Callable[[int], EvolvingDaisy | None], connectors: Sequence[int] = ()
     ) -> None:
@@ -178,17 +178,17 @@ class Steward:
             yield [(member, Forget(gid)) for member in sorted(gone)]
 
     def _has(self, member: int, view: View) -> bool:
-        circle = self._circle(member, view.gid)
-        return circle is not None and circle.ready and circle.view >= view.number
+        group = self._group(member, view.gid)
+        return group is not None and group.ready and group.view >= view.number
 
     def _waits(self, member: int, view: View) -> bool:
         """True when a member is told of the view, and has never installed any."""
-        circle = self._circle(member, view.gid)
-        return circle is not None and not circle.ready and view in circle.views
+        group = self._group(member, view.gid)
+        return group is not None and not group.ready and view in group.views
 
-    def _circle(self, member: int, gid: Gid) -> Circle | None:
+    def _group(self, member: int, gid: Gid) -> GroupState | None:
         core = self.look(member)
-        return core.circles.get(gid) if core else None
+        return core.groups.get(gid) if core else None
 
     # -- recovery ------------------------------------------------------------------------------------------------
 

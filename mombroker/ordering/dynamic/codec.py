@@ -13,17 +13,17 @@ LEAST, MOST = -(1 << 62), 1 << 62  # of a number
 Reader = Callable[[Any], Any]
 
 
-def freeze(value: Any) -> bytes:
+def pack(value: Any) -> bytes:
     """Equal values give equal bytes, but for the order of dicts, which is kept."""
     return json.dumps(_plain(value), separators=(",", ":")).encode()
 
 
-def thaw(data: bytes, kind: Any, classes: tuple[type, ...] = ()) -> Any:
-    """What was frozen, of this type; Any stands for None or one of `classes`. Raises ValueError for anything else."""
+def unpack(data: bytes, kind: Any, classes: tuple[type, ...] = ()) -> Any:
+    """What was packed, of this type; Any stands for None or one of `classes`. Raises ValueError for anything else."""
     try:
         return _reader(kind, classes)(json.loads(data))
     except (TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"no frozen {kind}: {error!r}") from None
+        raise ValueError(f"no packed {kind}: {error!r}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
         return [[_plain(key), _plain(each)] for key, each in value.items()]
     if isinstance(value, set | frozenset):
         return [*map(_plain, sorted(value))]
-    assert is_dataclass(value), f"cannot freeze {value!r}"
+    assert is_dataclass(value), f"cannot pack {value!r}"
     return [kind.__name__, *(_plain(getattr(value, each)) for each in _names(kind))]
 
 
@@ -52,7 +52,7 @@ def _reader(kind: Any, classes: tuple[type, ...]) -> Reader:
         known = {cls.__name__: cls for cls in classes}
         return lambda value: None if value is None else _reader(known[value[0]], classes)(value)
     if origin is UnionType:
-        assert args[1] is NoneType, f"cannot thaw {kind}"
+        assert args[1] is NoneType, f"cannot unpack {kind}"
         some = _reader(args[0], classes)
         return lambda value: None if value is None else some(value)
     if kind is bytes:

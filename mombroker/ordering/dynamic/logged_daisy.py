@@ -8,14 +8,14 @@ from typing import Any, Self
 
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
 from mombroker.ordering.daisy import Daisy, Edge
-from mombroker.ordering.dynamic import changes
-from mombroker.ordering.dynamic.changes import Clear, Counts, Gid, Heard, Place, Pool, Said, State, name
-from mombroker.ordering.dynamic.circle import Circle, Way
-from mombroker.ordering.dynamic.frozen import freeze, thaw
+from mombroker.ordering.dynamic import views
+from mombroker.ordering.dynamic.codec import pack, unpack
+from mombroker.ordering.dynamic.group_state import GroupState, Way
+from mombroker.ordering.dynamic.views import Clear, Counts, Gid, Heard, Place, Pool, Said, State, name
 from mombroker.ordering.groups import TOP, even, plant
 
-REST, CIRCLE = 0, 1  # kinds of rows in the store
-CLASSES = (*changes.STAMPS, Packet)
+REST, GROUP = 0, 1  # kinds of rows in the store
+CLASSES = (*views.STAMPS, Packet)
 _REST = tuple[Counts, Gid, bool, list[Packet], dict[Gid, list[tuple[int, Packet]]],
               dict[Edge, list[tuple[Place | None, Packet]]]]  # fmt: skip
 _WIRE = tuple[tuple[int, ...], bytes, int, Any]
@@ -43,13 +43,13 @@ class LoggedDaisy(Ordering):
         self.me, self.size, self.relay = me, size, relay
         self.tree = plant(even(size) if groups is None else groups, connectors)
         self.last: Counts = {}  # by origin: the number of its last message that was delivered here, or sent
-        self.circles: dict[Gid, Circle] = {}
-        for gid, group in enumerate(self.tree):
-            if me in group.members:
-                circle = self._circle(gid, group.parent)
-                circle.sit(dict(zip(group.children or group.members, group.members, strict=True)))
-                circle.view, circle.ready = 1, True
-        self.home = next(gid for gid, circle in self.circles.items() if circle.leaf)
+        self.groups: dict[Gid, GroupState] = {}
+        for gid, node in enumerate(self.tree):
+            if me in node.members:
+                group = self._group(gid, node.parent)
+                group.sit(dict(zip(node.children or node.members, node.members, strict=True)))
+                group.view, group.ready = 1, True
+        self.home = next(gid for gid, group in self.groups.items() if group.leaf)
         self.ways: dict[Edge, Way] = {}
         self._connect()
         self.holding = False
@@ -58,12 +58,12 @@ class LoggedDaisy(Ordering):
         self._touched = False  # since the last `dirty`
         self._saved: Rows = {}
 
-    def _circle(self, gid: Gid, parent: Gid) -> Circle:
+    def _group(self, gid: Gid, parent: Gid) -> GroupState:
         """A group that is new here; those that the tree does not know are leaf groups."""
-        group = self.tree[gid] if gid < len(self.tree) and self.tree[gid].children else None
-        circle = Circle(gid, parent, group is None, group.below if group else frozenset())
-        self.circles = dict(sorted((self.circles | {gid: circle}).items()))  # the same order after a restart
-        return circle
+        node = self.tree[gid] if gid < len(self.tree) and self.tree[gid].children else None
+        group = GroupState(gid, parent, node is None, node.below if node else frozenset())
+        self.groups = dict(sorted((self.groups | {gid: group}).items()))  # the same order after a restart
+        return group
 
     # -- the application -----------------------------------------------------------------------------------------
 
@@ -93,84 +93,84 @@ class LoggedDaisy(Ordering):
         return step
 
     def _waiting(self) -> list[Packet]:
-        return [packet for circle in self.circles.values() for packet in circle.waiting.values()]
+        return [packet for group in self.groups.values() for packet in group.waiting.values()]
 
     def _take(self, frm: int, packet: Packet, step: Step) -> None:
-        stamp: changes.Stamp = packet.stamp
-        circle = self.circles.get(stamp.gid)
-        if circle is None:
+        stamp: views.Stamp = packet.stamp
+        group = self.groups.get(stamp.gid)
+        if group is None:
             self.strays.setdefault(stamp.gid, []).append((frm, packet))
-        elif frm in circle.lost:
+        elif frm in group.lost:
             pass
         elif isinstance(stamp, Said):
-            self._hear(circle, frm, packet, step)
+            self._hear(group, frm, packet, step)
         elif isinstance(stamp, Heard):
-            circle.learn({stamp.key: stamp.got}, stamp.done)
+            group.learn({stamp.key: stamp.got}, stamp.done)
         elif isinstance(stamp, Pool):
-            self._inherit(circle, stamp.packets)
+            self._inherit(group, stamp.packets)
         elif isinstance(stamp, Clear):
-            circle.inherited = [each for each in circle.inherited if name(each) not in stamp.ids]
+            group.inherited = [each for each in group.inherited if name(each) not in stamp.ids]
 
-    def _hear(self, circle: Circle, frm: int, packet: Packet, step: Step) -> None:
+    def _hear(self, group: GroupState, frm: int, packet: Packet, step: Step) -> None:
         """A message in a group."""
         said: Said = packet.stamp
-        if not circle.ready or said.view > circle.view or circle.halted:
-            circle.early.append((frm, packet))
-        elif said.view == circle.view and not circle.left:
-            if said.place[1] > circle.counts.get(said.place[0], 0) and said.place not in circle.waiting:
-                circle.waiting[said.place] = packet
-                self._deliver(circle, step)
+        if not group.ready or said.view > group.view or group.halted:
+            group.early.append((frm, packet))
+        elif said.view == group.view and not group.left:
+            if said.place[1] > group.counts.get(said.place[0], 0) and said.place not in group.waiting:
+                group.waiting[said.place] = packet
+                self._deliver(group, step)
             else:
                 self.duplicates += 1
 
-    def _deliver(self, circle: Circle, step: Step) -> None:
-        while ready := [packet for packet in circle.waiting.values() if not circle.causes(packet.stamp)]:
+    def _deliver(self, group: GroupState, step: Step) -> None:
+        while ready := [packet for packet in group.waiting.values() if not group.causes(packet.stamp)]:
             for packet in ready:
                 said: Said = packet.stamp
-                del circle.waiting[said.place]
-                circle.counts[said.place[0]] = said.place[1]
-                self._delivered(circle, packet, packet, step)
+                del group.waiting[said.place]
+                group.counts[said.place[0]] = said.place[1]
+                self._delivered(group, packet, packet, step)
 
-    def _broadcast(self, circle: Circle, packet: Packet, down: bool, step: Step) -> None:
+    def _broadcast(self, group: GroupState, packet: Packet, down: bool, step: Step) -> None:
         """Send a message to a group, unless it has it; here it is delivered at once."""
         origin: Said = packet.stamp
-        if origin.marks == TOP and origin.number <= circle.seen.get(packet.origin, 0):
+        if origin.marks == TOP and origin.number <= group.seen.get(packet.origin, 0):
             return
-        key = circle.key_of(self.me)
-        number = circle.counts[key] = circle.counts.get(key, 0) + 1
-        counts = {each: circle.counts.get(each, 0) for each in circle.seats}
-        said = Said(origin.number, circle.gid, circle.view, (key, number), counts, down, origin.marks)
-        for to in circle.members:
+        key = group.key_of(self.me)
+        number = group.counts[key] = group.counts.get(key, 0) + 1
+        counts = {each: group.counts.get(each, 0) for each in group.seats}
+        said = Said(origin.number, group.gid, group.view, (key, number), counts, down, origin.marks)
+        for to in group.members:
             if to != self.me:
                 step.send.append(Packet(to, packet.dests, packet.body, packet.origin, said))
         copy = Packet(self.me, packet.dests, packet.body, packet.origin, said, self.me)
-        self._delivered(circle, copy, packet, step)
+        self._delivered(group, copy, packet, step)
 
-    def _delivered(self, circle: Circle, packet: Packet, came: Packet, step: Step) -> None:
+    def _delivered(self, group: GroupState, packet: Packet, came: Packet, step: Step) -> None:
         """`came` is the packet as it came to this member, in this group or another."""
         said: Said = packet.stamp
         if said.marks != TOP:
-            circle.marked.add(said.marks)
-        elif said.number <= circle.seen.get(packet.origin, 0):
+            group.marked.add(said.marks)
+        elif said.number <= group.seen.get(packet.origin, 0):
             return  # two connectors have passed it on, one after the other
         else:
-            circle.seen[packet.origin] = said.number
-        circle.record(packet)
-        if circle.gid == self.home:
+            group.seen[packet.origin] = said.number
+        group.record(packet)
+        if group.gid == self.home:
             self._hand_over(came, step)
         for way in self.ways.values():
-            if way.frm is circle and way.crosses(packet):
+            if way.frm is group and way.crosses(packet):
                 way.outbox.append((said.place, came))
 
     # -- from group to group -------------------------------------------------------------------------------------
 
     def _edges(self) -> Iterator[Edge]:
         """The ways between two groups that this member connects; those upwards first."""
-        for circle in self.circles.values():
-            parent = self.circles.get(circle.parent)
-            if parent and circle.active and parent.active and parent.seats.get(circle.gid) == self.me:
-                yield circle.gid, parent.gid
-                yield parent.gid, circle.gid
+        for group in self.groups.values():
+            parent = self.groups.get(group.parent)
+            if parent and group.active and parent.active and parent.seats.get(group.gid) == self.me:
+                yield group.gid, parent.gid
+                yield parent.gid, group.gid
 
     def _connect(self) -> None:
         """After a change of seats: a new connector passes on what its group lacks of the other, first upwards."""
@@ -178,7 +178,7 @@ class LoggedDaisy(Ordering):
         for edge in self._edges():
             way = before.get(edge)
             if way is None:
-                way = Way(self.circles[edge[0]], self.circles[edge[1]])
+                way = Way(self.groups[edge[0]], self.groups[edge[1]])
                 way.fill()
                 if way.up:
                     way.outbox += [(None, self._marker(fork)) for fork in sorted(way.frm.forks)]
@@ -192,7 +192,7 @@ class LoggedDaisy(Ordering):
         self._touched = moved = True
         while moved:
             moved = False
-            home = self.circles[self.home]
+            home = self.groups[self.home]
             while self.unsent and not self.holding and home.open:
                 self._broadcast(home, self.unsent.pop(0), False, step)
                 moved = True
@@ -209,42 +209,42 @@ class LoggedDaisy(Ordering):
     # -- stability -----------------------------------------------------------------------------------------------
 
     def _report(self, step: Step) -> None:
-        for circle in self.circles.values():
-            if circle.active:
-                told = circle.received(), {way.key: way.done() for way in self.ways.values() if way.frm is circle}
-                if told != circle.told:
-                    circle.told = told
-                    heard = Heard(circle.gid, circle.key_of(self.me), *told)
-                    circle.learn({heard.key: heard.got}, heard.done)
-                    self._tell(circle, heard, step)
-                if not circle.views:  # else new members may need what the old ones have
-                    circle.forget()
+        for group in self.groups.values():
+            if group.active:
+                told = group.received(), {way.key: way.done() for way in self.ways.values() if way.frm is group}
+                if told != group.told:
+                    group.told = told
+                    heard = Heard(group.gid, group.key_of(self.me), *told)
+                    group.learn({heard.key: heard.got}, heard.done)
+                    self._tell(group, heard, step)
+                if not group.views:  # else new members may need what the old ones have
+                    group.forget()
         for way in self.ways.values():
             settled = [name(each) for each in way.frm.inherited if way.up and way.is_settled(each)]
             if settled:
                 way.frm.inherited = [each for each in way.frm.inherited if name(each) not in settled]
                 self._tell(way.frm, Clear(way.frm.gid, settled), step)
 
-    def _inherit(self, circle: Circle, packets: list[Packet]) -> None:
+    def _inherit(self, group: GroupState, packets: list[Packet]) -> None:
         """Take up messages that came from outside; a connector passes them on."""
-        known = {name(packet) for packet in circle.inherited}
+        known = {name(packet) for packet in group.inherited}
         fresh = [packet for packet in packets if name(packet) not in known]
-        circle.inherited += fresh
-        way = self.ways.get((circle.gid, circle.parent))
+        group.inherited += fresh
+        way = self.ways.get((group.gid, group.parent))
         if way:
             way.outbox += [(None, packet) for packet in fresh if way.crosses(packet)]
 
-    def _tell(self, circle: Circle, stamp: changes.Stamp, step: Step) -> None:
-        step.send += [Packet(to, (), b"", self.me, stamp) for to in circle.members if to != self.me]
+    def _tell(self, group: GroupState, stamp: views.Stamp, step: Step) -> None:
+        step.send += [Packet(to, (), b"", self.me, stamp) for to in group.members if to != self.me]
 
     # -- the rest of an ordering ---------------------------------------------------------------------------------
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """Seats are named by their members, or not at all."""
         found = []
-        for circle in self.circles.values():
-            for packet in circle.waiting.values():
-                causes = [(circle.seats.get(key), number) for key, number in circle.causes(packet.stamp)]
+        for group in self.groups.values():
+            for packet in group.waiting.values():
+                causes = [(group.seats.get(key), number) for key, number in group.causes(packet.stamp)]
                 found.append((packet, [(member, number) for member, number in causes if member is not None]))
         return found
 
@@ -255,8 +255,8 @@ class LoggedDaisy(Ordering):
         self._touched = False
         outboxes = {edge: way.outbox for edge, way in self.ways.items()}
         rest = self.last, self.home, self.holding, self.unsent, self.strays, outboxes
-        rows: Rows = {(REST, 0): freeze(rest)}
-        rows |= {(CIRCLE, gid): freeze(circle) for gid, circle in self.circles.items()}
+        rows: Rows = {(REST, 0): pack(rest)}
+        rows |= {(GROUP, gid): pack(group) for gid, group in self.groups.items()}
         put = {key: blob for key, blob in rows.items() if self._saved.get(key) != blob}
         gone = self._saved.keys() - rows.keys()
         self._saved = rows
@@ -266,21 +266,21 @@ class LoggedDaisy(Ordering):
     def restore(cls, me: int, size: int, rows: Rows, **options: Any) -> Self:
         core = cls(me, size, **options)
         if rows:
-            rest = thaw(rows[REST, 0], _REST, CLASSES)
+            rest = unpack(rows[REST, 0], _REST, CLASSES)
             core.last, core.home, core.holding, core.unsent, core.strays, outboxes = rest
-            circles = {gid: thaw(blob, Circle, CLASSES) for (kind, gid), blob in sorted(rows.items()) if kind}
-            core.circles = circles
-            core.ways = {(a, b): Way(circles[a], circles[b], outbox) for (a, b), outbox in outboxes.items()}
+            groups = {gid: unpack(blob, GroupState, CLASSES) for (kind, gid), blob in sorted(rows.items()) if kind}
+            core.groups = groups
+            core.ways = {(a, b): Way(groups[a], groups[b], outbox) for (a, b), outbox in outboxes.items()}
             core._saved = dict(rows)
         return core
 
     def encode(self, packet: Packet) -> bytes:
-        return freeze([packet.dests, packet.body, packet.origin, packet.stamp])
+        return pack([packet.dests, packet.body, packet.origin, packet.stamp])
 
     def decode(self, frm: int, data: bytes) -> Packet:
-        dests, body, origin, stamp = thaw(data, _WIRE, CLASSES)
+        dests, body, origin, stamp = unpack(data, _WIRE, CLASSES)
         packet = Packet(self.me, dests, body, origin, stamp, frm)
-        if not isinstance(stamp, changes.STAMPS):
+        if not isinstance(stamp, views.STAMPS):
             raise ValueError("no packet of a daisy")
         inner = [*stamp.log, *stamp.inherited] if isinstance(stamp, State) else []
         inner += stamp.packets if isinstance(stamp, Pool) else []
@@ -301,6 +301,6 @@ class LoggedDaisy(Ordering):
         return len(packet.stamp.counts) if isinstance(packet.stamp, Said) else 2
 
     def check(self) -> None:
-        for circle in self.circles.values():
-            assert all(circle.causes(each.stamp) for each in circle.waiting.values()), "1: one waits for nothing"
+        for group in self.groups.values():
+            assert all(group.causes(each.stamp) for each in group.waiting.values()), "1: one waits for nothing"
         assert [*self.ways] == [*self._edges()], "2: outboxes and ways differ"

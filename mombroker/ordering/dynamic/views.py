@@ -111,7 +111,7 @@ class Flushed:
 
 @dataclass(slots=True)
 class State:
-    """What a new member of a view must know; as in `Circle`."""
+    """What a new member of a view must know; as in `GroupState`."""
 
     gid: Gid
     number: int

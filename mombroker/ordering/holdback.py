@@ -1,4 +1,5 @@
-"""The packets that a core holds, listed by the first thing that each waits for, so that a delivery wakes few."""
+"""The hold-back queue: packets that came too early, listed by the first thing that each waits for, so that a delivery
+wakes few."""
 
 from collections.abc import Callable
 from typing import Self
@@ -9,7 +10,7 @@ Key = tuple[int, int]  # names a packet: (neighbour that it came from, its numbe
 Need = tuple[int, int]  # what must come first, in the core's own terms: (counter, value)
 
 
-class Waiting:
+class Holdback:
     """A need is met when its counter has reached the value, or is past it."""
 
     __slots__ = ("packets", "_listed", "_put", "_gone")
