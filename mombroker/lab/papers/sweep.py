@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAPERS = ("overlay", "daisy", "ks", "groups", "domains")  # a module each
+BESIDE = ("_claims", "papers.base", "core.errors")  # modules on which no result depends
 Progress = Callable[[int, int, float], None]  # points done, points in all, seconds left (about; below 0: not known)
 
 
@@ -65,12 +66,13 @@ def drawn(paper: Paper, figures: Sequence[str], full: bool, changed: Params) -> 
 
 @cache
 def code(name: str) -> str:
-    """A hash of all code that decides a result: a changed core makes old results worthless."""
+    """A hash of all code that decides a result: a changed core makes old results worthless. Claims judge results, and
+    an exception ends a run that has none: both may change."""
     found: dict[str, bytes] = {}
     todo = [f"mombroker.lab.papers.{name}", *(f"mombroker.ordering.{each}" for each in load(name).backends)]
     while todo:
         module = todo.pop()
-        if module not in found and not module.endswith(("_claims", "papers.base")):
+        if module not in found and not module.endswith(BESIDE):
             found[module] = _file(module).read_bytes()
             todo += _imports(found[module])
     return sha256(b"\0".join(found[module] for module in sorted(found))).hexdigest()
