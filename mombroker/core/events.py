@@ -4,25 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mombroker.core.batch import Batch
+from mombroker.core.hello import Hello
 
 # A link frame is a tuple: ("data", domain, first sequence, [packet bytes, ...]) or
 # ("ack", domain, last durable sequence, limit), where `limit` is the highest sequence that may be sent.
 LinkFrame = tuple[str, str, int, Any]
-
-
-@dataclass(slots=True)
-class Hello:
-    """What the two ends of a link tell each other, from committed state only."""
-
-    server: str
-    incarnation: str
-    domain: str
-    digest: str  # of the shared domain's order, "/", the epoch of its clocks
-    graph: str  # of the server-domain graph
-    sent: int
-    acked: int
-    received: int
-    limit: int
 
 
 @dataclass(slots=True)

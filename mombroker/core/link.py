@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from mombroker.core.batch import LINK_BITS, LinkRow
 from mombroker.core.errors import PeerError, PeerRefused, StoreError
-from mombroker.core.events import Hello, LinkFrame
+from mombroker.core.events import LinkFrame
+from mombroker.core.hello import Hello
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer

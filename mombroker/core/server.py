@@ -26,7 +26,6 @@ from mombroker.core.events import (
     ClientCommands,
     ClientOpened,
     ClientWrote,
-    Hello,
     LinkDown,
     LinkFrames,
     LinkUp,
@@ -35,6 +34,7 @@ from mombroker.core.events import (
     TaskDone,
     Tick,
 )
+from mombroker.core.hello import Hello
 from mombroker.core.ids import home_of
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
@@ -305,29 +305,27 @@ class AgentServer:
         consumer = self.consumers[domain.name]
         return consumer, consumer.link(peer)
 
-    def _order(self, consumer: DomainChannel) -> str:
-        """Two servers with the same one read each other's stamps alike."""
-        return f"{consumer.domain.digest()}/{self.epochs[consumer.name]}"
-
     def greet(self, peer: str) -> Hello:
         """Our side of the handshake with a neighbour."""
         consumer, link = self._link_to(peer)
-        order, graph = self._order(consumer), self.topology.graph()
-        return Hello(self.name, self.incarnation, consumer.name, order, graph, *link.numbers())
+        sent, acked, received, limit = link.numbers()
+        return Hello(
+            self.name, self.incarnation, consumer.name, consumer.domain.digest(), self.epochs[consumer.name],
+            self.topology.graph(), 0, 0, sent, acked, received, limit,
+        )  # fmt: skip
 
     def admit(self, hello: Hello) -> None:
         """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
         consumer, link = self._link_to(hello.server)
-        digest, _, epoch = hello.digest.partition("/")
-        if digest == consumer.domain.digest() and hello.digest != self._order(consumer):
-            raise PeerRefused(
-                f"the clocks of domain {consumer.name} were started anew for some servers only ({hello.server} is at "
-                f"epoch {epoch}, we are at {self.epochs[consumer.name]}): run `mom domain reset` again for all"
-            )
-        if hello.domain != consumer.name or digest != consumer.domain.digest():
+        if hello.domain != consumer.name or hello.digest != consumer.domain.digest():
             raise PeerRefused(
                 f"{hello.server} orders domain {consumer.name} differently (members, back end or options): give both "
                 f"servers the same topology file"
+            )
+        if hello.epoch != self.epochs[consumer.name]:
+            raise PeerRefused(
+                f"the clocks of domain {consumer.name} were started anew for some servers only ({hello.server} is at "
+                f"epoch {hello.epoch}, we are at {self.epochs[consumer.name]}): run `mom domain reset` again for all"
             )
         if hello.graph != self.topology.graph():
             raise PeerRefused(f"{hello.server} has another graph of domains: give both servers the same topology file")

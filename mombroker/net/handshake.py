@@ -10,22 +10,23 @@
 The key never travels: a proof is HMAC-SHA256 over both nonces, both names, the role and the side, so that it is
 good for this connection only and cannot be sent back to its maker. A `peer` proves the secret of the bus; an
 `admin` proves the token of the server's data folder, and is done after the proofs. Either end may answer any frame
-with a refusal: one sentence for the other end's log.
+with a refusal: one sentence for the other end's log. A hello is a map of named fields (core/hello.py). What every
+version reads and writes in the same way: the first two values of `mom`, and a refusal.
 """
 
 import hashlib
 import hmac
 from collections.abc import Callable, Generator
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
 
 from mombroker.core.errors import PeerError, PeerRefused
-from mombroker.core.events import Hello
+from mombroker.core.hello import Hello, hello_of
 from mombroker.core.ids import SERVER_NAME
 
-VERSION = 1
+VERSION = 2
 NONCE_BYTES = 16
 ADMIN = "admin"
 PEER = "peer"
@@ -72,20 +73,20 @@ def dialer(
 ) -> Handshake:
     """The side that connects to `peer`. Raises PeerRefused (also when it is told so) or PeerError."""
     frame = yield [["mom", VERSION, role, me, peer, nonce]]
-    name, other = _first(frame, peer, str, bytes)
+    name, other = _first(frame, me, peer, str, bytes)
     if name != peer:
         raise PeerRefused(f"{name} answers where {peer} was expected; compare `listen` of both in the topology file")
     _check_nonce(other)
     frame = yield [["proof", _proof(key, "dialer", role, me, peer, nonce, other)]]
-    proof, *rest = _frame(frame, "proof", peer, bytes, *((list,) if role == PEER else ()))
+    proof, *rest = _frame(frame, "proof", peer, bytes, *((dict,) if role == PEER else ()))
     if not hmac.compare_digest(proof, _proof(key, "listener", role, me, peer, nonce, other)):
         raise PeerRefused(_wrong_key(role, me, peer))
     if role == ADMIN:
         return Login(role, peer)
     assert greet and admit, "a peer has a hello"
-    hello = _hello(rest[0], peer)
+    hello = hello_of(rest[0], peer)
     admit(hello)
-    frame = yield [["hello", list(astuple(greet(peer)))]]
+    frame = yield [["hello", greet(peer).values()]]
     _frame(frame, "welcome", peer)
     return Login(role, peer, hello)
 
@@ -104,7 +105,7 @@ def listener(
     accept(peer)        raises PeerRefused when the peer, whose key is proved, must not connect (now)
     """
     frame = yield []
-    role, peer, wanted, other = _first(frame, "the dialer", str, str, str, bytes)
+    role, peer, wanted, other = _first(frame, me, "the dialer", str, str, str, bytes)
     if role not in (PEER, ADMIN) or not SERVER_NAME.fullmatch(peer):
         raise PeerError("a login names no role or no server")
     if wanted != me:
@@ -119,9 +120,9 @@ def listener(
     if role == ADMIN:
         return Login(role, peer, None, [["proof", mine]])
     accept(peer)
-    frame = yield [["proof", mine, list(astuple(greet(peer)))]]
-    (values,) = _frame(frame, "hello", peer, list)
-    hello = _hello(values, peer)
+    frame = yield [["proof", mine, greet(peer).values()]]
+    (values,) = _frame(frame, "hello", peer, dict)
+    hello = hello_of(values, peer)
     accept(peer)  # again: another connection may have come up meanwhile
     admit(hello)
     return Login(role, peer, hello, [["welcome"]])
@@ -143,14 +144,14 @@ def _check_nonce(nonce: bytes) -> None:
         raise PeerError(f"a nonce has {NONCE_BYTES} bytes")
 
 
-def _first(frame: Any, who: str, *types: type) -> list[Any]:
-    """The rest of a `mom` frame. Its first two fields stay the same in all versions."""
+def _first(frame: Any, me: str, who: str, *types: type) -> list[Any]:
+    """The rest of a `mom` frame."""
     _told(frame, who)
     if not isinstance(frame, list) or len(frame) < 2 or frame[0] != "mom" or type(frame[1]) is not int:
         raise PeerError("no login: whoever speaks there is no agent server")
     if frame[1] != VERSION:
         raise PeerRefused(
-            f"{who} speaks version {frame[1]} of the link protocol, we speak {VERSION}; upgrade the older"
+            f"{who} speaks version {frame[1]} of the link protocol, {me} speaks {VERSION}; upgrade the older"
         )
     return _shape(frame[2:], "mom", types)
 
@@ -175,15 +176,3 @@ def _told(frame: Any, who: str) -> None:
         told = Told(f"{who} refuses: {text}")
         told.busy = frame[1] == "busy"
         raise told
-
-
-def _hello(values: list[Any], peer: str) -> Hello:
-    kinds = {"str": str, "int": int}
-    types = tuple(each.type if isinstance(each.type, type) else kinds[each.type] for each in fields(Hello))
-    _shape(values, "hello", types)
-    hello = Hello(*values)
-    if hello.server != peer:
-        raise PeerError(f"the hello of {peer} names {hello.server}")
-    if min(hello.sent, hello.acked, hello.received, hello.limit) < 0:
-        raise PeerError(f"the hello of {peer} counts below zero")
-    return hello

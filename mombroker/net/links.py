@@ -17,7 +17,8 @@ from twisted.internet import defer, protocol
 from twisted.internet.error import CannotListenError
 
 from mombroker.core.errors import MomError, PeerError, PeerRefused
-from mombroker.core.events import Hello, LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.hello import Hello
 from mombroker.core.strangers import Complaints, Newcomers
 from mombroker.core.topology import Topology, is_loopback
 from mombroker.net import wire

@@ -9,7 +9,8 @@ from mombroker.broker.attach import attach
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.errors import PeerRefused
-from mombroker.core.events import Admin, Hello, LinkUp, Ready, StoreSize, TaskDone, Tick
+from mombroker.core.events import Admin, LinkUp, Ready, StoreSize, TaskDone, Tick
+from mombroker.core.hello import Hello
 from mombroker.core.message import Message
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology

@@ -5,10 +5,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from mombroker.core.batch import LinkRow
-from mombroker.core.errors import PeerError
+from mombroker.core.errors import SENTENCE_CHARS, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames
+from mombroker.core.hello import hello_of
+from mombroker.core.link import Link
 from mombroker.sim.damage import Damages
-from mombroker.sim.lies import lie
+from mombroker.sim.lies import greeting, lie
 from mombroker.sim.world import MS
 from mombroker.store.memory import MemoryStore
 
@@ -161,6 +163,7 @@ class Mischief:
         if me.stopping:
             return
         link = me.server.conns[conn.number]
+        self._greet_wrongly(peer, me, link)
         frame, before = lie(self.world.rng, peer.server, me.server, link), (link.received, link.acked)
         self.lies += 1
         try:
@@ -171,6 +174,19 @@ class Mischief:
             self.cluster.network.break_(conn)
         else:
             self.believed.append(f"{end} believed {frame!r:.200} of {peer.name}")
+
+    def _greet_wrongly(self, peer: "Node", me: "Node", link: Link) -> None:
+        """`peer` greets with one thing wrong, or new: that is refused or ignored, and nothing has changed."""
+        before = link.row()
+        values, admitted = greeting(self.world.rng, peer.greet(me.name).values(), link)
+        try:
+            me.admit(hello_of(values, peer.name))
+        except (PeerError, PeerRefused) as error:
+            wrong = admitted or not str(error).isprintable() or len(str(error)) > SENTENCE_CHARS
+        else:
+            wrong = not admitted
+        if wrong or link.row() != before:
+            self.believed.append(f"{me.name} judged wrongly the greeting {values!r:.500} of {peer.name}")
 
     def _damage(self, node: "Node", which: float) -> None:
         if node is not self.masked:

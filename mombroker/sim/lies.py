@@ -1,7 +1,8 @@
-"""What a neighbour gone wrong may say on a live link: well framed, and never to be believed."""
+"""What a neighbour gone wrong may say on a live link, or in its greeting: well framed, and never to be believed."""
 
 from copy import deepcopy
 from random import Random
+from typing import Any
 
 import msgpack
 
@@ -44,3 +45,37 @@ def lie(rng: Random, peer: AgentServer, me: AgentServer, link: Link) -> LinkFram
     to = consumer.domain.index(me.name)
     packets = [packet for packet in core.send([to], body) if packet.to == to]
     return "data", domain, number, [core.encode(packet) for packet in packets] or [b""]
+
+
+WRONG_VALUES: tuple[Any, ...] = (None, True, "1", b"x", 1.5, -1, 1 << 63, [], {})
+LATER: dict[Any, Any] = {
+    "standby": True,
+    b"replicas": [1, {"p": None}],
+    "": "\x1b[2J" * 100,
+}  # fields that a later version may have
+FREE = ("revision", "term", "limit")  # any number may stand there
+
+
+def greeting(rng: Random, hello: dict[Any, Any], link: Link) -> tuple[dict[Any, Any], bool]:
+    """A greeting like `hello`, which `link` would admit, with one thing changed; must it be admitted still?"""
+    kind = rng.choice(("later", "free", "missing", "value", "other", "numbers"))
+    if kind == "later":
+        return hello | LATER, True
+    if kind == "free":
+        return hello | {rng.choice(FREE): rng.randrange(1 << 63)}, True
+    name = rng.choice(list(hello))
+    if kind == "missing":
+        return {key: value for key, value in hello.items() if key != name}, False
+    if kind == "value":
+        wrong = [value for value in WRONG_VALUES if type(value) is not type(hello[name]) or value in (-1, 1 << 63)]
+        return hello | {name: rng.choice(wrong)}, False
+    if kind == "numbers":
+        lies = [("received", link.durable + 1), ("acked", link.received_durable + 1)]
+        if link.received_durable:
+            lies.append(("sent", link.received_durable - 1))
+        if link.acked:
+            lies.append(("received", link.acked - 1))
+        return hello | dict([rng.choice(lies)]), False
+    names = ["server", "domain", "digest", "graph", "epoch", *(["incarnation"] if link.incarnation else [])]
+    name = rng.choice(names)
+    return hello | {name: hello[name] + 1 if name == "epoch" else "\x1b[2J" * rng.randrange(1, 500)}, False

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from mombroker.core.errors import PeerRefused
-from mombroker.core.events import Hello, LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.hello import Hello, hello_of
 from mombroker.sim.world import MS, World
 
 NEVER = 1 << 63
@@ -118,13 +119,13 @@ class Network:
         if self._apart(a, b) or not peer.up or self._busy(a, b):
             self._later(b, a, self._fail, a, epoch, b, attempt)
         else:
-            self._later(b, a, self._shown, a, epoch, b, peer.epoch, attempt, peer.greet(a))
+            self._later(b, a, self._shown, a, epoch, b, peer.epoch, attempt, peer.greet(a).values())
 
     def _busy(self, a: str, b: str) -> bool:
         """When both dial, the lower name's attempt is the one that counts."""
         return b < a and ((b, a) in self.attempts or any(conn.open[b] and conn.dialler == b for conn in self._of(a, b)))
 
-    def _shown(self, a: str, epoch: int, b: str, other: int, attempt: int, hello: Hello) -> None:
+    def _shown(self, a: str, epoch: int, b: str, other: int, attempt: int, values: dict[str, Any]) -> None:
         """The dialler judges the listener, and shows who it is itself."""
         peer = self.peers[a]
         if not peer.up or peer.epoch != epoch:
@@ -133,13 +134,14 @@ class Network:
         if self._apart(a, b):
             self._fail(a, epoch, b, attempt)
             return
+        hello = hello_of(values, b)
         try:
             peer.admit(hello)
         except PeerRefused as error:
             self._refuse(a, b, other, error)
             self._fail(a, epoch, b, attempt)
         else:
-            self._later(a, b, self._welcome, a, epoch, b, other, attempt, peer.greet(b), hello)
+            self._later(a, b, self._welcome, a, epoch, b, other, attempt, peer.greet(b).values(), hello)
 
     def _refuse(self, by: str, peer: str, epoch: int, error: PeerRefused) -> None:
         """One end refuses the other, and says why."""
@@ -148,12 +150,15 @@ class Network:
         if self.peers[peer].up and self.peers[peer].epoch == epoch:
             self.peers[peer].refused(by, error)
 
-    def _welcome(self, a: str, epoch: int, b: str, other: int, attempt: int, mine: Hello, theirs: Hello) -> None:
+    def _welcome(
+        self, a: str, epoch: int, b: str, other: int, attempt: int, values: dict[str, Any], theirs: Hello
+    ) -> None:
         """The listener judges the dialler; from now on it believes in the connection."""
         peer = self.peers[b]
         if self._apart(a, b) or not peer.up or peer.epoch != other or self._busy(a, b):
             self._later(b, a, self._fail, a, epoch, b, attempt)
             return
+        mine = hello_of(values, a)
         try:
             peer.admit(mine)
         except PeerRefused as error:

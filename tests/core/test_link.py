@@ -208,6 +208,6 @@ def test_another_order_or_epoch_is_refused():
     with pytest.raises(PeerRefused, match="started anew for some servers only"):
         b.servers["b"].admit(b.servers["a"].greet("b"))
     hello = b.servers["b"].greet("a")
-    hello.graph = "y"
-    with pytest.raises(PeerRefused):
+    hello.epoch, hello.graph = 1, "y"
+    with pytest.raises(PeerRefused, match="another graph"):
         b.servers["a"].admit(hello)

@@ -9,7 +9,7 @@ from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.python.failure import Failure
 
 from mombroker.core.errors import PeerRefused
-from mombroker.core.events import Hello
+from mombroker.core.hello import Hello
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.net.links import Links
 
@@ -184,7 +184,7 @@ class Recorder:
         self.refuse_events = None
 
     def greet(self, peer):
-        return Hello(self.name, "i", "d", "x", "g", 0, 0, 0, 10)
+        return Hello(self.name, "i", "d", "x", 0, "g", 0, 0, 0, 0, 0, 10)
 
     def admit(self, hello):
         if self.refuse:

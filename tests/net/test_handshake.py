@@ -1,17 +1,24 @@
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
 from mombroker.core.errors import SENTENCE_CHARS, MomError, PeerError, PeerRefused
-from mombroker.core.events import Hello
+from mombroker.core.hello import Hello, hello_of
 from mombroker.net import handshake, wire
 from mombroker.net.handshake import Busy, Told, dialer, listener, refusal
 
 A, B = bytes(range(16)), bytes(range(16, 32))
+WRONG = [
+    None, True, -1, 1 << 63, (1 << 64) - 1, 1.5, "", "x\x1b[2J\n", "a" * 3_000, b"", b"\xff" * 16, b"x" * 3_000, [],
+    [[]], ["refused", "busy", ["\x1b[2J"] * 99], {}, {"a": 1},
+]  # fmt: skip
 
 
 def hello(server, **changed):
-    return replace(Hello(server, "i", "d", "x", "g", sent=3, acked=2, received=1, limit=9), **changed)
+    made = Hello(server, "i", "d", "x", 4, "g", revision=5, term=6, sent=3, acked=2, received=1, limit=9)
+    return replace(made, **changed)
 
 
 def ends(
@@ -82,12 +89,12 @@ def test_a_listener_that_does_not_know_the_secret_is_refused_by_the_dialer():
     assert first[0] == "mom"
     (proof,) = one.send(["mom", handshake.VERSION, "b", B])
     with pytest.raises(PeerRefused, match="different secrets"):
-        one.send(["proof", bytes(32), ["b"]])
+        one.send(["proof", bytes(32), {"server": "b"}])
     with pytest.raises(PeerRefused, match="different secrets"):  # nor is the dialer's own proof good for it
         again = ends()[0]
         again.send(None)
         again.send(["mom", handshake.VERSION, "b", B])
-        again.send(["proof", proof[1], ["b"]])
+        again.send(["proof", proof[1], {"server": "b"}])
     assert admitted == []
 
 
@@ -124,8 +131,95 @@ def test_nothing_that_travels_holds_the_secret():
 def test_another_version_is_refused_whatever_else_it_says():
     _, two, _ = ends()
     two.send(None)
-    with pytest.raises(PeerRefused, match="speaks version 9 of the link protocol, we speak 1; upgrade the older"):
+    with pytest.raises(
+        PeerRefused, match="the dialer speaks version 9 of the link protocol, b speaks 2; upgrade the o"
+    ):
         two.send(["mom", 9, {"something": "new"}])
+
+
+# What a and b said to each other in version 1, as it was on the wire.
+DIALER_1 = bytes.fromhex("0000002196a36d6f6d01a470656572a161a162c410000102030405060708090a0b0c0d0e0f")
+LISTENER_1 = bytes.fromhex("0000001a94a36d6f6d01a162c410101112131415161718191a1b1c1d1e1f")
+HELLO_1 = bytes.fromhex("0000001892a568656c6c6f99a161a169a164a3782f30a16703020109")
+REFUSAL_1 = (
+    b"\0\0\0[\x93\xa7refused\xa0\xd9Othe dialer speaks version 2 of the link protocol, we speak 1; upgrade the older"
+)
+
+
+def heard(data):
+    (frame,) = wire.Decoder().feed(data)
+    return frame
+
+
+def test_a_dialer_of_version_1_is_refused_in_words_that_it_can_read():
+    _, two, admitted = ends()
+    two.send(None)
+    with pytest.raises(PeerRefused) as caught:
+        two.send(heard(DIALER_1))
+    sentence = "the dialer speaks version 1 of the link protocol, b speaks 2; upgrade the older"
+    assert str(caught.value) == sentence and admitted == []
+    frame = heard(wire.encode(refusal(caught.value)))  # version 1 takes three values, tells one line, and closes
+    assert frame == ["refused", "", sentence]
+
+
+def test_a_listener_of_version_1_refuses_us_in_words_that_we_can_read():
+    """It reads no more than the first two values of our first frame."""
+    one, _, _ = ends()
+    (first,) = one.send(None)
+    assert heard(wire.encode(first))[:2] == ["mom", 2] and len(wire.encode(first)) < wire.LOGIN_LIMIT
+    with pytest.raises(Told, match="^b refuses: the dialer speaks version 2 of the link protocol, we speak 1; upgrade"):
+        one.send(heard(REFUSAL_1))
+    one, _, _ = ends()
+    one.send(None)
+    with pytest.raises(PeerRefused, match="^b speaks version 1 of the link protocol, a speaks 2; upgrade the older$"):
+        one.send(heard(LISTENER_1))
+
+
+def test_a_hello_of_version_1_is_out_of_shape():
+    _, two, admitted = ends()
+    hellos = []
+    run(ends()[0], two, tamper=lambda frame: hellos.append(frame) or (heard(HELLO_1) if frame[0] == "hello" else frame))
+    assert [frame[0] for frame in hellos][-1] == "refused" and admitted == []
+
+
+def test_unknown_fields_of_a_hello_are_ignored():
+    """So that a later version may have more to say, in either direction."""
+
+    def tamper(frame):
+        if type(frame[-1]) is dict:
+            frame[-1].update({"standby": [1, {"of": None}], "": -1, b"server": "z", "x" * 500: True})
+        return frame
+
+    one, two, admitted = ends()
+    first, second = run(one, two, tamper)
+    assert (first.hello, second.hello) == (hello("b"), hello("a")) and len(admitted) == 2
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Hello)])
+def test_each_known_field_of_a_hello_must_be_there_and_of_its_kind(name):
+    whole = hello("a").values()
+    assert hello_of(whole, "a") == hello("a")
+    with pytest.raises(PeerError, match=f"^the hello of a lacks the field {name}$"):
+        hello_of({key: value for key, value in whole.items() if key != name}, "a")
+    for wrong in WRONG:
+        if type(wrong) is not type(whole[name]):
+            with pytest.raises(PeerError, match=f"^the hello of a has a wrong value in field {name}$"):
+                hello_of(whole | {name: wrong}, "a")
+        elif type(wrong) is int and not 0 <= wrong < 1 << 63:
+            with pytest.raises(PeerError, match=f"^the hello of a has a number out of range in field {name}$"):
+                hello_of(whole | {name: wrong}, "a")
+        elif name == "server":
+            with pytest.raises(PeerError, match="^the hello of a names "):
+                hello_of(whole | {name: wrong}, "a")
+        else:
+            assert getattr(hello_of(whole | {name: wrong}, "a"), name) == wrong
+
+
+def test_the_table_of_a_hello_s_fields_in_the_documents_is_whole():
+    text = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text()
+    table = text.partition("### 0.5 ")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.M)
+    assert re.findall(r"`(\w+)`", " ".join(rows)) == [each.name for each in fields(Hello)]
 
 
 def test_the_wrong_server_at_an_address_is_named():
@@ -158,9 +252,9 @@ def test_nobody_is_accepted_before_the_proof():
 @pytest.mark.parametrize(
     "frame",
     [
-        None, 7, [], {}, "GET / HTTP/1.1", ["mom"], ["mom", "1"], ["mom", True, 1], ["mom", 1, "peer", "a", "b"],
-        ["mom", 1, "peer", "a", "b", "text"], ["mom", 1, "peer", "a", "b", b"short"], ["mom", 1, "king", "a", "b", A],
-        ["mom", 1, "peer", "a/b", "b", A], ["mom", 1, "peer", "a", "b", A, 1], ["refused"], ["refused", 1],
+        None, 7, [], {}, "GET / HTTP/1.1", ["mom"], ["mom", "1"], ["mom", True, 1], ["mom", 2, "peer", "a", "b"],
+        ["mom", 2, "peer", "a", "b", "text"], ["mom", 2, "peer", "a", "b", b"short"], ["mom", 2, "king", "a", "b", A],
+        ["mom", 2, "peer", "a/b", "b", A], ["mom", 2, "peer", "a", "b", A, 1], ["refused"], ["refused", 1],
     ],
 )  # fmt: skip
 def test_a_first_frame_out_of_shape_is_the_peers_fault(frame):
@@ -186,24 +280,18 @@ def test_a_refusal_of_a_stranger_is_cut_and_cleaned_before_it_is_logged():
     assert len(str(caught.value)) < 700 and str(caught.value).isprintable()
 
 
-WRONG = [
-    None, True, -1, 1 << 63, (1 << 64) - 1, 1.5, "", "x\x1b[2J\n", "a" * 3_000, b"", b"\xff" * 16, b"x" * 3_000, [],
-    [[]], ["refused", "busy", ["\x1b[2J"] * 99], {}, {"a": 1},
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("role", ["peer", "admin"])
 @pytest.mark.parametrize("number", range(6))
 def test_any_wrong_value_in_a_login_is_refused_in_one_bounded_line(role, number):
-    for at in range(9):
+    for at in range(len(fields(Hello))):
         for wrong in WRONG:
             seen = []
 
             def tamper(frame, at=at, wrong=wrong, seen=seen):
                 seen.append(frame)
-                if len(seen) == number + 1 and at < len(frame):
-                    inner = frame[-1] if type(frame[-1]) is list else frame
-                    inner[at % len(inner)] = wrong
+                if len(seen) == number + 1 and at < len(frame) + len(fields(Hello)):
+                    inner = frame[-1] if type(frame[-1]) is dict else frame
+                    inner[[*inner][at % len(inner)] if inner is not frame else at % len(inner)] = wrong
                 return frame
 
             for result in run(*ends(role=role)[:2], tamper):

@@ -372,7 +372,7 @@ def test_a_storm_of_strangers_is_one_line_a_minute(net):
     for at in range(100):
         conn = a.accepted("127.0.0.1")
         conn.transport = Net().join(conn, a.accepted("127.0.0.1"))[0]
-        conn.dataReceived(wire.encode(["mom", at + 2, "peer"]))
+        conn.dataReceived(wire.encode(["mom", at + 3, "peer"]))
     assert len(a.server.lines) == 2  # of the second kind: too many without a login
 
 

@@ -212,7 +212,7 @@ def answer(t, peer):
         (b"\0\0\0\2\xc1\xc1", "a frame is not valid msgpack"),
         (
             wire.encode(["mom", 99, "whatever"]),
-            f"the dialer speaks version 99 of the link protocol, we speak {VERSION}",
+            f"the dialer speaks version 99 of the link protocol, a speaks {VERSION}",
         ),
         (wire.encode(["mom", VERSION, "peer", "zoe", "bob", bytes(16)]), "this is a, not bob"),
     ],

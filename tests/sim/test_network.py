@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from mombroker.core.errors import PeerRefused
-from mombroker.core.events import Hello, LinkDown, LinkFrames, LinkUp
+from mombroker.core.events import LinkDown, LinkFrames, LinkUp
+from mombroker.core.hello import Hello
 from mombroker.sim.network import Network
 from mombroker.sim.world import MS, World
 
@@ -21,7 +22,7 @@ class Peer:
         self.refuses = ""
 
     def greet(self, peer: str) -> Hello:
-        return Hello(self.name, "", "d", "", "", 0, 0, 0, 1)
+        return Hello(self.name, "", "d", "", 0, "", 0, 0, 0, 0, 0, 1)
 
     def admit(self, hello: Hello) -> None:
         if hello.server == self.refuses:
