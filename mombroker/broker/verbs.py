@@ -239,13 +239,13 @@ class Operations:
         return found, []
 
     def browse(self, ticket: int, args: Args) -> Reply:
-        """Messages that wait (or, with `held`, that somebody has, or that back off), as they are; none is taken."""
+        """Ready messages, or with `unacked` those that consumers have or that back off, as they are; none is taken."""
         queue, most = self._find(args), int(args.get("bytes", 1_000))
-        if not args.get("held"):
+        if not args.get("unacked"):
             items, after = self._wanted(queue, args)
-            return {"messages": [_row(queue, item, "waiting", most) for item in items], "after": after}
+            return {"messages": [_row(queue, item, "ready", most) for item in items], "after": after}
         last = _after(args, [0, 0])[1]
-        states = {"held": [item for held in queue.out.values() for item in held.values()], "backing off": []}
+        states = {"unacked": [item for held in queue.out.values() for item in held.values()], "backing off": []}
         states["backing off"] = list(queue.later.values())
         limit = min(args.get("limit", 100), MAX_PAGE, LOOKS // MOVE)
         both = ((item.id, state, item) for state, some in states.items() for item in some if item.id > last)

@@ -177,7 +177,7 @@ def test_queues_are_created_listed_shown_purged_and_deleted(bus):
     assert (row["server"], row["messages"], row["bytes"]) == ("b", 2, 2)
     assert "queue:mine" not in bus.mom("queue", "list", "-s", "a").stdout
     found = bus.json("queue", "show", "mine")
-    assert (found["server"], found["waiting"], found["consumers"]) == ("b", 2, [])
+    assert (found["server"], found["ready"], found["consumers"]) == ("b", 2, [])
     assert found["policy"]["overflow"] == "block"
     assert bodies(bus.json("queue", "browse", "mine")) == ["1", "2"]
     assert "has more; see --limit" in bus.mom("queue", "browse", "mine", "--limit", "1").stderr
@@ -196,7 +196,7 @@ def test_messages_are_moved_between_queues_of_different_servers(bus):
     assert bus.json("queue", "move", "new", "old", "--where", "odd = 1")["moved"] == 600
     rows = bus.json("queue", "browse", "old", "--limit", "700")
     assert bodies(rows) == [f"{number}" for number in range(1, 1_200, 2)]
-    assert rows[0]["headers"]["odd"] == "1" and rows[0]["state"] == "waiting"
+    assert rows[0]["headers"]["odd"] == "1" and rows[0]["state"] == "ready"
     ids = [str(row["id"]) for row in bus.json("queue", "browse", "new", "--limit", "3")]
     assert bus.json("queue", "move", "new", "old", ids[0], ids[2])["moved"] == 2
     assert bodies(bus.json("queue", "browse", "new", "--limit", "1")) == ["2"]

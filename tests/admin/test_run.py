@@ -74,7 +74,7 @@ def test_the_quick_start_of_the_readme(tmp_path, monkeypatch):
     assert "queue:orders" in shown and shown.endswith("\nann: one pizza\n")
     code = fenced("README.md", "python", "import stomp")
     assert program(code, tmp_path, _61613=stomp) == "cooking one pizza\n"
-    assert mom("queue", "browse", "orders", "--held").stdout == ""
+    assert mom("queue", "browse", "orders", "--unacked").stdout == ""
     process.terminate()
     assert process.wait(30) == 0
 

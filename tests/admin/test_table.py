@@ -180,11 +180,11 @@ def test_lists_within_a_record_are_tables_of_their_own(words, columns):
 @pytest.mark.parametrize(
     "columns, texts, needed",
     [
-        (queue.COLUMNS, {"destination": "queue:a11client-individualNACK"}, "messages waiting consumers"),
+        (queue.COLUMNS, {"destination": "queue:a11client-individualNACK"}, "messages ready consumers"),
         (subscription.COLUMNS, {"name": "news", "client_id": "desk-of-ann", "topics": "topic:a.b"}, "messages"),
         (
             destinations.BRIEF,
-            {"state": "waiting", "body": "several words", "message": "7b100aa88f9b4c729e2c1fa894db7b3b-1",
+            {"state": "ready", "body": "several words", "message": "7b100aa88f9b4c729e2c1fa894db7b3b-1",
              "destination": "queue:a11client-individualNACK"},
             "id state body",
         ),

@@ -83,7 +83,7 @@ def test_a_queue_is_shown_with_its_consumers_and_its_policy():
     b.connect("a").send(Q, "one", "two", "three")
     consumer = b.connect("b").subscribe("s", Q, ack="individual", prefetch=2, selector="a is null", exclusive=True)
     found = b.ask("a", "destination", destination=Q)
-    assert (found["messages"], found["waiting"], found["held"], found["policy"]["max_messages"]) == (3, 1, 2, 7)
+    assert (found["messages"], found["ready"], found["unacked"], found["policy"]["max_messages"]) == (3, 1, 2, 7)
     (row,) = found["consumers"]
     assert (row["selector"], row["exclusive"], row["credit"], row["holds"]) == ("a is null", True, 0, 2)
     assert row["proxy"].startswith("b/conn:") and consumer.texts == ["one", "two"]
@@ -126,7 +126,7 @@ def test_browsing_takes_nothing_and_goes_on_where_it_stopped(monkeypatch):
     assert browsed(b, Q, where="JMSPriority > 8 OR n = '2'") == ["urgent"]
     assert b.queue(Q).ready == 21
     row = b.ask("a", "browse", destination=Q, limit=1, bytes=3)["messages"][0]
-    assert (row["body"], row["bytes"], row["state"], row["deliveries"]) == (b"urg", 6, "waiting", 0)
+    assert (row["body"], row["bytes"], row["state"], row["deliveries"]) == (b"urg", 6, "ready", 0)
     assert "selector: it ends too early" in b.ask("a", "browse", destination=Q, where="n =")
 
 
@@ -138,10 +138,10 @@ def test_what_is_held_or_backs_off_can_be_looked_at():
     pages = []
     after = []
     while not pages or after:
-        answer = b.ask("a", "browse", destination=Q, held=True, limit=2, after=after)
+        answer = b.ask("a", "browse", destination=Q, unacked=True, limit=2, after=after)
         pages += [(row["body"], row["state"], row["deliveries"]) for row in answer["messages"]]
         after = answer["after"]
-    assert pages == [(b"1", "held", 1), (b"2", "backing off", 1), (b"3", "held", 1), (b"4", "held", 1)]
+    assert pages == [(b"1", "unacked", 1), (b"2", "backing off", 1), (b"3", "unacked", 1), (b"4", "unacked", 1)]
     c.ack("1", "3")
     assert b.queue(Q).count == 2
 

@@ -552,7 +552,7 @@ class QueueMessages(Native):
         return {
             "destination": self.service.shown(self.name), "home": self.server.name,
             "messages": self.count - self.stale, "bytes": self.bytes - self.stale_bytes,
-            "waiting": self.ready - self.stale_ready, "held": sum(map(len, self.out.values())),
+            "ready": self.ready - self.stale_ready, "unacked": sum(map(len, self.out.values())),
             "backing_off": sum(id > self.purged for id in self.later), "consumers": len(self.takers.consumers),
             "dropped": self.dropped,
         }  # fmt: skip

@@ -292,7 +292,7 @@ def test_a_purge_shows_at_once_and_goes_in_steps(server, count):
     for _ in range(4):
         s.turn()
     shown = s.ask("queues")["queues"][0]
-    assert (shown["messages"], shown["waiting"], shown["bytes"]) == (1, 1, 7) and s.queue.count > 1
+    assert (shown["messages"], shown["ready"], shown["bytes"]) == (1, 1, 7) and s.queue.count > 1
     s.rest()
     s.server.check()
     assert (s.queue.count, s.queue.ready, s.queue.stale) == (1, 1, 0)
@@ -334,15 +334,16 @@ def test_every_request_of_an_operator_is_one_small_step(server, count):
     args = {
         "destination": Q, "agent": f"a/{Q}", "to": [f"a/{Q}"], "type": "q.none", "name": "n", "class": "x:Y", "id": 1,
         "seq": 1, "user": "u", "hash": "h", "target": "queue:other", "holder": "a", "match": "queue:x", "values": {},
-        "topics": ["t"], "shared": True, "where": "n = 'none'", "limit": 1_000, "held": True, "ids": [], "server": "a",
+        "topics": ["t"], "shared": True, "where": "n = 'none'", "limit": 1_000, "ids": [], "server": "a",
     }  # fmt: skip
     verbs = sorted({*admin.VERBS, *s.server.verbs}, key=lambda verb: ("delete" in verb, "purge" in verb, verb))
     assert {"browse", "move", "purge", "release", "status", "why", "deadletters", "delete_destination"} <= {*verbs}
     for verb in verbs:
-        for held in (False, True):
+        for unacked in (False, True):
             before = s.read
             s.tickets += 1
-            s.step(Admin(s.tickets, verb, {**args, "held": held, "destination": "topic:t" if "topic" in verb else Q}))
+            destination = "topic:t" if "topic" in verb else Q
+            s.step(Admin(s.tickets, verb, {**args, "unacked": unacked, "destination": destination}))
             assert s.read - before <= 1_000 and s.longest < LONG_S, (verb, s.what)
     s.rest()
     assert s.longest < LONG_S, s.what

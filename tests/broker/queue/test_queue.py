@@ -136,7 +136,7 @@ def test_the_home_of_a_queue_restarts_and_its_far_consumers_go_on():
     filled(b, "1", "2", "3")
     consumer = b.connect("b").subscribe("s", Q, ack="individual", prefetch=2)
     b.reboot("a")
-    assert b.queue(Q).describe()["held"] == 2
+    assert b.queue(Q).describe()["unacked"] == 2
     consumer.ack("1")
     assert consumer.texts == ["1", "2", "3"]
     consumer.ack("2", "3")
@@ -148,10 +148,10 @@ def test_a_server_of_consumers_restarts_and_returns_what_they_had():
     filled(b, "1", "2")
     b.connect("b").subscribe("s", Q, ack="individual")
     b.crash("b")
-    assert b.queue(Q).describe()["held"] == 2
+    assert b.queue(Q).describe()["unacked"] == 2
     b.boot("b")
     b.pump()
-    assert b.queue(Q).describe()["held"] == 0
+    assert b.queue(Q).describe()["unacked"] == 0
     assert b.stores["b"].agents("b/conn:", 10) == []
     assert b.connect().subscribe("s", Q).texts == ["1", "2"]
 
