@@ -7,13 +7,17 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.deadletters import deadletters
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 
 @click.group(cls=Group)
 def agent() -> None:
-    """Agents: list, show, send, deploy, delete."""
+    """Agents: list, show, send, deploy, delete, deadletters."""
+
+
+agent.add_command(deadletters)
 
 
 @agent.command("list")

@@ -31,7 +31,7 @@ def list_letters(
     """List dead letters: where they died, why, when, and after how many deliveries.
 
     Without QUEUE those of all dead-letter queues: DLQ.* and whatever a policy names. Messages that agents could not
-    take are in `mom deadletter list`.
+    take are in `mom agent deadletters list`.
 
     \b
     Example:

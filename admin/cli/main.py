@@ -18,7 +18,7 @@ from mombroker.core.topology import listed, suggestion
 
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
 COMMANDS = {
-    "agent": ("agent", "agent", "Agents: list, show, send, deploy, delete."),
+    "agent": ("agent", "agent", "Agents: list, show, send, deploy, delete, deadletters."),
     "analyze": (
         "analyze",
         "analyze",
@@ -36,7 +36,6 @@ COMMANDS = {
         "Print the script that lets a shell complete commands, options, servers and queues.",
     ),
     "connections": ("connections", "connections", "The clients that are connected now."),
-    "deadletter": ("deadletter", "deadletter", "Messages that no agent could take: list, show, retry, drop."),
     "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),
     "dlq": ("dlq", "dlq", "Dead letters of clients: list, retry."),
     "domain": ("domain", "domain", "Domains of causality: reset."),

@@ -295,7 +295,8 @@ class Operations:
             id = next((known[name] for name in known if self.service.shown(name) == where), "")
         if not id and not where.startswith("queue:"):
             raise MomError(
-                f"{where} is gone: send what was for it to a queue, by `mom queue move` or `mom deadletter retry --to`"
+                f"{where} is gone: send what was for it to a queue, by `mom queue move`, or by "
+                "`mom agent deadletters retry --to`"
             )
         if id:
             self.server.names.present(id, where)

@@ -339,7 +339,7 @@ def letter_of(row: ItemRow) -> Reply:
     try:
         return {"id": row.id, **json.loads(row.head)}
     except (TypeError, ValueError):
-        raise MomError(f"dead letter {row.id} is damaged: `mom deadletter drop {row.id}`") from None
+        raise MomError(f"dead letter {row.id} is damaged: `mom agent deadletters drop {row.id}`") from None
 
 
 def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:
@@ -355,7 +355,7 @@ def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:
 def one_letter(server: AgentServer, args: Args) -> ItemRow:
     row = server.engine.letters.get(int(args["id"]))
     if row is None:
-        raise MomError(f"no dead letter {args['id']} here; see `mom deadletter list`")
+        raise MomError(f"no dead letter {args['id']} here; see `mom agent deadletters list`")
     return row
 
 

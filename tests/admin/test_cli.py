@@ -102,19 +102,19 @@ def test_a_field_that_is_no_assignment_is_wrong_usage(bus):
 def test_dead_letters_are_listed_shown_retried_and_dropped(bus):
     send(bus, "bob", "bad one")
     bus.settle()
-    letters = bus.json("deadletter", "list")
+    letters = bus.json("agent", "deadletters", "list")
     assert [(each["server"], each["agent"]) for each in letters] == [("b", "b/bob")]
     id = str(letters[0]["id"])
-    assert "cannot file bad one" in bus.mom("deadletter", "list").stdout
-    shown = bus.json("deadletter", "show", "--server", "b", id)
+    assert "cannot file bad one" in bus.mom("agent", "deadletters", "list").stdout
+    shown = bus.json("agent", "deadletters", "show", "--server", "b", id)
     assert "ValueError" in shown["traceback"] and "bad one" in json.dumps(shown["payload"])
-    assert bus.json("deadletter", "retry", "--server", "b", id)[0]["to"] == ["b/bob"]
+    assert bus.json("agent", "deadletters", "retry", "--server", "b", id)[0]["to"] == ["b/bob"]
     bus.settle()
-    (again,) = bus.json("deadletter", "list", "--server", "b")
-    bus.mom("deadletter", "drop", "--server", "b", str(again["id"]), "--yes")
-    assert bus.json("deadletter", "list") == []
-    assert "no dead letter" in bus.mom("deadletter", "show", "--server", "b", id, code=1).stderr
-    assert "by --server" in bus.mom("deadletter", "show", id, code=2).stderr
+    (again,) = bus.json("agent", "deadletters", "list", "--server", "b")
+    bus.mom("agent", "deadletters", "drop", "--server", "b", str(again["id"]), "--yes")
+    assert bus.json("agent", "deadletters", "list") == []
+    assert "no dead letter" in bus.mom("agent", "deadletters", "show", "--server", "b", id, code=1).stderr
+    assert "by --server" in bus.mom("agent", "deadletters", "show", id, code=2).stderr
 
 
 def test_why_is_silent_when_nothing_waits(bus):
@@ -350,7 +350,7 @@ def test_serve_runs_one_server_until_a_signal(tmp_path):
     serve = bus.popen("serve", "--server", "a")
     assert "serves 127.0.0.1" in serve.stderr.readline()
     assert [row["state"] for row in bus.json("status", code=1)] == ["up", "down"]
-    for words in (["agent", "list"], ["deadletter", "list"], ["connections"], ["user", "list"]):
+    for words in (["agent", "list"], ["agent", "deadletters", "list"], ["connections"], ["user", "list"]):
         result = bus.mom(*words, code=1)
         assert result.stderr.splitlines()[-1] == "Error: b did not answer: this is not all", words
     bus.mom("agent", "list", "--server", "a")

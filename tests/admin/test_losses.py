@@ -50,9 +50,9 @@ def test_messages_for_a_queue_whose_store_is_lost_are_delivered_after_a_reset(bu
         process.wait()
     assert "names forgotten: queue:orders" in bus.mom("domain", "reset", "c", "--yes").stdout  # 3.
     bus.up()  # 4.
-    (letter,) = bus.json("deadletter", "list")
+    (letter,) = bus.json("agent", "deadletters", "list")
     assert (letter["server"], letter["agent"]) == ("b", "c/queue:orders")
-    (sent,) = bus.json("deadletter", "retry", "--server", "b", str(letter["id"]))
+    (sent,) = bus.json("agent", "deadletters", "retry", "--server", "b", str(letter["id"]))
     assert sent["to"] == ["queue:orders"]
     assert bus.mom("receive", "-s", "c", "/queue/orders", "--timeout", "20").stdout == "tea\n"
 

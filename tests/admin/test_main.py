@@ -177,7 +177,11 @@ def test_a_refusal_is_one_line_and_an_exit_code(monkeypatch, error, code, line):
 
 
 def test_wrong_usage_is_exit_code_2(tmp_path):
-    for words in (["nonsense"], ["status", "--nonsense"], ["deadletter", "show", "--server", "a", "no number"]):
+    for words in (
+        ["nonsense"],
+        ["status", "--nonsense"],
+        ["agent", "deadletters", "show", "--server", "a", "no number"],
+    ):
         assert CliRunner().invoke(main.cli, words).exit_code == 2
 
 

@@ -1,4 +1,4 @@
-"""`mom deadletter`: messages that no agent could take."""
+"""`mom agent deadletters`: messages that no agent could take."""
 
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ BRIEF = "server,id,agent,type,source,attempts,reason"
 
 
 @click.group(cls=Group)
-def deadletter() -> None:
-    """Messages that no agent could take: list, show, retry, drop."""
+def deadletters() -> None:
+    """Messages that no agent could take: list, show, retry, drop.
+
+    Those of clients are in dead-letter queues: `mom dlq`.
+    """
 
 
-@deadletter.command("list")
+@deadletters.command("list")
 @options.file_option
 @options.server_option("Only those of this server.")
 @click.option("--limit", default=100, show_default=True, help="At most so many of each server, the oldest.")
@@ -27,8 +30,8 @@ def list_letters(file: Path, server: str | None, limit: int, output: str, column
 
     \b
     Example:
-      mom deadletter list
-      mom deadletter list --server lyon -o json
+      mom agent deadletters list
+      mom agent deadletters list --server lyon -o json
     """
     rows: list[dict[str, Any]] = []
     for each, found in options.answers(options.load(file), server, "deadletters", limit=limit):
@@ -38,7 +41,7 @@ def list_letters(file: Path, server: str | None, limit: int, output: str, column
     show(rows, output, columns, BRIEF)
 
 
-@deadletter.command("show")
+@deadletters.command("show")
 @options.file_option
 @options.server_option("The server that has it.")
 @click.argument("id", type=options.ROW)
@@ -48,12 +51,12 @@ def show_letter(file: Path, server: str | None, id: int, output: str, columns: s
 
     \b
     Example:
-      mom deadletter show --server lyon 4711
+      mom agent deadletters show --server lyon 4711
     """
     show_one(_ask(file, server, "deadletter", id), output, columns)
 
 
-@deadletter.command()
+@deadletters.command()
 @options.file_option
 @options.server_option("The server that has them.")
 @click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
@@ -66,13 +69,13 @@ def retry(file: Path, server: str | None, ids: tuple[int, ...], to: str, output:
 
     \b
     Example:
-      mom deadletter retry --server lyon 4711 4712
-      mom deadletter retry --server lyon 4711 --to orders.late
+      mom agent deadletters retry --server lyon 4711 4712
+      mom agent deadletters retry --server lyon 4711 --to orders.late
     """
     show([{"id": id, **_ask(file, server, "retry", id, target=to)} for id in ids], output, columns)
 
 
-@deadletter.command()
+@deadletters.command()
 @options.file_option
 @options.server_option("The server that has them.")
 @click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
@@ -83,7 +86,7 @@ def drop(file: Path, server: str | None, ids: tuple[int, ...], yes: bool, output
 
     \b
     Example:
-      mom deadletter drop --server lyon 4711 --yes
+      mom agent deadletters drop --server lyon 4711 --yes
     """
     for id in ids:
         _ask(file, server, "deadletter", id)  # it is there
