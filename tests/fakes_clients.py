@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mombroker.broker.commands import Ack, Nack, Receipt, Subscribe
+from mombroker.broker.commands import ACCEPTED, Disposition, Receipt, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Consume, Publish, Table
@@ -17,7 +17,7 @@ from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.handlers import Wait
 from mombroker.broker.session.service import SHARE, Connection, Sessions
-from mombroker.broker.session.session import TAKEN, Session
+from mombroker.broker.session.session import Session
 from mombroker.broker.topic.routing import Entry, Topics
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.errors import MomError
@@ -208,7 +208,7 @@ def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
         deliver(proxy, source, put, message, count, row)
         if source.ack == "auto" and source.home:
             proxy.autos.pop()
-            proxy._settle(source, proxy.tag, TAKEN)
+            proxy._settle(source, proxy.tag, ACCEPTED)
 
     return settle
 
@@ -229,8 +229,8 @@ def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
 def settlements_first(_: Callable[..., Any]) -> Callable[..., Any]:
     """While a message waits for room, all settlements pass it and what is behind it."""
 
-    def all_of_them(service: Sessions, connection: Connection) -> list[Ack | Nack]:
-        return [each for each in connection.commands if isinstance(each, Ack | Nack)]
+    def all_of_them(service: Sessions, connection: Connection) -> list[Disposition]:
+        return [each for each in connection.commands if isinstance(each, Disposition)]
 
     return all_of_them
 

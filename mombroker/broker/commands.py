@@ -16,6 +16,16 @@ from typing import NamedTuple
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
+# Outcomes of a delivery, in the words of AMQP 1.0.
+ACCEPTED = "accepted"  # consumed
+REJECTED = "rejected"  # for nobody: to the dead letters
+RELEASED = "released"  # nobody has looked at it: as if it was not delivered
+MODIFIED = "modified"  # given back and counted as failed: offered again after a while, or not, as its destination says
+REQUEUED = "requeued"  # as modified, but offered again though its destination says that such go to the dead letters
+
+# What a refusal ends.
+COMMAND, SUBSCRIPTION, CONNECTION = "command", "subscription", "connection"
+
 
 @dataclass(slots=True)
 class Send:
@@ -56,6 +66,9 @@ class Subscribe:
     sub       the client's name of the subscription, unique on its connection
     ack       "auto", "client" (cumulative), "individual"
     durable   name of the durable (or shared) subscription, "" for a plain one
+    prefetch    how many messages it may have unsettled; 0 = the server's default
+    credit      None: as `prefetch` says, each settlement lets another one come. Else so many messages come, and more
+                only by Flow
     transient   a shared subscription that is not durable: it ends with its last consumer
     take_over   the consumer that a durable subscription has, if it is not shared, must go; False: this one is refused
     """
@@ -67,13 +80,14 @@ class Subscribe:
     durable: str = ""
     shared: bool = False
     no_local: bool = False
-    prefetch: int = 0  # messages; 0 = the server's default
+    prefetch: int = 0
     exclusive: bool = False
     priority: int = 0
     browser: bool = False
     receipt: str | None = None
     transient: bool = False
     take_over: bool = True
+    credit: int | None = None
 
 
 @dataclass(slots=True)
@@ -88,30 +102,37 @@ class Unsubscribe:
 
 
 @dataclass(slots=True)
-class Ack:
-    """Settle the delivery `tag`; the ack mode in force at its delivery says whether earlier ones go with it."""
+class Disposition:
+    """Settle the delivery `tag` with an outcome, and earlier ones if the ack mode in force at its delivery says so.
+
+    failed               of `modified`: it counts as failed; False is as `released`
+    undeliverable_here   of `modified` and `requeued`: this subscription does not get the message again
+    """
+
+    tag: int
+    outcome: str = ACCEPTED
+    receipt: str | None = None
+    failed: bool = True
+    undeliverable_here: bool = False
+
+
+@dataclass(slots=True)
+class Uncommitted:
+    """An open transaction is to settle the delivery `tag`, and earlier ones as Disposition does: they are not settled
+    yet, but take no room. Where credit comes back with settlements, it does now."""
 
     tag: int
     receipt: str | None = None
 
 
 @dataclass(slots=True)
-class Nack:
-    """Give the delivery `tag` back, and earlier ones as Ack does. `requeue`: None = as the destination says, False = to
-    the dead letters at once. `unseen`: nobody has looked at it, so that it does not count as delivered."""
+class Flow:
+    """Let `credit` more messages come to a subscription. `drain`: what is there within its credit comes, then Drained,
+    and its credit is 0; until Drained no other Flow is taken for it."""
 
-    tag: int
-    requeue: bool | None = None
-    receipt: str | None = None
-    unseen: bool = False
-
-
-@dataclass(slots=True)
-class Credit:
-    """An open transaction settles the delivery `tag`, and earlier ones as Ack does: more may come in their place, but
-    they are not settled yet."""
-
-    tag: int
+    sub: str
+    credit: int = 0
+    drain: bool = False
     receipt: str | None = None
 
 
@@ -119,7 +140,7 @@ class Credit:
 class Transact:
     """Sends and settlements that take effect together, in one reaction, or not at all."""
 
-    commands: list[Send | Ack | Nack]
+    commands: list[Send | Disposition]
     receipt: str | None = None
 
 
@@ -137,13 +158,13 @@ class Disconnect:
     receipt: str | None = None
 
 
-Command = Send | Subscribe | Unsubscribe | Ack | Nack | Credit | Transact | Sync | Disconnect
+Command = Send | Subscribe | Unsubscribe | Disposition | Uncommitted | Flow | Transact | Sync | Disconnect
 
 
 class Delivery(NamedTuple):
     """One message for one subscription.
 
-    tag       unique on the connection and rising; ack modes other than auto settle it by Ack or Nack
+    tag       unique on the connection and rising; ack modes other than auto settle it by Disposition
     id        of the message: `server#number`
     count     deliveries so far, this one included; above 1 it may have been seen before
     headers   the sender's, in the same form
@@ -176,12 +197,23 @@ class Receipt:
 
 @dataclass(slots=True)
 class Refused:
-    """A command cannot be obeyed, or the subscription `sub` not go on; the connection ends after this. `receipt` is
-    that of the command, if it had one."""
+    """A command cannot be obeyed, or the subscription `sub` not go on. `receipt` is that of the command, if it had one.
+
+    scope   what ends by it: the `command`, which has changed nothing; the `subscription`, with what it had not settled;
+            the `connection`
+    """
 
     message: str
     receipt: str | None = None
     sub: str = ""
+    scope: str = CONNECTION
+
+
+@dataclass(slots=True)
+class Drained:
+    """The answer to a Flow with `drain`: the subscription has no credit."""
+
+    sub: str
 
 
 @dataclass(slots=True)
@@ -191,7 +223,7 @@ class BrowseEnd:
     sub: str
 
 
-Reply = Delivery | Receipt | Refused | BrowseEnd
+Reply = Delivery | Receipt | Refused | Drained | BrowseEnd
 
 
 @dataclass(slots=True)

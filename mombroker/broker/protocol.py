@@ -51,26 +51,34 @@ class Cancel(Note):
 
 @dataclass(slots=True)
 class Settle(Note):
-    """The fate of dispatched messages, by row id, and new credit.
+    """Outcomes of dispatched messages, by row id (see broker/commands.py), and new credit.
 
-    taken     consumed
-    back      never seen by the client: as if not dispatched
-    failed    given back by the client: counted, and backed off or not, as the destination says
-    again     given back, and to be offered again whatever the destination says
-    refused   not to be offered to anybody again
-    uncommitted  their consumer has them still, but may have others in their stead: a transaction is to settle them
+    uncommitted          their consumer has them still, but may have others in their stead: a transaction is to settle
+                         them
+    undeliverable_here   of those above: not for this consumer again
     """
 
     wire = "q.settle"
     consumer: Count
-    taken: list[Count] = field(default_factory=list)
-    back: list[Count] = field(default_factory=list)
-    failed: list[Count] = field(default_factory=list)
-    again: list[Count] = field(default_factory=list)
-    refused: list[Count] = field(default_factory=list)
+    accepted: list[Count] = field(default_factory=list)
+    released: list[Count] = field(default_factory=list)
+    modified: list[Count] = field(default_factory=list)
+    requeued: list[Count] = field(default_factory=list)
+    rejected: list[Count] = field(default_factory=list)
     credit: Credit = 0
     last: bool = False  # the answer to Last
     uncommitted: list[Count] = field(default_factory=list)
+    undeliverable_here: list[Count] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Flow(Note):
+    """More credit for a consumer. `drain`: it is to get what is there within its credit, and then Drained."""
+
+    wire = "q.flow"
+    consumer: Count
+    credit: Credit = 0
+    drain: bool = False
 
 
 @dataclass(slots=True)
@@ -158,6 +166,14 @@ class Browsed(Note):
     """A browser has been sent all that was there."""
 
     wire = "c.browsed"
+    consumer: Count
+
+
+@dataclass(slots=True)
+class Drained(Note):
+    """A consumer has been sent what was there within its credit, and has no credit any more."""
+
+    wire = "c.drained"
     consumer: Count
 
 

@@ -74,12 +74,14 @@ class ClientOpened:
     """A client has logged in. Connection ids are never reused while the server runs.
 
     session   names its temporary destinations, `temp-queue:SESSION/NAME`; `SERVER/...`, never used before
+    strict    whatever is refused ends the connection; else only what the refusal says
     """
 
     conn: int
     user: str
     client_id: str = ""
     session: str = ""
+    strict: bool = True
 
 
 @dataclass(slots=True)

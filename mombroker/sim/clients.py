@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from mombroker.broker.commands import Ack, Delivery, Disconnect, Receipt, Refused, Send, Subscribe, Unsubscribe
+from mombroker.broker.commands import Delivery, Disconnect, Disposition, Receipt, Refused, Send, Subscribe, Unsubscribe
 from mombroker.core.damage import DAMAGED
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
@@ -241,7 +241,7 @@ class Client:
                 if each < tag and other.stream is given.stream:
                     del connection.unsettled[each]
         sure = given.ack == "individual" and self.rng.random() < 0.5
-        connection.do(Ack(tag, connection.receipt(given) if sure else None))
+        connection.do(Disposition(tag, receipt=connection.receipt(given) if sure else None))
 
 
 class Drain(Client):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from mombroker.broker.commands import Ack, Credit, Delivery, Nack, Send, Transact
+from mombroker.broker.commands import MODIFIED, Delivery, Disposition, Send, Transact, Uncommitted
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
@@ -68,7 +68,7 @@ class Worker(Client):
         tags = given[: self.rng.randint(0, 2)]
         settles = [connection.unsettled.pop(tag) for tag in tags]
         together: list[Sent] = []
-        commands: list[Send | Ack | Nack] = []
+        commands: list[Send | Disposition] = []
         destinations = self.work.destinations
         for destination in self.rng.sample(destinations, self.rng.randint(1, min(3, len(destinations)))):
             sent, command = connection.message(destination)
@@ -77,7 +77,7 @@ class Worker(Client):
             commands.append(command)
         for tag, each in zip(tags, settles, strict=True):
             each.passed_on = [sent for sent in together if sent.destination in QUEUES]
-            commands.insert(self.rng.randint(0, len(commands)), Ack(tag))
+            commands.insert(self.rng.randint(0, len(commands)), Disposition(tag))
         connection.do(Transact(commands, connection.receipt(together[0])))
 
     def leave(self, connection: Connection) -> None:
@@ -90,7 +90,7 @@ class Worker(Client):
         if given.ack == "individual" and self.work.left > 0:
             dice = self.rng.random()
             if dice < 0.15:
-                connection.do(Nack(tag))
+                connection.do(Disposition(tag, MODIFIED))
                 del connection.unsettled[tag]
                 return
             if dice < 0.3:
@@ -397,7 +397,7 @@ class Chooser(Worker):
     def transact(self, connection: Connection) -> None:
         """Perhaps the transaction is aborted after more was received on its account."""
         for tag in [tag for tag in connection.unsettled if self.rng.random() < 0.5]:
-            connection.do(Credit(tag))
+            connection.do(Uncommitted(tag))
         if self.rng.random() < 0.8:
             super().transact(connection)
 

@@ -13,14 +13,16 @@ from typing import Any
 from mombroker import __version__
 from mombroker.broker import destinations, selectors
 from mombroker.broker.commands import (
-    Ack,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    REQUEUED,
     BrowseEnd,
     Command,
-    Credit,
     Delivery,
     Disconnect,
+    Disposition,
     Login,
-    Nack,
     Receipt,
     Refused,
     Reply,
@@ -28,6 +30,7 @@ from mombroker.broker.commands import (
     Subscribe,
     Sync,
     Transact,
+    Uncommitted,
     Unsubscribe,
 )
 from mombroker.broker.destinations import DestinationError
@@ -380,16 +383,12 @@ class Session:
     def _settle(self, frame: Frame) -> None:
         headers = frame.headers
         tag = self._tag(frame.command, headers)
-        command: Ack | Nack
-        if frame.command == "ACK":
-            command = Ack(tag)
-        else:
-            command = Nack(
-                tag, flag(headers, "requeue") if "requeue" in headers else None, unseen=flag(headers, "unseen")
-            )
+        command = Disposition(tag)
+        if frame.command == "NACK":
+            command.outcome = _given_back(headers)
         if "transaction" in headers:
             self._into(headers, command)
-            self.commands.append(Credit(tag))
+            self.commands.append(Uncommitted(tag))
         else:
             self.unsettled.settle(tag)
             command.receipt = headers.get("receipt")
@@ -398,7 +397,7 @@ class Session:
             for id in self.parser.acks():
                 tag = self._given(id)
                 self.unsettled.settle(tag)
-                self.commands.append(Ack(tag))
+                self.commands.append(Disposition(tag))
 
     def _tag(self, command: str, headers: dict[str, str]) -> int:
         """The delivery that an ACK or NACK names."""
@@ -508,6 +507,14 @@ def _beat(text: str) -> tuple[int, int]:
         raise FrameError(f"heart-beat must be two numbers of milliseconds, not {text[:40]!r}")
     x, y = (min(MAX_BEAT_MS, number("heart-beat", part.strip(" "))) for part in parts)
     return x, y
+
+
+def _given_back(headers: dict[str, str]) -> str:
+    """The outcome that a NACK means."""
+    requeue = flag(headers, "requeue") if "requeue" in headers else None
+    if flag(headers, "unseen"):
+        return RELEASED
+    return MODIFIED if requeue is None else REQUEUED if requeue else REJECTED
 
 
 def _transaction(frame: Frame) -> str:

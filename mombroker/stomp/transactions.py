@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mombroker.broker.commands import Ack, Nack, Send
+from mombroker.broker.commands import Disposition, Send
 from mombroker.stomp.frames import FrameError
 
-Step = Send | Ack | Nack
+Step = Send | Disposition
 
 
 @dataclass(slots=True)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from mombroker.broker.commands import Ack, BrowseEnd, Delivery, Nack, Receipt, Refused, Send, Subscribe, Unsubscribe
+from mombroker.broker.commands import (
+    MODIFIED,
+    BrowseEnd,
+    Delivery,
+    Disposition,
+    Drained,
+    Receipt,
+    Refused,
+    Send,
+    Subscribe,
+    Unsubscribe,
+)
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.limits import Limits
@@ -43,6 +54,17 @@ class Client:
         return [reply.message for reply in self.told if isinstance(reply, Refused)]
 
     @property
+    def scopes(self) -> list[tuple[str, str]]:
+        """What each refusal ended, and whose subscription."""
+        return [(reply.scope, reply.sub) for reply in self.told if isinstance(reply, Refused)]
+
+    @property
+    def drains(self) -> list[tuple[str, int]]:
+        """Subscriptions that were drained, and how many messages had come before."""
+        found = [(at, reply) for at, reply in enumerate(self.told) if isinstance(reply, Drained)]
+        return [(reply.sub, sum(isinstance(each, Delivery) for each in self.told[:at])) for at, reply in found]
+
+    @property
     def ends(self) -> list[str]:
         return [reply.sub for reply in self.told if isinstance(reply, BrowseEnd)]
 
@@ -64,10 +86,10 @@ class Client:
         return self.do(Unsubscribe(sub, **more))
 
     def ack(self, *texts: str, **more: Any) -> Client:
-        return self.do(*(Ack(self.tag(text), **more) for text in texts))
+        return self.do(*(Disposition(self.tag(text), **more) for text in texts))
 
-    def nack(self, *texts: str, **more: Any) -> Client:
-        return self.do(*(Nack(self.tag(text), **more) for text in texts))
+    def nack(self, *texts: str, outcome: str = MODIFIED, **more: Any) -> Client:
+        return self.do(*(Disposition(self.tag(text), outcome, **more) for text in texts))
 
     def tag(self, text: str) -> int:
         """Of the last delivery of a text."""
@@ -102,10 +124,10 @@ class Broker(Bus):
         super().__init__(topology, limits)
         self.pump()
 
-    def connect(self, server: str = "a", client_id: str = "", writes: bool = True) -> Client:
+    def connect(self, server: str = "a", client_id: str = "", writes: bool = True, strict: bool = True) -> Client:
         client = Client(self, server, next(self.numbers), writes)
         self.clients[client.conn] = client
-        self.servers[server].step(ClientOpened(client.conn, "user", client_id, client.session), self.now)
+        self.servers[server].step(ClientOpened(client.conn, "user", client_id, client.session, strict), self.now)
         return client
 
     def crash(self, name: str) -> None:

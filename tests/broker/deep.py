@@ -14,7 +14,7 @@ from typing import Any
 
 from mombroker import agents, store
 from mombroker.broker.attach import attach
-from mombroker.broker.commands import Ack, Delivery, Send, Subscribe
+from mombroker.broker.commands import Delivery, Disposition, Send, Subscribe
 from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.server import AgentServer
 from tests.core.bus import START, topology
@@ -71,7 +71,7 @@ def main() -> None:
         for delivery in told:
             assert delivery.body.startswith(b"%d " % expected), f"{delivery.body!r} came for {expected}"
             expected += 1
-        commands = [Ack(delivery.tag) for delivery in told]
+        commands = [Disposition(delivery.tag) for delivery in told]
     figures["drained some"] = peak()
     again.stop()
     print(json.dumps(figures))

@@ -16,7 +16,7 @@ from mombroker import store
 from mombroker.agents import program
 from mombroker.agents.notifications import encode
 from mombroker.broker.attach import attach
-from mombroker.broker.commands import Ack, Delivery, Send, Subscribe
+from mombroker.broker.commands import Delivery, Disposition, Send, Subscribe
 from mombroker.core.batch import Batch, InRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.events import Admin, ClientCommands, ClientOpened, Tick
@@ -73,7 +73,7 @@ class Alone:
         self.go(ClientCommands(1, [Subscribe("s", (QUEUE,), ack="client-individual", prefetch=100)]))
         for _ in range(3):
             self.go(Tick(), seconds=40)
-            self.go(ClientCommands(1, [Ack(tag) for tag in self.unacked()]))
+            self.go(ClientCommands(1, [Disposition(tag) for tag in self.unacked()]))
         return [each.body for each in self.told if isinstance(each, Delivery)]
 
     def unacked(self) -> list[int]:

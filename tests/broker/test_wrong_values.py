@@ -73,7 +73,8 @@ class Town:
         number = self.source
         return {
             "q.put": ("b/queue:q", PUT), "q.consume": ("b/queue:q", [9, 5, "k = 'v'", False, 4, "", False, None, True]),
-            "q.cancel": ("b/queue:q", [9]), "q.settle": ("b/queue:q", [9, [1], [], [], [], [], 1, False, []]),
+            "q.cancel": ("b/queue:q", [9]), "q.settle": ("b/queue:q", [9, [1], [], [], [], [], 1, False, [], []]),
+            "q.flow": ("b/queue:q", [9, 1, True]), "c.drained": (self.proxy, [number]),
             "q.gone": ("b/queue:q", [[1]]), "q.end": ("b/sub:me:d", [5]),
             "c.dispatch": (self.proxy, [number, [[77, "a#7", 1, PUT]]]), "c.started": (self.proxy, [number, []]),
             "c.last": (self.proxy, [number]), "c.ended": (self.proxy, [number]), "c.browsed": (self.proxy, [number]),

@@ -24,6 +24,7 @@ def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
 
 SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
+from mombroker.broker.commands import REJECTED  # noqa: E402
 from mombroker.broker.message import ClientMessage, row_of  # noqa: E402
 from mombroker.broker.protocol import Dispatch, Publish  # noqa: E402
 from mombroker.broker.session.handlers import Handlers  # noqa: E402
@@ -73,7 +74,7 @@ def main() -> None:
     same(waiting(b, Q))  # was with somebody
     assert b.ask("a", "move", destination=Q, target=MOVED)["moved"] == 1
     same(waiting(b, MOVED), "destination")
-    b.connect("a").subscribe("s", MOVED, ack="individual").nack("text", requeue=False)
+    b.connect("a").subscribe("s", MOVED, ack="individual").nack("text", outcome=REJECTED)
     same(waiting(b, "queue:DLQ.others"), "destination", "properties")
     b.connect("a", client_id="me").subscribe("d", "topic:t", durable="d").close()
     b.connect("b").send("topic:t", "text", **MORE)

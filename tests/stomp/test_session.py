@@ -7,19 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.broker.commands import (
-    Ack,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    REQUEUED,
     BrowseEnd,
-    Credit,
     Delivery,
     Disconnect,
+    Disposition,
     Login,
-    Nack,
     Receipt,
     Refused,
     Send,
     Subscribe,
     Sync,
     Transact,
+    Uncommitted,
     Unsubscribe,
 )
 from mombroker.broker.headers import V10, V11, V12, headers_of
@@ -290,8 +293,8 @@ def test_S9_any_frame_may_ask_for_a_receipt(any_version):
     assert [c.receipt for c in mine.send("SEND", destination="a", receipt="r1")] == ["r1"]
     assert [c.receipt for c in mine.send("SUBSCRIBE", destination="a", id="a", ack="client", receipt="r2")] == ["r2"]
     first, second = mine.give(1), mine.give(2)
-    assert mine.settles("ACK", first, receipt="r3") == [Ack(1, "r3")]
-    assert mine.settles("NACK", second, receipt="r4") == [Nack(2, None, "r4")]
+    assert mine.settles("ACK", first, receipt="r3") == [Disposition(1, receipt="r3")]
+    assert mine.settles("NACK", second, receipt="r4") == [Disposition(2, MODIFIED, "r4")]
     assert mine.send("BEGIN", transaction="t", receipt="r5") == [Sync("r5")]
     assert mine.send("SEND", destination="a", transaction="t", receipt="r6") == [Sync("r6")]
     (transact,) = mine.send("COMMIT", transaction="t", receipt="r7")
@@ -611,7 +614,7 @@ def test_S13_in_1_0_a_subscription_needs_no_id():
     assert command.destinations == ("queue:a",)
     frame = mine.give(1, command.sub)
     assert "subscription" not in frame.headers
-    assert mine.settles("ACK", frame) == [Ack(1)]
+    assert mine.settles("ACK", frame) == [Disposition(1)]
     assert mine.send("UNSUBSCRIBE", destination="/queue/a") == [Unsubscribe(command.sub)]
     for name in ("x", "y"):
         mine.send("SUBSCRIBE", destination="/queue/a", id=name)
@@ -895,7 +898,7 @@ def test_S17_in_1_0_and_1_2_a_stray_subscription_is_ignored():
     for version, key in ((V10, "message-id"), (V12, "id")):
         mine = client(version)
         mine.give(7)
-        assert mine.send("ACK", **{key: "s1#107/5f-7.7"}, subscription="of somebody") == [Ack(7)]
+        assert mine.send("ACK", **{key: "s1#107/5f-7.7"}, subscription="of somebody") == [Disposition(7)]
 
 
 @pytest.mark.parametrize("command", ["ACK", "NACK"])
@@ -936,15 +939,15 @@ def test_S18_client_settles_all_earlier_ones_of_its_subscription(any_version, co
 def test_S18_client_individual_settles_one(any_version):
     mine = any_version
     frames = [mine.give(tag, ack="individual") for tag in range(4)]
-    assert mine.settles("ACK", frames[2]) == [Ack(2)]
-    assert mine.settles("NACK", frames[0], requeue="false") == [Nack(0, False)]
-    assert mine.settles("NACK", frames[1], requeue="true") == [Nack(1, True)]
+    assert mine.settles("ACK", frames[2]) == [Disposition(2)]
+    assert mine.settles("NACK", frames[0], requeue="false") == [Disposition(0, REJECTED)]
+    assert mine.settles("NACK", frames[1], requeue="true") == [Disposition(1, REQUEUED)]
     assert sorted(mine.session.unsettled.given) == [3]
 
 
 def test_S18_a_nack_may_say_that_nobody_has_seen_the_message():
     mine = client()
-    assert mine.settles("NACK", mine.give(1), unseen="true") == [Nack(1, unseen=True)]
+    assert mine.settles("NACK", mine.give(1), unseen="true") == [Disposition(1, RELEASED)]
     mine.fails("NACK", "unseen must be true or false", id=mine.give(2).headers["ack"], unseen="maybe")
 
 
@@ -960,8 +963,8 @@ def test_S19_what_was_delivered_can_be_settled_after_unsubscribe(any_version):
     frame = mine.give(1)
     mine.send("UNSUBSCRIBE", id="a")
     late = mine.give(2)  # it was on its way
-    assert mine.settles("ACK", frame) == [Ack(1)]
-    assert mine.settles("ACK", late) == [Ack(2)]
+    assert mine.settles("ACK", frame) == [Disposition(1)]
+    assert mine.settles("ACK", late) == [Disposition(2)]
 
 
 def test_S20_the_mode_at_the_delivery_counts(any_version):
@@ -1044,14 +1047,14 @@ def test_S23_after_an_abort_a_delivery_is_as_before(any_version):
     mine = any_version
     frames = [mine.give(tag) for tag in range(3)]
     mine.send("BEGIN", transaction="t")
-    assert mine.settles("ACK", frames[1], transaction="t") == [Credit(1)]
-    assert mine.settles("NACK", frames[2], transaction="t") == [Credit(2)]
+    assert mine.settles("ACK", frames[1], transaction="t") == [Uncommitted(1)]
+    assert mine.settles("NACK", frames[2], transaction="t") == [Uncommitted(2)]
     mine.send("ABORT", transaction="t")
     assert sorted(mine.session.unsettled.given) == [0, 1, 2]
-    assert mine.settles("ACK", frames[1]) == [Ack(1)]
+    assert mine.settles("ACK", frames[1]) == [Disposition(1)]
     mine.send("BEGIN", transaction="t")
     mine.settles("NACK", frames[2], transaction="t", requeue="false")
-    assert mine.send("COMMIT", transaction="t") == [Transact([Nack(2, False)])]
+    assert mine.send("COMMIT", transaction="t") == [Transact([Disposition(2, REJECTED)])]
 
 
 def test_S23_in_a_transaction_acks_may_come_out_of_order_and_twice():
@@ -1060,7 +1063,7 @@ def test_S23_in_a_transaction_acks_may_come_out_of_order_and_twice():
     mine.send("BEGIN", transaction="t")
     for each in (2, 0, 2, 3):
         mine.settles("ACK", frames[each], transaction="t")
-    assert mine.send("COMMIT", transaction="t") == [Transact([Ack(2), Ack(3)])]
+    assert mine.send("COMMIT", transaction="t") == [Transact([Disposition(2), Disposition(3)])]
     assert mine.session.unsettled.given == {}
 
 
@@ -1071,7 +1074,7 @@ def test_S23_what_was_settled_outside_meanwhile_is_left_out():
     for frame in frames:
         mine.settles("ACK", frame, transaction="t")
     mine.settles("ACK", frames[0])
-    assert mine.send("COMMIT", transaction="t") == [Transact([Ack(1)])]
+    assert mine.send("COMMIT", transaction="t") == [Transact([Disposition(1)])]
 
 
 ACKS = [

@@ -10,7 +10,7 @@ import tempfile
 from mombroker import store
 from mombroker.agents import program
 from mombroker.broker.attach import attach
-from mombroker.broker.commands import Ack, Delivery, Nack, Send, Subscribe
+from mombroker.broker.commands import MODIFIED, Delivery, Disposition, Send, Subscribe
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.server import AgentServer
@@ -47,7 +47,7 @@ def main(target: str) -> None:
         go(ClientOpened(1, ""))
         go(ClientCommands(1, [Send(QUEUE, text.encode(), shown=QUEUE) for text in ("a", "b", "c", "d", "e", "f")]))
         go(ClientCommands(1, [Subscribe("s", (QUEUE,), ack="individual", prefetch=3)]))
-        go(ClientCommands(1, [Nack(told[1].tag), Ack(told[0].tag)]))
+        go(ClientCommands(1, [Disposition(told[1].tag, MODIFIED), Disposition(told[0].tag)]))
         row = ItemRow(server.new_id(), "paris/author", "h", 7, b"head", b"body")
         made.commit(Batch(items={row.id: row}, agents={"paris/author": ("sample:A", b"")}))
         made.close()

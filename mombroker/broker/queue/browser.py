@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from mombroker.broker.protocol import Browsed, Dispatch
+from mombroker.broker.protocol import Browsed, Dispatch, Settle
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.messages import LOOK
 
@@ -29,9 +29,10 @@ class Browser:
         self.lane = self.id = 0
         self.upto = upto
 
-    def settled(self, count: int) -> None:
-        self.credit += count
-        self.room += sum(self.sizes.popleft() for _ in range(min(count, len(self.sizes))))
+    def settled(self, note: Settle) -> None:
+        self.credit += note.credit
+        count = sum(map(len, (note.accepted, note.released, note.modified, note.requeued, note.rejected)))
+        self.room += sum(self.sizes.popleft() for _ in range(min(count + len(note.uncommitted), len(self.sizes))))
 
     def show(self, queue: Queue) -> bool:
         """Go on. True when it has seen all."""

@@ -9,6 +9,7 @@ from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.selectors import Matches
 
 MAX_AGAIN = 1_000  # messages that a consumer is to look at again, one by one
+MAX_SHUNNED = 1_000  # messages that a consumer never gets again
 PREFETCH_BYTES = 4 << 20  # of unsettled messages: who has so many gets no more; a larger one comes alone
 Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 
@@ -18,9 +19,10 @@ class Consumer:
     uncommitted  sizes, by id, of deliveries acknowledged in a transaction that is open: they take no room; see Settle
     seen     up to which id, per lane, nothing waits for it, as things stand,
     again    but for these: they have come back, in a heap per lane
+    shunned  ids of messages that are not for it again: `wants` says so, too
     """
 
-    __slots__ = ("key", "note", "credit", "room", "uncommitted", "wants", "pending", "seen", "again")
+    __slots__ = ("key", "note", "credit", "room", "uncommitted", "wants", "pending", "seen", "again", "shunned")
 
     def __init__(self, proxy: str, note: Consume, wants: Matches | None):
         self.key = (proxy, note.consumer)
@@ -29,6 +31,7 @@ class Consumer:
         self.pending: list[QueuedMessage] = []  # given, to be dispatched in one message
         self.seen: dict[int, int] = {}
         self.again: dict[int, list[int]] = {}
+        self.shunned: set[str] = set()
 
     @property
     def hungry(self) -> bool:
@@ -52,7 +55,7 @@ class Consumer:
     def settled(self, note: Settle, freed: int, held: dict[int, QueuedMessage]) -> None:
         """It has settled so many bytes, and still has what is `held`."""
         if self.uncommitted:
-            for ids in (note.taken, note.back, note.failed, note.again, note.refused):
+            for ids in (note.accepted, note.released, note.modified, note.requeued, note.rejected):
                 freed -= sum(self.uncommitted.pop(id, 0) for id in ids)
         for id in note.uncommitted:
             if id in held and id not in self.uncommitted:
@@ -60,3 +63,13 @@ class Consumer:
                 freed += held[id].size
         self.credit += note.credit
         self.room = min(self.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing
+
+    def shun(self, message: str) -> bool:
+        """Never give it this message again. False: it shuns too many already."""
+        if len(self.shunned) >= MAX_SHUNNED:
+            return False
+        if not self.shunned:
+            shunned, wants = self.shunned, self.wants
+            self.wants = lambda put, id, count: id not in shunned and (wants is None or wants(put, id, count))
+        self.shunned.add(message)
+        return True

@@ -17,15 +17,17 @@ class Consumers:
 
     changed     somebody is to look again at what it has seen
     selective   somebody does not want everything
+    draining    who is to get what is there, and then has no credit; browsers, too
     """
 
-    __slots__ = ("consumers", "turns", "groups", "changed", "selective")
+    __slots__ = ("consumers", "turns", "groups", "changed", "selective", "draining")
 
     def __init__(self) -> None:
         self.consumers: dict[Key, Consumer] = {}
         self.turns: list[deque[Consumer]] = []  # those that may get messages, by falling priority
         self.groups: dict[str, MessageGroup] = {}
         self.changed = self.selective = False
+        self.draining: dict[Key, None] = {}
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self.consumers.values())
@@ -36,6 +38,7 @@ class Consumers:
 
     def remove(self, key: Key) -> Consumer | None:
         consumer = self.consumers.pop(key, None)
+        self.draining.pop(key, None)
         if consumer:
             self._line_up()
             for group in self.groups.values():

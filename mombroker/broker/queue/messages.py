@@ -118,7 +118,11 @@ class QueueMessages(Native):
 
     def pack(self) -> bytes:
         rows = {number: len(lane) - lane.unstored for number, lane in self.lanes.items()}
-        remote = [[c.key[0], c.credit, c.note.values()] for c in self.takers if self._remote(c.key[0])]
+        draining = self.takers.draining
+        remote = [
+            [c.key[0], c.credit, c.note.values(), *([True] if c.key in draining else ())]
+            for c in self.takers if self._remote(c.key[0])
+        ]  # fmt: skip
         leaving = [proxy for proxy in self.leaving if self._remote(proxy)]
         stale = [self.stale, self.stale_bytes, self.stale_ready]
         return _state(
@@ -148,11 +152,13 @@ class QueueMessages(Native):
                 lane = self.lane(number)
                 lane.rest, lane.last = rest, self.server.next_id
                 self.ready += rest
-        for proxy, credit, values in remote:
+        for proxy, credit, values, *draining in remote:
             note = Consume(*values)
             consumer = Consumer(proxy, note, message_filter(note.selector, note.no_local))
             consumer.credit = credit
             self.takers.add(consumer)
+            if draining:
+                self.takers.draining[consumer.key] = None
         self.count = self.ready + len(self.shelf.delayed)
         if self.purged:
             as_all = (self.count, self.bytes, self.ready)  # an older state does not say it

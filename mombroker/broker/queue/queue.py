@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.policy import Policy
-from mombroker.broker.protocol import Cancel, Consume, Dispatch, Full, Gone, Refuse, Settle, Started
+from mombroker.broker.protocol import Cancel, Consume, Dispatch, Drained, Flow, Full, Gone, Refuse, Settle, Started
 from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer, Key
 from mombroker.broker.queue.dedup import PRODUCERS, Dedup
@@ -213,6 +213,8 @@ class Queue(QueueMessages):
         for browser in list(self.browsers.values()):
             if browser.show(self):
                 del self.browsers[browser.key]
+        if self.takers.draining:
+            self._answer_drains()
 
     def _begin(self) -> None:
         """Count anew for a new batch."""
@@ -346,27 +348,29 @@ class Queue(QueueMessages):
 
     def settle(self, note: Settle, message: Message) -> None:
         held, freed = self.out.get(message.source, {}), 0
-        for id in note.taken:
+        if note.undeliverable_here:
+            freed += self._shun(note, held, (message.source, note.consumer))
+        for id in note.accepted:
             if item := held.pop(id, None):
                 freed += item.size
                 self._end(item, True)
-        if len(note.taken) > SETTLED:
-            self.spend(len(note.taken) // SETTLED, 0)
-        for id in note.back:
+        if len(note.accepted) > SETTLED:
+            self.spend(len(note.accepted) // SETTLED, 0)
+        for id in note.released:
             if item := held.pop(id, None):
                 freed += item.size
                 item.count -= 1
                 self.spend(MOVE, item.size)
                 self._return(item)
-        for id in note.failed:
+        for id in note.modified:
             if item := held.pop(id, None):
                 freed += item.size
                 self._fail(item, self.policy.on_nack == "dead-letter")
-        for id in note.again:
+        for id in note.requeued:
             if item := held.pop(id, None):
                 freed += item.size
                 self._fail(item, False)
-        for id in note.refused:
+        for id in note.rejected:
             if item := held.pop(id, None):
                 freed += item.size
                 self._refuse(item)
@@ -376,9 +380,57 @@ class Queue(QueueMessages):
             taker.settled(note, freed, held)
             self.touch()
         elif browser := self.browsers.get(key):
-            browser.settled(note.credit)
+            browser.settled(note)
             self.touch()
         self.change()
+
+    def _shun(self, note: Settle, held: dict[int, QueuedMessage], key: Key) -> int:
+        """Not for this consumer again; to the dead letters what is too much to be remembered. Returns their bytes."""
+        freed, consumer = 0, self.takers.consumers.get(key)
+        if consumer is None:
+            return 0
+        self.takers.selective = True
+        for id in note.undeliverable_here:
+            if id in held and not consumer.shun(held[id].message):
+                item = held.pop(id)
+                freed += item.size
+                self._refuse(item)
+        return freed
+
+    def flow(self, note: Flow, message: Message) -> None:
+        """More credit for a consumer, or a browser."""
+        key = (message.source, note.consumer)
+        consumer = self.takers.consumers.get(key) or self.browsers.get(key)
+        if consumer is None:  # it has ended
+            if note.drain:
+                self.post(message.source, Drained(note.consumer))
+            return
+        consumer.credit += note.credit
+        if note.drain:
+            self.takers.draining[key] = None
+        self.change()
+        self.touch()
+
+    def _answer_drains(self) -> None:
+        """Who is to have what was there, and no more, has it: take its credit."""
+        for key in list(self.takers.draining):
+            consumer = self.takers.consumers.get(key) or self.browsers.get(key)
+            if consumer is None or self._has_all(consumer):
+                del self.takers.draining[key]
+                if consumer is not None:
+                    consumer.credit = 0
+                self.post(key[0], Drained(key[1]))
+                self.change()
+
+    def _has_all(self, consumer: Consumer | Browser) -> bool:
+        """Is there nothing that it may have at present?"""
+        if consumer.credit <= 0 or consumer.room <= 0:
+            return True
+        if isinstance(consumer, Browser) or self.leaving:
+            return False
+        if self.paused or not self.ready or consumer not in self.takers.waiting():
+            return True
+        return self._seen_all(consumer)
 
     def _fail(self, item: QueuedMessage, at_once: bool, lost: bool = False) -> None:
         """Its consumer gave it back, or was lost with it: then it is offered again at once."""
@@ -509,6 +561,7 @@ class Queue(QueueMessages):
             return
         assert not any(consumer.pending for consumer in self.takers), "what was given is not dispatched"
         assert not any(each.credit > 0 and each.room > 0 for each in self.browsers.values()), "a browser waits in vain"
+        assert not self.takers.draining, "a drain comes to no end"
         if self.paused or not self.ready or not self.takers.hungry():
             return
         for lane in self.lanes.values():
@@ -520,4 +573,5 @@ class Queue(QueueMessages):
 
     handlers: ClassVar[Any] = {
         ClientMessage.wire: put, Settle.wire: settle, Consume.wire: consume, Cancel.wire: cancel, Gone.wire: gone,
+        Flow.wire: flow,
     }  # fmt: skip

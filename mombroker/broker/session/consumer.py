@@ -21,7 +21,10 @@ class SessionConsumer:
     """One subscription of a connection, and where its messages come from.
 
     home       queue or subscription agent; empty: plain topics, straight from the table
-    credit     of plain topics: how many more may be handed out, while `room`, in bytes of bodies, is above 0
+    explicit   credit comes by Flow alone; else each settlement gives some back
+    credit     how many more may come, kept where it is explicit; of plain topics, how many more may be handed out,
+               while `room`, in bytes of bodies, is above 0
+    draining   Drained is not here yet
     unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
     uncommitted  tags that an open transaction acknowledges: unsettled, and their credit was given back; in the
                  cumulative mode all up to `uncommitted_to`
@@ -31,18 +34,21 @@ class SessionConsumer:
     """
 
     __slots__ = (
-        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "fates", "proxy", "epochs",
-        "wants", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped",
+        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "proxy", "epochs",
+        "wants", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit", "draining",
     )  # fmt: skip
 
     def __init__(self, proxy: Session, number: int, command: Subscribe, home: str = ""):
         self.proxy, self.number, self.sub, self.ack, self.home = proxy, number, command.sub, command.ack, home
         self.receipt = command.receipt
         self.browser = command.browser
-        self.credit, self.room = min(command.prefetch or PREFETCH, PREFETCH_MAX), PREFETCH_BYTES
+        window = min(command.prefetch or PREFETCH, PREFETCH_MAX)
+        self.explicit = command.credit is not None
+        self.credit, self.room = window if command.credit is None else command.credit, PREFETCH_BYTES
+        self.draining = False
         self.unsettled: dict[int, Any] = {}
         self.open = True
-        self.fates: dict[str, list[int]] = {}
+        self.outcomes: dict[str, list[int]] = {}
         self.epochs: list[int] = []
         self.wants: Matches | None = None
         self.uncommitted: set[int] = set()

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mombroker.broker.commands import (
-    Ack,
-    Credit,
     Disconnect,
-    Nack,
+    Disposition,
+    Flow,
     Receipt,
     Send,
     Subscribe,
     Sync,
     Transact,
+    Uncommitted,
     Unsubscribe,
 )
 from mombroker.broker.message import ClientMessage
@@ -23,7 +23,8 @@ from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.protocol import Spec
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
-from mombroker.broker.session.session import AGAIN, BACK, FAILED, REFUSED, TAKEN, Session
+from mombroker.broker.session.consumer import PREFETCH_MAX
+from mombroker.broker.session.session import Session
 from mombroker.broker.topic.patterns import segments_of
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import NOTHING
@@ -55,9 +56,9 @@ class Handlers:
         self.service, self.server = service, service.server
         self.policies, self.topics = service.policies, service.topics
         self.of: dict[type, Callable[[Session, Any], None]] = {
-            Send: self._send, Ack: self._ack, Nack: self.settle, Transact: self._transact, Sync: self._sync,
-            Disconnect: self._disconnect, Credit: self._credit, Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
+            Send: self._send, Disposition: self.settle, Transact: self._transact, Sync: self._sync,
+            Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
+            Subscribe: self._subscribe, Unsubscribe: self._unsubscribe,
         }  # fmt: skip
 
     def _send(self, proxy: Session, command: Send) -> None:
@@ -200,7 +201,7 @@ class Handlers:
             if isinstance(each, Send):
                 self._go(proxy, *next(going))
             elif each.tag in proxy.tags:  # unless an earlier one has settled it too
-                proxy.settle(each.tag, _fate(each))
+                proxy.settle(each)
         if command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
 
@@ -220,18 +221,20 @@ class Handlers:
                     f"{policy.max_bytes}"
                 )
 
-    def _ack(self, proxy: Session, command: Ack) -> None:
-        proxy.settle(command.tag, TAKEN)
+    def settle(self, proxy: Session, command: Disposition) -> None:
+        proxy.settle(command)
         if command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
 
-    def settle(self, proxy: Session, command: Ack | Nack) -> None:
-        proxy.settle(command.tag, _fate(command))
-        if command.receipt is not None:
-            proxy.reply(Receipt(command.receipt))
-
-    def _credit(self, proxy: Session, command: Credit) -> None:
+    def _uncommitted(self, proxy: Session, command: Uncommitted) -> None:
         proxy.count_uncommitted(command.tag)
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
+
+    def _flow(self, proxy: Session, command: Flow) -> None:
+        proxy.flow(command.sub, command.credit, command.drain)
+        if command.receipt is not None:
+            proxy.reply(Receipt(command.receipt))
 
     def _sync(self, proxy: Session, command: Sync) -> None:
         if command.receipt is not None:
@@ -244,6 +247,8 @@ class Handlers:
     def _subscribe(self, proxy: Session, command: Subscribe) -> None:
         if command.sub in proxy.subs:
             raise MomError(f"there is a subscription {command.sub!r} already: end it first")
+        if command.credit is not None and not 0 <= command.credit <= PREFETCH_MAX:
+            raise MomError(f"a subscription begins with a credit of 0 to {PREFETCH_MAX}, not {command.credit}")
         first = command.destinations[0]
         no_local = proxy.sender if command.no_local else ""
         wants = message_filter(command.selector, no_local)
@@ -289,11 +294,3 @@ class Handlers:
             self.service.hold(proxy, Wait(id, START_S, ""))
         elif command.receipt is not None:
             proxy.reply(Receipt(command.receipt))
-
-
-def _fate(command: Ack | Nack) -> str:
-    if isinstance(command, Ack):
-        return TAKEN
-    if command.unseen:
-        return BACK
-    return FAILED if command.requeue is None else AGAIN if command.requeue else REFUSED

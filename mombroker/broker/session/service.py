@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from mombroker.broker.commands import Ack, Nack, Refused, Send
+from mombroker.broker.commands import COMMAND, CONNECTION, Disposition, Refused, Send
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of
 from mombroker.broker.native import Native
@@ -182,7 +182,7 @@ class Sessions(Native):
     def _open(self, event: ClientOpened) -> None:
         server = self.server
         id = f"{server.name}/conn:{server.new_id()}"
-        proxy = Session(self.natives, id, self, event.conn, event.client_id, event.session or id)
+        proxy = Session(self.natives, id, self, event)
         server.engine.natives.agents[id] = proxy
         self.connections[event.conn] = self.by_proxy[id] = Connection(proxy)
 
@@ -246,7 +246,8 @@ class Sessions(Native):
                 break
             except MomError as error:
                 self.refuse(proxy, str(error), command.receipt)
-                return left
+                if proxy.strict:
+                    return left
             if commands:
                 commands.popleft()
             if not connection.key:
@@ -255,12 +256,13 @@ class Sessions(Native):
             self._close(connection)
         return left
 
-    def refuse(self, proxy: Session, reason: str, receipt: str | None, sub: str = "") -> None:
-        """The connection ends with one sentence."""
+    def refuse(self, proxy: Session, reason: str, receipt: str | None, sub: str = "", scope: str = COMMAND) -> None:
+        """One sentence, which ends what `scope` says, or the connection where its protocol knows nothing else."""
         connection = self.by_proxy.get(proxy.id)
         if connection is not None:
-            proxy.reply(Refused(reason, receipt, sub))
-            self._close(connection)
+            proxy.reply(Refused(reason, receipt, sub, CONNECTION if proxy.strict else scope))
+            if proxy.strict:
+                self._close(connection)
 
     def close(self, proxy: Session) -> None:
         """It ends in good order."""
@@ -293,13 +295,14 @@ class Sessions(Native):
                 self.orders.settle(proxy, command)
             except MomError as error:
                 self.refuse(proxy, str(error), command.receipt)
-                return
+                if proxy.strict:
+                    return
 
-    def _freeing(self, connection: Connection) -> list[Ack | Nack]:
+    def _freeing(self, connection: Connection) -> list[Disposition]:
         """What settles messages of the queue that the first command waits for, behind nothing but sends to it."""
-        commands, found = connection.commands, list[Ack | Nack]()
+        commands, found = connection.commands, list[Disposition]()
         for command in commands:
-            if isinstance(command, Ack | Nack):
+            if isinstance(command, Disposition):
                 if connection.proxy.frees(command.tag, connection.key):
                     found.append(command)
             elif not isinstance(command, Send) or command.destination != commands[0].destination:
@@ -339,8 +342,8 @@ class Sessions(Native):
 
     def resume(self, proxy: Session, home: str) -> None:
         """A subscription of another server has answered."""
-        connection = self.by_proxy[proxy.id]
-        if connection.key == home and not connection.reason:
+        connection = self.by_proxy.get(proxy.id)
+        if connection is not None and connection.key == home and not connection.reason:
             connection.until = 0
             self._go_on(connection)
 
@@ -358,6 +361,10 @@ class Sessions(Native):
                     self._go_on(connection)
                 else:
                     self.refuse(connection.proxy, connection.reason, connection.commands[0].receipt)
+                    if not connection.proxy.strict:
+                        connection.commands.popleft()
+                        connection.until = 0
+                        self._go_on(connection)
         self.confirm()
 
     def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None:
@@ -436,7 +443,9 @@ class Sessions(Native):
             if message.type == Dispatch.wire:
                 note: Dispatch = note_of(message)
                 if back := [item[0] for item in note.items if item[0]]:
-                    server.send(server.note_to(agent, (message.source,), Settle(note.consumer, back=back), 0, BOUNCE))
+                    server.send(
+                        server.note_to(agent, (message.source,), Settle(note.consumer, released=back), 0, BOUNCE)
+                    )
             return True
         if kind.startswith(OWNED):
             if message.type == Consume.wire:

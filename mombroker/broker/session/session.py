@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgpack
 
-from mombroker.broker.commands import BrowseEnd, Delivery, Receipt, Subscribe
+from mombroker.broker.commands import (
+    ACCEPTED,
+    COMMAND,
+    MODIFIED,
+    RELEASED,
+    REQUEUED,
+    SUBSCRIPTION,
+    BrowseEnd,
+    Delivery,
+    Disposition,
+    Receipt,
+    Subscribe,
+)
+from mombroker.broker.commands import Drained as DrainedReply
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import (
@@ -20,8 +33,10 @@ from mombroker.broker.protocol import (
     Cancel,
     Consume,
     Dispatch,
+    Drained,
     End,
     Ended,
+    Flow,
     Gone,
     Last,
     Refuse,
@@ -30,9 +45,10 @@ from mombroker.broker.protocol import (
     Started,
 )
 from mombroker.broker.selectors import Matches
-from mombroker.broker.session.consumer import SessionConsumer
+from mombroker.broker.session.consumer import PREFETCH_MAX, SessionConsumer
 from mombroker.broker.wire import pack
 from mombroker.core.errors import MomError, line
+from mombroker.core.events import ClientOpened
 from mombroker.core.message import BOUNCE, Message
 from mombroker.core.natives import Natives
 
@@ -44,9 +60,8 @@ _delivery = tuple.__new__  # a third of the time of Delivery(...)
 # Deliveries that open transactions settle; bytes of bodies of those that only we keep.
 MAX_UNCOMMITTED, MAX_UNCOMMITTED_BYTES = 10_000, 32 << 20
 PENDING_BYTES = 64 << 20  # of plain topics' messages that a connection does not take; then the oldest go
-TAKEN, BACK, FAILED, AGAIN, REFUSED = "taken", "back", "failed", "again", "refused"  # fates, as in Settle
-UNCOMMITTED = "uncommitted"
-TOLD = 100  # messages of one fate that are settled by one reaction of their queue
+UNCOMMITTED, UNDELIVERABLE_HERE = "uncommitted", "undeliverable_here"  # beside outcomes, as in Settle
+TOLD = 100  # messages of one outcome that are settled by one reaction of their queue
 
 
 class Session(Native):
@@ -57,10 +72,12 @@ class Session(Native):
 
     path = "mombroker.agents.proxy:Proxy"
 
-    def __init__(self, natives: Natives, id: str, service: Sessions, conn: int, client_id: str, session: str):
+    def __init__(self, natives: Natives, id: str, service: Sessions, opened: ClientOpened):
         super().__init__(natives, id)
-        self.service, self.conn, self.client_id, self.session = service, conn, client_id, session
-        self.sender = client_id or id
+        self.service, self.conn, self.client_id = service, opened.conn, opened.client_id
+        self.session = opened.session or id  # names its temporary destinations
+        self.strict = opened.strict  # whatever is refused ends it
+        self.sender = opened.client_id or id
         self.sources: dict[int, SessionConsumer] = {}
         self.subs: dict[str, SessionConsumer] = {}
         self.tags: dict[int, SessionConsumer] = {}
@@ -76,7 +93,7 @@ class Session(Native):
         self._complain_at = 1  # so many
         self.uncommitted = self.uncommitted_bytes = 0  # of all sources; bytes of plain topics
         self.remote = False
-        self.settling: list[SessionConsumer] = []  # with fates that are not told yet
+        self.settling: list[SessionConsumer] = []  # with outcomes that are not told yet
         self.endings: dict[int, tuple[str, str | None]] = {}  # subscriptions that are to end: home, and the receipt
         self.temporary: set[str] = set()  # queues
         self.replies: list[Any] = []
@@ -126,10 +143,38 @@ class Session(Native):
         self.sources[source.number] = self.subs[command.sub] = source
         return source
 
+    def flow(self, sub: str, credit: int, drain: bool) -> None:
+        """Let more come to a subscription. Raises MomError."""
+        source = self.subs.get(sub)
+        if source is None:
+            raise MomError(f"there is no subscription {sub!r}")
+        if source.draining:
+            raise MomError(f"subscription {sub!r} is being drained: wait for the end of that")
+        under_way = source.credit  # of a queue's, the window that it has
+        if source.explicit or not source.home:
+            under_way += len(source.unsettled)
+        if not 0 <= credit <= PREFETCH_MAX - under_way:
+            raise MomError(
+                f"subscription {sub!r} has {under_way} messages unsettled or under way, of at most {PREFETCH_MAX}: "
+                f"settle some before it gets credit for {credit} more"
+            )
+        source.credit += credit
+        if source.home:
+            source.draining = drain
+            self._tell(source)  # what was settled before may bring credit
+            self.post(source.home, Flow(source.number, credit, drain))
+            return
+        self.hand_out()
+        if drain:
+            source.credit = 0
+            self.reply(DrainedReply(sub))
+
     def delete_temporary(self, id: str, shown: str) -> None:
         """One of its queues is gone, with all that is in it. Raises MomError."""
         if any(source.home == id for source in self.sources.values()):
             raise MomError(f"{shown} has a consumer, or messages that are not acknowledged: end them first")
+        if id not in self.temporary:
+            raise MomError(f"{shown} belongs to another connection, which alone may delete it")
         self.temporary.discard(id)
         self.homes.pop(id, None)
         natives = self.server.engine.natives
@@ -168,8 +213,10 @@ class Session(Native):
         source = self.sources.get(note.consumer)
         if source is None or not source.open or not source.home:  # what was under way goes back
             if ids := [item[0] for item in note.items if item[0]]:
-                self.post(message.source, Settle(note.consumer, back=ids))
+                self.post(message.source, Settle(note.consumer, released=ids))
             return
+        if source.explicit:
+            source.credit -= len(note.items)
         if message.origin != self.server.name:
             for *_, put in note.items:
                 self.service.set_by_our_clock(put, message)
@@ -224,11 +271,34 @@ class Session(Native):
         if source is not None and source.open:
             self.reply(BrowseEnd(source.sub))
 
+    def drained(self, note: Drained, message: Message) -> None:
+        source = self.sources.get(note.consumer)
+        if source is not None and source.open:
+            source.draining = False
+            if source.explicit:
+                source.credit = 0
+            self.reply(DrainedReply(source.sub))
+
     def refuse(self, note: Refuse, message: Message) -> None:
         source = self.sources.get(note.consumer)
-        if source is None or source.open:
-            receipt = source.receipt if source else self.endings.get(note.consumer, ("", None))[1]
-            self.service.refuse(self, line(note.reason), receipt, source.sub if source else "")
+        if source is None:
+            receipt = self.endings.pop(note.consumer, ("", None))[1]
+            self.service.refuse(self, line(note.reason), receipt, scope=COMMAND)
+        elif source.open:
+            self.service.refuse(self, line(note.reason), source.receipt, source.sub, SUBSCRIPTION)
+            self._forget(source)
+        self.service.resume(self, message.source)
+
+    def _forget(self, source: SessionConsumer) -> None:
+        """It has ended where it came from, which has taken back what was not settled."""
+        if not self.ended:
+            source.open = False
+            for tag in list(source.unsettled):
+                self._recount(source, tag, source.unsettled.pop(tag))
+                del self.tags[tag]
+            source.outcomes = {}
+            source.recounted = 0
+            del self.sources[source.number], self.subs[source.sub]
 
     # -- what comes from plain topics ----------------------------------------------------------------------------
 
@@ -302,8 +372,11 @@ class Session(Native):
 
     # -- settlements ---------------------------------------------------------------------------------------------
 
-    def settle(self, tag: int, fate: str) -> None:
+    def settle(self, command: Disposition) -> None:
         """Raises MomError for a delivery that is not there to be settled."""
+        tag, outcome, here = command.tag, command.outcome, not command.undeliverable_here
+        if outcome == MODIFIED and not command.failed:
+            outcome = RELEASED
         source = self.tags.get(tag)
         if source is None:
             raise MomError("what was acknowledged is settled already, or was never delivered here")
@@ -311,16 +384,16 @@ class Session(Native):
             for each in list(source.unsettled):
                 if each > tag:
                     break
-                self._settle(source, each, fate)
+                self._settle(source, each, outcome, here)
         else:
-            self._settle(source, tag, fate)
+            self._settle(source, tag, outcome, here)
 
     def frees(self, tag: int, queue: str) -> bool:
         """Does settling this make room in a queue?"""
         source = self.tags.get(tag)
         return source is not None and source.home == queue
 
-    def _settle(self, source: SessionConsumer, tag: int, fate: str) -> None:
+    def _settle(self, source: SessionConsumer, tag: int, outcome: str, here: bool = True) -> None:
         del self.tags[tag]
         row = source.unsettled.pop(tag)
         if not source.open and not source.unsettled:
@@ -328,50 +401,55 @@ class Session(Native):
         if source.uncommitted:
             self._recount(source, tag, row)
         if source.home:
-            fates = source.fates
-            if fate in fates:
-                fates[fate].append(row)
+            outcomes = source.outcomes
+            if outcome in outcomes:
+                outcomes[outcome].append(row)
             else:
-                if not fates:
+                if not outcomes:
                     self.settling.append(source)
                     self.touch()
-                fates[fate] = [row]
+                outcomes[outcome] = [row]
+            if not here:
+                outcomes.setdefault(UNDELIVERABLE_HERE, []).append(row)
         else:
-            source.credit += 1
+            if not source.explicit:
+                source.credit += 1
             source.room += len(row[0].body)
-            if fate in (FAILED, AGAIN):
+            if outcome in (MODIFIED, REQUEUED) and here:
                 self._again(source, *row)
-            elif fate == BACK and source.open:
+            elif outcome == RELEASED and here and source.open:
                 self._wait((source, *row), True)
             self.hand_out()
 
     def count_uncommitted(self, tag: int) -> None:
-        """A transaction that is open settles it. Raises MomError when that has become too much."""
+        """An open transaction is to settle it. Raises MomError when that is too much."""
         source = self.tags.get(tag)
         if source is None or not source.open:
             return
         tags = range(source.uncommitted_to + 1, tag + 1) if source.ack == "client" else (tag,)
-        source.uncommitted_to = max(source.uncommitted_to, tag)
-        for each in tags:
-            if each in source.unsettled and each not in source.uncommitted:
-                self._count_uncommitted(source, each)
-        if self.uncommitted > MAX_UNCOMMITTED or self.uncommitted_bytes > MAX_UNCOMMITTED_BYTES:
+        new = [each for each in tags if each in source.unsettled and each not in source.uncommitted]
+        size = 0 if source.home else sum(len(source.unsettled[each][0].body) for each in new)
+        if self.uncommitted + len(new) > MAX_UNCOMMITTED or self.uncommitted_bytes + size > MAX_UNCOMMITTED_BYTES:
             raise MomError(
                 f"transactions that are open, or were aborted, settle over {MAX_UNCOMMITTED} deliveries or "
                 f"{MAX_UNCOMMITTED_BYTES} bytes of topics: COMMIT sooner, or settle what was aborted"
             )
+        source.uncommitted_to = max(source.uncommitted_to, tag)
+        for each in new:
+            self._count_uncommitted(source, each)
 
     def _count_uncommitted(self, source: SessionConsumer, tag: int) -> None:
         source.uncommitted.add(tag)
         self.uncommitted += 1
         row = source.unsettled[tag]
         if source.home:
-            if not source.fates:
+            if not source.outcomes:
                 self.settling.append(source)
                 self.touch()
-            source.fates.setdefault(UNCOMMITTED, []).append(row)
+            source.outcomes.setdefault(UNCOMMITTED, []).append(row)
         else:
-            source.credit += 1
+            if not source.explicit:
+                source.credit += 1
             source.room += len(row[0].body)
             self.uncommitted_bytes += len(row[0].body)
             self.hand_out()
@@ -385,7 +463,8 @@ class Session(Native):
         if source.home:
             source.recounted += 1
         else:
-            source.credit -= 1
+            if not source.explicit:
+                source.credit -= 1
             source.room -= len(row[0].body)
             self.uncommitted_bytes -= len(row[0].body)
 
@@ -403,7 +482,7 @@ class Session(Native):
             tag = autos.popleft()
             source = self.tags.get(tag)
             if source is not None:
-                self._settle(source, tag, TAKEN)
+                self._settle(source, tag, ACCEPTED)
 
     def check(self) -> None:
         waiting = [put for _, put, _, _ in self.pending] + [put for _, _, _, put, _ in self.later]
@@ -419,16 +498,18 @@ class Session(Native):
             self._tell(source)
 
     def _tell(self, source: SessionConsumer) -> None:
-        fates: dict[str, Any] = source.fates
-        source.fates = {}
-        credit = sum(map(len, fates.values())) - source.recounted if source.open else 0
+        outcomes: dict[str, Any] = source.outcomes
+        source.outcomes = {}
+        credit = 0
+        if source.open and not source.explicit:
+            credit = sum(len(ids) for name, ids in outcomes.items() if name != UNDELIVERABLE_HERE) - source.recounted
         source.recounted = 0
-        while any(len(ids) > TOLD for ids in fates.values()):  # not all of it in one reaction
-            part = {fate: ids[:TOLD] for fate, ids in fates.items()}
-            fates = {fate: ids[TOLD:] for fate, ids in fates.items()}
-            self.post(source.home, Settle(source.number, **({} if source.browser else part)))
-        if fates:
-            self.post(source.home, Settle(source.number, **({} if source.browser else fates), credit=credit))
+        while any(len(ids) > TOLD for ids in outcomes.values()):  # not all of it in one reaction
+            part = {name: ids[:TOLD] for name, ids in outcomes.items()}
+            outcomes = {name: ids[TOLD:] for name, ids in outcomes.items()}
+            self.post(source.home, Settle(source.number, **part))
+        if outcomes:
+            self.post(source.home, Settle(source.number, **outcomes, credit=credit))
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -466,7 +547,7 @@ class Session(Native):
 
     handlers: ClassVar[Any] = {
         Dispatch.wire: dispatch, Started.wire: started, Browsed.wire: browsed, Refuse.wire: refuse,
-        Last.wire: last, Ended.wire: subscription_ended,
+        Last.wire: last, Ended.wire: subscription_ended, Drained.wire: drained,
     }  # fmt: skip
 
 

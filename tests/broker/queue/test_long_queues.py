@@ -15,7 +15,7 @@ from mombroker import store
 from mombroker.agents import program
 from mombroker.broker import selectors
 from mombroker.broker.attach import attach
-from mombroker.broker.commands import Ack, BrowseEnd, Delivery, Nack, Send, Subscribe
+from mombroker.broker.commands import MODIFIED, RELEASED, BrowseEnd, Delivery, Disposition, Send, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
@@ -210,7 +210,10 @@ def test_a_consumer_of_few_among_many_reads_each_message_once(server, count):
     s.do(conn, Subscribe("s", (Q,), ack="individual", selector="n = 'some'", prefetch=3))
     s.rest()
     while (got := s.got(conn)) and got[-1].tag in s.server.clients.connections[conn].proxy.tags:
-        s.do(conn, *(Ack(each.tag) for each in got[-3:] if each.tag in s.server.clients.connections[conn].proxy.tags))
+        s.do(
+            conn,
+            *(Disposition(each.tag) for each in got[-3:] if each.tag in s.server.clients.connections[conn].proxy.tags),
+        )
         s.rest()
     assert len(s.got(conn)) == count // 1_000
     assert s.read <= 1.1 * count + 1_000 and s.longest < LONG_S, s.what
@@ -226,7 +229,7 @@ def test_what_comes_back_is_offered_without_another_search(server, count):
     for _ in range(10):
         s.do(any_one, Subscribe("s", (Q,), ack="individual", prefetch=1))
         s.rest()
-        s.do(any_one, Nack(s.got(any_one)[-1].tag, unseen=True))
+        s.do(any_one, Disposition(s.got(any_one)[-1].tag, RELEASED))
         s.rest()
         s.step(ClientClosed(any_one))
         s.rest()
@@ -244,7 +247,7 @@ def test_what_is_behind_a_busy_group_is_looked_at_once(server, count):
     s.rest()
     assert len(s.got(owner)) == 1 and s.got(other) == []
     for _ in range(10):
-        s.do(owner, Ack(s.got(owner)[-1].tag))
+        s.do(owner, Disposition(s.got(owner)[-1].tag))
         s.rest()
     assert len(s.got(owner)) == 11 and s.got(other) == []
     assert s.read <= 1.1 * count + 3_000 and s.longest < LONG_S, s.what
@@ -309,11 +312,11 @@ def test_ten_thousand_are_given_settled_and_given_back_in_steps(server, count):
     s.do(conn, Subscribe("s", (Q,), ack="client", prefetch=10_000))
     s.rest()
     assert len(s.got(conn)) == 10_000
-    s.do(conn, Ack(s.got(conn)[-1].tag))
+    s.do(conn, Disposition(s.got(conn)[-1].tag))
     s.rest()
     assert len(s.got(conn)) == 20_000
     if count > 20_000:
-        s.do(conn, Nack(s.got(conn)[-1].tag))
+        s.do(conn, Disposition(s.got(conn)[-1].tag, MODIFIED))
         s.rest()
         s.now += 10 * SECOND
         s.step(Tick())

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.broker.commands import Ack, Credit, Disconnect, Send, Transact, Unsubscribe
+from mombroker.broker.commands import (
+    REJECTED,
+    RELEASED,
+    REQUEUED,
+    Disconnect,
+    Disposition,
+    Send,
+    Transact,
+    Uncommitted,
+    Unsubscribe,
+)
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Consume
 from mombroker.broker.queue import lane
@@ -320,7 +330,7 @@ def test_a_nack_may_say_what_is_to_become_of_the_message():
     b = Broker(with_policy(on_nack="dead-letter"))
     consumer = b.connect().subscribe("s", Q, ack="individual")
     filled(b, "1", "2", "3")
-    consumer.nack("1").nack("2", requeue=True).nack("3", requeue=False)
+    consumer.nack("1").nack("2", outcome=REQUEUED).nack("3", outcome=REJECTED)
     assert b.queue("queue:DLQ.orders").count == 2
     b.later(2)
     assert consumer.texts == ["1", "2", "3", "2"]
@@ -353,7 +363,7 @@ def test_only_a_lost_consumer_fails_and_only_with_what_it_had_in_hand():
     b.reboot("a")  # not its fault
     assert b.queue(Q).count == 5
     consumer = b.connect().subscribe("s", Q, ack="individual")
-    consumer.ack("1").do(Credit(consumer.tag("2")), Credit(consumer.tag("4")))
+    consumer.ack("1").do(Uncommitted(consumer.tag("2")), Uncommitted(consumer.tag("4")))
     consumer.close()
     assert b.connect().subscribe("d", "queue:DLQ.orders").texts == ["3"]
     assert b.connect().subscribe("s", Q).texts == ["2", "4", "5"]
@@ -363,7 +373,7 @@ def test_what_nobody_has_seen_comes_back_as_if_it_had_not_been_sent():
     b = Broker(with_policy(max_redeliveries=0))
     filled(b, "1", "2")
     consumer = b.connect().subscribe("s", Q, ack="individual")
-    consumer.do(Unsubscribe("s")).nack("1", unseen=True).nack("2", unseen=True)
+    consumer.do(Unsubscribe("s")).nack("1", outcome=RELEASED).nack("2", outcome=RELEASED)
     again = b.connect().subscribe("s", Q, ack="individual")
     assert again.texts == ["1", "2"] and [each.count for each in again.got] == [1, 1]
 
@@ -378,7 +388,7 @@ def test_a_dead_letter_is_not_buried_twice():
         undertaker.nack("bad")
         b.later(61)
     assert sum(name.startswith("queue:") for name in b.servers["a"].names.known) == 2
-    undertaker.nack("bad", requeue=False)
+    undertaker.nack("bad", outcome=REJECTED)
     assert b.queue("queue:DLQ.orders").count == 0 and b.queue("queue:DLQ.orders").dropped == 1
 
 
@@ -420,15 +430,15 @@ def test_what_an_open_transaction_settles_makes_room_for_more_and_once_only(wher
     filled(b, *texts)
     consumer = b.connect(where[1]).subscribe("s", Q, ack=ack, prefetch=2)
     assert consumer.texts == texts[:2]
-    consumer.do(Credit(consumer.got[0].tag)).do(Credit(consumer.got[0].tag))
+    consumer.do(Uncommitted(consumer.got[0].tag)).do(Uncommitted(consumer.got[0].tag))
     assert consumer.texts == texts[:3] and b.queue(Q).count == 7
-    consumer.do(Credit(consumer.got[1].tag), Credit(consumer.got[2].tag))
+    consumer.do(Uncommitted(consumer.got[1].tag), Uncommitted(consumer.got[2].tag))
     assert consumer.texts == texts[:5]
-    consumer.do(Transact([Ack(consumer.got[n].tag) for n in (0, 1, 2)]))
+    consumer.do(Transact([Disposition(consumer.got[n].tag) for n in (0, 1, 2)]))
     assert consumer.texts == texts[:5] and b.queue(Q).count == 4
     consumer.ack(texts[3])
     assert consumer.texts == texts[:6]
-    consumer.do(Credit(consumer.got[4].tag)).nack(texts[4])
+    consumer.do(Uncommitted(consumer.got[4].tag)).nack(texts[4])
     assert consumer.texts == texts
     consumer.close()
     b.later(2)
@@ -441,7 +451,7 @@ def test_transactions_settle_only_so_many(monkeypatch):
     filled(b, *"12345")
     consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
     for number in range(4):
-        consumer.do(Credit(consumer.got[number].tag))
+        consumer.do(Uncommitted(consumer.got[number].tag))
     assert consumer.texts == list("1234") and "COMMIT sooner" in consumer.refusals[0]
     assert b.queue(Q).count == 5 and not b.queue(Q).out
 
@@ -668,7 +678,7 @@ def test_a_dead_letter_stays_in_its_group():
     b = Broker()
     group(b, "g", "1", "2", group_seq=7)
     worker = b.connect().subscribe("s", Q, ack="individual")
-    worker.nack("1", "2", requeue=False).close()
+    worker.nack("1", "2", outcome=REJECTED).close()
     found = b.connect().subscribe(
         "s", "queue:DLQ.orders", selector="JMSXGroupID = 'g' AND JMSXGroupSeq = 7", browser=True
     )

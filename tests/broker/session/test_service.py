@@ -7,10 +7,10 @@ from unittest.mock import patch
 import pytest
 
 from mombroker.broker.commands import (
-    Ack,
+    MODIFIED,
     Delivery,
     Disconnect,
-    Nack,
+    Disposition,
     Receipt,
     Send,
     Subscribe,
@@ -62,7 +62,7 @@ def test_each_option_of_a_subscribe_reaches_its_destination(name):
     """A queue's, or a durable subscription's, which alone knows `shared` and `transient`."""
     value = {
         "destinations": ("topic:b",), "ack": "client", "selector": "x = 1", "durable": "e", "shared": True,
-        "transient": True, "priority": 7, "prefetch": 7, "take_over": False,
+        "transient": True, "priority": 7, "prefetch": 7, "credit": 7, "take_over": False,
     }.get(name, True)  # fmt: skip
     durable = "d" if name in ("durable", "shared", "transient", "destinations") else ""
 
@@ -108,7 +108,7 @@ def test_an_acknowledgement_does_not_overtake_what_waits_for_a_name():
     b = Broker(ROW)
     client = b.connect("c").send(Q, "1").subscribe("s", Q, ack="individual")
     b.cut("a", "b")
-    client.do(send("queue:new", "passed on"), Ack(client.tag("1")))
+    client.do(send("queue:new", "passed on"), Disposition(client.tag("1")))
     client.close()
     assert b.queue(Q).count == 1
 
@@ -166,7 +166,7 @@ def work(b: Broker) -> Client:
     """A client that has taken one message of Q, and answers it in a transaction on R, the topic and far queues."""
     client = b.clients[min(b.clients)]
     tags = [each.tag for each in client.got]
-    return client.do(Transact([send(R, "a"), *map(Ack, tags), send("topic:t", "b"), send(R, "c")], "done"))
+    return client.do(Transact([send(R, "a"), *map(Disposition, tags), send("topic:t", "b"), send(R, "c")], "done"))
 
 
 def placed(b: Broker, q: str, r: str, worker: str) -> Client:
@@ -230,7 +230,7 @@ def test_a_transaction_that_settles_what_is_not_there_does_nothing():
     b = Broker()
     client = b.connect()
     client.send(Q, "1").subscribe("s", Q, ack="individual")
-    client.do(Transact([send(R, "x"), Ack(client.tag("1")), Ack(99)], "r"))
+    client.do(Transact([send(R, "x"), Disposition(client.tag("1")), Disposition(99)], "r"))
     assert client.refusals and R not in b.servers["a"].names.known
     assert b.queue(Q).ready == 1
 
@@ -238,7 +238,11 @@ def test_a_transaction_that_settles_what_is_not_there_does_nothing():
 def test_a_cumulative_acknowledgement_in_a_transaction_settles_once():
     b = Broker()
     client = b.connect().send(Q, "1", "2", "3").subscribe("s", Q, ack="client")
-    client.do(Transact([Ack(client.tag("2")), Ack(client.tag("1")), Nack(client.tag("3"))], "r"))
+    client.do(
+        Transact(
+            [Disposition(client.tag("2")), Disposition(client.tag("1")), Disposition(client.tag("3"), MODIFIED)], "r"
+        )
+    )
     assert client.receipts == ["r"] and b.queue(Q).count == 1
 
 
@@ -291,7 +295,7 @@ def stopped_with_inboxes(b: Broker, client: Client, *commands: Any) -> None:
 def test_what_was_acknowledged_before_a_crash_does_not_come_again_though_its_queue_was_not_told_yet():
     b = Broker()
     client = b.connect().send(Q, "1", "2").subscribe("s", Q, ack="individual")
-    stopped_with_inboxes(b, client, Ack(client.tag("1"), "r"))
+    stopped_with_inboxes(b, client, Disposition(client.tag("1"), receipt="r"))
     assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"2", 2)]
 
 
@@ -307,7 +311,7 @@ def test_settling_twice_is_an_error():
     b = Broker()
     client = b.connect().send(Q, "1").subscribe("s", Q, ack="individual")
     tag = client.tag("1")
-    client.do(Ack(tag)).do(Ack(tag, "r"))
+    client.do(Disposition(tag)).do(Disposition(tag, receipt="r"))
     assert client.told[-1].receipt == "r" and "settled already" in client.refusals[0]
 
 

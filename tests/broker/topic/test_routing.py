@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.broker.commands import Receipt, Subscribe, Sync, Unsubscribe
+from mombroker.broker.commands import RELEASED, Receipt, Subscribe, Sync, Unsubscribe
 from mombroker.broker.session import consumer, session
 from tests.broker.bench import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -171,7 +171,7 @@ def test_what_nobody_has_seen_comes_next_and_is_not_counted():
     b = Broker()
     reader = b.connect().subscribe("s", A, ack="individual", prefetch=1)
     b.connect().send(A, "1", "2")
-    reader.nack("1", unseen=True).nack("1", unseen=True)
+    reader.nack("1", outcome=RELEASED).nack("1", outcome=RELEASED)
     assert [(each.body, each.count) for each in reader.got] == [(b"1", 1), (b"1", 1), (b"1", 1)]
 
 
