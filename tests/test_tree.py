@@ -20,7 +20,7 @@ SKIP = {".git", "build", "dist", "var", "__pycache__"}  # .git is a file in a li
 LEVELS = [
     {"core", "ordering"},
     {"agents", "broker"},
-    {"store", "stomp"},
+    {"store", "stomp", "gateway"},
     {"net", "sim"},
     {"lab", "jms"},
     {"admin"},
@@ -28,7 +28,7 @@ LEVELS = [
 APART = [LEVELS[1], LEVELS[2], LEVELS[3], LEVELS[4]]  # rooms of one level never import each other
 SANS_IO = {"core", "ordering"}
 IMPURE = {"time", "random", "socket", "threading", "asyncio", "sqlite3", "logging"}
-TWISTED = ("mombroker.net", "mombroker.stomp.gateway")
+TWISTED = ("mombroker.net", "mombroker.gateway")
 
 
 def files(*suffixes: str) -> Iterator[Path]:

@@ -204,7 +204,7 @@ class ClientStorm(Storm):
 def deadly(chance: float, calm: Path) -> None:
     """Until that file is there this process may kill itself when it is about to write deliveries to a client."""
     from mombroker.broker.commands import Delivery
-    from mombroker.stomp.gateway import Gateway
+    from mombroker.gateway.listener import Gateway
 
     reply, lots = Gateway.reply, Random()
 

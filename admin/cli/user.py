@@ -10,9 +10,9 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show
 from mombroker.core.errors import MomError, plain
+from mombroker.gateway.users import hashed as hashed_passcode
+from mombroker.gateway.users import is_of_one
 from mombroker.net.adminclient import NotRunning
-from mombroker.stomp.users import hashed as hashed_passcode
-from mombroker.stomp.users import is_of_one
 
 
 @click.group(cls=Group)

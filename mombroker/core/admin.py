@@ -391,7 +391,7 @@ def _users(server: AgentServer) -> dict[str, str]:
 
 
 def _set_user(server: AgentServer, ticket: int, args: Args) -> Reply:
-    """Add a user of clients, with the hash of a passcode (stomp/users.py), or change the passcode."""
+    """Add a user of clients, with the hash of a passcode (gateway/users.py), or change the passcode."""
     user, hashed = str(args["user"]), str(args["hash"])
     if not user or len(user) > MAX_USER or not user.isprintable() or user != user.strip():
         raise MomError(f"a user's name has 1 to {MAX_USER} printable characters, and no spaces around them")

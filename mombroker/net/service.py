@@ -27,6 +27,8 @@ from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
+from mombroker.gateway.listener import Gateway
+from mombroker.gateway.users import Logins
 from mombroker.net import hangup
 from mombroker.net.adminport import AdminPort
 from mombroker.net.committer import Adaptive, Committer, Pool
@@ -36,9 +38,8 @@ from mombroker.net.files import Files, LogFile
 from mombroker.net.links import Links
 from mombroker.net.resources import resources
 from mombroker.net.watchdog import Watchdog
-from mombroker.stomp.gateway import Gateway
+from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
-from mombroker.stomp.users import Logins
 from mombroker.store import folder
 from mombroker.store.sqlite import SqliteStore
 
@@ -176,7 +177,13 @@ class Node:
         self.users = {
             key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
         }
-        self.gateway = self._gateway(topology.servers[self.name])
+        at, limits = topology.servers[self.name], self.server.limits
+        self.stomp = Stomp(self.driver.wall, _stomp_settings(at, limits))
+        self.gateway = Gateway(
+            shared.reactor, self.name, self.driver.post, self.log,
+            Logins(self.users.get, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
+            max_unfinished=limits.max_unfinished, files=shared.files, max_transactions=limits.max_transactions,
+        )  # fmt: skip
         own = {"stop": self._asked_to_stop, "reload": self._asked_to_reload, "connections": self._connections}
         extend = {
             "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
@@ -186,19 +193,6 @@ class Node:
         self.links = Links(
             shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
             self.times,
-        )  # fmt: skip
-
-    def _gateway(self, at: Server) -> Gateway:
-        limits = self.server.limits
-        settings = Settings(type_headers=at.type_headers)
-        settings.limits.body = limits.max_message
-        if at.hide_version:
-            settings.server = ""
-        return Gateway(
-            self.shared.reactor, self.name, self.driver.post, self.log,
-            Logins(self.users.get, self._check, self.shared.reactor, self._renew),
-            self.driver.wall, settings, at.anonymous, max_unfinished=limits.max_unfinished, files=self.shared.files,
-            max_transactions=limits.max_transactions,
         )  # fmt: skip
 
     def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
@@ -215,7 +209,7 @@ class Node:
             self.log(f"passcodes and messages travel in plain text to {at.stomp}; set stomp_tls and a certificate")
         if plain or tls:
             self.shared.tasks.callInThread(selectors.prepare)
-        self.gateway.listen(plain, tls, at.certificate, at.private_key)
+        self.gateway.listen(self.stomp, plain, tls, at.certificate, at.private_key)
 
     def start(self) -> None:
         """Let the work begin; all servers of the process that can be reached should listen by now."""
@@ -311,9 +305,9 @@ class Node:
         """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
         at = topology.servers[self.name]
         self.server.limits = Limits(**topology.limits)
-        self.gateway.settings.limits.body = self.server.limits.max_message
-        self.gateway.unfinished.most = self.server.limits.max_unfinished
-        self.gateway.max_transactions = self.server.limits.max_transactions
+        self.stomp.settings.limits.body = self.server.limits.max_message
+        self.gateway.room.unfinished.most = self.server.limits.max_unfinished
+        self.gateway.room.max_transactions = self.server.limits.max_transactions
         try:
             self.gateway.reload(at.certificate, at.private_key)
         except MomError as error:
@@ -357,6 +351,14 @@ class Node:
     def _renew(self, user: str, was: str, hash: str) -> None:
         """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""
         self.admin.post_own("renew_user", {"user": user, "hash": hash, "was": was})
+
+
+def _stomp_settings(at: Server, limits: Limits) -> Settings:
+    settings = Settings(type_headers=at.type_headers)
+    settings.limits.body = limits.max_message
+    if at.hide_version:
+        settings.server = ""
+    return settings
 
 
 def _interface(where: str | None) -> tuple[str, int] | None:

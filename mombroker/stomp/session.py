@@ -98,7 +98,9 @@ class Sub:
 
 
 class Session:
-    """1. Nothing is obeyed before the login is accepted, nothing after DISCONNECT or a fault.
+    """A session as the gateway wants it (gateway/session.py).
+
+    1. Nothing is obeyed before the login is accepted, nothing after DISCONNECT or a fault.
     2. What ends a session, ERROR or the RECEIPT of DISCONNECT, follows the answers to all frames before it.
     3. What is kept is bounded: input that waits, transactions, subscriptions, and of what the client was given only
        what it may still settle.
@@ -110,6 +112,9 @@ class Session:
     written   the highest tag in the output of a delivery that is settled by being written
     notes     lines for the log, each worth saying once, and `fault`, what the client was told was wrong
     """
+
+    beat = b"\n"
+    first = "CONNECT frame"
 
     def __init__(self, id: str, now: Callable[[], int], settings: Settings | None = None):
         self.id, self.now = id, now
@@ -142,6 +147,23 @@ class Session:
     def closed(self) -> bool:
         """The output is the last."""
         return self.state == "closed"
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of frames that are not whole yet."""
+        return self.parser.waiting
+
+    @property
+    def uncommitted(self) -> int:
+        """Bytes in open transactions."""
+        return self.transactions.bytes
+
+    def counts(self) -> dict[str, Any]:
+        """What it holds, for the operator."""
+        return {
+            "subscriptions": len(self.subs), "unsettled": len(self.unsettled.given),
+            "transactions": len(self.transactions.open),
+        }  # fmt: skip
 
     # -- in --------------------------------------------------------------------------------------------------------
 
@@ -203,6 +225,10 @@ class Session:
         """Tell the client why it must go, at once."""
         if not self.closed:
             self._close(self._error(reason))
+
+    def forget(self) -> None:
+        """Drop what is unfinished: nothing more is read."""
+        self.parser = Parser(BEFORE_LOGIN)
 
     def hurry(self) -> None:
         """The proxy has not answered for long: let a client that leaves go without."""

@@ -10,7 +10,7 @@ from mombroker.broker.headers import V12
 from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, connect, transport
 from mombroker.jms.transport import Beats
 from mombroker.stomp.frames import CLIENT, Limits, Parser, encode
-from tests.stomp.test_sockets import pem  # noqa: F401
+from tests.gateway.test_sockets import pem  # noqa: F401
 
 PATIENCE_S = 30
 

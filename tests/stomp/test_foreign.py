@@ -8,7 +8,7 @@ from mombroker.broker.commands import Delivery
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.requests import OPTIONS
-from tests.stomp.test_gateway import World
+from tests.gateway.world import World
 from tests.stomp.test_session import MS, NOW, Client, client, encode
 
 DOCS = Path(__file__).parents[2] / "docs" / "stomp.md"

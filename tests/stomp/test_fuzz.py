@@ -13,7 +13,7 @@ from mombroker.stomp.frames import encode
 from mombroker.stomp.session import Session
 from tests.broker.bench import Broker
 from tests.core.bus import topology
-from tests.stomp.test_gateway import World
+from tests.gateway.world import World
 
 QUEUE = ("destination", "/queue/a")
 SAMPLES = [

@@ -8,9 +8,9 @@ from mombroker.broker import selectors
 from mombroker.broker.headers import V12
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
-from mombroker.stomp import users
+from mombroker.gateway import users
+from mombroker.gateway.users import hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
-from mombroker.stomp.users import hashed
 from tests.net.town import Town
 
 

@@ -1,7 +1,7 @@
 """Every rule of the protocol once more, over a socket, against a whole server with its store and queues.
 
 F, E and S are the rules of grammar, escapes and sessions, all of them; the finer points of each are in test_frames,
-test_session, test_gateway and test_sockets.
+test_session, and of the listener in tests/gateway.
 """
 
 import itertools
@@ -12,8 +12,8 @@ import time
 import pytest
 
 from mombroker.broker.headers import V10, V11, V12
+from mombroker.gateway.users import hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
-from mombroker.stomp.users import hashed
 from tests.stomp.test_live import StompTown
 
 NUMBERS = itertools.count()
@@ -359,7 +359,7 @@ def test_S4_heart_beats(wire):
 @pytest.fixture
 def beats(town):
     """The server asks for a beat every 40 ms, and can send one as often."""
-    settings = town.node("a").gateway.settings
+    settings = town.node("a").stomp.settings
     before = settings.beat_send, settings.beat_expect
     settings.beat_send = settings.beat_expect = 40
     yield

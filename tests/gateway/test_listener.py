@@ -1,134 +1,17 @@
 """The listener without sockets: time and transport are the test's."""
 
 import pytest
-from twisted.internet import task
 
 from mombroker.broker.commands import Delivery, Disconnect, Receipt, Refused, Send, Sync
-from mombroker.broker.headers import V12
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
-from mombroker.stomp import gateway as module
-from mombroker.stomp.frames import SERVER, Limits, Parser, encode
-from mombroker.stomp.gateway import Gateway, Times
-from mombroker.stomp.session import LAST, MARK, Settings
-from mombroker.stomp.users import Logins, hashed
+from mombroker.gateway import connection, listener
+from mombroker.gateway.times import Times
+from mombroker.gateway.users import hashed
+from mombroker.stomp.frames import encode
+from mombroker.stomp.session import LAST, MARK
+from tests.gateway.world import World
 
 SEND = encode("SEND", [("destination", "/queue/a")], b"x")
-
-
-class Socket:
-    """What Twisted's TCP transport does, as far as the gateway relies on it. `drain` is the system taking the bytes."""
-
-    disconnecting = False
-
-    def __init__(self, protocol):
-        self.protocol, self.producer = protocol, None
-        self.buffer, self.writes, self.options = b"", [], {}
-        self.reading, self.connected, self.ending, self.ended = True, True, False, False
-        self.client = Parser(Limits(), V12, SERVER)
-        protocol.makeConnection(self)
-
-    def setTcpNoDelay(self, on):
-        self.options["nodelay"] = on
-
-    def setTcpKeepAlive(self, on):
-        self.options["keepalive"] = on
-
-    def getHandle(self):
-        return self
-
-    def setsockopt(self, level, name, value):
-        self.options[name] = value
-
-    def registerProducer(self, producer, streaming):
-        assert not streaming
-        self.producer = producer
-        producer.resumeProducing()
-
-    def unregisterProducer(self):
-        self.producer = None
-
-    def pauseProducing(self):
-        self.reading = False
-
-    def resumeProducing(self):
-        self.reading = True
-
-    def write(self, data):
-        assert self.connected and not self.ended
-        self.writes.append(data)
-        self.buffer += data
-
-    def loseWriteConnection(self):
-        self.ending = True
-
-    def abortConnection(self):
-        self.lose()
-
-    # for the test
-    def receive(self, data):
-        assert self.reading, "bytes come in that nobody reads"
-        self.protocol.dataReceived(data)
-
-    def drain(self):
-        """The frames that are with the system now, with `beat` for a line end between them."""
-        data, self.buffer = self.buffer, b""
-        self.client.feed(data.lstrip(b"\n"))
-        frames = ["beat"] * (len(data) - len(data.lstrip(b"\n")))
-        while (frame := self.client.next()) is not None:
-            frames.append(frame)
-        if self.ending:
-            self.ended = True
-        elif self.producer is not None:
-            self.producer.resumeProducing()
-        return frames
-
-    def commands(self):
-        return [frame if frame == "beat" else frame.command for frame in self.drain()]
-
-    def lose(self):
-        if self.connected:
-            self.connected = False
-            self.protocol.connectionLost()
-
-
-class World:
-    def __init__(self, anonymous=True, times=None, max_unfinished=64 << 20, **settings):
-        self.clock = task.Clock()
-        self.events, self.lines, self.checks = [], [], []
-        self.users = {"ann": hashed("a", 4)}
-        self.gateway = Gateway(
-            self.clock, "s1", self.events.append, self.lines.append,
-            Logins(self.users.get, lambda work, answer: self.checks.append((work, answer)), self.clock), lambda: 10**18,
-            Settings(**settings), anonymous, times, max_unfinished,
-        )  # fmt: skip
-        self.gateway.logins._nobody = hashed("", 4)
-
-    def socket(self, host="127.0.0.1"):
-        return Socket(self.gateway.accepted(host, tls=False))
-
-    def connect(self, host="127.0.0.1", drain=True, **headers):
-        made = self.socket(host)
-        headers = {"accept-version": "1.2", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        made.receive(encode("CONNECT", headers.items()))
-        if drain:
-            (made.connected_frame,) = made.drain()
-            assert made.connected_frame.command == "CONNECTED"
-        return made
-
-    def take(self):
-        self.clock.advance(0)
-        events, self.events[:] = list(self.events), []
-        return events
-
-    def check_all(self):
-        while self.checks:
-            work, answer = self.checks.pop(0)
-            answer(work())
-
-    def idle(self):
-        """No timer is left."""
-        self.clock.advance(0)
-        return not self.clock.getDelayedCalls()
 
 
 @pytest.fixture
@@ -155,8 +38,8 @@ def test_the_server_hears_of_a_client_before_its_commands(world):
 
 def test_sessions_of_all_boots_have_different_names(world):
     names = set()
-    for gateway in (world.gateway, World().gateway):
-        names |= {gateway.accepted("h", False).session.id for _ in range(2)}
+    for each in (world, World()):
+        names |= {each.accepted("h").session.id for _ in range(2)}
     assert len(names) == 4 and all(name.startswith("s1/") for name in names)
 
 
@@ -197,11 +80,11 @@ def test_before_the_login_is_answered_little_is_kept_and_nothing_is_lost():
     frames = SEND * 10
     while mine.reading:
         mine.receive(frames)
-    assert world.gateway.unfinished.total < module.EARLY_BYTES + len(frames)
+    assert world.gateway.room.unfinished.total < connection.EARLY_BYTES + len(frames)
     sent = mine.protocol.session.parser.waiting // len(SEND)
     world.check_all()
     assert mine.reading
-    assert len(world.take()[1].commands) == sent and world.gateway.unfinished.total == 0
+    assert len(world.take()[1].commands) == sent and world.gateway.room.unfinished.total == 0
 
 
 def test_the_connections_of_a_user_can_be_ended():
@@ -266,7 +149,7 @@ def test_a_client_id_may_be_for_one_connection_alone(world):
 
 
 def test_the_oldest_of_too_many_without_a_login_go(world, monkeypatch):
-    monkeypatch.setattr(module, "MAX_LOGINS", 2)
+    monkeypatch.setattr(listener, "MAX_LOGINS", 2)
     logged_in = world.connect()
     first, second, third = world.socket(), world.socket(), world.socket()
     assert (logged_in.connected, first.connected, second.connected, third.connected) == (True, False, True, True)
@@ -275,7 +158,7 @@ def test_the_oldest_of_too_many_without_a_login_go(world, monkeypatch):
 
 
 def test_of_too_many_without_a_login_those_of_the_address_that_has_most_go(world, monkeypatch):
-    monkeypatch.setattr(module, "MAX_LOGINS", 10)
+    monkeypatch.setattr(listener, "MAX_LOGINS", 10)
     other = world.socket("10.0.0.2")
     flood = [world.socket("10.0.0.1") for _ in range(50)]
     assert other.connected and [mine.connected for mine in flood] == [False] * 41 + [True] * 9
@@ -308,10 +191,10 @@ def test_what_was_written_is_told_before_what_the_client_says_next_and_before_it
     """In the same turn of the loop; also if the next write does not fit into the socket."""
     mine = world.connect()
     world.take()
-    mine.protocol._straight = len  # as a socket with room
+    mine.protocol._output.straight = len  # as a socket with room
     world.gateway.reply(1, [delivery(5)])
     if more:
-        mine.protocol._straight = lambda data: 1
+        mine.protocol._output.straight = lambda data: 1
         world.gateway.reply(1, [delivery(6)])
     if end == "a loss":
         mine.lose()
@@ -361,7 +244,7 @@ def test_replies_for_a_client_that_is_gone_are_dropped(world):
 
 
 def test_a_client_that_does_not_read_is_not_read(world, monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING", 10_000)
+    monkeypatch.setattr(connection, "MAX_WAITING", 10_000)
     mine = world.connect()
     world.gateway.reply(1, [delivery(1)])
     for tag in range(2, 200):
@@ -549,7 +432,7 @@ def test_a_stop_tells_all_clients_and_is_over_when_they_are_gone(world):
         (error,) = mine.drain()
         assert error.headers["message"] == "server s1 is stopping: connect again"
         mine.lose()
-    assert stopped.called and world.gateway.accepted("h", False) is None
+    assert stopped.called and world.accepted("h") is None
     assert world.lines == []
 
 
@@ -658,7 +541,7 @@ def guests(**more):
 def test_all_unfinished_frames_together_are_bounded_and_all_become_whole_in_the_end():
     world = guests()
     sent = dict([started(world, size=999_999) for _ in range(30)])
-    assert world.gateway.unfinished.total < 2_000_000 + 30 * 30_000
+    assert world.gateway.room.unfinished.total < 2_000_000 + 30 * 30_000
     assert sum(mine.reading for mine in sent) >= 1
     assert len(world.lines) == 1 and "max_unfinished" in world.lines[0]
     assert ["max_unfinished" in problem for problem in world.gateway.problems()] == [True]
@@ -670,11 +553,11 @@ def test_all_unfinished_frames_together_are_bounded_and_all_become_whole_in_the_
                 mine.receive(b"\0")
                 whole += 1
                 del sent[mine]
-        world.gateway.unfinished.check()
+        world.gateway.room.unfinished.check()
         if not sent:
             break
     assert world.gateway.problems() == []
-    assert whole == 30 and world.gateway.unfinished.total == 0 and not world.gateway.unfinished.short
+    assert whole == 30 and world.gateway.room.unfinished.total == 0 and not world.gateway.room.unfinished.short
     world.clock.advance(1)
     assert world.idle()
 
@@ -705,12 +588,12 @@ def test_of_frames_that_are_never_completed_the_largest_ends_after_a_while():
     slow = [started(world)[0] for _ in range(20)]
     world.clock.pump([1] * 30)
     ended = [each for each in slow if each.commands() == ["ERROR"]]
-    assert 3 <= len(ended) < 20 and world.gateway.unfinished.total < 1_000_000
+    assert 3 <= len(ended) < 20 and world.gateway.room.unfinished.total < 1_000_000
     assert "max_unfinished" in world.lines[-1]
     for each in slow:
         each.lose()
     world.clock.advance(1)
-    assert world.gateway.unfinished.total == 0 and world.idle()
+    assert world.gateway.room.unfinished.total == 0 and world.idle()
 
 
 # -- open transactions ---------------------------------------------------------------------------------------------
@@ -721,28 +604,28 @@ INTO = encode("SEND", [("destination", "/queue/a"), ("transaction", "t")], b"x" 
 
 def test_the_open_transactions_of_all_clients_together_are_bounded():
     world = guests()
-    world.gateway.max_transactions = 950_000
+    world.gateway.room.max_transactions = 950_000
     many = [world.connect("10.0.0.1") for _ in range(4)]
     other = world.connect("10.0.0.2")
     for mine in [*many, other]:
         mine.receive(BEGIN + INTO)
     many[2].receive(INTO * 4)
-    assert world.gateway.booked == 900_000
+    assert world.gateway.room.booked == 900_000
     other.receive(INTO)
     (error,) = many[2].drain()
-    assert "max_transactions" in error.headers["message"] and world.gateway.booked < 650_000
+    assert "max_transactions" in error.headers["message"] and world.gateway.room.booked < 650_000
     other.receive(encode("COMMIT", [("transaction", "t"), ("receipt", "r")]))
     for mine in many:
         mine.lose()
-    assert world.gateway.booked == 0 and other.commands() == []
+    assert world.gateway.room.booked == 0 and other.commands() == []
 
 
 def test_a_transaction_that_is_too_large_for_the_bound_ends_its_own_connection():
     world = guests()
-    world.gateway.max_transactions = 150_000
+    world.gateway.room.max_transactions = 150_000
     mine, other = world.connect(), world.connect()
     other.receive(BEGIN + INTO)
     mine.receive(BEGIN + INTO + INTO)
     assert (mine.commands(), other.commands()) == (["ERROR"], [])
     other.receive(encode("ABORT", [("transaction", "t")]))
-    assert world.gateway.booked == 0
+    assert world.gateway.room.booked == 0

@@ -4,8 +4,8 @@ import pytest
 from twisted.internet import task
 
 from mombroker.core.errors import MomError
-from mombroker.stomp import users
-from mombroker.stomp.users import Logins, hashed, matches
+from mombroker.gateway import users
+from mombroker.gateway.users import Logins, hashed, matches
 
 QUICK = 4  # the cost of a hash that tests can afford
 

@@ -17,10 +17,13 @@ from mombroker.broker.commands import Delivery, Receipt, Send, Transact
 from mombroker.broker.headers import V12
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
+from mombroker.gateway.listener import Gateway
+from mombroker.gateway.times import Times
+from mombroker.gateway.tls import Certified
+from mombroker.gateway.users import Logins
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
-from mombroker.stomp.gateway import Certified, Gateway, Times
+from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
-from mombroker.stomp.users import Logins
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it
 
@@ -32,11 +35,12 @@ class Echo:
         self.reactor = EPollReactor()
         self.events, self.lines, self.tags = [], [], {}
         logins = Logins(lambda user: None, lambda work, answer: answer(work()), self.reactor)
-        settings = Settings(limits=Limits(body=64 << 20))
+        self.stomp = Stomp(time.time_ns, Settings(limits=Limits(body=64 << 20)))
         times = Times(login=PATIENCE_S, close=PATIENCE_S)
-        self.gateway = Gateway(
-            self.reactor, "s1", self.post, self.lines.append, logins, time.time_ns, settings, True, times
-        )
+        self.gateway = Gateway(self.reactor, "s1", self.post, self.lines.append, logins, time.time_ns, True, times)
+
+    def listen(self, *ports):
+        self.gateway.listen(self.stomp, *ports)
 
     def post(self, event):
         self.events.append(event)
@@ -114,7 +118,7 @@ class Wire:
 @pytest.fixture
 def echo():
     made = Echo()
-    made.gateway.listen(("127.0.0.1", 0))
+    made.listen(("127.0.0.1", 0))
     yield made
     made.gateway.abort()
     for _ in range(3):
@@ -148,7 +152,7 @@ def pem(tmp_path_factory):
 
 @pytest.fixture
 def secure(echo, pem):
-    echo.gateway.listen(None, ("127.0.0.1", 0), str(pem / "both.pem"))
+    echo.listen(None, ("127.0.0.1", 0), str(pem / "both.pem"))
     echo.context = ssl.create_default_context(cafile=str(pem / "cert.pem"))
     return echo
 
@@ -200,7 +204,7 @@ def test_all_that_was_written_is_told_by_tls_too(secure):
 def test_unfinished_bodies_of_many_clients_hold_no_more_than_their_bound(echo):
     """200 clients send most of a body and stop: memory for a few of them is taken, the others are not read."""
     gateway = echo.gateway
-    gateway.unfinished.most, size = 1 << 20, 300_000
+    gateway.room.unfinished.most, size = 1 << 20, 300_000
     head = encode("SEND", [("destination", "/queue/a"), ("content-length", str(size))])[:-1]
     wires = echo.run(lambda: [Wire(gateway.ports["stomp"]) for _ in range(200)])
     for wire in wires:
@@ -212,10 +216,10 @@ def test_unfinished_bodies_of_many_clients_hold_no_more_than_their_bound(echo):
             with suppress(BlockingIOError, ConnectionError):
                 left[wire] = left[wire][wire.socket.send(left[wire][:50_000]) :]
         echo.reactor.iterate(0)
-        gateway.unfinished.check()
-        largest = max(largest, gateway.unfinished.total)
-    assert gateway.unfinished.most < largest < 2 * gateway.unfinished.most + len(wires) * 16_384 * 2
-    waiting = [client for client in gateway.clients.values() if client._paused]
+        gateway.room.unfinished.check()
+        largest = max(largest, gateway.room.unfinished.total)
+    assert gateway.room.unfinished.most < largest < 2 * gateway.room.unfinished.most + len(wires) * 16_384 * 2
+    waiting = [client for client in gateway.clients.values() if client.paused]
     assert len(waiting) > 100
     held = sum(len(client.session.parser._data) for client in gateway.clients.values())
     assert held <= largest
@@ -312,7 +316,7 @@ def test_a_stop_ends_with_an_error_that_the_client_can_read(secure):
 
 def test_a_port_that_is_taken_is_named_with_its_key(echo):
     with pytest.raises(MomError, match=r"s1 cannot listen on 127.0.0.1:\d+ for STOMP: .*; stop .*, or change `stomp`"):
-        echo.gateway.listen(("127.0.0.1", echo.gateway.ports["stomp"]))
+        echo.listen(("127.0.0.1", echo.gateway.ports["stomp"]))
 
 
 def test_key_and_certificate_may_be_in_one_file_or_two(pem):
@@ -368,7 +372,7 @@ def serial(secure):
 def test_a_certificate_is_read_anew_and_one_that_is_half_written_leaves_the_old_one(echo, tmp_path):
     file = tmp_path / "both.pem"
     file.write_bytes(certificate(serial=1))
-    echo.gateway.listen(None, ("127.0.0.1", 0), str(file))
+    echo.listen(None, ("127.0.0.1", 0), str(file))
     assert serial(echo) == 1
     whole = certificate(serial=2)
     for part in (whole[: len(whole) // 2], b"", whole[:-40]):

@@ -1,0 +1,211 @@
+"""The listener for clients of all protocols: their connections, logins, and the replies of the agent server."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet import defer, protocol
+
+from mombroker.broker.commands import Login, Reply
+from mombroker.core.errors import MomError
+from mombroker.core.strangers import Complaints, Newcomers
+from mombroker.core.topology import is_loopback
+from mombroker.gateway import tls as secure
+from mombroker.gateway.connection import Client
+from mombroker.gateway.ports import Address, Files, Ports
+from mombroker.gateway.room import Room
+from mombroker.gateway.session import Sessions
+from mombroker.gateway.times import Times
+from mombroker.gateway.users import Logins
+
+MAX_LOGINS = 1_000  # connections without a login; the oldest goes
+MAX_REMARKS = 100  # that are logged, each once
+
+
+class Gateway:
+    """All client connections of one agent server.
+
+    post       takes events for it
+    now        wall clock in ns
+    anonymous  clients of this host need no user
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        name: str,
+        post: Callable[[Any], None],
+        log: Callable[[str], None],
+        logins: Logins,
+        now: Callable[[], int],
+        anonymous: bool = False,
+        times: Times | None = None,
+        max_unfinished: int = 64 << 20,
+        files: Files | None = None,
+        max_transactions: int = 256 << 20,
+    ):
+        self.reactor, self.name, self.post, self.log, self.logins, self.now = reactor, name, post, log, logins, now
+        self.anonymous = anonymous
+        self.times = times or Times()
+        self.boot = os.urandom(4).hex()
+        self.clients: dict[int, Client] = {}
+        self.client_ids: Counter[str] = Counter()  # of open connections
+        self.total = self.refusals = 0
+        self._complaints = Complaints(log, reactor.seconds)
+        self.room = Room(reactor, self.clients, self.say, max_unfinished, max_transactions)
+        self._ports = Ports(reactor, name, self.say, files)
+        self.ports = self._ports.numbers  # setting -> the port that listens
+        self._certified: secure.Certified | None = None
+        self._new: Newcomers[Client] = Newcomers()  # without a login yet
+        self._remarks: set[str] = set()
+        self._stopped: defer.Deferred[None] | None = None
+
+    # -- listening ---------------------------------------------------------------------------------------------------
+
+    def listen(
+        self,
+        sessions: Sessions,
+        plain: Address | None,
+        tls: Address | None = None,
+        certificate: str = "",
+        key: str = "",
+    ) -> None:
+        """Open the ports of a protocol; all that use TLS have one certificate. Raises MomError."""
+        if plain is not None:
+            self._ports.listen(sessions.setting, plain, sessions.name, _Accepting(self, sessions, tls=False))
+        if tls is not None:
+            if self._certified is None:
+                self._certified = secure.Certified(certificate, key)
+            factory = secure.secured(_Accepting(self, sessions, tls=True), self._certified)
+            self._ports.listen(f"{sessions.setting}_tls", tls, sessions.name, factory)
+
+    def accepted(self, sessions: Sessions, host: str, tls: bool) -> Client | None:
+        if self.stopping:
+            return None
+        while len(self._new) >= MAX_LOGINS:
+            surplus = self._new.surplus()
+            self._new.discard(surplus.host, surplus)
+            self.say(surplus.host, f"too many clients connect without logging in: the oldest of {surplus.host} go")
+            surplus.abort()
+        self.total += 1
+        session = sessions.session(f"{self.name}/{self.boot}-{self.total}")
+        client = self.clients[self.total] = Client(self, self.total, session, sessions.setting, host, tls)
+        self._new.add(host, client)
+        return client
+
+    # -- logins ------------------------------------------------------------------------------------------------------
+
+    def check(self, client: Client, login: Login) -> None:
+        """Let the client in, or not."""
+        self._new.discard(client.host, client)
+        user = login.user
+        if self.anonymous and is_loopback(client.host) and self.logins.stored(user) is None:
+            client.admitted("")
+            return
+        try:
+            client.login = self.logins.check(
+                user, login.passcode, lambda right: self._checked(client, user, right), client.host
+            )
+        except MomError as error:
+            self._refuse(client, str(error))
+
+    def _checked(self, client: Client, user: str, right: bool) -> None:
+        if client.lost:
+            return
+        if right:
+            client.admitted(user)
+        else:
+            self._refuse(client, f"access refused for user {user[:80]!r}")
+
+    def _refuse(self, client: Client, reason: str) -> None:
+        self.refusals += 1
+        client.end(reason)
+
+    def withdraw(self, user: str, reason: str) -> None:
+        """End the connections of a user."""
+        for client in list(self.clients.values()):
+            if client.opened and client.user == user:
+                client.end(reason)
+
+    def reload(self, certificate: str, key: str) -> None:
+        """Read the certificate anew, for connections from now on. Raises MomError; then the old one stays."""
+        if self._certified is not None:
+            self._certified.load(certificate, key)
+
+    # -- the driver's side -------------------------------------------------------------------------------------------
+
+    def reply(self, number: int, replies: list[Reply]) -> None:
+        """To be called once per client and commit. Replies for a client that is gone are dropped."""
+        client = self.clients.get(number)
+        if client is not None:
+            client.said(replies)
+
+    def closed(self, client: Client) -> None:
+        del self.clients[client.number]
+        self._new.discard(client.host, client)
+        if self._stopped is not None and not self.clients and not self._stopped.called:
+            self._stopped.callback(None)
+
+    def say(self, host: str, line: str) -> None:
+        """Log a line that a client causes, at a bounded rate."""
+        self._complaints.say(host, line)
+
+    def remark(self, host: str, who: str, what: str) -> None:
+        """Log what is worth saying once, whoever does it."""
+        if what not in self._remarks and len(self._remarks) < MAX_REMARKS:
+            self._remarks.add(what)
+            self.say(host, f"{who}: {what}")
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopped is not None
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "clients": len(self.clients), "total": self.total, "refused": self.refusals, "ports": dict(self.ports),
+            "unfinished_bytes": self.room.unfinished.total, "transaction_bytes": self.room.booked,
+        }  # fmt: skip
+
+    def problems(self) -> list[str]:
+        """One sentence for each thing that an operator should act on."""
+        return self._ports.problems() + self.room.problems()
+
+    def connections(self) -> list[dict[str, Any]]:
+        return [client.status() for client in self.clients.values()]
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def deaf(self) -> None:
+        """Take no new clients."""
+        self._ports.close()
+
+    def stop(self) -> defer.Deferred[None]:
+        """Send the clients away; fires when they are gone."""
+        if self._stopped is None:
+            self._stopped = defer.Deferred()
+            self.room.stop()
+            self.deaf()
+            for client in list(self.clients.values()):
+                client.end(f"server {self.name} is stopping: connect again")
+            if not self.clients:
+                self._stopped.callback(None)
+        return self._stopped
+
+    def abort(self) -> None:
+        """Nothing more leaves."""
+        self.deaf()
+        for client in list(self.clients.values()):
+            client.abort()
+
+
+class _Accepting(protocol.Factory):
+    noisy = False
+
+    def __init__(self, gateway: Gateway, sessions: Sessions, tls: bool):
+        self.gateway, self.sessions, self.tls = gateway, sessions, tls
+
+    def buildProtocol(self, addr: Any) -> Client | None:
+        return self.gateway.accepted(self.sessions, addr.host, self.tls)

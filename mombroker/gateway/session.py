@@ -1,0 +1,90 @@
+"""What the gateway needs of a protocol: a session for each client, which is a pure machine without sockets or clock."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from mombroker.broker.commands import Command, Login, Reply
+
+
+class Session(Protocol):
+    """Bytes in; a login, commands and bytes out.
+
+    id            of the connection, `SERVER/...`
+    state         new, login, open, leaving (the end waits for the answers before it), closed (the output is the last)
+    login         what the client says it is, in state login: answer by `accept` or `end`
+    commands      for the agent server, and `output`, bytes for the client: the gateway takes them after each call
+    notes         lines for the log, each worth saying once; taken like them
+    written       the highest tag in the output of a delivery that is settled by being written
+    fault         what the client was told was wrong
+    send_every    agreed heart-beats in ms, ours and (`expect_every`) the client's; 0 = none
+    beat          the bytes of one of ours
+    first         what a client has to say first, in words
+    version       of the protocol, as agreed
+    """
+
+    id: str
+    state: str
+    login: Login | None
+    commands: list[Command]
+    output: list[bytes]
+    notes: list[str]
+    written: int
+    fault: str
+    send_every: int
+    expect_every: int
+    beat: bytes
+    first: str
+    version: str
+    client_id: str
+
+    @property
+    def full(self) -> bool:
+        """So much input waits for answers that no more should be read."""
+
+    @property
+    def closed(self) -> bool:
+        """The output is the last."""
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of frames that are not whole yet."""
+
+    @property
+    def uncommitted(self) -> int:
+        """Bytes in open transactions."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of the client."""
+
+    def accept(self) -> None:
+        """The login is good."""
+
+    def reply(self, said: list[Reply]) -> None:
+        """What the agent server says; durable."""
+
+    def end(self, reason: str) -> None:
+        """Tell the client why it must go, at once."""
+
+    def hurry(self) -> None:
+        """No answer has come for long: let a client that leaves go without."""
+
+    def forget(self) -> None:
+        """Drop what is unfinished: nothing more is read."""
+
+    def counts(self) -> dict[str, Any]:
+        """What the session holds, for the operator."""
+
+
+class Sessions(Protocol):
+    """A protocol, as the listener sees it.
+
+    name      as people write it
+    setting   of the topology file: where to listen for it, and with `_tls` behind it, where with TLS
+    """
+
+    name: str
+    setting: str
+
+    def session(self, id: str) -> Session:
+        """Of a new client."""

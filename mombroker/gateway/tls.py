@@ -1,0 +1,78 @@
+"""TLS of the listener: its certificate, and what goes wrong in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL
+from twisted.internet.interfaces import IOpenSSLContextFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from zope.interface import implementer  # type: ignore[import-untyped]
+
+from mombroker.core.errors import MomError
+
+CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+PLAIN_ON_TLS = (
+    "wrong version number",
+    "http request",
+    "https proxy request",
+    "unknown protocol",
+    "packet length too long",
+    "record layer",
+)
+
+
+@implementer(IOpenSSLContextFactory)
+class Certified:
+    """TLS with the certificate (and its chain) in one PEM file and the private key in another, or in the same one.
+
+    Raises MomError.
+    """
+
+    def __init__(self, certificate: str, key: str = ""):
+        self.load(certificate, key)
+
+    def load(self, certificate: str, key: str = "") -> None:
+        """Read the files. What is not whole, as while somebody writes it, is refused, and nothing changes."""
+        key = key or certificate
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context.set_min_proto_version(SSL.TLS1_2_VERSION)
+        context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE)
+        context.set_cipher_list(CIPHERS)
+        try:
+            x509.load_pem_x509_certificates(Path(certificate).read_bytes())
+            serialization.load_pem_private_key(Path(key).read_bytes(), None)  # else OpenSSL asks for its passphrase
+            context.use_certificate_chain_file(certificate)
+            context.use_privatekey_file(key)
+            context.check_privatekey()
+        except OSError as error:
+            text = f"cannot read {error.filename}: {error.strerror}; set `certificate` and `private_key`"
+            raise MomError(text) from None
+        except (ValueError, TypeError, SSL.Error):
+            raise MomError(
+                f"{certificate} and {key} are no certificate and its key: give PEM files, the server's own certificate "
+                "before those that signed it, and a key without a passphrase"
+            ) from None
+        self.context = context
+
+    def getContext(self) -> SSL.Context:
+        return self.context
+
+
+def secured(accepting: Any, certified: Any) -> Any:
+    """A factory whose connections are those of `accepting` behind TLS."""
+    factory = TLSMemoryBIOFactory(certified, False, accepting)
+    # Nothing to aggregate: our writes are joined, and we must know when they leave.
+    factory.protocol = TLSMemoryBIOProtocol
+    return factory
+
+
+def failure(host: str, error: Exception, setting: str) -> str:
+    """Why there is no TLS with a host. `setting`: of the port that takes plain text."""
+    text = "; ".join(str(part[-1]) for part in error.args[0]) if error.args and error.args[0] else "cut off"
+    if any(sign in text.lower() for sign in PLAIN_ON_TLS):
+        return f"{host} speaks plain text on the TLS port: give it the port of `{setting}`, or let it use TLS"
+    return f"no TLS with {host}: {text}"

@@ -1,0 +1,25 @@
+"""STOMP as a listener offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mombroker.stomp.session import Session, Settings
+
+
+@dataclass(slots=True)
+class Stomp:
+    """Makes sessions.
+
+    now      wall clock in ns
+    name     as people write it, and `setting`, of the topology file: where to listen
+    """
+
+    now: Callable[[], int]
+    settings: Settings = field(default_factory=Settings)
+    name: str = "STOMP"
+    setting: str = "stomp"
+
+    def session(self, id: str) -> Session:
+        return Session(id, self.now, self.settings)
