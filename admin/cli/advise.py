@@ -10,7 +10,7 @@ import click
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, records
-from mombroker.admin.cli.output import Target, echo_json, form_option, show
+from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, show
 from mombroker.admin.topology.costs import DIRECT, PACKET, SAMPLE
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ def advise(
         if replay:
             advising.replay_all(advice, load, log.sparkSession)
     if out:
-        from mombroker.admin.cli.topology import write
-
-        write(proposal(advice, options.found(file).parent, out.parent), out)
+        new_topology(proposal(advice, options.found(file).parent, out.parent), out)
     record = advice.as_dict()
     if output == "json":
         echo_json(record)

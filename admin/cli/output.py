@@ -76,6 +76,24 @@ def write(path: Path, text: str) -> None:
     click.echo(f"wrote {path}", err=True)
 
 
+def new_topology(text: str, out: Path | None) -> None:
+    """Print a topology file, or make it at `out`; one that is there already stays as it is."""
+    from mombroker.net import config
+
+    config.loads(text, Path.cwd(), "the new topology")
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise MomError(f"{out} is there already: delete it, or choose another name") from None
+    except OSError as error:
+        out.unlink(missing_ok=True)  # it was not there before
+        raise MomError(f"{out} cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """What is to be written in the place of a file, which becomes that file at the end: should the disk be full, it

@@ -10,7 +10,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.advise import advise
 from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.group import Group
-from mombroker.admin.cli.output import Target, echo_json, output_options, show, show_one
+from mombroker.admin.cli.output import Target, echo_json, new_topology, output_options, show, show_one
 from mombroker.admin.topology import joram, render
 from mombroker.core import layouts
 from mombroker.core.errors import MomError, TopologyError
@@ -206,7 +206,7 @@ def generate(
     bus = layouts.generate(
         layout, n, size=size, children=children, name=name, ordering=ordering, port=port, stomp=stomp
     )
-    write(config.dumps(bus), out)
+    new_topology(config.dumps(bus), out)
 
 
 @topology.command("import")
@@ -226,25 +226,9 @@ def import_joram(a3servers: Path, output: str, out: Path | None) -> None:
         renamed = [{"what": what, "old": old, "new": new} for what, old, new in found.renamed]
         record = {**describe(found.topology), "renamed": renamed, "left_out": found.left_out}
         if out:
-            write(text, out)
+            new_topology(text, out)
         echo_json(record)
         return
-    write(text, out)
+    new_topology(text, out)
     for remark in found.remarks():
         click.echo(remark, err=True)
-
-
-def write(text: str, out: Path | None) -> None:
-    """Print a topology file, or make it at `out`; one that is there already stays as it is."""
-    config.loads(text, Path.cwd(), "the new topology")
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise MomError(f"{out} is there already: delete it, or choose another name") from None
-    except OSError as error:
-        out.unlink(missing_ok=True)  # it was not there before
-        raise MomError(f"{out} cannot be written: {(error.strerror or str(error)).lower()}") from None

@@ -8,24 +8,14 @@ from mombroker.lab import domain as lab
 from mombroker.lab.domain_workloads import Poisson, everybody
 from mombroker.lab.observers import Control, Delay, Held, Waits
 from mombroker.lab.papers.base import Figure, Panel, Paper, Params, Point, Result
-from mombroker.lab.papers.daisy_claims import CLAIMS, DAISY, FLAT
+from mombroker.lab.papers.daisy_claims import CLAIMS
+from mombroker.lab.papers.daisy_groups import BUILDING, DAISY, FLAT, LAN, PROCESSES, groups
 from mombroker.lab.stability import Stability
 from mombroker.sim.world import SECOND, World
 
-LAN, BUILDING, PROCESSES = 5, 20, 60  # a local group, a daisy, all
 DATA = 300  # bytes
 CONTROL = {DAISY: 20, FLAT: PROCESSES * 4 + PROCESSES / 8}  # bytes
 POINT_S = {DAISY: 1.8e-3, FLAT: 2.4e-3}  # CPU seconds of a message
-
-
-def groups(architecture: str) -> list[object]:
-    members = list(range(PROCESSES))
-    if architecture == FLAT:
-        return [*members]
-    return [
-        [members[lan : lan + LAN] for lan in range(daisy, daisy + BUILDING, LAN)]
-        for daisy in range(0, PROCESSES, BUILDING)
-    ]
 
 
 def over_campus(origin: int, me: int) -> bool:

@@ -16,9 +16,9 @@ from mombroker.lab.papers.base import (
     spread_of,
     verdict,
 )
+from mombroker.lab.papers.daisy_groups import DAISY, FLAT, groups
 from mombroker.ordering.groups import Group, plant
 
-DAISY, FLAT = "daisy", "flat"
 CONSTANT = 1  # per cent between the least and the greatest
 NARROW = 4  # per cent of the mean: the half of each confidence interval
 BUFFERS = "buffered", "buffered_kb"
@@ -97,8 +97,6 @@ def daisy_grows(table: Table) -> Judgement:
 
 def worst() -> int:
     """Members of the largest group of the daisy that is run: so many integers are in the longest vector."""
-    from mombroker.lab.papers.daisy import groups  # it has these claims
-
     tree: list[Group[int]] = plant(groups(DAISY))
     return max(len(group.members) for group in tree)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mombroker.lab.papers import daisy
 from mombroker.lab.papers import daisy_claims as claims
+from mombroker.lab.papers import daisy_groups
 from mombroker.lab.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN, Missing, Table, judge
 from mombroker.lab.papers.daisy_claims import DAISY, FLAT
 
@@ -127,7 +127,7 @@ def test_the_longest_vector_is_judged_and_not_the_mean(monkeypatch):
     rows = table("7", "integers", {1: 60}, {1: 4.8}, 0).rows
     found = Table(row | {"bytes": 4 * row["integers"]} for row in rows)
     assert "of 5 in the largest group" in claims.sizes(found).measured
-    monkeypatch.setattr(daisy, "LAN", 10)
+    monkeypatch.setattr(daisy_groups, "LAN", 10)
     assert claims.sizes(found).verdict == PARTLY and "of 10 in the largest group" in claims.sizes(found).measured
 
 
