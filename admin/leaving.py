@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from mombroker.broker.topic.routing import META as TOPIC
 from mombroker.core.admin import USER
 from mombroker.core.batch import Reader
-from mombroker.core.engine import DEAD, LETTERS
+from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
 
 Meta = Mapping[str, Any]

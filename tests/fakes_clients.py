@@ -41,7 +41,7 @@ def agent_per_topic() -> Iterator[None]:
     def publish(topics: Topics, message: Message) -> None:
         server, put = topics.server, note_of(message).put
         id = f"{server.name}/_topic:{(put if isinstance(put, ClientMessage) else ClientMessage(*put)).destination}"
-        server.engine.natives.agents.setdefault(id, TopicAgent(server.engine.natives, id))
+        server.natives.agents.setdefault(id, TopicAgent(server.natives, id))
         del server.handlers[Publish.wire]
         server.engine.deliver(message, [id])
         server.handlers[Publish.wire] = lambda message: publish(topics, message)

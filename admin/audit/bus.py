@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from mombroker import ordering
 from mombroker.core import causality
 from mombroker.core.batch import InRow, ItemRow, LinkRow
-from mombroker.core.engine import DEAD, LETTERS
+from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.ids import home_of
 from mombroker.core.message import decode

@@ -7,6 +7,6 @@ from mombroker.core.server import AgentServer
 
 def attach(server: AgentServer) -> Sessions:
     """Have a server serve clients. The server calls it while it is made, before it takes up what its store holds."""
-    sessions = Sessions(server.engine.natives)
+    sessions = Sessions(server.natives)
     Operations(sessions)
     return sessions

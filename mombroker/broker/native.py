@@ -14,6 +14,7 @@ from mombroker.core.collection import Collection
 from mombroker.core.errors import UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
+from mombroker.core.transaction import LINGER
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -83,11 +84,10 @@ class Native:
     def collection(self, name: str) -> Collection:
         found = self.collections.get(name)
         if found is None:
-            found = self.collections[name] = Collection(self.server, self.id, name)
+            found = self.collections[name] = self.natives.collection(self.id, name)
         return found
 
     def accept(self, collection: Collection) -> None:
         """Changes of a collection join the open batch."""
         if collection.accept():
-            self.server.engine.dirty[self.id] = self
-            self.server.mark(1)
+            self.tx.urge(LINGER)

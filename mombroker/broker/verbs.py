@@ -60,7 +60,7 @@ class Operations:
     def _here(self, *kinds: str, after: str, limit: int) -> tuple[list[Queue], str]:
         """Of these kinds, in order of their agents' ids, and where the next page begins; empty if there is none."""
         prefixes = tuple(f"{self.server.name}/{KINDS[kind]}" for kind in kinds)
-        agents = self.server.engine.natives.agents
+        agents = self.server.natives.agents
         ids = sorted(id for id in agents if id.startswith(prefixes) and id > after)
         page = ids[: min(limit, MAX_PAGE)]
         found = [native for id in page if isinstance(native := agents[id], Queue)]
@@ -111,7 +111,7 @@ class Operations:
         else:
             name = shown if shown in self.server.names.known else name_of(shown)
             id = self.server.names.known.get(name) or f"{self.server.name}/{name}"
-        found = self.server.engine.natives.agents.get(id)
+        found = self.server.natives.agents.get(id)
         if isinstance(found, Queue):
             return found
         self.server.names.present(id, shown)

@@ -75,15 +75,15 @@ def status(server: AgentServer) -> Reply:
         "ahead_ns": server.ahead,
         "domains": [_domain(server, consumer) for consumer in server.consumers.values()],
         "links": links,
-        "agents_in_memory": len(engine.residents),
-        "inbox_in_memory": engine.in_memory,
+        "agents_in_memory": len(engine.residents.loaded),
+        "inbox_in_memory": engine.inboxes.in_memory,
         "sent": server.sent,
         "received": channel.received,
         "forwarded": channel.forwarded,
         "reactions": engine.reactions,
         "failures": engine.failures,
         "holds": channel.holds,
-        "dead_letters": len(engine.letters),
+        "dead_letters": len(server.dead_letters.letters),
         "names": len(server.names.known),
         "store_bytes": server.alarms.bytes,
         "full": server.full(),
@@ -114,10 +114,10 @@ def _link(server: AgentServer, link: Link) -> Reply:
 
 def _stuck(server: AgentServer) -> list[Reply]:
     """Agents that cannot be loaded."""
-    waiting_in = server.engine.waiting_in
+    inboxes = server.engine.inboxes
     return [
-        {"agent": box.agent, "class": stuck.path, "reason": stuck.reason, "waiting": waiting_in(box)}
-        for box in server.engine.inboxes.values() if (stuck := box.stuck)
+        {"agent": box.agent, "class": stuck.path, "reason": stuck.reason, "waiting": inboxes.count(box)}
+        for box in inboxes.boxes.values() if (stuck := box.stuck)
     ]  # fmt: skip
 
 
@@ -218,14 +218,14 @@ def why(server: AgentServer) -> list[Reply]:
                 "kind": "parked", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
                 "waits_for": list(dict.fromkeys(consumer.members[member] for member, _ in lacking)),
             })  # fmt: skip
-    for box in server.engine.inboxes.values():
+    for box in server.engine.inboxes.boxes.values():
         if box.blocked():
             first, stuck = box.queue[0], box.stuck
             out.append({
                 "kind": "class" if stuck else "name" if box.name else "retry", "agent": box.agent, "name": box.name,
                 "class": stuck.path if stuck else "", "reason": stuck.reason if stuck else "", "until": box.until,
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
-                "behind": server.engine.waiting_in(box) - 1,
+                "behind": server.engine.inboxes.count(box) - 1,
             })  # fmt: skip
     for consumer in server.consumers.values():
         for link in consumer.links.values():
@@ -272,12 +272,12 @@ def _agent(server: AgentServer, ticket: int, args: Args) -> Reply:
         if home == server.name:
             raise MomError(f"there is no agent {id}; see `mom agent list`")
         raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
-    box = server.engine.inboxes.get(id)
+    box = server.engine.inboxes.boxes.get(id)
     name = id.partition("/")[2]
     native = server.clients.owns(row[0])
     return {
         "agent": id, "name": name if server.names.known.get(name) == id else "", "class": row[0],
-        "waiting": server.engine.waiting_in(box) if box else 0, "blocked": bool(box and box.blocked()),
+        "waiting": server.engine.inboxes.count(box) if box else 0, "blocked": bool(box and box.blocked()),
         "fields": {} if native else server.program.describe(row[0], row[1]),
         "items": {} if native else _items(server, id, row[0]),
     }  # fmt: skip
@@ -347,13 +347,13 @@ def _deadletters(server: AgentServer, ticket: int, args: Args) -> Reply:
     after = args.get("after")
     if after and not (isinstance(after, list) and len(after) == 2):
         raise MomError("dead letters are listed after [time, id]")
-    rows = server.engine.letters.scan((after[0], after[1]) if after else None, limit)
+    rows = server.dead_letters.letters.scan((after[0], after[1]) if after else None, limit)
     letters = [{k: v for k, v in letter_of(row).items() if k != "traceback"} for row in rows]
-    return {"count": len(server.engine.letters), "letters": letters}
+    return {"count": len(server.dead_letters.letters), "letters": letters}
 
 
 def one_letter(server: AgentServer, args: Args) -> ItemRow:
-    row = server.engine.letters.get(int(args["id"]))
+    row = server.dead_letters.letters.get(int(args["id"]))
     if row is None:
         raise MomError(f"no dead letter {args['id']} here; see `mom agent deadletters list`")
     return row
@@ -375,8 +375,8 @@ def _drop(server: AgentServer, ticket: int, args: Args) -> Reply:
 
 
 def remove_letter(server: AgentServer, row: ItemRow) -> None:
-    server.engine.letters.remove(row.id)
-    server.engine.letters.accept()
+    server.dead_letters.letters.remove(row.id)
+    server.dead_letters.letters.accept()
 
 
 def _users(server: AgentServer) -> dict[str, str]:

@@ -194,12 +194,12 @@ class Channel:
         try:
             message = message or decode(packet.body)
         except PeerError as error:  # it was held before this was checked
-            server.engine.unreadable(packet.body, "", error)
+            server.dead_letters.unreadable(packet.body, "", error)
             return
         peer = consumer.members[packet.frm]
         expires = message.expires and server.by_our_clock(message.expires, message)
         if expires and expires <= server.now:  # a tombstone need not go further
-            server.engine.expired(message, consumer.name, peer, received)
+            server.dead_letters.expired(message, consumer.name, peer, received)
             return
         local, out = self.send(message, consumer.name)
         if out:

@@ -7,12 +7,9 @@ changes are undone, an accepted one's are rows of the same commit.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
 
 from mombroker.core.batch import ItemRow
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.core.transaction import COMMIT, Transaction
 
 Place = tuple[int, int]  # (key, id)
 
@@ -21,15 +18,16 @@ class Collection:
     """1. `fresh` and `gone` hold exactly the changes that may not be visible in the store yet.
     2. `size` counts the rows as the running reaction sees them.
     3. All rows of the store up to `floor` are gone.
-    4. `order` has the places of `fresh`, in order; None until somebody asks for it."""
+    4. `order` has the places of `fresh`, in order; None until somebody asks for it.
+    5. It is in `changed`, the list of its server, while a change that was accepted is not durable."""
 
-    __slots__ = ("server", "agent", "name", "fresh", "gone", "size", "undo", "floor", "order")
+    __slots__ = ("tx", "changed", "agent", "name", "fresh", "gone", "size", "undo", "floor", "order")
 
-    def __init__(self, server: AgentServer, agent: str, name: str):
-        self.server, self.agent, self.name = server, agent, name
+    def __init__(self, tx: Transaction, changed: dict[Collection, None], agent: str, name: str):
+        self.tx, self.changed, self.agent, self.name = tx, changed, agent, name
         self.fresh: dict[int, ItemRow] = {}
         self.gone: set[int] = set()
-        self.size = server.reader.item_count(agent, name)
+        self.size = tx.reader.item_count(agent, name)
         self.floor: Place | None = None
         self.order: list[Place] | None = None
         self.undo: list[tuple[ItemRow, bool, bool]] = []  # (row, was added, was fresh) of the running reaction
@@ -38,7 +36,7 @@ class Collection:
         return self.size
 
     def add(self, key: int, head: bytes, body: bytes = b"") -> int:
-        row = ItemRow(self.server.new_id(), self.agent, self.name, key, head, body)
+        row = ItemRow(self.tx.new_id(), self.agent, self.name, key, head, body)
         self._refresh(row)
         self.size += 1
         self.undo.append((row, True, False))
@@ -47,7 +45,7 @@ class Collection:
     def get(self, id: int) -> ItemRow | None:
         if id in self.gone:
             return None
-        row = self.fresh.get(id) or self.server.reader.item(id)
+        row = self.fresh.get(id) or self.tx.reader.item(id)
         return row if row and (row.agent, row.collection) == (self.agent, self.name) else None
 
     def remove(self, id: int) -> ItemRow | None:
@@ -64,6 +62,7 @@ class Collection:
         """A row is damaged: the open batch deletes it."""
         self.gone.add(id)
         self.size -= 1
+        self.changed[self] = None
 
     def scan(self, after: Place | None = None, limit: int = 100) -> list[ItemRow]:
         """Up to `limit` rows in order of (key, id), strictly after a place."""
@@ -72,7 +71,7 @@ class Collection:
         if self.floor is not None and (after is None or after < self.floor):
             start, leading = self.floor, True
         while self.size > len(self.fresh) and len(found) < limit:
-            rows = self.server.reader.items(self.agent, self.name, start, limit)
+            rows = self.tx.reader.items(self.agent, self.name, start, limit)
             for row in rows:
                 if row.id not in self.gone:
                     found[row.key, row.id] = row
@@ -91,13 +90,15 @@ class Collection:
 
     def accept(self) -> bool:
         """The reaction succeeded: its changes join the open batch. True if there were any."""
-        items = self.server.batch.items
+        if not self.undo:
+            return False
+        rows = self.tx.rows
         for row, added, _ in self.undo:
-            items[row.id] = row if added else None
-            self.server.batch.bytes += len(row.head) + len(row.body)
-        changed = bool(self.undo)
+            rows.items[row.id] = row if added else None
+            rows.bytes += len(row.head) + len(row.body)
         self.undo = []
-        return changed
+        self.changed[self] = None
+        return True
 
     def reject(self) -> None:
         self.floor = None
@@ -115,7 +116,7 @@ class Collection:
 
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """These changes are in the store now; those of a later batch stay."""
-        open_items = self.server.batch.items
+        open_items = self.tx.rows.items
         self.order = None
         for id, row in items.items():
             if row is None:
@@ -142,3 +143,39 @@ class Collection:
         if self.order is not None:
             del self.order[bisect_left(self.order, (row.key, row.id))]
         return True
+
+
+class Collections:
+    """All collections of a server.
+
+    changed   those with changes that are not durable yet
+    """
+
+    __slots__ = ("tx", "changed")
+
+    def __init__(self, tx: Transaction):
+        self.tx = tx
+        self.changed: dict[Collection, None] = {}
+
+    def open(self, agent: str, name: str) -> Collection:
+        """An agent's collection, as it is in the store."""
+        return Collection(self.tx, self.changed, agent, name)
+
+    def drop(self, agent: str) -> None:
+        """An agent is no more: its row and all that is in its collections go."""
+        rows = self.tx.rows
+        rows.agents[agent] = None
+        rows.dropped[agent] = self.tx.new_id()
+        items = rows.items
+        for id in [id for id, row in items.items() if row and row.agent == agent]:
+            del items[id]
+        for collection in [collection for collection in self.changed if collection.agent == agent]:
+            del self.changed[collection]
+        self.tx.urge(COMMIT)
+
+    def committed(self, items: dict[int, ItemRow | None]) -> None:
+        """The batch that changed `items` is durable."""
+        for collection in list(self.changed):
+            collection.committed(items)
+            if not (collection.fresh or collection.gone):
+                del self.changed[collection]

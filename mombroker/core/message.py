@@ -3,13 +3,24 @@
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mombroker.core.errors import PeerError
 from mombroker.core.ids import ID_CHARS, SERVER_NAME
+from mombroker.core.transaction import Transaction
 
 BOUNCE = 1  # this message tells of a failure: its own failure is not told to anybody
 VOLATILE = 2  # the row at the destination may be spared
+
+
+class Note(Protocol):
+    """What destinations and sessions send each other: an object on one server, packed between servers."""
+
+    @property
+    def wire(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def pack(self) -> bytes: ...
 
 
 @dataclass(slots=True)
@@ -61,6 +72,22 @@ class Message:
         if self.note is not None and not self.data:
             self.payload = self.note.pack()
         return self._fixed("\n".join((self.origin, self.source, self.type, agent)).encode())
+
+
+def new_message(
+    tx: Transaction, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
+) -> Message:
+    """A message of this server, not sent yet."""
+    return Message(
+        tx.name, tx.new_id(), source, dests, type, payload, tx.now, expires, flags, b"", None, len(payload)
+    )  # fmt: skip
+
+
+def new_note(
+    tx: Transaction, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0
+) -> Message:
+    """A message that carries a note of a destination or session."""
+    return Message(tx.name, tx.new_id(), source, dests, note.wire, b"", tx.now, expires, flags, b"", note, note.size)
 
 
 TYPE_CHARS = 256  # of the name of a type

@@ -1,16 +1,19 @@
-"""The broker's own agents in memory: queues, subscriptions, proxies. They write their rows into the open batch."""
+"""Natives: the broker's own agents (queues, subscriptions, sessions) in memory, and its only door to the core."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
-from mombroker.core.collection import Collection
-from mombroker.core.message import BOUNCE, Message
-from mombroker.core.reaction import Note
+from mombroker.core.clock import Clock
+from mombroker.core.collection import Collection, Collections
+from mombroker.core.message import BOUNCE, Message, Note, new_note
+from mombroker.core.names import Names
+from mombroker.core.timers import Timers
+from mombroker.core.transaction import LINGER, Transaction
 
 if TYPE_CHECKING:
-    from mombroker.core.names import Names
     from mombroker.core.server import AgentServer
 
 
@@ -31,7 +34,7 @@ class NativeAgent(Protocol):
     def deleted(self) -> None: ...
     def react(self, message: Message) -> None: ...
     def flush(self) -> None: ...  # after `touch`
-    def alarm(self) -> None: ...  # after Engine.alarm
+    def alarm(self) -> None: ...  # after Natives.alarm
     def damaged(self, damage: Damage) -> None: ...  # one of its items is lost
     def pack(self) -> bytes: ...  # after `change`: the state of its row
     def check(self) -> None: ...  # assert its invariants
@@ -54,6 +57,10 @@ class Clients(Protocol):
     def replies(self) -> list[tuple[int, list[Any]]]: ...  # of the batch that closes
 
 
+class SendNow(Protocol):
+    def __call__(self, source: str, native: NativeAgent, note: Note) -> None: ...
+
+
 class Natives:
     """The broker's only door to the core.
 
@@ -62,123 +69,159 @@ class Natives:
     3. One that was removed says and writes nothing more, whatever it is told in the reaction that ended it.
     4. Who has more to do than fits into a turn is touched in the next one, and a commit is due for whom waits for one.
 
-    tx     the open batch, and what else a part may ask of its server
-    clock  how our clock stands to the wall clock and to those of other servers
-    work   what is left of `turn_work` in this turn; see core/limits.py
+    tx         the open batch, and what else a part may ask of its server
+    clock      how our clock stands to the wall clock and to those of other servers
+    names      the agents that are known by name
+    agents     those in memory, by id
+    work       what is left of `turn_work` in this turn; see core/limits.py
+    send       sends a message
+    send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
+               another one is at work, which might not expect that this one changes
+    answer     answers an operator (ticket, reply), unless that was done already
+    distance   the links between us and another server; raises MomError for one that is not on this bus
     """
 
-    __slots__ = ("server", "tx", "clock", "agents", "touched", "changed", "late", "soon", "work", "turns")
+    __slots__ = (
+        "server", "tx", "clock", "names", "agents", "work", "send", "send_now", "answer", "distance", "_timers",
+        "_collections", "_touched", "_changed", "_late", "_soon", "_turns",
+    )  # fmt: skip
 
-    def __init__(self, server: AgentServer):
-        self.server, self.tx, self.clock = server, server.tx, server.clock
+    server: AgentServer  # while parts of the broker still ask it
+
+    def __init__(
+        self,
+        tx: Transaction,
+        clock: Clock,
+        names: Names,
+        collections: Collections,
+        timers: Timers,
+        send: Callable[[Message], None],
+        send_now: SendNow,
+        answer: Callable[[int, dict[str, Any] | str], None],
+        distance: Callable[[str], int],
+    ):
+        self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
+        self.send, self.send_now, self.answer, self.distance = send, send_now, answer, distance
         self.agents: dict[str, NativeAgent] = {}
-        self.touched: dict[NativeAgent, None] = {}
-        self.changed: dict[NativeAgent, None] = {}
-        self.late: dict[NativeAgent, None] = {}  # to be touched by the next commit
-        self.soon: dict[NativeAgent, None] = {}  # to be touched by the next turn
-        self.work = server.limits.turn_work
-        self.turns = 0
-
-    @property
-    def names(self) -> Names:
-        return self.server.names
+        self.work = tx.limits.turn_work
+        self._touched: dict[NativeAgent, None] = {}
+        self._changed: dict[NativeAgent, None] = {}
+        self._late: dict[NativeAgent, None] = {}  # to be touched by the next commit
+        self._soon: dict[NativeAgent, None] = {}  # to be touched by the next turn
+        self._turns = 0
 
     def lookup(self, id: str) -> NativeAgent | None:
         """One of our native agents."""
         return self.agents.get(id)
 
     def post(self, source: str, to: str, note: Note) -> None:
-        """Send a note to an agent; it comes back if nobody is there."""
-        self.server.send(self.server.note_to(source, (to,), note, 0, BOUNCE))
-
-    def send(self, message: Message) -> None:
-        self.server.send(message)
-
-    def send_now(self, source: str, native: NativeAgent, note: Note) -> None:
-        """Send a note to one of our own, which takes it at once if nothing is in its way.
-
-        Not to be called while another one is at work, which might not expect that this one changes.
-        """
-        self.server.hand(source, native, note)
+        """Send a note to an agent; a failure is not told."""
+        self.send(new_note(self.tx, source, (to,), note, 0, BOUNCE))
 
     def alarm(self, at: int, native: NativeAgent) -> None:
         """Let it know that a time has come; in memory only."""
-        self.server.engine.alarm(at, native)
+        self._timers.alarm(at, native.id)
 
-    def answer(self, ticket: int, reply: dict[str, Any] | str) -> None:
-        """The answer to an operator, unless one was given already."""
-        self.server.answer(ticket, reply)
-
-    def distance(self, server: str) -> int:
-        """Links between us and another server. Raises MomError for one that is not on this bus."""
-        return self.server.distance(server)
-
-    def drop_rows(self, agent: str) -> None:
-        """All rows of an agent that is no more, but for its inbox."""
-        self.server.engine.drop_rows(agent)
+    def collection(self, agent: str, name: str) -> Collection:
+        """An agent's collection, as it is in the store."""
+        return self._collections.open(agent, name)
 
     def touch(self, native: NativeAgent) -> None:
         """It has something to say; what it says at once it may say of many messages together."""
-        self.touched[native] = None
+        self._touched[native] = None
 
     def touch_late(self, native: NativeAgent) -> None:
         """It waits for rows that are not durable yet."""
-        self.late[native] = None
+        self._late[native] = None
 
     def go_on(self, native: NativeAgent) -> None:
         """It has more to do: in this turn if there is work left, else in the next one, when others had theirs."""
-        (self.touched if self.work > 0 else self.soon)[native] = None
+        (self._touched if self.work > 0 else self._soon)[native] = None
+
+    def next_turn(self, native: NativeAgent) -> None:
+        """It has more to do, in the next turn."""
+        self._soon[native] = None
 
     def armed(self, native: NativeAgent) -> bool:
         """It will be flushed, without anything coming from outside."""
-        return native in self.touched or native in self.soon or native in self.late
-
-    def begin(self) -> None:
-        """A turn begins. Those that wait for it take turns in being the first."""
-        self.work = self.server.limits.turn_work
-        if self.soon:
-            self.turns += 1
-            waiting = [*self.soon]
-            first = self.turns % len(waiting)
-            self.touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
-            self.soon = {}
+        return native in self._touched or native in self._soon or native in self._late
 
     def change(self, native: NativeAgent) -> None:
-        self.changed[native] = None
-        self.server.mark(1)
-
-    def create(self, native: NativeAgent) -> None:
-        self.agents[native.id] = native
-        self.server.batch.agents[native.id] = (native.path, native.pack())
-        native.created()
+        """Let its row be written when the batch closes."""
+        self._changed[native] = None
+        self.tx.urge(LINGER)
 
     def remove(self, native: NativeAgent, written: bool = True) -> None:
         """It is gone, and its rows if it ever had any."""
         self.agents.pop(native.id, None)
-        for those in (self.touched, self.changed, self.late, self.soon):
+        for those in (self._touched, self._changed, self._late, self._soon):
             those.pop(native, None)
         if written:
-            self.server.engine.drop_rows(native.id)
+            self.drop_rows(native.id)
 
-    def flush(self) -> None:
-        touched, self.touched = self.touched, {}
+    def drop_rows(self, agent: str) -> None:
+        """Delete all rows of an agent that is no more, but for its inbox."""
+        self._timers.drop(agent)
+        self._collections.drop(agent)
+
+
+class NativeScheduler(Natives):
+    """The core's side: native agents are created, flushed and written."""
+
+    __slots__ = ()
+
+    def create(self, native: NativeAgent) -> None:
+        self.agents[native.id] = native
+        self.tx.rows.agents[native.id] = (native.path, native.pack())
+        native.created()
+
+    def alarmed(self, agent: str) -> None:
+        """The time of an alarm has come."""
+        if native := self.agents.get(agent):
+            native.alarm()
+
+    def begin(self) -> None:
+        """A turn begins. Those that wait for it take turns in being the first."""
+        self.work = self.tx.limits.turn_work
+        if self._soon:
+            self._turns += 1
+            waiting = [*self._soon]
+            first = self._turns % len(waiting)
+            self._touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
+            self._soon = {}
+
+    def busy(self) -> bool:
+        """A turn would find something to do."""
+        return bool(self._touched or self._soon)
+
+    def waiting(self) -> bool:
+        """Some wait for the next turn."""
+        return bool(self._soon)
+
+    def flush(self) -> bool:
+        """Let the touched ones say what they have to; False if there are none."""
+        if not self._touched:
+            return False
+        touched, self._touched = self._touched, {}
         for native in touched:
             if self.agents.get(native.id) is native:
                 native.flush()
+        return True
 
     def close(self) -> None:
+        """The open batch closes."""
         self.flush()
-        changed, self.changed = self.changed, {}
+        changed, self._changed = self._changed, {}
         for native in changed:
             if self.agents.get(native.id) is native:
-                self.server.batch.agents[native.id] = (native.path, native.pack())
+                self.tx.rows.agents[native.id] = (native.path, native.pack())
 
     def committed(self) -> None:
-        self.touched.update(self.late)
-        self.late = {}
+        self._touched.update(self._late)
+        self._late = {}
 
     def check(self) -> None:
-        server = self.server
-        assert not self.late or server.in_flight or server.level or not server.batch.empty(), "no commit is due"
+        tx = self.tx
+        assert not self._late or tx.in_flight or tx.level or not tx.rows.empty(), "no commit is due"
         for native in self.agents.values():
             native.check()

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mombroker.core import times
 from mombroker.core.batch import TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
-from mombroker.core.message import Message
-from mombroker.core.names import CREATE
-
-if TYPE_CHECKING:
-    from mombroker.core.engine import Engine
+from mombroker.core.message import Message, new_message
+from mombroker.core.names import CREATE, Names
+from mombroker.core.transaction import Transaction
 
 DELETE = "_delete"
-
-
-class Note(Protocol):
-    """What destinations and proxies send each other; see Message.note."""
-
-    @property
-    def wire(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    def pack(self) -> bytes: ...
 
 
 class Reactive(Protocol):
@@ -51,13 +39,23 @@ class Program(Protocol):
     def value(self, body: bytes) -> Any: ...  # of an item in one
 
 
+class Place(Protocol):
+    """What a reaction needs of the engine that it happens in."""
+
+    tx: Transaction
+    names: Names
+
+    def collection(self, agent: str, name: str) -> Collection: ...
+
+
 class Reaction:
     """What one reaction may do; nothing of it happens unless the reaction succeeds."""
 
-    __slots__ = ("engine", "agent", "message", "now", "ops")
+    __slots__ = ("place", "tx", "agent", "message", "now", "ops")
 
-    def __init__(self, engine: Engine, agent: str, message: Message, now: int):
-        self.engine, self.agent, self.message, self.now = engine, agent, message, now
+    def __init__(self, place: Place, agent: str, message: Message):
+        self.place, self.tx, self.agent, self.message = place, place.tx, agent, message
+        self.now = place.tx.now
         self.ops: list[tuple[str, Any]] = []
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
@@ -66,35 +64,35 @@ class Reaction:
         An agent whose home is not on this bus, or not any more, is no error: its copy is a dead letter, and the sender
         is told.
         """
-        server = self.engine.server
+        names = self.place.names
         dests: dict[str, None] = {}
         for agent in to:
-            id = server.names.known.get(agent)
+            id = names.known.get(agent)
             if id is None:
                 check_address(agent)
                 if agent.startswith(OURS):
                     raise not_an_agent(agent)
-                id = agent if is_id(agent) else server.names.resolve(agent)
+                id = agent if is_id(agent) else names.resolve(agent)
             dests[id] = None
         self._check_size("a notification", len(payload))
         if len(dests) > 1:
             self._check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))
         if dests:
             expires = times.after(self.now, ttl) if ttl else 0
-            self.ops.append(("send", server.message(self.agent, tuple(dests), type, payload, expires, flags)))
+            self.ops.append(("send", new_message(self.tx, self.agent, tuple(dests), type, payload, expires, flags)))
 
     def create(self, path: str, state: bytes, home: str = "") -> str:
         """Create an agent here or on another server; it exists once its home server delivers this.
 
         A home that is not on this bus is as for `send`.
         """
-        server = self.engine.server
-        home = home or server.name
+        tx = self.tx
+        home = home or tx.name
         if not SERVER_NAME.fullmatch(home):
             raise MomError(f"{ascii(home[:64])} is no name of a server")
         self._check_size("the state of a new agent", len(state))
-        id = created_id(home, server.name, server.new_id())
-        self.ops.append(("send", server.message(self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
+        id = created_id(home, tx.name, tx.new_id())
+        self.ops.append(("send", new_message(tx, self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
         return id
 
     def delete(self, agent: str) -> None:
@@ -102,9 +100,8 @@ class Reaction:
 
     def timer(self, delay: int, type: str, payload: bytes) -> int:
         """A message to oneself in `delay` ns; survives restarts."""
-        server = self.engine.server
-        id = server.new_id()
-        message = Message(server.name, id, self.agent, (self.agent,), type, payload)
+        id = self.tx.new_id()
+        message = Message(self.tx.name, id, self.agent, (self.agent,), type, payload)
         due = times.after(self.now, delay)
         self.ops.append(("task", TaskRow(id, self.agent, "timer", due, message.encode())))
         return id
@@ -116,17 +113,17 @@ class Reaction:
 
     def defer(self, path: str, arguments: bytes) -> int:
         """Run a function outside; it may run more than once, its result comes exactly once."""
-        id = self.engine.server.new_id()
+        id = self.tx.new_id()
         self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
         return id
 
     def _check_size(self, what: str, size: int) -> None:
         """Whatever leaves must fit into one frame, or it would block its link for ever."""
-        limit = self.engine.server.limits.max_message
+        limit = self.tx.limits.max_message
         if size > limit:
             raise MomError(
                 f"{what} of {size} bytes is over the limit of {limit}; send less or raise max_message in [limits]"
             )
 
     def collection(self, name: str) -> Collection:
-        return self.engine.collection(self.agent, name)
+        return self.place.collection(self.agent, name)

@@ -58,7 +58,7 @@ def give_up(server: AgentServer, undelivered: list[Undelivered]) -> list[Undeliv
     dead = []
     for message, agent, reason in undelivered:
         if not server.clients.orphan(message, agent):
-            server.engine.bury(message, agent, reason, "", "ReactionFailed", 0)
+            server.dead_letters.bury(message, agent, reason, "ReactionFailed")
             dead.append((message, agent, reason))
     return dead
 

@@ -16,7 +16,9 @@ from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
 from mombroker.core.clock import Clock
+from mombroker.core.collection import Collections
 from mombroker.core.damage import Aside
+from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.domain_channel import DomainChannel, Out
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, sentence
@@ -38,10 +40,11 @@ from mombroker.core.hello import Hello
 from mombroker.core.ids import home_of
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
-from mombroker.core.message import BOUNCE, Message
+from mombroker.core.message import BOUNCE, Message, Note, new_message, new_note
 from mombroker.core.names import Names
-from mombroker.core.natives import Clients, NativeAgent
-from mombroker.core.reaction import Note, Program
+from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
+from mombroker.core.reaction import Program
+from mombroker.core.timers import Timers
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.transaction import Commits
 from mombroker.ordering.base import Ordering, Rows
@@ -94,7 +97,6 @@ class AgentServer:
         self.commit_times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
         self.more = False
         self.stopping = False
-        self.tasks: list[tuple[int, str, bytes]] = []
         self.replies: list[tuple[int, dict[str, Any] | str]] = []
         self.undecided: dict[int, int] = {}  # requests without an answer: ticket -> until when the registry has time
         self.trouble: dict[str, str] = {}  # peer -> why its link is refused, set by the driver
@@ -112,9 +114,21 @@ class AgentServer:
             pending = int(meta.get(f"own:{domain.name}", 0))
             self.consumers[domain.name] = DomainChannel(self, domain, core, mine, pending)
         self.channel = Channel(self, self.consumers)
-        self.engine = Engine(self, program, unclean)
-        self.aside = Aside(self, self.engine.letters.agent)
-        self.clients = attach(self)
+        collections = Collections(self.tx)
+        self.dead_letters = DeadLetters(self.tx, collections, program, self.send, self.record)
+        self.timers = Timers(self.tx, program, self.send, self.dead_letters.unreadable)
+        self.natives = NativeScheduler(
+            self.tx, self.clock, self.names, collections, self.timers, self.send, self.send_now, self.answer,
+            self.distance,
+        )  # fmt: skip
+        self.natives.server = self
+        self.engine = Engine(
+            self.tx, self.clock, self.names, self.natives, collections, self.dead_letters, self.timers, program,
+            self.handlers, self.readers, self.send, self.record, unclean,
+        )  # fmt: skip
+        self.aside = Aside(self.tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
+        self.clients = self.engine.clients = attach(self)
+        self.dead_letters.settle = self.clients.orphan
         self.engine.recover()
         self.clients.recover()
         for consumer in self.consumers.values():
@@ -215,24 +229,26 @@ class AgentServer:
         row: HeldRow | None = self.tx.written("held", id)
         return row
 
+    def record(
+        self, kind: str, message: Message, agent: str, domain: str = "", peer: str = "", received: int = 0,
+        delivered: int = 0, detail: str = "",
+    ) -> None:  # fmt: skip
+        """Log what became of a message at one of our agents."""
+        if self.log_on:
+            tx = self.tx
+            tx.rows.log.append((
+                kind, message.origin, message.number, agent, (), message.size, domain, peer,
+                self.hops(message.origin), message.sent, received, delivered or tx.now, tx.now, trace.NO_OUT,
+                trace.NO_MISSING, detail,
+            ))  # fmt: skip
+
     def message(
         self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
     ) -> Message:
-        return Message(
-            self.name, self.new_id(), source, dests, type, payload, self.now, expires, flags, b"", None, len(payload)
-        )
+        return new_message(self.tx, source, dests, type, payload, expires, flags)
 
     def note_to(self, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0) -> Message:
-        """A message of a destination or proxy."""
-        return Message(
-            self.name, self.new_id(), source, dests, note.wire, b"", self.now, expires, flags, b"", note, note.size
-        )
-
-    def read(self, message: Message) -> None:
-        """Raises UnknownNotification if what it brings for the server or its native agents is out of shape."""
-        reader = self.readers.get(message.type)
-        if reader is not None:
-            reader(message)
+        return new_note(self.tx, source, dests, note, expires, flags)
 
     def send(self, message: Message) -> None:
         """The send event: stamp the remote copies, hand the local ones over. A destination without a route is no error:
@@ -267,9 +283,9 @@ class AgentServer:
             self.engine.deliver(rest, local, received=self.now)
         self.channel.come_back()
         for agent in homeless:
-            self.engine.homeless(message, agent)
+            self.dead_letters.homeless(message, agent)
 
-    def hand(self, source: str, native: NativeAgent, note: Note) -> None:
+    def send_now(self, source: str, native: NativeAgent, note: Note) -> None:
         """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
 
         Not to be called while another one is at work, which might not expect that this one changes.
@@ -290,11 +306,7 @@ class AgentServer:
                 ("react", self.name, number, agent, (), size, "", "", 0, now, now, now, now, trace.NO_OUT,
                  trace.NO_MISSING, ""),
             )  # fmt: skip
-        self.engine.take(native, message)
-
-    def careful_step(self, left: int) -> None:
-        if left == 0:
-            self.batch.meta["unclean"] = 0
+        self.engine.react_now(native, message)
 
     # -- handshake ---------------------------------------------------------------------------------------------
 
@@ -356,10 +368,10 @@ class AgentServer:
                 if conn in self.conns:
                     self.conns.pop(conn).down()
             case Tick():
-                self.engine.tick(self.now)
+                self.timers.tick()
                 self._hurry()
             case TaskDone(id, payload, reason):
-                self.engine.done(id, payload, reason)
+                self.timers.done(id, payload, reason)
             case StoreSize():
                 was = self.full()
                 for line in self.alarms.measured(event):
@@ -382,7 +394,7 @@ class AgentServer:
             if reply is not None:
                 self.answer(ticket, reply)
         if ticket in self.undecided:
-            self.engine.ring(self.undecided[ticket])
+            self.timers.alarm(self.undecided[ticket])
         self.mark(2)
 
     def answer(self, ticket: int, reply: dict[str, Any] | str) -> None:
@@ -404,10 +416,10 @@ class AgentServer:
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.now = max(self.now, now)
-        self.engine.natives.begin()
-        self.engine.tick(self.now)
+        self.natives.begin()
+        self.timers.tick()
         self._hurry()
-        self.more = not self.engine.turn(self.limits.turn_reactions) or bool(self.engine.natives.soon)
+        self.more = not self.engine.turn(self.limits.turn_reactions) or self.natives.waiting()
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.batch_full():
@@ -430,8 +442,7 @@ class AgentServer:
     @property
     def busy(self) -> bool:
         """A turn would find something to do."""
-        natives = self.engine.natives
-        return bool(self.level or self.more or self.notes or self.engine.run or natives.touched or natives.soon)
+        return bool(self.level or self.more or self.notes or self.engine.inboxes.run or self.natives.busy())
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""
@@ -463,9 +474,8 @@ class AgentServer:
             batch.meta["now"] = self.now
         ready.replies, self.replies = self.replies, []
         ready.clients = self.clients.replies()
-        ready.tasks, self.tasks = self.tasks, []
-        timers = self.engine.timers
-        ready.timer = timers[0][0] if timers else 0
+        ready.tasks = self.timers.take_deferred()
+        ready.timer = self.timers.next
         self.tx.close()
         return ready
 
@@ -484,7 +494,7 @@ class AgentServer:
             self.commit_times = (self.flight_closed, max(now, self.flight_closed))
         for link, sent, received in self.numbers:
             link.committed(sent, received)
-        self.engine.committed(batch.number, batch.items)
+        self.engine.committed(batch.items)
         if self.touched:
             self.mark(2)
 

@@ -15,7 +15,7 @@ class Running(Protocol):
     running: str
     reactions: int
     failures: int
-    dead: int
+    parked: int
 
 
 class Committing(Protocol):
@@ -76,7 +76,7 @@ class Watchdog:
         for engine, _, log in self.nodes:
             agent = engine.running
             if agent:
-                self._react(agent, engine.reactions + engine.failures + engine.dead, log, now)
+                self._react(agent, engine.reactions + engine.failures + engine.parked, log, now)
                 return  # the end of a commit is seen only after it
         self._reaction.lasted(None, now)
         for (_, driver, log), commit in zip(self.nodes, self._commits, strict=True):

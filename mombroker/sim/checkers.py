@@ -110,7 +110,7 @@ def _left_over(node: "Node") -> list[str]:
         "parked": sum(len(consumer.core.parked()) for consumer in server.consumers.values()),
         "held by links": sum(link.held for c in server.consumers.values() for link in c.links.values()),
         "unacknowledged": sum(link.waiting() for c in server.consumers.values() for link in c.links.values()),
-        "in memory": server.engine.in_memory,
+        "in memory": server.engine.inboxes.in_memory,
     }
     return [f"{node.name} is left with {count} {what}" for what, count in left.items() if count]
 

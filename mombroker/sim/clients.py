@@ -335,7 +335,7 @@ class Clients(Workload):
         """Rows of messages, and of connections that are gone."""
         found = []
         for name, node in cluster.nodes.items():
-            disk, alive = node.disk.store.disk, node.server.engine.natives.agents
+            disk, alive = node.disk.store.disk, node.server.natives.agents
             rows = (row for row in disk.items.values() if row.collection != DAMAGED)
             found += [f"{row.agent} {row.collection} of {name}" for row in rows]
             found += [f"{row.agent} held by {name}" for row in disk.held.values()]

@@ -118,8 +118,7 @@ class Node:
             return
         self.turning = False
         server = self.server
-        timers = server.engine.timers
-        idle = not (server.busy or (timers and timers[0][0] <= self.now()))
+        idle = not (server.busy or 0 < server.timers.next <= self.now())
         server.turn(self.now())
         server.check()
         assert not (idle and server.busy), f"{self.name} was thought idle and was not"

@@ -176,7 +176,7 @@ class Broker(Bus):
     def queue(self, name: str) -> Queue:
         """The queue or subscription of this name, wherever it lives."""
         id = next(iter(self.servers.values())).names.known[name]
-        found = self.servers[id.partition("/")[0]].engine.natives.agents[id]
+        found = self.servers[id.partition("/")[0]].natives.agents[id]
         assert isinstance(found, Queue), f"{name} is no queue"
         return found
 

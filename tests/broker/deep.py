@@ -62,7 +62,7 @@ def main() -> None:
     figures["filled"] = peak()
     filled.stop()
     again = Server(folder)
-    assert again.server.engine.natives.agents[f"a/{Q}"].describe()["messages"] == messages, "some are missing"
+    assert again.server.natives.agents[f"a/{Q}"].describe()["messages"] == messages, "some are missing"
     figures["started again"] = peak()
     expected, due = 0, min(messages, 100_000)
     commands: list[Any] = [Subscribe("s", (Q,), ack="individual", prefetch=WINDOW)]

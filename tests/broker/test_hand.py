@@ -22,14 +22,14 @@ def bodies(b: Broker) -> list[str]:
 
 
 def send(b: Broker, queue: Queue, body: bytes) -> None:
-    b.servers["a"].hand("a/conn:9", queue, ClientMessage(Q, Q, b"", body=body))
+    b.servers["a"].send_now("a/conn:9", queue, ClientMessage(Q, Q, b"", body=body))
 
 
 def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
     b, queue = broker()
     server = b.servers["a"]
     send(b, queue, b"second")
-    assert queue.count == 2 and not server.engine.inboxes
+    assert queue.count == 2 and not server.engine.inboxes.boxes
     sent, reacted = server.batch.log[-2:]
     assert (sent[0], sent[1:3], sent[4], reacted[0], reacted[3]) == (
         "send",
@@ -42,7 +42,7 @@ def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
     assert bodies(b) == ["first", "second"]
 
 
-@pytest.mark.parametrize("way", ["full batch", "inbox", "reaction", "careful"])
+@pytest.mark.parametrize("way", ["full batch", "inbox", "reaction", "poison search"])
 def test_in_any_other_case_it_waits_for_its_turn(way):
     b, queue = broker()
     server = b.servers["a"]
@@ -54,9 +54,9 @@ def test_in_any_other_case_it_waits_for_its_turn(way):
     elif way == "reaction":
         engine.running = "a/other"
     else:
-        engine.careful = 5
+        engine.poison.left = 5
     send(b, queue, b"last")
-    assert queue.count == 1 and queue.id in engine.inboxes
+    assert queue.count == 1 and queue.id in engine.inboxes.boxes
     engine.running = ""
     b.pump()
     assert bodies(b) == ["first", "second", "last"][:: 1 if way == "inbox" else 2]

@@ -62,9 +62,9 @@ class Town:
         b.connect("a").subscribe("q", "queue:q", ack="client")
         assert client.texts == ["one", "one"] and not client.refusals
         server = b.servers["b"]
-        self.proxy = next(id for id in server.engine.natives.agents if id.startswith("b/conn:"))
+        self.proxy = next(id for id in server.natives.agents if id.startswith("b/conn:"))
         self.link = server.consumers["x"].link("a")
-        proxy = server.engine.natives.agents[self.proxy]
+        proxy = server.natives.agents[self.proxy]
         self.source = next(number for number, each in proxy.sources.items() if each.home.startswith("a/"))
         self.plain = next(number for number, each in proxy.sources.items() if not each.home)
 
@@ -175,14 +175,14 @@ def test_what_servers_tell_each_other_of_names_and_policies_is_checked(type_):
 @pytest.mark.parametrize("agent", ["b/_clients", "b/_topics", "b/conn:7", "b/queue:q", "b/new", "b/queue:new"])
 def test_nobody_replaces_or_deletes_what_is_the_server_s_own(agent):
     town = Town()
-    natives = dict(town.broker.servers["b"].engine.natives.agents)
+    natives = dict(town.broker.servers["b"].natives.agents)
     for payload in (b"", b"\xff", b"mombroker.agents.queue:Queue\njunk", b"os:system\n", b"\x1b[2J" * 9_000):
         town.hear("_create", payload, agent)
     for each in (agent, town.proxy) if agent != "b/queue:q" else ():
         town.hear("_delete", b"", each)
     for _ in range(3):
         town._alone()
-    assert natives == town.broker.servers["b"].engine.natives.agents
+    assert natives == town.broker.servers["b"].natives.agents
     town.goes_on()
 
 
@@ -216,7 +216,7 @@ def test_a_subscription_that_cannot_be_as_asked_for_is_refused_and_stays():
         town = Town()
         town.hear("q.consume", msgpack.packb([9, 5, "", False, 4, "", False, spec]), "b/sub:me:d")
         town.goes_on()
-        assert town.broker.servers["b"].engine.natives.agents["b/sub:me:d"].spec == Spec(["topic:t"])
+        assert town.broker.servers["b"].natives.agents["b/sub:me:d"].spec == Spec(["topic:t"])
 
 
 @pytest.mark.parametrize("state", [
@@ -228,8 +228,8 @@ def test_a_new_subscription_with_a_state_that_it_cannot_have_is_a_dead_letter(st
     town = Town()
     town.hear("_create", b"mombroker.agents.subscription:Subscription\n" + state, "b/sub:you:new")
     town.goes_on()
-    assert "b/sub:you:new" not in town.broker.servers["b"].engine.natives.agents
-    assert len(town.broker.servers["b"].engine.letters) == 1
+    assert "b/sub:you:new" not in town.broker.servers["b"].natives.agents
+    assert len(town.broker.servers["b"].dead_letters.letters) == 1
 
 
 def test_what_comes_from_afar_is_a_dead_letter_and_its_neighbour_keeps_the_link():
@@ -245,7 +245,7 @@ def test_what_comes_from_afar_is_a_dead_letter_and_its_neighbour_keeps_the_link(
     for type_, payload, agent in wrong:
         server.send(server.message("a/x", (agent,), type_, payload))
         b.pump()
-    assert len(b.servers["c"].engine.letters) == len(wrong) and b.servers["c"].consumers["y"].link("b").conn
+    assert len(b.servers["c"].dead_letters.letters) == len(wrong) and b.servers["c"].consumers["y"].link("b").conn
     b.reboot("c")
     b.connect("a").send("queue:here", "after")
     assert b.connect("c").subscribe("s", "queue:here").texts == ["1", "after"]
@@ -294,7 +294,7 @@ def test_a_held_packet_that_was_stored_before_it_was_checked_is_parked():
     b.crash("b")
     server = b.boot("b")
     server.channel._packet(server.consumers["x"], server.consumers["x"].link("a"), core.encode(cause))
-    assert sorted(json.loads(row.head)["type"] for row in server.engine.letters.scan(None, 9)) == [""]
+    assert sorted(json.loads(row.head)["type"] for row in server.dead_letters.letters.scan(None, 9)) == [""]
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x05", b"\xc1", b"\xa1x", b"\x80", b"\x81\x90\x01", b"\x90"])
@@ -304,7 +304,7 @@ def test_an_author_s_notification_that_cannot_be_read_is_parked_at_once(payload)
     town = Town()
     town.hear(Text.__wire_name__, payload, "b/sink")
     town.goes_on()
-    (letter,) = town.broker.servers["b"].engine.letters.scan(None, 9)
+    (letter,) = town.broker.servers["b"].dead_letters.letters.scan(None, 9)
     assert json.loads(letter.head)["attempts"] == 0
 
 

@@ -19,7 +19,7 @@ class World:
         self.read = 0
         self.items = self.server.reader.items
         self.server.reader.items = self._counted
-        self.rows = Collection(self.server, "a/x", "c")
+        self.rows = Collection(self.server.tx, {}, "a/x", "c")
 
     def _counted(self, *args):
         rows = self.items(*args)
@@ -102,7 +102,7 @@ class Reading:
         self.server.reader.items = self._counted
         self.server.reader.item_count = self.store.item_count
         self.server.reader.item = self.store.item
-        self.rows = Collection(self.server, "a/x", "c")
+        self.rows = Collection(self.server.tx, {}, "a/x", "c")
         self.items = Items(self, "c")
 
     def _counted(self, *args):

@@ -281,7 +281,7 @@ def test_an_inbox_beyond_its_window_waits_on_disk_in_order():
     tell(b, "sink", "bad first")
     for number in range(300):
         tell(b, "sink", f"{number}")
-    assert b.servers["b"].engine.in_memory <= 11
+    assert b.servers["b"].engine.inboxes.in_memory <= 11
     for _ in range(2):
         assert b.ask("b", "agent", agent="sink")["waiting"] == 301
         assert [wait["behind"] for wait in b.ask("b", "why")["waits"]] == [300]
@@ -300,7 +300,7 @@ def test_idle_agents_leave_memory_and_come_back_unchanged():
     children = b.fields("a/source")["born"]
     for child in children * 2:
         tell(b, child, "more")
-    assert len(b.servers["b"].engine.residents) <= 1
+    assert len(b.servers["b"].engine.residents.loaded) <= 1
     assert [got(b, child) for child in children] == [["first", "more", "more"]] * 3
 
 
@@ -331,7 +331,7 @@ def test_a_message_whose_reaction_kills_the_process_is_parked_after_three_boots(
     assert 3 <= boots <= 5
     assert got(b) == ["good"]
     assert "unclean stops" in b.ask("b", "deadletters")["letters"][0]["reason"]
-    assert b.servers["b"].engine.careful > 0
+    assert b.servers["b"].engine.poison.left > 0
 
 
 def filled(monkeypatch, texts: list[str], agents: list[str], **limits: int) -> tuple[Bus, list[str]]:
@@ -391,7 +391,7 @@ def test_whoever_is_in_its_last_attempt_is_alone(monkeypatch):
     server = b.boot("b")
     for agent, text in [("b/sink", "ask a/source"), ("b/sink", "kill"), (child, "innocent")]:
         server.engine.deliver(server.message("a/source", (agent,), *encode(Put(text))), [agent])
-    server.engine.inboxes[child].queue[0].trying = 2
+    server.engine.inboxes.boxes[child].queue[0].trying = 2
     with pytest.raises(KeyboardInterrupt):
         b.pump()
     assert [row.trying for row in b.stores["b"].queue_in(child, 0, 1 << 62, 9)] == [2]
@@ -407,10 +407,10 @@ def test_careful_servers_commit_once_more_for_many_messages():
     b.crash("b")
     b.boot("b")
     before = b.servers["b"].batch.number
-    assert b.servers["b"].engine.careful == 512
+    assert b.servers["b"].engine.poison.left == 512
     b.join("a", "b")
     b.pump()
-    assert len(got(b)) == 50 and b.servers["b"].engine.careful == 512 - 50
+    assert len(got(b)) == 50 and b.servers["b"].engine.poison.left == 512 - 50
     assert b.servers["b"].batch.number - before < 20
 
 
@@ -442,7 +442,7 @@ def test_a_clean_stop_is_remembered():
     b.servers["b"].stop()
     b.pump()
     b.crash("b")
-    assert b.boot("b").engine.careful == 0
+    assert b.boot("b").engine.poison.left == 0
 
 
 def test_state_must_be_plain_and_declared():
@@ -469,7 +469,7 @@ def test_an_alarm_before_all_others_makes_the_driver_ask_when_it_is():
     server = b.servers["a"]
     assert server.urgency == 0
     for seconds in (5, 2):
-        server.engine.alarm(b.now + seconds * SECOND, server.engine.natives.agents["a/_clients"])
+        server.natives.alarm(b.now + seconds * SECOND, server.natives.agents["a/_clients"])
         assert server.urgency == 1
         ready = b.commit("a")
         assert ready.timer == b.now + seconds * SECOND

@@ -226,4 +226,4 @@ def test_what_a_server_sent_before_it_left_the_bus_is_reacted_to_and_parked_as_e
     made.stores["b"].commit(server.ready(made.now + SECOND).batch)
     assert made.fields("b/sink")["got"] == ["good"]
     assert [row["hops"] for row in made.records("b", "react")][-1] == 0
-    assert len(server.engine.letters) == 1
+    assert len(server.dead_letters.letters) == 1

@@ -99,7 +99,7 @@ def test_a_failing_receiver_keeps_its_copy_until_it_is_a_dead_letter_of_its_own(
         made.later(1)
     letters = made.ask("a", "deadletters", limit=99)["letters"]
     assert sorted(letter["agent"] for letter in letters) == sorted([*sinks(30), "a/nobody"])
-    rows = made.servers["a"].engine.letters.scan(None, 99)
+    rows = made.servers["a"].dead_letters.letters.scan(None, 99)
     assert [decode(row.body).dests for row in rows] == [(json.loads(row.head)["agent"],) for row in rows]
     assert made.ask("a", "deadletter", id=letters[0]["id"])["payload"] == {"text": text}
     assert made.ask("a", "retry", id=letters[1]["id"])["to"] == [letters[1]["agent"]]

@@ -265,9 +265,9 @@ def test_a_temporary_queue_can_be_deleted_before_its_connection_ends(broker):
             queue.delete()
     message.acknowledge()
     other.send(seen, "2")
-    proxies = len(broker.servers["a"].engine.natives.agents)
+    proxies = len(broker.servers["a"].natives.agents)
     queue.delete()
-    assert len(broker.servers["a"].engine.natives.agents) == proxies - 1
+    assert len(broker.servers["a"].natives.agents) == proxies - 1
     for use in (queue.delete, lambda: context.send(queue, "x"), lambda: context.consumer(queue)):
         with pytest.raises(jms.InvalidDestination, match="was deleted"):
             use()
@@ -307,9 +307,9 @@ def test_the_queue_for_answers_of_a_context_goes_with_it(broker):
     other = context.context()
     with pytest.raises(jms.TimedOut):
         other.request("nobody", "x", timeout=0)
-    before = len(broker.servers["a"].engine.natives.agents)
+    before = len(broker.servers["a"].natives.agents)
     other.close()
-    assert len(broker.servers["a"].engine.natives.agents) == before - 1
+    assert len(broker.servers["a"].natives.agents) == before - 1
 
 
 # -- one of each ----------------------------------------------------------------------------------------------------

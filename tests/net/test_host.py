@@ -44,7 +44,7 @@ class Crowd:
         return sum(len(node.links._by_number) for node in self.host.nodes.values())
 
     def heard(self, name):
-        box = self.host.nodes[name].server.engine.residents.get(f"{name}/box-{name}")
+        box = self.host.nodes[name].server.engine.residents.loaded.get(f"{name}/box-{name}")
         return box.reactive.got if box else []
 
     def tell(self, text):

@@ -6,7 +6,7 @@ from mombroker.net.watchdog import LIMIT_S, Watchdog
 
 
 class Engine:
-    running, reactions, failures, dead = "", 0, 0, 0
+    running, reactions, failures, parked = "", 0, 0, 0
 
 
 class Driver:
@@ -38,7 +38,7 @@ def test_a_long_reaction_is_named_while_it_runs_and_again_as_it_doubles(watched)
     assert look(4) == [] and len(look(1)) == 1 and look(9) == [] and len(look(1)) == 1
 
 
-@pytest.mark.parametrize("count", ["reactions", "failures", "dead"])
+@pytest.mark.parametrize("count", ["reactions", "failures", "parked"])
 def test_many_reactions_of_one_agent_are_not_one(watched, count):
     engine, _, look = watched
     engine.running = "a/busy"

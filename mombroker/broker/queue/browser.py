@@ -67,12 +67,12 @@ class Browser:
                 break
             if lane.rest and queue.server.durable_id < self.upto:
                 ended = False  # some of it cannot be read yet
-                queue.server.engine.natives.touch_late(queue)
+                queue.server.natives.touch_late(queue)
                 break
         if items:
             queue.post(self.key[0], Dispatch(self.key[1], items))
         if ended:
             queue.post(self.key[0], Browsed(self.key[1]))
-        elif self.credit > 0 and self.room > 0 and not queue.server.engine.natives.armed(queue):
-            queue.server.engine.natives.go_on(queue)
+        elif self.credit > 0 and self.room > 0 and not queue.server.natives.armed(queue):
+            queue.server.natives.go_on(queue)
         return ended

@@ -142,7 +142,7 @@ class Lane:
             self.start = 0
             self.taken = {id: batch for id, batch in self.taken.items() if id > self.cursor}
         elif self.last <= self.server.durable_id and not self.server.reader.damaged:
-            queue: Any = self.server.engine.natives.agents[self.queue]
+            queue: Any = self.server.natives.agents[self.queue]
             queue.lacks(self)  # they could be read, and are not there
         return bool(page)
 

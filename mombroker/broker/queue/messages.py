@@ -112,7 +112,7 @@ class QueueMessages(Native):
 
     def change(self) -> None:
         if not self.volatile:
-            self.server.engine.natives.change(self)
+            self.server.natives.change(self)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -405,25 +405,25 @@ class QueueMessages(Native):
         at = max(at, self.server.now + SOON)
         if not self._next or at < self._next:
             self._next = at
-            self.server.engine.alarm(at, self)
+            self.server.natives.alarm(at, self)
 
     # -- how much at once ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Take a share of what is left of the turn's work."""
-        work = self.server.engine.natives.work
+        work = self.server.natives.work
         self._until = work - max(1, work // SHARE) if work > 0 else work
 
     def spend(self, cost: int, size: int) -> None:
-        self.server.engine.natives.work -= cost + size // WORK_BYTES
+        self.server.natives.work -= cost + size // WORK_BYTES
 
     def share(self) -> int:
         """How many messages, when they have been looked at, have used up what is left of it."""
-        return max(1, -(-(self.server.engine.natives.work - self._until) // LOOK))
+        return max(1, -(-(self.server.natives.work - self._until) // LOOK))
 
     def spent(self) -> bool:
         """Has the share been used up? Then it goes on when others had theirs."""
-        natives = self.server.engine.natives
+        natives = self.server.natives
         if natives.work > self._until:
             return False
         natives.go_on(self)
@@ -527,7 +527,7 @@ class QueueMessages(Native):
             while len(lane):
                 item = lane.first()
                 if item is None:
-                    self.server.engine.natives.touch_late(self)
+                    self.server.natives.touch_late(self)
                     return
                 if item.id > self.purged:
                     break
@@ -580,7 +580,7 @@ class QueueMessages(Native):
 
     def _check_busy(self) -> None:
         """Whatever is to be done is being done, or waits for something from outside."""
-        if self.server.engine.natives.armed(self):
+        if self.server.natives.armed(self):
             return
         assert not self.leaving, "what lost connections had is left lying"
         assert not self.purged and not self.ripe, "a purge, or what was due, is left lying"

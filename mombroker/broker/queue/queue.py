@@ -179,7 +179,7 @@ class Queue(QueueMessages):
             self.spend(LOOK, 0)
             if not self._drop_oldest():
                 if self.ready:  # it is not durable yet, and cannot be read
-                    self.server.engine.natives.touch_late(self)
+                    self.server.natives.touch_late(self)
                 return
 
     def free(self) -> None:
@@ -230,7 +230,7 @@ class Queue(QueueMessages):
                 return
             item = self._first()
             if item is None:
-                self.server.engine.natives.touch_late(self)
+                self.server.natives.touch_late(self)
                 return
             if item.id <= self.purged:
                 return  # it goes first
@@ -253,7 +253,7 @@ class Queue(QueueMessages):
         """
         if self._moved < self.server.limits.batch_bytes // (8 if self.server.batch_full() else 2):
             return False
-        self.server.engine.natives.touch_late(self)
+        self.server.natives.touch_late(self)
         self.server.mark(2)
         return True
 
@@ -290,7 +290,7 @@ class Queue(QueueMessages):
             if not consumer.hungry:
                 return True
         if lane.rest and self.server.durable_id < lane.last:
-            self.server.engine.natives.touch_late(self)
+            self.server.natives.touch_late(self)
         else:
             seen[number] = lane.last
         return True
@@ -298,7 +298,7 @@ class Queue(QueueMessages):
     def _interrupted(self) -> bool:
         """A search cannot go on at once."""
         if self.takers.changed:
-            self.server.engine.natives.go_on(self)
+            self.server.natives.go_on(self)
             return True
         return self._enough() or self.spent()
 
@@ -452,7 +452,7 @@ class Queue(QueueMessages):
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def consume(self, note: Consume, message: Message) -> None:
-        if not self._remote(message.source) and message.source not in self.server.engine.natives.agents:
+        if not self._remote(message.source) and message.source not in self.server.natives.agents:
             return  # its connection has ended, perhaps with the last process
         try:
             test = message_filter(note.selector, note.no_local)
@@ -556,7 +556,7 @@ class Queue(QueueMessages):
 
     def _check_busy(self) -> None:
         super()._check_busy()
-        natives = self.server.engine.natives
+        natives = self.server.natives
         if natives.armed(self):
             return
         assert not any(consumer.pending for consumer in self.takers), "what was given is not dispatched"

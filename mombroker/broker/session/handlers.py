@@ -70,11 +70,11 @@ class Handlers:
             self._not_too_large(command)
         put = self._put(proxy, command)
         if where:
-            queue: Any = server.engine.natives.agents.get(where)
+            queue: Any = server.natives.agents.get(where)
             if queue is None or queue.limited:
                 self._admit(where, put)
             if queue is not None and self.service.direct:
-                server.hand(proxy.id, queue, put)
+                server.send_now(proxy.id, queue, put)
             else:
                 server.send(server.note_to(proxy.id, (where,), put, 0, BOUNCE))
         else:
@@ -155,7 +155,7 @@ class Handlers:
             if len(proxy.temporary) >= MAX_TEMPORARY:
                 raise MomError(f"{MAX_TEMPORARY} temporary queues of one connection: no more are made")
             proxy.temporary.add(id)
-            self.server.engine.natives.agents[id] = Queue(self.service.natives, id, volatile=True)
+            self.server.natives.agents[id] = Queue(self.service.natives, id, volatile=True)
         return id
 
     def _admit(self, where: str, put: ClientMessage) -> None:
@@ -166,7 +166,7 @@ class Handlers:
                 f"a message of {put.size} bytes never has room in {put.destination}: send less, or raise max_bytes of "
                 f"its policy, now {policy.max_bytes}"
             )
-        queue: Any = self.server.engine.natives.agents.get(where)
+        queue: Any = self.server.natives.agents.get(where)
         if queue is None:
             self.server.names.present(where, put.destination)
         if queue.admit(put) if queue is not None else where not in self.service.full:
@@ -193,7 +193,7 @@ class Handlers:
         except (Wait, MomError):
             for where, put in sends:
                 if put.reserved:
-                    queue: Any = self.server.engine.natives.agents[where]
+                    queue: Any = self.server.natives.agents[where]
                     queue.release_room(put)
             raise
         going = iter(sends)

@@ -107,11 +107,11 @@ class Sessions(Native):
             for id, path in self._stored(f"{me}/{kind}"):
                 state = server.reader.agent(id)
                 assert state is not None, "a row that was just read"
-                if id not in server.engine.natives.agents and path in NATIVES:
-                    server.engine.natives.agents[id] = NATIVES[path](self.natives, id, state[1])
+                if id not in server.natives.agents and path in NATIVES:
+                    server.natives.agents[id] = NATIVES[path](self.natives, id, state[1])
         self._regain()
         self._strays()
-        for native in list(server.engine.natives.agents.values()):
+        for native in list(server.natives.agents.values()):
             if isinstance(native, Queue):
                 native.recovered()
         self.topics.recover()
@@ -122,7 +122,7 @@ class Sessions(Native):
 
     def _strays(self) -> None:
         """Read the items that no queue will: the store names those that are damaged in whose they are."""
-        reader, natives = self.server.reader, self.server.engine.natives.agents
+        reader, natives = self.server.reader, self.server.natives.agents
         for agent, collection in reader.places():
             if agent in natives and collection in KEPT:
                 continue
@@ -134,7 +134,7 @@ class Sessions(Native):
 
     def _regain(self) -> None:
         """Give the queues back what somebody had when the server stopped."""
-        agents, after = self.server.engine.natives.agents, 0
+        agents, after = self.server.natives.agents, 0
         while rows := self.server.reader.held(after, PAGE):
             for row in rows:
                 queue = agents.get(row.agent)
@@ -183,7 +183,7 @@ class Sessions(Native):
         server = self.server
         id = f"{server.name}/conn:{server.new_id()}"
         proxy = Session(self.natives, id, self, event)
-        server.engine.natives.agents[id] = proxy
+        server.natives.agents[id] = proxy
         self.connections[event.conn] = self.by_proxy[id] = Connection(proxy)
 
     def _close(self, connection: Connection, lost: bool = True) -> None:
@@ -215,7 +215,7 @@ class Sessions(Native):
     def flush(self) -> None:
         """A turn of those that have more commands than a share."""
         going, self.going = self.going, {}
-        natives, late = self.server.engine.natives, dict[Connection, None]()
+        natives, late = self.server.natives, dict[Connection, None]()
         left = SHARE
         self.direct = True
         for connection in going:
@@ -226,7 +226,7 @@ class Sessions(Native):
         self.direct = False
         self.going = late | self.going
         if self.going:
-            natives.soon[self] = None
+            natives.next_turn(self)
         natives.work -= SHARE - left
 
     def _obey(self, connection: Connection, left: int) -> int:
@@ -235,7 +235,7 @@ class Sessions(Native):
         while commands and not connection.key:
             if not left:
                 self.going[connection] = None
-                self.server.engine.natives.soon[self] = None
+                self.server.natives.next_turn(self)
                 return 0
             left -= 1
             command = commands[0]
@@ -279,9 +279,9 @@ class Sessions(Native):
             connection.until = times.after(self.server.now, times.of_seconds(wait.seconds))
         connection.key, connection.reason, connection.room = wait.key, wait.reason, wait.room
         self.waiting[connection] = None
-        self.server.engine.alarm(connection.until, self)
+        self.server.natives.alarm(connection.until, self)
         if wait.key == "store":
-            self.server.engine.alarm(self.server.now + POLL_NS, self)
+            self.server.natives.alarm(self.server.now + POLL_NS, self)
         if wait.room:
             self._settle_ahead(connection)
 
@@ -324,7 +324,7 @@ class Sessions(Native):
 
     def lost(self, server: str) -> None:
         """Another server starts anew: its clients hold nothing any more, and it is told of all entries otherwise."""
-        for native in list(self.server.engine.natives.agents.values()):
+        for native in list(self.server.natives.agents.values()):
             if isinstance(native, Queue):
                 native.release(lambda proxy: proxy.startswith(f"{server}/"))
         self.topics.known_to(server)
@@ -334,7 +334,7 @@ class Sessions(Native):
 
     def relieve(self) -> None:
         """Policies have changed: what was full may not be so any more."""
-        for native in list(self.server.engine.natives.agents.values()):
+        for native in list(self.server.natives.agents.values()):
             if isinstance(native, Queue):
                 native.free()
             if isinstance(native, Subscription):
@@ -353,7 +353,7 @@ class Sessions(Native):
             if connection.key == "store" and not self.server.full():
                 self._go_on(connection)
             elif connection.key == "store":
-                self.server.engine.alarm(now + POLL_NS, self)
+                self.server.natives.alarm(now + POLL_NS, self)
             if connection.key and connection.until <= now:
                 if not connection.reason:
                     connection.proxy.unanswered(connection.key)
@@ -374,7 +374,7 @@ class Sessions(Native):
             return
         until = self.server.now + KNOWN_NS
         self.receipts.append((until, epochs, tell))
-        self.server.engine.alarm(until, self)
+        self.server.natives.alarm(until, self)
 
     def confirm(self) -> None:
         receipts, self.receipts = self.receipts, []

@@ -177,7 +177,7 @@ class Session(Native):
             raise MomError(f"{shown} belongs to another connection, which alone may delete it")
         self.temporary.discard(id)
         self.homes.pop(id, None)
-        natives = self.server.engine.natives
+        natives = self.server.natives
         natives.remove(natives.agents[id], written=False)
 
     def unsubscribe(self, sub: str) -> None:
@@ -307,7 +307,7 @@ class Session(Native):
             self.tag += 1
             heappush(self.later, (put.due, self.tag, source, put, message))
             self.waiting_bytes += len(put.body)
-            self.server.engine.alarm(put.due, self)
+            self.server.natives.alarm(put.due, self)
         elif not self.pending and source.credit > 0 and source.room > 0 and not put.expires:  # as most often
             self._hand(source, put, message, 1)
         else:
@@ -527,7 +527,7 @@ class Session(Native):
                 self._leave(source)
         for home in self.homes:
             self.post(home, Gone(failed.get(home, [])))
-        natives = self.server.engine.natives
+        natives = self.server.natives
         for id in self.temporary:
             natives.remove(natives.agents[id], written=False)
         natives.remove(self, written=self.remote)
@@ -555,4 +555,4 @@ def connection_lost(server: AgentServer, id: str, state: bytes) -> None:
     """The connection of a stored proxy was lost with the last process of this server."""
     for home in msgpack.unpackb(state):
         server.send(server.note_to(id, (home,), Gone(), 0, BOUNCE))
-    server.engine.drop_rows(id)
+    server.natives.drop_rows(id)

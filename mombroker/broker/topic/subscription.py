@@ -80,7 +80,7 @@ class Subscription(Queue):
     def created(self) -> None:
         self.epochs = self.service.topics.hold(self, self.spec.topics)
         if not self.spec.durable:
-            self.server.engine.alarm(self.server.now + LONELY_NS, self)
+            self.server.natives.alarm(self.server.now + LONELY_NS, self)
         self.idle()
 
     def recovered(self) -> None:
@@ -204,7 +204,7 @@ class Subscription(Queue):
     def idle(self) -> None:
         """End it if nobody has consumed from it for longer than its policy allows."""
         timeout, server = self.policy.idle_timeout, self.server
-        if not timeout or not self.seen or server.engine.natives.agents.get(self.id) is not self:
+        if not timeout or not self.seen or server.natives.agents.get(self.id) is not self:
             return
         at = max(times.after(self.seen, times.of_seconds(timeout)), self._grace)
         if at <= server.now and server.ahead <= times.FAR:
@@ -214,7 +214,7 @@ class Subscription(Queue):
             self._end_it()
         elif at != self._idle_at:
             self._idle_at = at
-            server.engine.alarm(at, self)
+            server.natives.alarm(at, self)
 
     def end(self, note: End, message: Message) -> None:
         if self.takers.consumers:
@@ -225,7 +225,7 @@ class Subscription(Queue):
             self._end_it()
 
     def _end_it(self) -> None:
-        natives = self.server.engine.natives
+        natives = self.server.natives
         if natives.agents.get(self.id) is self:
             self.deleted()
             natives.remove(self)

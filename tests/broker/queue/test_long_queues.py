@@ -37,7 +37,7 @@ def filled(folder, count, **more):
     server.step(ClientOpened(1, "user", "", "a/s1"), START)
     server.step(ClientCommands(1, [Send(Q, b"", shown=Q)]), START)
     run(server, made)
-    queue = server.engine.natives.agents[f"a/{Q}"]
+    queue = server.natives.agents[f"a/{Q}"]
     queue.purge()
     run(server, made)
     items = {}
@@ -94,7 +94,7 @@ class Server:
 
     @property
     def queue(self) -> Queue:
-        found = self.server.engine.natives.agents[f"a/{Q}"]
+        found = self.server.natives.agents[f"a/{Q}"]
         assert isinstance(found, Queue)
         return found
 
@@ -350,7 +350,7 @@ def test_every_request_of_an_operator_is_one_small_step(server, count):
             assert s.read - before <= 1_000 and s.longest < LONG_S, (verb, s.what)
     s.rest()
     assert s.longest < LONG_S, s.what
-    assert f"a/{Q}" not in s.server.engine.natives.agents
+    assert f"a/{Q}" not in s.server.natives.agents
 
 
 @pytest.mark.parametrize("count", SIZES)

@@ -85,7 +85,7 @@ def lose(seed: int, most: int) -> tuple[int, int]:
     run.step(ClientCommands(2, [Subscribe("s", (Q,), ack="auto")]))
     run.rest()
     assert sorted(run.got[2], key=int) == run.got[2] == [b"%d" % number for number in range(count)]
-    queue = run.server.engine.natives.agents["a/" + Q]
+    queue = run.server.natives.agents["a/" + Q]
     assert isinstance(queue, Queue)
     return count, queue.count
 

@@ -999,11 +999,11 @@ def test_an_idle_queue_takes_less_than_two_kilobytes_also_after_a_restart():
     b.connect().subscribe("s", Q)
     server, state = b.servers["a"], b.queue(Q).pack()
     for kind in (b"", state):
-        Queue(server.engine.natives, "a/queue:first", kind)
+        Queue(server.natives, "a/queue:first", kind)
         gc.collect()
         tracemalloc.start()
-        queues = [Queue(server.engine.natives, f"a/queue:name{number}", kind) for number in range(200)]
-        server.engine.natives.touched.clear()
+        queues = [Queue(server.natives, f"a/queue:name{number}", kind) for number in range(200)]
+        server.natives._touched.clear()
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()

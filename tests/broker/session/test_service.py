@@ -396,7 +396,7 @@ def test_a_temporary_queue_is_deleted_before_its_connection_ends():
     client.send(name, "1").do(Unsubscribe("", receipt="r", temporary=name))
     other.send(name, "late", receipt="late")
     assert client.receipts == ["r"] and other.receipts == ["late"]
-    assert not any("_temp" in id for id in b.servers["a"].engine.natives.agents)
+    assert not any("_temp" in id for id in b.servers["a"].natives.agents)
     client.subscribe("again", name).close()
     assert client.texts == [] and b.ask("a", "deadletters")["count"] == 0
 
@@ -450,7 +450,7 @@ def test_a_temporary_queue_delays_expires_and_is_bounded():
     for _ in range(4):
         client.wrote()
     assert client.texts == ["0", "stays", "late"]
-    queue = b.servers["a"].engine.natives.agents[f"a/_temp:a%2Fs{client.conn}%2Fx"]
+    queue = b.servers["a"].natives.agents[f"a/_temp:a%2Fs{client.conn}%2Fx"]
     other.send(name, *map(str, range(10_050)), pump=False)
     b.pump(5000)
     assert queue.count == 10_000 and queue.dropped == 1 + 50

@@ -1,0 +1,100 @@
+"""DeadLetters: messages that no agent reacts to are kept for an operator, and their senders are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from mombroker.core.collection import Collections
+from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.ids import home_of
+from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.reaction import Program
+from mombroker.core.transaction import COMMIT, Transaction
+
+DEAD, LETTERS = "_dead", "letters"  # dead letters lie in the collection LETTERS of the agent <server>/DEAD
+
+
+class DeadLetters:
+    """1. A message that was delivered ends in a reaction, as a dead letter, or is dropped because its receiver was the
+    broker's own; the log tells which.
+    2. The sender of a dead letter is told once, unless the message itself tells of a failure.
+
+    letters   the dead letters
+    settle    asks the broker for a message whose receiver is gone: True if that needs no dead letter
+    """
+
+    __slots__ = ("tx", "program", "send", "record", "settle", "letters")
+
+    def __init__(
+        self,
+        tx: Transaction,
+        collections: Collections,
+        program: Program,
+        send: Callable[[Message], None],
+        record: Callable[..., None],
+    ):
+        self.tx, self.program, self.send, self.record = tx, program, send, record
+        self.settle: Callable[[Message, str], bool] = lambda message, agent: False
+        self.letters = collections.open(f"{tx.name}/{DEAD}", LETTERS)
+
+    def bury(self, message: Message, agent: str, reason: str, notice: str, attempts: int = 0, text: str = "") -> None:
+        """Keep a message as a dead letter, and tell its sender by `notice`; `text` is the traceback of its reaction."""
+        self.record("dead", message, agent, detail=reason)
+        self._bury(message, agent, reason, notice, attempts, text)
+
+    def expired(self, message: Message, domain: str, peer: str, received: int, agent: str = "") -> None:
+        """Keep a message whose time has run out."""
+        self.record("expire", message, agent, domain, peer, received, detail="expired")
+        self._bury(message, agent, "expired", "Expired", 0, "")
+
+    def homeless(self, message: Message, agent: str) -> None:
+        """Settle the copy for an agent whose home is not on this bus, or not any more."""
+        reason = f"its home {home_of(agent)} is not on this bus, or has left it"
+        self.orphan(message, agent, reason, reason)
+
+    def orphan(
+        self, message: Message, agent: str, reason: str, detail: str,
+        domain: str = "", peer: str = "", received: int = 0,
+    ) -> None:  # fmt: skip
+        """Nobody is there: whoever waits for an answer has it, what can be given back is, the rest is a dead letter."""
+        try:
+            done = self.settle(message, agent)
+        except UnknownNotification as error:
+            done, reason = False, str(error)
+        if done or agent.partition("/")[2].startswith("_"):
+            self.record("drop", message, agent, domain, peer, received, detail=detail)
+        else:
+            self.bury(message, agent, reason, "UnknownAgent")
+
+    def unreadable(self, data: bytes, agent: str, error: MomError) -> None:
+        """Keep bytes of our rows that are no message as they are, for an operator; they are never read again."""
+        reason = f"a message that was stored cannot be read: {error}"
+        head = {
+            "agent": agent, "reason": reason, "traceback": "", "attempts": 0, "time": self.tx.now, "type": "",
+            "source": "", "origin": "", "number": 0,
+        }  # fmt: skip
+        self._keep(head, data)
+        self.tx.note(f"{reason}; it is a dead letter of {agent or self.tx.name} now")
+
+    def _keep(self, head: dict[str, object], body: bytes) -> None:
+        self.letters.add(self.tx.now, json.dumps(head).encode(), body)
+        self.letters.accept()
+        self.tx.urge(COMMIT)
+
+    def _bury(self, message: Message, agent: str, reason: str, notice: str, attempts: int, text: str) -> None:
+        head: dict[str, object] = {
+            "agent": agent, "reason": reason, "traceback": text, "attempts": attempts, "time": self.tx.now,
+            "type": message.type, "source": message.source, "origin": message.origin, "number": message.number,
+        }  # fmt: skip
+        several = agent and len(message.dests) > 1
+        self._keep(head, message.copy_for(agent) + message.payload if several else message.encode())
+        tx = self.tx
+        if message.source.partition("/")[0] not in tx.topology.servers:
+            return  # it has left the bus
+        if not message.flags & BOUNCE and "/_" not in message.source and message.source != agent:
+            type_, payload = self.program.notice(
+                notice, agent=agent, type=message.type, reason=reason, origin=message.origin, number=message.number
+            )
+            source = agent if agent.startswith(f"{tx.name}/") else f"{tx.name}/{DEAD}"  # who can speak here
+            self.send(new_message(tx, source, (message.source,), type_, payload, flags=BOUNCE))

@@ -1,0 +1,75 @@
+"""Residents: the agents that are in memory, the last used ones last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from mombroker.core.collection import Collection, Collections
+from mombroker.core.reaction import Program, Reactive
+from mombroker.core.transaction import COMMIT, Transaction
+
+
+class Resident:
+    """An agent in memory. `state` is its row's blob: the undo image of a failed reaction."""
+
+    __slots__ = ("id", "path", "reactive", "state", "batch", "collections")
+
+    def __init__(self, id: str, path: str, reactive: Reactive, state: bytes):
+        self.id, self.path, self.reactive, self.state = id, path, reactive, state
+        self.batch = 0  # the batch that last wrote it: not to be evicted before that is durable
+        self.collections: dict[str, Collection] = {}
+
+    def undo(self) -> None:
+        """A reaction failed."""
+        self.reactive.unpack(self.state)
+        for collection in self.collections.values():
+            collection.reject()
+
+
+class Residents:
+    """1. What a reaction has changed is in the open batch or undone.
+    2. An agent with changes that are not durable stays."""
+
+    __slots__ = ("tx", "program", "collections", "loaded")
+
+    def __init__(self, tx: Transaction, program: Program, collections: Collections):
+        self.tx, self.program, self.collections = tx, program, collections
+        self.loaded: OrderedDict[str, Resident] = OrderedDict()
+
+    def load(self, agent: str) -> Resident | None:
+        """An agent that is not in memory; None if there is none. Raises MomError if it cannot be loaded."""
+        row = self.tx.written("agents", agent)
+        if row is None:
+            return None
+        resident = Resident(agent, row[0], self.program.load(row[0], agent, row[1]), row[1])
+        resident.batch = self.tx.rows.number
+        self.loaded[agent] = resident
+        return resident
+
+    def accept(self, resident: Resident, state: bytes) -> None:
+        """A reaction succeeded, and left this state: its changes join the open batch."""
+        rows = self.tx.rows
+        if state != resident.state:
+            resident.state = state
+            rows.agents[resident.id] = (resident.path, state)
+            self.tx.urge(COMMIT)
+        resident.batch = rows.number
+        for collection in resident.collections.values():
+            if collection.accept():
+                self.tx.urge(COMMIT)
+
+    def collection(self, agent: str, name: str) -> Collection:
+        """A collection of an agent in memory."""
+        resident = self.loaded[agent]
+        found = resident.collections.get(name)
+        if found is None:
+            found = resident.collections[name] = self.collections.open(agent, name)
+        return found
+
+    def evict(self) -> None:
+        """Idle agents beyond the limit leave memory."""
+        excess = len(self.loaded) - self.tx.limits.max_residents
+        if excess > 0:
+            for agent in list(self.loaded)[:excess]:
+                if self.loaded[agent].batch <= self.tx.durable_batch:
+                    del self.loaded[agent]

@@ -1,0 +1,127 @@
+"""Timers: what is to happen at a time, and functions that run outside (deferred) until they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from mombroker.core.batch import Reader, TaskRow
+from mombroker.core.errors import MomError, PeerError
+from mombroker.core.message import Message, decode, new_message
+from mombroker.core.reaction import Program
+from mombroker.core.transaction import COMMIT, LINGER, Transaction
+
+RETRY, ALARM = 0, -1
+
+
+class Timers:
+    """1. A task, which is an agent's timer or deferred function, has its row until it is over.
+    2. Retries and alarms are in memory only: who needs them sets them again after a start.
+
+    heap       (due, task id, agent); instead of a task RETRY or ALARM
+    deferred   functions that the driver is to run: task id, path, arguments
+    on_retry   called with (agent, time) when the time of a reaction that failed has come
+    on_alarm   called with the native agent whose time has come
+    """
+
+    __slots__ = ("tx", "program", "send", "unreadable", "heap", "tasks", "deferred", "on_retry", "on_alarm")
+
+    def __init__(
+        self,
+        tx: Transaction,
+        program: Program,
+        send: Callable[[Message], None],
+        unreadable: Callable[[bytes, str, MomError], None],
+    ):
+        self.tx, self.program, self.send, self.unreadable = tx, program, send, unreadable
+        self.heap: list[tuple[int, int, str]] = []
+        self.tasks: dict[int, TaskRow] = {}
+        self.deferred: list[tuple[int, str, bytes]] = []
+        self.on_retry: Callable[[str, int], None]
+        self.on_alarm: Callable[[str], None]
+
+    @property
+    def next(self) -> int:
+        """When the next time comes; 0 = there is none."""
+        return self.heap[0][0] if self.heap else 0
+
+    def recover(self, reader: Reader) -> None:
+        for task in reader.tasks():
+            self._schedule(task)
+
+    # -- tasks -------------------------------------------------------------------------------------------------
+
+    def add(self, task: TaskRow) -> None:
+        self.tx.rows.tasks[task.id] = task
+        self._schedule(task)
+        self.tx.urge(COMMIT)
+
+    def cancel(self, id: int) -> None:
+        if self.tasks.pop(id, None):
+            self.tx.rows.tasks[id] = None
+            self.tx.urge(COMMIT)
+
+    def drop(self, agent: str) -> None:
+        """An agent is no more: its tasks go with it."""
+        for task in [task for task in self.tasks.values() if task.agent == agent]:
+            self.cancel(task.id)
+
+    def done(self, id: int, payload: bytes | None, reason: str) -> None:
+        """A deferred function ended; only the first end counts."""
+        task = self.tasks.pop(id, None)
+        if task:
+            self.tx.rows.tasks[id] = None
+            size, limit = len(payload or b""), self.tx.limits.max_message
+            if size > limit:
+                payload, reason = None, f"its result of {size} bytes is over the limit of {limit}"
+            if payload is None:
+                type_, body = self.program.notice("DeferFailed", task=id, reason=reason)
+            else:
+                type_, body = self.program.notice("DeferDone", task=id, packed=payload)
+            self.send(new_message(self.tx, task.agent, (task.agent,), type_, body))
+
+    def take_deferred(self) -> list[tuple[int, str, bytes]]:
+        """The functions that are to run once the batch that closes is durable."""
+        deferred, self.deferred = self.deferred, []
+        return deferred
+
+    def _schedule(self, task: TaskRow) -> None:
+        self.tasks[task.id] = task
+        if task.kind == "timer":
+            heappush(self.heap, (task.due, task.id, task.agent))
+        else:
+            path, _, arguments = task.data.partition(b"\n")
+            self.deferred.append((task.id, path.decode(), arguments))
+
+    # -- times -------------------------------------------------------------------------------------------------
+
+    def alarm(self, at: int, agent: str = "") -> None:
+        """Let there be a turn when a time has come, in which a native agent is told of it."""
+        if not self.heap or at < self.heap[0][0]:
+            self.tx.urge(LINGER)  # so that the driver learns of it
+        heappush(self.heap, (at, ALARM, agent))
+
+    def retry(self, at: int, agent: str) -> None:
+        heappush(self.heap, (at, RETRY, agent))
+
+    def tick(self) -> None:
+        """Do what is due."""
+        while self.heap and self.heap[0][0] <= self.tx.now:
+            at, id, agent = heappop(self.heap)
+            if id == ALARM:
+                self.tx.urge(LINGER)  # so that the driver learns of the next one
+                self.on_alarm(agent)
+            elif id == RETRY:
+                self.on_retry(agent, at)
+            elif task := self.tasks.pop(id, None):
+                self.tx.rows.tasks[id] = None
+                self._ring(task)
+
+    def _ring(self, task: TaskRow) -> None:
+        """Send the message of a timer to its agent."""
+        try:
+            message = decode(task.data)
+        except PeerError as error:
+            self.unreadable(task.data, task.agent, error)
+        else:
+            self.send(new_message(self.tx, message.source, message.dests, message.type, message.payload))
