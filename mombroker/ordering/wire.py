@@ -2,6 +2,7 @@
 
 import sys
 from array import array
+from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct, error
 
@@ -45,12 +46,14 @@ class Dests:
         return dests, at + form.size
 
 
-def to_bytes(numbers: "array[int]") -> bytes:
-    """The array in little-endian order, on any machine."""
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
+def _turned(numbers: "array[int]") -> bytes:
+    numbers = numbers[:]
+    numbers.byteswap()
     return numbers.tobytes()
+
+
+# The array in little-endian order, on any machine. On most there is nothing to do, and so no call of Python's.
+to_bytes: Callable[["array[int]"], bytes] = array.tobytes if sys.byteorder == "little" else _turned
 
 
 def from_bytes(code: str, data: bytes) -> "array[int]":
