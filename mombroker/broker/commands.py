@@ -23,6 +23,8 @@ RELEASED = "released"  # nobody has looked at it: as if it was not delivered
 MODIFIED = "modified"  # given back and counted as failed: offered again after a while, or not, as its destination says
 REQUEUED = "requeued"  # as modified, but offered again though its destination says that such go to the dead letters
 
+MAX_PREFETCH = 10_000  # messages that a subscription may have without settlement
+
 # What a refusal ends.
 COMMAND, SUBSCRIPTION, CONNECTION = "command", "subscription", "connection"
 

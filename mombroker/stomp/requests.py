@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from mombroker.broker import destinations
-from mombroker.broker.commands import Send, Subscribe
+from mombroker.broker.commands import MAX_PREFETCH, Send, Subscribe
 from mombroker.broker.names import MAX_NAME
 from mombroker.broker.properties import boolean
 from mombroker.core import times
@@ -16,7 +16,6 @@ from mombroker.stomp.frames import FrameError
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}
-MAX_PREFETCH = 10_000
 MAX_DIGITS = 18
 MAX_KEY = 1_000
 _MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"

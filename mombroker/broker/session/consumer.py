@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mombroker.broker.commands import Subscribe
+from mombroker.broker.commands import MAX_PREFETCH, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
 from mombroker.broker.selectors import Matches
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
-PREFETCH_MAX = 10_000
 
 
 class SessionConsumer:
@@ -42,7 +41,7 @@ class SessionConsumer:
         self.proxy, self.number, self.sub, self.ack, self.home = proxy, number, command.sub, command.ack, home
         self.receipt = command.receipt
         self.browser = command.browser
-        window = min(command.prefetch or PREFETCH, PREFETCH_MAX)
+        window = min(command.prefetch or PREFETCH, MAX_PREFETCH)
         self.explicit = command.credit is not None
         self.credit, self.room = window if command.credit is None else command.credit, PREFETCH_BYTES
         self.draining = False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mombroker.broker.commands import (
+    MAX_PREFETCH,
     Disconnect,
     Disposition,
     Flow,
@@ -23,7 +24,6 @@ from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.protocol import Spec
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
-from mombroker.broker.session.consumer import PREFETCH_MAX
 from mombroker.broker.session.session import Session
 from mombroker.broker.topic.patterns import segments_of
 from mombroker.broker.topic.subscription import Subscription
@@ -247,8 +247,8 @@ class Handlers:
     def _subscribe(self, proxy: Session, command: Subscribe) -> None:
         if command.sub in proxy.subs:
             raise MomError(f"there is a subscription {command.sub!r} already: end it first")
-        if command.credit is not None and not 0 <= command.credit <= PREFETCH_MAX:
-            raise MomError(f"a subscription begins with a credit of 0 to {PREFETCH_MAX}, not {command.credit}")
+        if command.credit is not None and not 0 <= command.credit <= MAX_PREFETCH:
+            raise MomError(f"a subscription begins with a credit of 0 to {MAX_PREFETCH}, not {command.credit}")
         first = command.destinations[0]
         no_local = proxy.sender if command.no_local else ""
         wants = message_filter(command.selector, no_local)

@@ -15,6 +15,7 @@ import msgpack
 from mombroker.broker.commands import (
     ACCEPTED,
     COMMAND,
+    MAX_PREFETCH,
     MODIFIED,
     RELEASED,
     REQUEUED,
@@ -45,7 +46,7 @@ from mombroker.broker.protocol import (
     Started,
 )
 from mombroker.broker.selectors import Matches
-from mombroker.broker.session.consumer import PREFETCH_MAX, SessionConsumer
+from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.wire import pack
 from mombroker.core.errors import MomError, line
 from mombroker.core.events import ClientOpened
@@ -153,9 +154,9 @@ class Session(Native):
         under_way = source.credit  # of a queue's, the window that it has
         if source.explicit or not source.home:
             under_way += len(source.unsettled)
-        if not 0 <= credit <= PREFETCH_MAX - under_way:
+        if not 0 <= credit <= MAX_PREFETCH - under_way:
             raise MomError(
-                f"subscription {sub!r} has {under_way} messages unsettled or under way, of at most {PREFETCH_MAX}: "
+                f"subscription {sub!r} has {under_way} messages unsettled or under way, of at most {MAX_PREFETCH}: "
                 f"settle some before it gets credit for {credit} more"
             )
         source.credit += credit

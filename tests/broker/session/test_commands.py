@@ -5,6 +5,7 @@ import pytest
 from mombroker.broker.commands import (
     COMMAND,
     CONNECTION,
+    MAX_PREFETCH,
     MODIFIED,
     RELEASED,
     REQUEUED,
@@ -19,7 +20,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.queue import consumer as consumers
-from mombroker.broker.session import consumer, session
+from mombroker.broker.session import session
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -37,7 +38,7 @@ def lasting(b: Broker, server: str = "a", client_id: str = "") -> Client:
 REFUSED = {
     "a subscription again": Subscribe("s", (R,)),
     "a selector that is none": Subscribe("t", (Q,), selector="="),
-    "too much credit": Subscribe("t", (Q,), credit=consumer.PREFETCH_MAX + 1),
+    "too much credit": Subscribe("t", (Q,), credit=MAX_PREFETCH + 1),
     "settled already": Disposition(99),
     "a transaction that settles what is not there": Transact([Send(Q, b"never"), Disposition(99)]),
     "no such subscription": Unsubscribe("t"),
@@ -260,7 +261,7 @@ def test_a_browser_has_credit_of_its_own():
 def test_credit_is_bounded():
     b = Broker()
     client = lasting(b).subscribe("s", Q, credit=0).subscribe("w", Q, prefetch=10)
-    client.do(Flow("s", consumer.PREFETCH_MAX), Flow("w", consumer.PREFETCH_MAX - 10)).do(Flow("s", 1), Flow("w", 1))
+    client.do(Flow("s", MAX_PREFETCH), Flow("w", MAX_PREFETCH - 10)).do(Flow("s", 1), Flow("w", 1))
     assert len(client.refusals) == 2 and all("of at most 10000" in each for each in client.refusals)
 
 
