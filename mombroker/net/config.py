@@ -1,7 +1,6 @@
 """The topology file: TOML to a Topology and back, with the line, the key and a remedy for everything that is wrong."""
 
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
@@ -13,9 +12,10 @@ from mombroker.broker.policy import policy
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
+from mombroker.net import toml
+from mombroker.net.toml import Key
 from mombroker.net.wire import LINK_LIMIT
 
-Key = tuple[str | int, ...]
 Table = dict[str, Any]
 MAX_BYTES = 16 << 20  # of a topology file
 
@@ -103,8 +103,8 @@ def loads(text: str, base: Path, source: str = "topology") -> Topology:
     topology = reading.topology(content)
     faults = [*reading.faults, *reading.kept(topology.faults()), *_ordering_faults(topology)]
     if faults:
-        lines = key_lines(text)
-        at = [(_line(lines, fault.key), fault) for fault in faults]
+        lines = toml.key_lines(text)
+        at = [(toml.line_of(lines, fault.key), fault) for fault in faults]
         at.sort(key=lambda pair: pair[0])
         raise TopologyError([f"{source}:{line}: {fault}" if line else f"{source}: {fault}" for line, fault in at])
     return topology
@@ -267,72 +267,6 @@ def _ordering_faults(topology: Topology) -> Iterable[Fault]:
                 yield from (Fault(key, text) for text in backend.validate(domain.members, domain.options))
 
 
-# A statement starts with a table header or a key; of its value only the end must be found.
-PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
-PATH = rf"{PART}(?:[ \t]*\.[ \t]*{PART})*"
-STATEMENT = re.compile(
-    rf"\s*(?:\#[^\n]*\s*)*(?:(?P<open>\[\[?)[ \t]*(?P<header>{PATH})[ \t]*\]\]?|(?P<key>{PATH})[ \t]*=)"
-)
-TOKEN = re.compile(
-    r'''"""(?:[^\\]|\\.)*?"{3,5}|\'{3}.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[{]|[\]}]|\n|[^"'\#\[\]{}\n]+''',
-    re.DOTALL,
-)
-
-
-def key_lines(text: str) -> dict[Key, int]:
-    """The line of each key and table header of a valid TOML text; keys inside a value have none."""
-    lines: dict[Key, int] = {}
-    table: Key = ()
-    counts: dict[Key, int] = {}
-    at, line, counted = 0, 1, 0
-    while found := STATEMENT.match(text, at):
-        group = "header" if found["header"] else "key"
-        line += text.count("\n", counted, found.start(group))
-        counted = found.start(group)
-        path: Key = tuple(_unquoted(part) for part in re.findall(PART, found[group]))
-        if group == "header":
-            table = _in_last(path, counts)
-            if found["open"] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                table = (*table, counts[table])
-            path = table
-        else:
-            path = (*table, *path)
-        for end in range(1, len(path) + 1):
-            lines.setdefault(path[:end], line)
-        at = _statement_end(text, found.end())
-    return lines
-
-
-def _in_last(path: Key, counts: Mapping[Key, int]) -> Key:
-    """[agents.fields] means a table of the last [[agents]]."""
-    for end in range(len(path) - 1, 0, -1):
-        if path[:end] in counts:
-            return (*path[:end], counts[path[:end]], *path[end:])
-    return path
-
-
-def _statement_end(text: str, at: int) -> int:
-    depth = 0
-    while token := TOKEN.match(text, at):
-        at = token.end()
-        depth += (token[0] in "[{") - (token[0] in "]}")
-        if token[0] == "\n" and not depth:
-            break
-    return at
-
-
-def _unquoted(part: str) -> str:
-    if part[0] == '"':
-        return str(tomllib.loads(f"key = {part}")["key"])
-    return part.strip("'")
-
-
-def _line(lines: Mapping[Key, int], key: Key) -> int:
-    """Of the key, or of the nearest table around it; 0 if there is none."""
-    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), 0)
-
-
 def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] = ()) -> str:
     """The topology as TOML that `loads` reads back; paths below `base` are written relative to it."""
 
@@ -344,7 +278,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     out = [f"# {remark}" for remark in remarks]
     bus = {"name": topology.name, "registry": topology.registry}
     bus["secret_file"] = place(topology.secret_file) if topology.secret_file else None
-    _write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
+    toml.write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
     for name, server in topology.servers.items():
         table = {
             "listen": server.listen, "stomp": server.stomp, "stomp_tls": server.stomp_tls,
@@ -353,37 +287,16 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
             "hide_version": server.hide_version or None,
             "data": place(server.data) or None,
         }  # fmt: skip
-        _write(out, f"[servers.{_key(name)}]", table)
+        toml.write(out, f"[servers.{toml.key(name)}]", table)
     for name, domain in topology.domains.items():
         order = {"backend": domain.backend, **domain.options} if domain.options else domain.backend
-        _write(out, f"[domains.{_key(name)}]", {"servers": list(domain.members), "ordering": order})
+        toml.write(out, f"[domains.{toml.key(name)}]", {"servers": list(domain.members), "ordering": order})
     for agent in topology.agents:
         decl = {"name": agent.name, "server": agent.server, "class": agent.cls, "fields": agent.fields or None}
-        _write(out, "[[agents]]", decl)
+        toml.write(out, "[[agents]]", decl)
     for values in topology.policies:
-        _write(out, "[[policies]]", values)
+        toml.write(out, "[[policies]]", values)
     for name in ("limits", "log"):
         if table := getattr(topology, name):
-            _write(out, f"[{name}]", table)
+            toml.write(out, f"[{name}]", table)
     return "\n".join(out) + "\n"
-
-
-def _write(out: list[str], header: str, table: Mapping[str, Any]) -> None:
-    out.extend(["", header] if out else [header])
-    out.extend(f"{_key(name)} = {_value(value)}" for name, value in table.items() if value is not None)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)

@@ -13,7 +13,8 @@ from mombroker.core.errors import TopologyError
 from mombroker.core.layouts import LAYOUTS, generate
 from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
-from mombroker.net.config import dumps, key_lines, load, loads
+from mombroker.net.config import dumps, load, loads
+from mombroker.net.toml import key_lines
 from mombroker.ordering import Ordering
 
 HERE = Path("/srv/bus")
@@ -291,57 +292,6 @@ def test_a_domain_keeps_the_options_that_its_back_end_finds_right(monkeypatch):
     assert (core.backend, core.options) == ("grouped", {"groups": [["a", "b"], ["c", "d"]]})
     assert loads(dumps(loads(text, HERE)), HERE).domains["core"] == core
     assert faults(text.replace('"b"', '"x"')) == ["bus.toml:27: domains.core.ordering: b is in no group"]
-
-
-TRICKY = '''# [not.a.table]
-top = 1 # comment
-"quoted key" = [ # a = 1
-  "]", """
-[fake]
-x = 1
-""", { b = [1,
-2] },
-]
-
-  [ servers . "a.b" ]
-text = \'\'\'
-[fake]
-\'\'\'
-esc = "\\"[" # "
-dotted.inner.key = \'x\'
-[[agents]]
-one = 2020-01-01T00:00:00Z
-[agents.fields]
-two = -1
-[[agents]]
-empty = """"""
-quotes = """a""\\""""
-three = {}
-'''
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_lines_of_keys_are_found_through_strings_lists_and_comments(newline):
-    assert key_lines(TRICKY.replace("\n", newline)) == {
-        ("top",): 2,
-        ("quoted key",): 3,
-        ("servers",): 11,
-        ("servers", "a.b"): 11,
-        ("servers", "a.b", "text"): 12,
-        ("servers", "a.b", "esc"): 15,
-        ("servers", "a.b", "dotted"): 16,
-        ("servers", "a.b", "dotted", "inner"): 16,
-        ("servers", "a.b", "dotted", "inner", "key"): 16,
-        ("agents",): 17,
-        ("agents", 0): 17,
-        ("agents", 0, "one"): 18,
-        ("agents", 0, "fields"): 19,
-        ("agents", 0, "fields", "two"): 20,
-        ("agents", 1): 21,
-        ("agents", 1, "empty"): 22,
-        ("agents", 1, "quotes"): 23,
-        ("agents", 1, "three"): 24,
-    }
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
