@@ -151,7 +151,7 @@ def of_room(users: str, used: str) -> dict[str, set[str]]:
     return {name: names for name, names in found.items() if names}
 
 
-# Parts ask a `Transaction` or `Natives`, not the server that owns them. Who still names it is listed here until it does not.
+# Parts ask a `Transaction` or `Natives`, not the server that owns them. Who still names it is listed until it does not.
 KNOW_THE_SERVER = {
     "mombroker.broker.attach", "mombroker.broker.native", "mombroker.broker.policies", "mombroker.broker.queue.dedup",
     "mombroker.broker.queue.lane", "mombroker.broker.session.session", "mombroker.broker.topic.routing",
