@@ -9,7 +9,6 @@ from mombroker.core.collection import Collections
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
-from mombroker.core.reaction import Program
 from mombroker.core.transaction import COMMIT, Transaction
 
 DEAD, LETTERS = "_dead", "letters"  # dead letters lie in the collection LETTERS of the agent <server>/DEAD
@@ -20,21 +19,22 @@ class DeadLetters:
     broker's own; the log tells which.
     2. The sender of a dead letter is told once, unless the message itself tells of a failure.
 
+    notice    packs a named notification
     letters   the dead letters
     settle    asks the broker for a message whose receiver is gone: True if that needs no dead letter
     """
 
-    __slots__ = ("tx", "program", "send", "record", "settle", "letters")
+    __slots__ = ("tx", "notice", "send", "record", "settle", "letters")
 
     def __init__(
         self,
         tx: Transaction,
         collections: Collections,
-        program: Program,
+        notice: Callable[..., tuple[str, bytes]],
         send: Callable[[Message], None],
         record: Callable[..., None],
     ):
-        self.tx, self.program, self.send, self.record = tx, program, send, record
+        self.tx, self.notice, self.send, self.record = tx, notice, send, record
         self.settle: Callable[[Message, str], bool] = lambda message, agent: False
         self.letters = collections.open(f"{tx.name}/{DEAD}", LETTERS)
 
@@ -93,7 +93,7 @@ class DeadLetters:
         if message.source.partition("/")[0] not in tx.topology.servers:
             return  # it has left the bus
         if not message.flags & BOUNCE and "/_" not in message.source and message.source != agent:
-            type_, payload = self.program.notice(
+            type_, payload = self.notice(
                 notice, agent=agent, type=message.type, reason=reason, origin=message.origin, number=message.number
             )
             source = agent if agent.startswith(f"{tx.name}/") else f"{tx.name}/{DEAD}"  # who can speak here

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mombroker.core.batch import ItemRow
 from mombroker.core.clock import Clock
-from mombroker.core.collection import Collection, Collections
+from mombroker.core.collection import Collections
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.inbox import Entry, Inbox, Inboxes
@@ -238,7 +238,7 @@ class Engine:
         if resident is None:
             self._react_absent(box, entry)
             return
-        reaction = Reaction(self, agent, message)
+        reaction = Reaction(self.tx, self.names, agent, message, self.residents.collection)
         self.running = agent
         try:
             resident.reactive.react(reaction)
@@ -300,22 +300,15 @@ class Engine:
     def _accept(self, box: Inbox, entry: Entry, resident: Resident, reaction: Reaction, state: bytes) -> None:
         """A reaction succeeded."""
         self._reacted(box, entry)
-        message, timers = entry.message, self.timers
-        if message.type == DELETE:
+        if entry.message.type == DELETE:
             del self.residents.loaded[box.agent]
             self.natives.drop_rows(box.agent)
-            self.record(
-                "delete", message, box.agent, entry.domain, entry.peer, entry.received, detail=resident.path
-            )  # fmt: skip
+            where = entry.domain, entry.peer, entry.received
+            self.record("delete", entry.message, box.agent, *where, detail=resident.path)
         else:
             self.residents.accept(resident, state)
-        for kind, value in reaction.ops:
-            if kind == "send":
-                self.send(value)
-            elif kind == "task":
-                timers.add(value)
-            else:
-                timers.cancel(value)
+        if reaction.ops:
+            reaction.apply(self.send, self.timers)
 
     # -- reactions that wait or fail ---------------------------------------------------------------------------
 
@@ -379,9 +372,6 @@ class Engine:
         for box in self.waiting.pop(name, []):
             box.name = ""
             self.inboxes.wake(box)
-
-    def collection(self, agent: str, name: str) -> Collection:
-        return self.residents.collection(agent, name)
 
     # -- commits -----------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mombroker.core import times
@@ -11,6 +12,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.message import Message, new_message
 from mombroker.core.names import CREATE, Names
+from mombroker.core.timers import Timers
 from mombroker.core.transaction import Transaction
 
 DELETE = "_delete"
@@ -39,23 +41,16 @@ class Program(Protocol):
     def value(self, body: bytes) -> Any: ...  # of an item in one
 
 
-class Place(Protocol):
-    """What a reaction needs of the engine that it happens in."""
-
-    tx: Transaction
-    names: Names
-
-    def collection(self, agent: str, name: str) -> Collection: ...
-
-
 class Reaction:
     """What one reaction may do; nothing of it happens unless the reaction succeeds."""
 
-    __slots__ = ("place", "tx", "agent", "message", "now", "ops")
+    __slots__ = ("tx", "names", "agent", "message", "now", "ops", "_open")
 
-    def __init__(self, place: Place, agent: str, message: Message):
-        self.place, self.tx, self.agent, self.message = place, place.tx, agent, message
-        self.now = place.tx.now
+    def __init__(
+        self, tx: Transaction, names: Names, agent: str, message: Message, open: Callable[[str, str], Collection]
+    ):
+        """`open` gives a collection of the agent in memory."""
+        self.tx, self.names, self.agent, self.message, self.now, self._open = tx, names, agent, message, tx.now, open
         self.ops: list[tuple[str, Any]] = []
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
@@ -64,7 +59,7 @@ class Reaction:
         An agent whose home is not on this bus, or not any more, is no error: its copy is a dead letter, and the sender
         is told.
         """
-        names = self.place.names
+        names = self.names
         dests: dict[str, None] = {}
         for agent in to:
             id = names.known.get(agent)
@@ -117,6 +112,16 @@ class Reaction:
         self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
         return id
 
+    def apply(self, send: Callable[[Message], None], timers: Timers) -> None:
+        """The reaction succeeded: do what it asked for, in its order."""
+        for kind, value in self.ops:
+            if kind == "send":
+                send(value)
+            elif kind == "task":
+                timers.add(value)
+            else:
+                timers.cancel(value)
+
     def _check_size(self, what: str, size: int) -> None:
         """Whatever leaves must fit into one frame, or it would block its link for ever."""
         limit = self.tx.limits.max_message
@@ -126,4 +131,4 @@ class Reaction:
             )
 
     def collection(self, name: str) -> Collection:
-        return self.place.collection(self.agent, name)
+        return self._open(self.agent, name)

@@ -115,8 +115,8 @@ class AgentServer:
             self.consumers[domain.name] = DomainChannel(self, domain, core, mine, pending)
         self.channel = Channel(self, self.consumers)
         collections = Collections(self.tx)
-        self.dead_letters = DeadLetters(self.tx, collections, program, self.send, self.record)
-        self.timers = Timers(self.tx, program, self.send, self.dead_letters.unreadable)
+        self.dead_letters = DeadLetters(self.tx, collections, program.notice, self.send, self.record)
+        self.timers = Timers(self.tx, program.notice, self.send, self.dead_letters.unreadable)
         self.natives = NativeScheduler(
             self.tx, self.clock, self.names, collections, self.timers, self.send, self.send_now, self.answer,
             self.distance,

@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 from mombroker.core.batch import Reader, TaskRow
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.message import Message, decode, new_message
-from mombroker.core.reaction import Program
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 
 RETRY, ALARM = 0, -1
@@ -18,22 +17,23 @@ class Timers:
     """1. A task, which is an agent's timer or deferred function, has its row until it is over.
     2. Retries and alarms are in memory only: who needs them sets them again after a start.
 
+    notice     packs a named notification
     heap       (due, task id, agent); instead of a task RETRY or ALARM
     deferred   functions that the driver is to run: task id, path, arguments
     on_retry   called with (agent, time) when the time of a reaction that failed has come
     on_alarm   called with the native agent whose time has come
     """
 
-    __slots__ = ("tx", "program", "send", "unreadable", "heap", "tasks", "deferred", "on_retry", "on_alarm")
+    __slots__ = ("tx", "notice", "send", "unreadable", "heap", "tasks", "deferred", "on_retry", "on_alarm")
 
     def __init__(
         self,
         tx: Transaction,
-        program: Program,
+        notice: Callable[..., tuple[str, bytes]],
         send: Callable[[Message], None],
         unreadable: Callable[[bytes, str, MomError], None],
     ):
-        self.tx, self.program, self.send, self.unreadable = tx, program, send, unreadable
+        self.tx, self.notice, self.send, self.unreadable = tx, notice, send, unreadable
         self.heap: list[tuple[int, int, str]] = []
         self.tasks: dict[int, TaskRow] = {}
         self.deferred: list[tuple[int, str, bytes]] = []
@@ -75,9 +75,9 @@ class Timers:
             if size > limit:
                 payload, reason = None, f"its result of {size} bytes is over the limit of {limit}"
             if payload is None:
-                type_, body = self.program.notice("DeferFailed", task=id, reason=reason)
+                type_, body = self.notice("DeferFailed", task=id, reason=reason)
             else:
-                type_, body = self.program.notice("DeferDone", task=id, packed=payload)
+                type_, body = self.notice("DeferDone", task=id, packed=payload)
             self.send(new_message(self.tx, task.agent, (task.agent,), type_, body))
 
     def take_deferred(self) -> list[tuple[int, str, bytes]]:
