@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from mombroker.broker.topic.routing import META as TOPIC
-from mombroker.core.admin import USER
 from mombroker.core.batch import Reader
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
+from mombroker.core.meta import USER
 
 Meta = Mapping[str, Any]
 NAME, POLICY = "name:", "policy:"

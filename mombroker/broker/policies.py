@@ -84,6 +84,6 @@ class Policies:
         self.version += 1
         self._found.clear()
         for ticket in [ticket for ticket, asked in self.tickets if asked == match]:
-            self.server.answer(ticket, {"match": match, "policy": values})
+            self.server.requests.tickets.answer(ticket, {"match": match, "policy": values})
         self.tickets = [(ticket, asked) for ticket, asked in self.tickets if asked != match]
         self.changed()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
-from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, declared_id, home_of, is_id
+from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
@@ -61,6 +61,16 @@ class Names:
                 f"{ascii(name[:64])} cannot be an agent's name: letters, digits and . _ : - only, no leading _"
             ) from None
 
+    def address(self, agent: str) -> str:
+        """The id of an agent that somebody has named by its name or id. Raises MomError."""
+        check_address(agent)
+        if is_id(agent):
+            self.server.distance(home_of(agent))  # raises for a server that is not on this bus
+            return agent
+        id = self.resolve(agent)
+        self.present(id, agent)
+        return id
+
     def departed(self, id: str, shown: str) -> str:
         """What to tell whoever asks for an agent whose home has left the bus; empty if that is here."""
         home = home_of(id)
@@ -76,16 +86,16 @@ class Names:
         if reason := self.departed(id, shown):
             raise NoRoute(reason)
 
-    def ask(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
+    def deploy(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """Deploy an agent under a new name; the reply to `ticket` follows the decision."""
         if not AGENT_NAME.fullmatch(name) or name.startswith(("_", *OURS)):
             raise MomError(
                 f"{name!r} cannot be an agent's name: letters, digits and . _ : - only, no leading _ nor "
                 f"{', '.join(OURS)}, which are the broker's own"
             )
-        self.ask_for(ticket, name, path, state, home)
+        self.create(ticket, name, path, state, home)
 
-    def ask_for(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
+    def create(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """The same, for a name of the broker's own."""
         if name in self.known:
             self.present(self.known[name], name)
@@ -95,7 +105,7 @@ class Names:
         self.tickets[name] = ticket
         self._ask(name, path, state, home)
 
-    def want(self, name: str, path: str, state: bytes) -> None:
+    def declare(self, name: str, path: str, state: bytes) -> None:
         """Have a native agent made here under this name, unless somebody has that done elsewhere first."""
         if name not in self.wanted and name not in self.known:
             self.wanted.add(name)
@@ -166,7 +176,7 @@ class Names:
             server.engine.name_known(name)
         ticket = self.tickets.pop(name, 0) if asker == server.name else 0
         if ticket:
-            server.answer(ticket, {"name": name, "agent": self.known[name]})
+            server.requests.tickets.answer(ticket, {"name": name, "agent": self.known[name]})
         self.wanted.discard(name)
         server.clients.named(name)
 
@@ -174,7 +184,7 @@ class Names:
         name, home, path, state = self._read_request(message)
         ticket = self.tickets.pop(name, 0)
         if ticket:
-            self.server.answer(ticket, f"the name {name} is taken: choose another")
+            self.server.requests.tickets.answer(ticket, f"the name {name} is taken: choose another")
         elif name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
             self._ask(name, path, state, home)
 

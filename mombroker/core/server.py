@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mombroker import ordering
-from mombroker.core import admin, times, trace
+from mombroker.core import times, trace
 from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
@@ -21,7 +21,7 @@ from mombroker.core.damage import Aside
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.domain_channel import DomainChannel, Out
 from mombroker.core.engine import Engine
-from mombroker.core.errors import MomError, NoRoute, PeerRefused, StoreError, sentence
+from mombroker.core.errors import NoRoute, PeerRefused, StoreError, sentence
 from mombroker.core.events import (
     Admin,
     ClientClosed,
@@ -44,12 +44,11 @@ from mombroker.core.message import BOUNCE, Message, Note, new_message, new_note
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
 from mombroker.core.reaction import Program
+from mombroker.core.requests import Requests
 from mombroker.core.timers import Timers
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.transaction import Commits
 from mombroker.ordering.base import Ordering, Rows
-
-DECIDE_NS = 5 * times.SECOND  # for the registry to decide what an operator asks for
 
 
 def _of_tx(name: str) -> Any:
@@ -88,7 +87,6 @@ class AgentServer:
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
         self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens
-        self.verbs: dict[str, admin.Verb] = {}  # what operators may ask beside admin.VERBS
         self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
         unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
@@ -97,8 +95,6 @@ class AgentServer:
         self.commit_times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
         self.more = False
         self.stopping = False
-        self.replies: list[tuple[int, dict[str, Any] | str]] = []
-        self.undecided: dict[int, int] = {}  # requests without an answer: ticket -> until when the registry has time
         self.trouble: dict[str, str] = {}  # peer -> why its link is refused, set by the driver
         self.touched: dict[Link, None] = {}
         self.numbers: list[tuple[Link, int, int]] = []  # of the batch under way
@@ -117,9 +113,10 @@ class AgentServer:
         collections = Collections(self.tx)
         self.dead_letters = DeadLetters(self.tx, collections, program.notice, self.send, self.record)
         self.timers = Timers(self.tx, program.notice, self.send, self.dead_letters.unreadable)
+        self.requests = Requests(self.tx, self.timers.alarm)
         self.natives = NativeScheduler(
-            self.tx, self.clock, self.names, collections, self.timers, self.send, self.send_now, self.answer,
-            self.distance,
+            self.tx, self.clock, self.names, collections, self.timers, self.send, self.send_now,
+            self.requests.tickets.answer, self.distance,
         )  # fmt: skip
         self.natives.server = self
         self.engine = Engine(
@@ -369,7 +366,7 @@ class AgentServer:
                     self.conns.pop(conn).down()
             case Tick():
                 self.timers.tick()
-                self._hurry()
+                self.requests.tickets.hurry()
             case TaskDone(id, payload, reason):
                 self.timers.done(id, payload, reason)
             case StoreSize():
@@ -380,45 +377,16 @@ class AgentServer:
                     for link in self.conns.values():
                         self.touch(link)
             case Admin(ticket, verb, args):
-                self._admin(ticket, verb, args)
+                self.requests.ask(ticket, verb, args)
             case _:
                 raise AssertionError(f"no such event: {event!r}")
-
-    def _admin(self, ticket: int, verb: str, args: dict[str, Any]) -> None:
-        self.undecided[ticket] = times.after(self.now, DECIDE_NS)
-        try:
-            reply = admin.answer(self, ticket, verb, args)
-        except MomError as error:
-            self.answer(ticket, str(error))
-        else:
-            if reply is not None:
-                self.answer(ticket, reply)
-        if ticket in self.undecided:
-            self.timers.alarm(self.undecided[ticket])
-        self.mark(2)
-
-    def answer(self, ticket: int, reply: dict[str, Any] | str) -> None:
-        """The answer to an operator, unless one was given already."""
-        if self.undecided.pop(ticket, None) is not None:
-            self.replies.append((ticket, reply))
-
-    def _hurry(self) -> None:
-        """An operator does not wait for a registry that is down."""
-        registry = self.topology.registry or self.name
-        while self.undecided and next(iter(self.undecided.values())) <= self.now:
-            self.answer(
-                next(iter(self.undecided)),
-                f"{registry}, which decides names and policies, does not answer {self.name}: what was asked for is "
-                "done as soon as it does; see `mom status`",
-            )
-            self.mark(2)
 
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.now = max(self.now, now)
         self.natives.begin()
         self.timers.tick()
-        self._hurry()
+        self.requests.tickets.hurry()
         self.more = not self.engine.turn(self.limits.turn_reactions) or self.natives.waiting()
         if self.reader.damaged:
             self.aside.take()
@@ -472,7 +440,7 @@ class AgentServer:
         self.flight_closed = self.now if batch.log else 0
         if not batch.empty():
             batch.meta["now"] = self.now
-        ready.replies, self.replies = self.replies, []
+        ready.replies = self.requests.tickets.answers()
         ready.clients = self.clients.replies()
         ready.tasks = self.timers.take_deferred()
         ready.timer = self.timers.next
@@ -498,13 +466,7 @@ class AgentServer:
         if self.touched:
             self.mark(2)
 
-    # -- for the operator --------------------------------------------------------------------------------------
-
-    def status(self) -> dict[str, Any]:
-        return admin.status(self)
-
-    def why(self) -> list[dict[str, Any]]:
-        return admin.why(self)
+    # -- for the simulator ---------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Assert the invariants of all parts."""

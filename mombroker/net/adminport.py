@@ -1,6 +1,6 @@
 """Requests of the operator on the listen port: [number, verb, arguments] in, [number, done, result] out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from mombroker.core.errors import PeerError
@@ -15,17 +15,11 @@ MAX_OPEN = 64  # unanswered requests of one connection; beyond it the connection
 class AdminPort:
     """Hands requests to the agent server and its replies back.
 
-    own     requests that concern the process, answered here: verb -> function of the arguments
-    extend  verb -> function that completes the agent server's reply to it
+    after   verb -> what is done with its reply, which is durable (core/requests.py)
     """
 
-    def __init__(
-        self,
-        post: Callable[[Any], None],
-        own: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]],
-        extend: dict[str, Callable[[dict[str, Any]], None]],
-    ):
-        self.post, self.own, self.extend = post, own, extend
+    def __init__(self, post: Callable[[Any], None], after: dict[str, Callable[[dict[str, Any]], None]]):
+        self.post, self.after = post, after
         self._tickets = 0
         self._open: dict[int, tuple[Connection | None, int, str]] = {}
         self._counts: dict[Connection, int] = {}
@@ -39,9 +33,6 @@ class AdminPort:
             if not (type(frame) is list and [type(each) for each in frame] == [int, str, dict]):
                 raise PeerError("a request is not [number, verb, arguments]")
             number, verb, args = frame
-            if verb in self.own:
-                self._answer(conn, number, True, self.own[verb](args))
-                continue
             self._tickets += 1
             self._open[self._tickets] = conn, number, verb
             self._counts[conn] += 1
@@ -59,8 +50,8 @@ class AdminPort:
         """The agent server's answer, durable now. A string is a refusal."""
         conn, number, verb = self._open.pop(ticket)
         done = not isinstance(result, str)
-        if not isinstance(result, str) and verb in self.extend:
-            self.extend[verb](result)  # also when whoever asked has gone
+        if not isinstance(result, str) and verb in self.after:
+            self.after[verb](result)  # also when whoever asked has gone
         if conn is None or conn not in self._counts:
             return
         if self._counts[conn] == MAX_OPEN:

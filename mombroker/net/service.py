@@ -21,11 +21,12 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginne
 from mombroker import agents
 from mombroker.broker import selectors
 from mombroker.broker.attach import attach
-from mombroker.core.admin import USER, clock_trouble
 from mombroker.core.errors import MomError, StoreError, StoreFailed, line, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
+from mombroker.core.meta import USER
 from mombroker.core.server import AgentServer
+from mombroker.core.status import clock_trouble
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.users import Logins
@@ -37,6 +38,7 @@ from mombroker.net.driver import Driver
 from mombroker.net.files import Files, LogFile
 from mombroker.net.links import Links
 from mombroker.net.resources import resources
+from mombroker.net.verbs import ProcessVerbs
 from mombroker.net.watchdog import Watchdog
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
@@ -184,12 +186,13 @@ class Node:
             Logins(self.users.get, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
             max_unfinished=limits.max_unfinished, files=shared.files, max_transactions=limits.max_transactions,
         )  # fmt: skip
-        own = {"stop": self._asked_to_stop, "reload": self._asked_to_reload, "connections": self._connections}
-        extend = {
+        requests = self.server.requests
+        requests.add(ProcessVerbs(self.name, self._stop, self._reload, self._connections))
+        requests.after |= {
             "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
             "delete_user": self._user_deleted,
         }  # fmt: skip
-        self.admin = AdminPort(self.driver.post, own, extend)
+        self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
             shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
             self.times,
@@ -316,12 +319,8 @@ class Node:
 
     # -- requests about the process ----------------------------------------------------------------------------------
 
-    def _asked_to_stop(self, args: dict[str, Any]) -> dict[str, Any]:
+    def _stop(self) -> None:
         self.shared.reactor.callLater(0, self._quit)
-        return {"stopping": self.name}
-
-    def _asked_to_reload(self, args: dict[str, Any]) -> dict[str, Any]:
-        return {"server": self.name, "notes": self._reload()}
 
     def _complete(self, status: dict[str, Any]) -> None:
         status["faults"] = self.links.faults
@@ -331,10 +330,9 @@ class Node:
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
         status["problems"] += self.gateway.problems()
 
-    def _connections(self, args: dict[str, Any]) -> dict[str, Any]:
+    def _connections(self) -> list[dict[str, Any]]:
         describe = self.server.clients.describe
-        rows = [{**row, **describe(row["number"])} for row in self.gateway.connections()]
-        return {"server": self.name, "connections": rows}
+        return [{**row, **describe(row["number"])} for row in self.gateway.connections()]
 
     def _user_set(self, reply: dict[str, Any]) -> None:
         """The change is durable; from now on it counts."""

@@ -9,6 +9,7 @@ from mombroker.core.errors import SENTENCE_CHARS, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames
 from mombroker.core.hello import hello_of
 from mombroker.core.link import Link
+from mombroker.core.status import status
 from mombroker.sim.damage import Damages
 from mombroker.sim.lies import greeting, lie
 from mombroker.sim.world import MS
@@ -231,7 +232,7 @@ class Mischief:
         wrong = []
         for peer in self.refusing:
             for me, other in ((node.name, peer), (peer, node.name)):
-                problems = nodes[me].server.status()["problems"]
+                problems = status(nodes[me].server)["problems"]
                 told = [line for line in problems if line.startswith(f"{other} is refused")]
                 self.said += told
                 if len(told) != 1 or "`mom domain reset`" not in told[0]:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from mombroker.core.admin import EXPORTED
 from mombroker.core.batch import Batch, Reader
+from mombroker.core.meta import EXPORTED
 from mombroker.core.trace import Record
 
 if TYPE_CHECKING:

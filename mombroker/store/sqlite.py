@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database
 
-from mombroker.core.admin import EXPORTED
 from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
+from mombroker.core.meta import EXPORTED
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums

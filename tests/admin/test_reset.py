@@ -4,6 +4,7 @@ import pytest
 
 from mombroker.admin.reset import adopt, plan
 from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.status import why
 from mombroker.core.topology import Topology
 from mombroker.store.memory import MemoryStore
 from tests.core.bus import Bus, topology
@@ -64,7 +65,7 @@ def test_a_router_that_lost_its_store_returns_and_causal_order_goes_on():
     assert got(b, "r") == ["after", "back"], "its agents were lost with the store"
     news = b.fields("a/source")["news"]
     assert sum("ReactionFailed" in line and "started anew" in line for line in news) == 2
-    assert not [wait for server in b.servers.values() for wait in server.why()]
+    assert not [wait for server in b.servers.values() for wait in why(server)]
 
 
 def test_what_is_held_for_a_lost_leaf_becomes_dead_letters():

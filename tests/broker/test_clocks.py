@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mombroker.core.status import status
 from tests.broker.bench import Broker
 from tests.core.bus import SECOND, topology
 from tests.core.sample_agents import Tell
@@ -108,5 +109,5 @@ def test_a_server_that_starts_ten_years_later_begins_where_its_store_ends_and_it
     server = b.servers["a"]
     assert server.now == stored and b.queue("queue:in").count == 1
     server.behind = b.now - server.now  # as the driver does
-    (problem,) = server.status()["problems"]
+    (problem,) = status(server)["problems"]
     assert problem.startswith("the machine's clock is 3650 days ahead of the time of a: ")

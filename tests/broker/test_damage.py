@@ -22,6 +22,7 @@ from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.events import Admin, ClientCommands, ClientOpened, Tick
 from mombroker.core.message import Message
 from mombroker.core.server import AgentServer
+from mombroker.core.status import status
 from mombroker.core.times import SECOND
 from mombroker.store.reader import TABLES
 from tests.core.bus import START, topology
@@ -148,7 +149,7 @@ def test_a_damaged_entry_of_a_duplicate_list_is_told_once_when_its_queue_is_used
         alone.go(ClientCommands(1, [Send(QUEUE, b"of nobody's list", shown=QUEUE)]))
         (note,) = alone.notes
         assert note.startswith("what a producer has sent, of which a repeat is not noticed now, in the duplicate list")
-        assert alone.server.status()["problems"][0].startswith("1 damaged rows were set aside")
+        assert status(alone.server)["problems"][0].startswith("1 damaged rows were set aside")
         sent = [Send(QUEUE, b"again", shown=QUEUE, dedup=(f"p{n}", 1)) for n in range(3)]
         alone.go(ClientCommands(1, sent))
         assert len(alone.notes) == 1
@@ -248,7 +249,7 @@ def test_a_row_of_an_older_program_that_is_no_message_is_set_aside(whole: Path, 
     with opened(folder) as alone:
         assert len(alone.drain()) == len(BODIES) - 2
         assert len(alone.notes) == 2 and len(alone.server.aside.kept) == 2
-        (problem,) = alone.server.status()["problems"]
+        (problem,) = status(alone.server)["problems"]
         assert problem.startswith("2 damaged rows were set aside")
     with opened(folder) as alone:
         assert alone.notes == [] and len(alone.server.aside.kept) == 2

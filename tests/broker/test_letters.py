@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mombroker.admin.reset import plan
+from mombroker.core.status import why
 from mombroker.store.memory import MemoryStore
 from tests.broker.bench import Broker
 from tests.core.bus import topology
@@ -140,4 +141,4 @@ def test_a_server_with_a_new_store_knows_what_the_others_know_and_they_wait_for_
     assert b.queue("queue:mine").ready == 1  # its client is gone
     asker = b.connect("b").subscribe("s", "topic:t", receipt="r")
     assert asker.receipts == ["r"] and asker.told[0].unconfirmed == ""
-    assert not [wait for server in b.servers.values() for wait in server.why()]
+    assert not [wait for server in b.servers.values() for wait in why(server)]

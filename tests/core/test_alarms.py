@@ -5,6 +5,7 @@ import pytest
 from mombroker.core.alarms import FREE_MOST, UNDER_WAY, Alarms
 from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
+from mombroker.core.status import status, why
 from tests.broker.bench import Broker
 
 GIB = 1 << 30
@@ -54,14 +55,14 @@ def test_while_disk_or_memory_is_short_producers_wait_and_consumers_empty_the_qu
     consumer = b.connect().subscribe("s", "queue:orders", ack="client-individual")
     assert consumer.texts == ["1", "2", "3"]
     consumer.ack("1", "2", "3")
-    assert server.status()["full"] and word in server.status()["problems"][0]
-    assert [wait for wait in server.why() if wait["kind"] == "full"] == [
+    assert status(server)["full"] and word in status(server)["problems"][0]
+    assert [wait for wait in why(server) if wait["kind"] == "full"] == [
         {"kind": "full", "reason": server.alarms.why()[0]}
     ]
     server.step(StoreSize(1, 9000, 9999, 1), b.now)
     b.later(1)
     assert producer.receipts == topic.receipts == ["r"] and consumer.texts == ["1", "2", "3", "4"]
-    assert server.why() == [] and not server.status()["full"]
+    assert why(server) == [] and not status(server)["full"]
 
 
 def test_who_waits_too_long_for_room_is_told_what_is_short():

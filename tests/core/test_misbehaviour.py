@@ -155,11 +155,11 @@ def test_a_module_that_fails_when_its_notification_is_named_is_refused(bus, tmp_
     [
         ("send", {"to": "b/sink"}, "'b/sink' as its to"),
         ("send", {"to": [1]}, "[1] as its to"),
-        ("send", {"to": []}, "needs a receiver"),
+        ("send", {"to": [], "type": "x"}, "needs a receiver"),
         ("send", {"to": ["b/sink"], "type": 5}, "5 as its type"),
         ("send", {"to": ["b/sink"], "fields": ["x"]}, "['x'] as its fields"),
         ("send", {"to": ["b/sink"], "ttl_ns": 1 << 63}, "9223372036854775808 as its ttl_ns"),
-        ("send", {"to": ["b/sink"]}, "needs 'type'"),
+        ("send", {"to": ["b/sink"]}, "needs type, a text"),
         (
             "send",
             {"to": [f"b/x{i}" for i in range(999)], "type": Put.__wire_name__, "fields": {"text": ""}},
@@ -171,7 +171,7 @@ def test_a_module_that_fails_when_its_notification_is_named_is_refused(bus, tmp_
         ("agents", {"limit": -1}, "-1 as its limit"),
         ("deadletter", {"id": "x"}, "'x' as its id"),
         ("deadletter", {"id": 1 << 63}, "9223372036854775808 as its id"),
-        ("deadletters", {"after": "x"}, "after [time, id]"),
+        ("deadletters", {"after": "x"}, "'x' as its after, which is a list of whole numbers"),
         ("deadletters", {"after": [1]}, "after [time, id]"),
         ("deploy", {"name": "x", "class": "tests.core.sample_agents:Sink", "server": 1}, "1 as its server"),
         ("set_user", {"user": True, "hash": ""}, "True as its user"),

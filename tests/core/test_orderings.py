@@ -9,6 +9,7 @@ from mombroker.admin.audit import bus as audit
 from mombroker.core.errors import PeerError, StoreError
 from mombroker.core.events import Admin, LinkFrames
 from mombroker.core.message import Message
+from mombroker.core.status import why
 from mombroker.core.topology import AgentDecl
 from mombroker.net import config
 from mombroker.ordering.hypercube import hypercube
@@ -446,7 +447,7 @@ def disorder(bus: Bus, seed: int, steps: int) -> int:
         meet(bus, name)
     bus.pump()
     for server in bus.servers.values():
-        assert not server.why()
+        assert not why(server)
         assert not any(consumer.core.held() or consumer.core.parked() for consumer in server.consumers.values())
     return crashes
 

@@ -16,7 +16,7 @@ class Forwarder(Native):
 
     def put(self, put: ClientMessage, message: Message) -> None:
         names, name = self.server.names, name_of(put.destination)
-        names.want(name, Queue.path, b"")
+        names.declare(name, Queue.path, b"")
         self.server.send(self.server.note_to(self.id, (names.resolve(name),), put, 0, BOUNCE))
 
     handlers: ClassVar[Any] = {ClientMessage.wire: put}

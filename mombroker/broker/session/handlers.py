@@ -134,7 +134,7 @@ class Handlers:
         """Have somebody made that has this name."""
         if not self.policies.of(shown).create:
             raise MomError(f"{shown} does not exist, and its policy has create = false: see `mom queue create`")
-        self.server.names.want(name, cls.path, state)
+        self.server.names.declare(name, cls.path, state)
         id = self.server.names.known.get(name)  # where we decide ourselves it is known by now
         if id is None:
             registry = self.server.topology.registry

@@ -1,0 +1,64 @@
+"""docs/tables.md: the verbs of operators' requests, and the keys of table `meta`, as the code has them."""
+
+from collections.abc import Iterable
+
+from mombroker import agents
+from mombroker.broker.attach import attach
+from mombroker.core import meta
+from mombroker.core.requests import Argument, Verb, verbs_of
+from mombroker.core.server import AgentServer
+from mombroker.core.topology import Server, Topology
+from mombroker.net.verbs import ProcessVerbs
+from mombroker.store.memory import MemoryStore
+
+HEAD = """# Tables
+
+Made from the code by `python -m mombroker.admin.cli.reference`; do not edit. For contributors, and for programs that
+ask a server without `mom`.
+
+## Verbs
+
+What may be asked on the port of a server by whoever has its token: `AdminClient.request(verb, **arguments)` of
+`mombroker.net.adminclient` in Python, `[number, verb, {argument: value}]` in MessagePack on the wire. The answer is a
+table, or a sentence why not; what a verb changes is durable by then. An argument in brackets may be left out. *Later*:
+the answer waits for the server that decides names and policies. Long lists come in pages: `after` of an answer, if it
+is not empty, is where the next one begins.
+
+| verb | arguments | | who may | |
+|---|---|---|---|---|
+"""
+META = """
+## Keys of table `meta`
+
+What a store says beside its other tables. A key that ends in a colon begins a row for each of several things. What is
+*everywhere* is the same on all servers.
+
+| key | form | | written by |
+|---|---|---|---|
+"""
+
+
+def document() -> str:
+    rows = [
+        f"| `{key.name}` | {key.form} | {key.says}{' (everywhere)' if key.replicated else ''} | `{key.owner}` |"
+        for key in meta.KEYS
+    ]
+    return HEAD + "\n".join(map(_row, verbs())) + "\n" + META + "\n".join(rows) + "\n"
+
+
+def verbs() -> Iterable[Verb]:
+    """All verbs that there are: of a server in memory, and of the process."""
+    topology = Topology("reference", servers={"a": Server("a", "127.0.0.1", 1)})
+    server = AgentServer(topology, "a", MemoryStore(topology, "a", "a"), agents.program(topology), attach, 1)
+    return sorted([*server.requests.verbs.values(), *verbs_of(ProcessVerbs)], key=lambda verb: verb.name)
+
+
+def _row(verb: Verb) -> str:
+    arguments = ", ".join(map(_argument, verb.arguments.values()))
+    kind = "changes, later" if verb.later else "changes" if verb.changes else "reads"
+    return f"| `{verb.name}` | {arguments} | {kind} | {verb.may} | {verb.does} |"
+
+
+def _argument(argument: Argument) -> str:
+    shown = f"`{argument.name}` {argument.kind.says}"
+    return shown if argument.needed else f"[{shown}]"

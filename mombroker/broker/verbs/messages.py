@@ -1,0 +1,158 @@
+"""What operators may ask about the messages in a queue or subscription. They come in pages: an answer says where the
+next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from mombroker.broker import selectors
+from mombroker.broker.names import name_of
+from mombroker.broker.queue.item import QueuedMessage
+from mombroker.broker.queue.messages import LOOK, MOVE, WORK_BYTES
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
+from mombroker.core.errors import MomError
+from mombroker.core.requests import LAST_INT, Reply, changes, reads
+
+LOOKS = 1_000  # of work for one request: LOOKS / LOOK messages are looked at, or LOOKS / MOVE moved
+PAGE_BYTES = 4 << 20  # of messages in one answer, or moved at once
+DEAD = ("dead-letter-", "original-")  # how the properties begin that a dead letter has got as such
+
+
+@dataclass(slots=True)
+class Page:
+    """Which ready messages of a queue: behind `place` (a priority level's number and an id), up to an id, those with
+    these ids if any are named, those that a selector fits, dead letters of one destination."""
+
+    place: list[int]
+    limit: int
+    where: str = ""
+    ids: list[int] | None = None
+    origin: str = ""
+    upto: int = LAST_INT
+
+    def ready(self, queue: Queue) -> Iterator[tuple[int, QueuedMessage]]:
+        """What is ready, in order, with its lane; for as long as nothing is taken."""
+        lane_after, id_after = self.place
+        for number, lane in list(queue.lanes.items()):
+            if number < lane_after:
+                continue
+            behind = max(id_after if number == lane_after else 0, queue.purged)
+            if self.ids:
+                named = (lane.get(id) for id in sorted(set(self.ids)) if id > behind)
+                yield from ((number, item) for item in named if item is not None)
+            else:
+                yield from ((number, item) for item in lane.after(behind, LOOKS // LOOK))
+
+    def of(self, queue: Queue, cost: int = LOOK) -> tuple[list[QueuedMessage], list[int]]:
+        """These messages, and where the next page begins, if there is one. `cost` of what is done to one of them."""
+        test = selectors.compile(self.where) if self.where else None
+        looks, limit, size = LOOKS, min(self.limit, MAX_PAGE), 0
+        found: list[QueuedMessage] = []
+        for number, item in self.ready(queue):
+            put = queue.loaded(item)
+            looks -= LOOK + item.size // WORK_BYTES
+            fits = test is None or test(selectors.lookup(put, item.count + 1, item.message))
+            fits = fits and (not self.origin or put.properties.get("dead-letter-from") == self.origin)
+            if fits and item.id <= self.upto:
+                found.append(item)
+                size += item.size
+                looks -= cost
+            if looks <= 0 or len(found) >= limit or size >= PAGE_BYTES:
+                return found, [number, item.id]
+        return found, []
+
+
+class MessageVerbs(DestinationVerbs):
+    @reads
+    def browse(
+        self,
+        destination: str,
+        after: list[int] | None = None,
+        limit: int = MAX_PAGE,
+        where: str | None = None,
+        ids: list[int] | None = None,
+        unacked: bool = False,
+        bytes: int = 1_000,
+    ) -> Reply:
+        """Ready messages, or with `unacked` those that consumers have or that back off, as they are; none is taken."""
+        queue = self.find(destination)
+        if unacked:
+            return self._unacked(queue, _place(after, [0, 0])[1], limit, bytes)
+        items, end = Page(_place(after, [-1, 0]), limit, where or "", ids).of(queue)
+        return {"messages": [_row(queue, item, "ready", bytes) for item in items], "after": end}
+
+    def _unacked(self, queue: Queue, last: int, limit: int, most: int) -> Reply:
+        states = {"unacked": [item for held in queue.out.values() for item in held.values()], "backing off": []}
+        states["backing off"] = list(queue.later.values())
+        limit = min(limit, MAX_PAGE, LOOKS // MOVE)
+        both = ((item.id, state, item) for state, some in states.items() for item in some if item.id > last)
+        page = nsmallest(limit + 1, both)
+        more, page = len(page) > limit, page[:limit]
+        rows = []
+        for _, state, item in page:
+            kept, put = item.put, queue.loaded(item)
+            rows.append(_row(queue, item, state, most))
+            if kept is None and put is not None:
+                item.put = None  # only the row has it, as before
+        return {"messages": rows, "after": [0, page[-1][0]] if more else []}
+
+    @changes
+    def move(
+        self,
+        destination: str,
+        target: str = "",
+        back: bool = False,
+        after: list[int] | None = None,
+        limit: int = MAX_PAGE,
+        where: str | None = None,
+        ids: list[int] | None = None,
+        from_: str | None = None,
+        upto: int | None = None,
+    ) -> Reply:
+        """Move ready messages to another queue, or with `back` dead letters to where they came from; some at a time."""
+        queue = self.find(destination)
+        if not (target or back):
+            raise MomError("messages are moved to a target, or back")
+        if not back and name_of(target) == queue.name:
+            raise MomError(f"{target} is where these messages are")
+        upto = upto or self.tx.new_id()
+        items, end = Page(_place(after, [-1, 0]), limit, where or "", ids, from_ or "", upto).of(queue, MOVE)
+        moved = 0
+        for item in items:
+            to = queue.loaded(item).properties.get("dead-letter-from", "") if back else target
+            if to:
+                self._move(queue, item, to)
+                moved += 1
+        if moved:
+            queue.change()
+        return {"moved": moved, "left": len(items) - moved, "after": end, "upto": upto}
+
+    def _move(self, queue: Queue, item: QueuedMessage, where: str) -> None:
+        put = queue.loaded(item).copy()
+        put.destination = where
+        put.due = put.counter = 0
+        put.producer = put.message = ""
+        put.properties = {name: value for name, value in put.properties.items() if not name.startswith(DEAD)}
+        id = self.home(where)
+        queue.withdraw(item)
+        self.put(put, id, queue.id)
+
+
+def _place(after: list[int] | None, start: list[int]) -> list[int]:
+    """The place behind which a page begins."""
+    if after and len(after) != len(start):
+        raise MomError(f"a page of this begins behind [place, id], not {after!r:.64}")
+    return after or start
+
+
+def _row(queue: Queue, item: QueuedMessage, state: str, most: int) -> Reply:
+    put = queue.loaded(item)
+    return {
+        "id": item.id, "message": item.message, "state": state, "holder": item.holder, "deliveries": item.count,
+        "priority": put.priority, "timestamp": put.timestamp, "expires": put.expires, "due": item.due,
+        "destination": put.shown, "kind": put.kind, "bytes": len(put.body), "headers": put.headers,
+        "properties": put.properties, "body": put.body[:most],
+    }  # fmt: skip

@@ -1,0 +1,62 @@
+"""What operators may ask about queues, and about subscriptions as the queues that they are."""
+
+from __future__ import annotations
+
+from mombroker.broker.names import name_of
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
+from mombroker.broker.verbs.subscriptions import described
+from mombroker.core.errors import MomError
+from mombroker.core.requests import Reply, changes, reads
+
+
+class QueueVerbs(DestinationVerbs):
+    @reads
+    def queues(self, after: str = "", limit: int = MAX_PAGE) -> Reply:
+        """The queues of the server with what is in them, those behind `after`."""
+        found, after = self.page("queue", "temp-queue", after=after, limit=limit)
+        return {"queues": [queue.describe() for queue in found], "after": after}
+
+    @reads
+    def destination(self, destination: str) -> Reply:
+        """One queue or subscription with its consumers and its policy."""
+        queue = self.find(destination)
+        about = described(queue) if isinstance(queue, Subscription) else queue.describe()
+        consumers = [
+            {
+                "proxy": each.key[0], "credit": each.credit, "selector": each.note.selector,
+                "priority": each.note.priority, "exclusive": each.note.exclusive,
+                "unacked": len(queue.out.get(each.key[0], ())),
+            }
+            for each in queue.takers
+        ]  # fmt: skip
+        return {**about, "consumers": consumers, "policy": queue.policy.as_dict()}
+
+    @changes
+    def create_queue(self, ticket: int, destination: str) -> None:
+        """Create a queue on this server."""
+        self.names.create(ticket, name_of(destination), Queue.path, b"", self.tx.name)
+
+    @changes
+    def delete_destination(self, destination: str) -> Reply:
+        """Delete a queue or subscription with what is in it."""
+        queue = self.find(destination)
+        self.delete(queue.id)
+        return {"deleted": self.sessions.shown(queue.name), "messages": queue.count}
+
+    @changes
+    def purge(self, destination: str) -> Reply:
+        """Drop all messages of a queue or subscription that no consumer has."""
+        queue = self.find(destination)
+        return {"destination": self.sessions.shown(queue.name), "purged": queue.purge()}
+
+    @changes
+    def release(self, destination: str, holder: str) -> Reply:
+        """Take back what the clients of a dead server have of a queue or subscription."""
+        queue = self.find(destination)
+        self.natives.distance(holder)  # raises for one that is not on this bus
+        if holder == self.tx.name:
+            raise MomError(f"{holder} runs: what its clients hold comes back when their connections end")
+        returned = queue.release(lambda proxy: proxy.startswith(f"{holder}/"))
+        return {"destination": self.sessions.shown(queue.name), "released": returned}

@@ -1,0 +1,78 @@
+"""What operators may ask about topics."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from mombroker.broker.names import name_of
+from mombroker.broker.topic.patterns import segments_of
+from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.topic.topic import Topic
+from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
+from mombroker.core.errors import MomError
+from mombroker.core.requests import Reply, changes, reads
+
+
+class TopicVerbs(DestinationVerbs):
+    @reads
+    def topics(self, after: str = "", limit: int = MAX_PAGE) -> Reply:
+        """The topics that were created, and the patterns that somebody listens to, as this server knows them."""
+        topics = self.sessions.topics
+        servers: dict[str, list[str]] = {}
+        for home, entries in topics.table.items():
+            for pattern in entries.values():
+                servers.setdefault(pattern, []).append(home)
+        limit = min(limit, MAX_PAGE)
+        created = {unquote(name): id for name, id in self.names.known.items() if name.startswith("topic:")}
+        names = sorted(name for name in {*servers, *created} if name > after)
+        rows = []
+        for name in names[:limit]:
+            entry = topics.own.get(name)
+            rows.append({
+                "topic": name, "servers": sorted(servers.get(name, ())), "created": name in created,
+                "takers_here": len(entry.takers) if entry else 0,
+                "unknown_to": sorted(entry.unknown) if entry else [],
+                "dropped_here": sum(taker.dropped for taker in entry.takers) if entry else 0,
+            })  # fmt: skip
+        more = names[limit - 1] if len(names) > limit else ""
+        counts = {
+            "published": topics.published, "copies": topics.copies, "unheard": topics.unheard,
+            "dropped": topics.dropped,
+        }  # fmt: skip
+        return {"topics": rows, "after": more, **counts}
+
+    @reads
+    def topic(self, destination: str) -> Reply:
+        """Who listens to a topic, as this server knows them, and its policy."""
+        name, topics = _topic(destination), self.sessions.topics
+        found = sorted(topics.patterns.fit(name))
+        takers = {taker for _, epoch in found if (entry := topics.entries.get(epoch)) for taker in entry.takers}
+        kept = sorted(self.sessions.shown(taker.name) for taker in takers if isinstance(taker, Subscription))
+        return {
+            "topic": name, "created": self.names.known.get(name_of(name), "").partition("/")[0],
+            "patterns": sorted({topics.table[home][epoch] for home, epoch in found}),
+            "servers": sorted({home for home, _ in found}), "takers_here": len(takers), "subscriptions_here": kept,
+            "policy": self.sessions.policies.of(name).as_dict(),
+        }  # fmt: skip
+
+    @changes
+    def create_topic(self, ticket: int, destination: str) -> None:
+        """Create a topic on this server, which is there though nobody uses it."""
+        self.names.create(ticket, name_of(_topic(destination)), Topic.path, b"", self.tx.name)
+
+    @changes
+    def delete_topic(self, destination: str) -> Reply:
+        """Delete a topic that was created; who listens goes on, unless its policy has create = false."""
+        name = _topic(destination)
+        id = self.names.known.get(name_of(name))
+        if id is None:
+            raise MomError(f"nobody has created {name}: it is there as long as somebody listens")
+        self.names.present(id, name)
+        self.delete(id)
+        return {"deleted": name}
+
+
+def _topic(name: str) -> str:
+    if not name.startswith("topic:") or segments_of(name):
+        raise MomError(f"{name} is no topic: a topic has no wildcards")
+    return name

@@ -1,0 +1,61 @@
+"""Table `meta` of a store: every key and every prefix of keys, once, with its owner, its form and what it says.
+
+A prefix ends in a colon. What is `replicated` is the same on all servers, or is on its way there.
+"""
+
+from typing import NamedTuple
+
+
+class Key(NamedTuple):
+    name: str
+    owner: str  # the file that writes it
+    form: str
+    says: str
+    replicated: bool = False
+
+
+KEYS: list[Key] = []
+
+
+def _key(name: str, owner: str, form: str, says: str, replicated: bool = False) -> str:
+    KEYS.append(Key(name, owner, form, says, replicated))
+    return name
+
+
+# Whose store this is, and how its clocks are ordered.
+SERVER = _key("server", "store/base.py", "text", "the server whose store this is")
+SCHEMA = _key("schema", "store/sqlite.py", "number", "the version of the tables, by which a newer store is known")
+INCARNATION = _key("incarnation", "store/sqlite.py", "hex", "drawn when the store was made, which tells it from others")
+GRAPH = _key("graph", "store/base.py", "digest", "of the servers and domains that the clocks are made under")
+DIGEST = _key("digest:", "store/base.py", "DOMAIN: digest", "of a domain's members, back end and options")
+ORDER = _key("order", "store/base.py", "JSON", "the domains, to tell what a new topology changes")
+FORMER = _key("order:", "admin/reset.py", "RECORD: JSON", "`order` as it was until this log record")
+EPOCH = _key("epoch:", "core/repair.py", "DOMAIN: number", "how often a domain's clocks were started anew")
+RESET = _key("reset", "admin/reset.py", "ns", "when this store was made in place of one that was lost")
+
+# Where the server is.
+NOW = _key("now", "core/server.py", "ns", "the server's time at the last commit")
+NEXT = _key("next", "core/transaction.py", "number", "ids up to this one may have been given")
+CLEAN = _key("clean", "core/server.py", "0 or 1", "1: the server stopped, and all that it had done is here")
+UNCLEAN = _key("unclean", "core/server.py", "number", "starts in a row after a stop that was not clean")
+OWN = _key("own:", "core/domain_channel.py", "DOMAIN: number", "own copies that the back end has still to deliver")
+ALONE = _key("alone:", "core/link.py", "SERVER: number", "the most that a neighbour can have that was not met since")
+
+# Tables.
+NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
+POLICY = _key("policy:", "broker/policies.py", "NUMBER: JSON", "set at run time; the highest goes first", True)
+TOPIC = _key("topic:", "broker/topic/routing.py", "SERVER:EPOCH: pattern", "who listens to which topic", True)
+USER = _key("user:", "core/verbs.py", "NAME: hash", "a user of this server's clients, and the hash of the passcode")
+
+# The log's and the store's own.
+EXPORTED = _key("exported", "core/verbs.py", "record", "the last log record that an export has taken, if there is one")
+LOST = _key("log_lost", "store/base.py", "number", "log records that made room before anybody had taken them")
+DROPPED = _key("dropped:", "store/base.py", "AGENT: id", "items up to this id are gone, and leave in steps")
+
+
+def key_of(name: str) -> Key:
+    """What a key of a store is. Raises KeyError."""
+    found = next((key for key in KEYS if key.name == name or (key.name[-1] == ":" and name.startswith(key.name))), None)
+    if found is None:
+        raise KeyError(name)
+    return found

@@ -1,0 +1,204 @@
+"""How a server is, and what it waits for: `mom status` and `mom why`."""
+
+from __future__ import annotations
+
+from mombroker.core import times
+from mombroker.core.domain_channel import DomainChannel
+from mombroker.core.link import Link
+from mombroker.core.message import decode
+from mombroker.core.requests import Reply, reads
+from mombroker.core.server import AgentServer
+from mombroker.core.topology import listed
+
+SAMPLE = 64  # packets whose size stands for that of all
+AWAY_NS = 10 * times.SECOND  # a neighbour that was not seen for so long is no longer just starting again
+
+
+class StatusVerbs:
+    """What operators may ask about a server as a whole."""
+
+    def __init__(self, server: AgentServer):
+        self.server = server
+
+    @reads
+    def status(self) -> Reply:
+        """How the server, its domains and its links are, with one sentence for each problem."""
+        return status(self.server)
+
+    @reads
+    def why(self) -> Reply:
+        """What waits on the server, and for what."""
+        return {"now": self.server.now, "waits": why(self.server)}
+
+
+def status(server: AgentServer) -> Reply:
+    engine, channel = server.engine, server.channel
+    links = [_link(server, link) for consumer in server.consumers.values() for link in consumer.links.values()]
+    return {
+        "server": server.name,
+        "incarnation": server.incarnation,
+        "now": server.now,
+        "ahead_ns": server.ahead,
+        "domains": [_domain(server, consumer) for consumer in server.consumers.values()],
+        "links": links,
+        "agents_in_memory": len(engine.residents.loaded),
+        "inbox_in_memory": engine.inboxes.in_memory,
+        "sent": server.sent,
+        "received": channel.received,
+        "forwarded": channel.forwarded,
+        "reactions": engine.reactions,
+        "failures": engine.failures,
+        "holds": channel.holds,
+        "dead_letters": len(server.dead_letters.letters),
+        "names": len(server.names.known),
+        "store_bytes": server.alarms.bytes,
+        "full": server.full(),
+        "stuck": _stuck(server),
+        "problems": _problems(server),
+    }
+
+
+def _domain(server: AgentServer, consumer: DomainChannel) -> Reply:
+    links, core = consumer.links.values(), consumer.core
+    came = [packet.note[0] or consumer.since for packet, _ in core.held()]
+    return {
+        "domain": consumer.name, "ordering": consumer.domain.backend, "members": list(consumer.members),
+        "held": sum(link.held for link in links), "held_longest_ns": server.now - min(came) if came else 0,
+        "parked": len(core.parked()), "relays": consumer.relays,
+        "duplicates": core.duplicates + sum(link.duplicates for link in links),
+        "waiting": sum(link.sent - link.acked for link in links),
+    }  # fmt: skip
+
+
+def _link(server: AgentServer, link: Link) -> Reply:
+    return {
+        "peer": link.peer, "domain": link.domain, "up": bool(link.conn), "sent": link.sent, "acked": link.acked,
+        "received": link.received, "waiting": link.sent - link.acked, "held": link.held,
+        "duplicates": link.duplicates, "last_seen": link.last_seen, "trouble": server.trouble.get(link.peer, ""),
+    }  # fmt: skip
+
+
+def _stuck(server: AgentServer) -> list[Reply]:
+    """Agents that cannot be loaded."""
+    inboxes = server.engine.inboxes
+    return [
+        {"agent": box.agent, "class": stuck.path, "reason": stuck.reason, "waiting": inboxes.count(box)}
+        for box in inboxes.boxes.values() if (stuck := box.stuck)
+    ]  # fmt: skip
+
+
+def clock_trouble(server: AgentServer) -> str:
+    """A sentence, if the server's time is far ahead of the machine's clock, or that is not believed yet."""
+    if server.behind:
+        return (
+            f"the machine's clock is {times.shown(server.behind)} ahead of the time of {server.name}: for a minute "
+            "nothing expires or falls due by it; if it is wrong, set it right before that, or stop the server"
+        )
+    if server.ahead <= times.FAR:
+        return ""
+    return (
+        f"the time of {server.name} is {times.shown(server.ahead)} ahead of its machine's clock, which is wrong or was "
+        "once: messages live and wait as long as they should, but the log tells that time; once the clock is right, "
+        f"stop {server.name} and run `mom store clock`"
+    )
+
+
+def _problems(server: AgentServer) -> list[str]:
+    """One sentence for each thing that an operator should act on."""
+    out = [trouble] if (trouble := clock_trouble(server)) else []
+    stuck: dict[str, list[Reply]] = {}
+    for row in _stuck(server):
+        stuck.setdefault(f"{row['class']} {row['reason']}", []).append(row)
+    for what, rows in stuck.items():
+        agents = listed(row["agent"] for row in rows)
+        waiting = sum(row["waiting"] for row in rows)
+        out.append(
+            f"{what}: {waiting} messages wait for {agents}; bring the class back and start {server.name} again, or "
+            f"delete what is not needed any more by `mom agent delete`"
+        )
+    if server.full():
+        waiting = {link.peer: link.sent - link.acked for c in server.consumers.values() for link in c.links.values()}
+        blame = max(waiting, key=lambda peer: waiting[peer], default="")
+        backlog = f"; most of it waits for {blame} ({waiting[blame]} packets)" if blame and waiting[blame] else ""
+        out.append(
+            f"no work is taken from outside: {', '.join(server.alarms.why())}{backlog}; make room, bring the peer "
+            "back, or change the limit"
+        )
+    if server.aside.kept:
+        out.append(
+            f"{len(server.aside.kept)} damaged rows were set aside: see to the disk; `mom store verify` looks "
+            "for more, `mom store salvage` exports what can be read"
+        )
+    for consumer in server.consumers.values():
+        if consumer.core.spreads:
+            out += [_costs_disk(server, link) for link in consumer.links.values() if _away(server, consumer, link)]
+        for link in consumer.links.values():
+            if link.broken:
+                out.append(f"nothing more is sent to {link.peer}: {link.broken}")
+            reason = server.trouble.get(link.peer)
+            if reason:
+                waiting_for = sum(
+                    any(origin == link.member for origin, _ in missing) for _, missing in consumer.core.held()
+                )
+                out.append(
+                    f"{link.peer} is refused: {reason} ({link.sent - link.acked} packets wait for it here, "
+                    f"{waiting_for} held messages in domain {consumer.name} wait for messages that only it had)"
+                )
+    return out
+
+
+def _away(server: AgentServer, consumer: DomainChannel, link: Link) -> bool:
+    seen = max(link.last_seen, consumer.since)
+    return not link.conn and link.waiting() and server.now - seen > AWAY_NS
+
+
+def _costs_disk(server: AgentServer, link: Link) -> str:
+    packets = link.durable - link.acked
+    sample = [len(data) for _, data in server.reader.queue_out(link.id, link.acked, link.durable, SAMPLE)]
+    size = packets * sum(sample) // max(1, len(sample))  # reading all of a long queue would hold up the server
+    return (
+        f"{link.peer} is down, and what others tell each other in domain {link.domain} is kept for it, too, on every "
+        f"member that sends to it: {packets} packets of about {size} bytes here; bring it back"
+    )
+
+
+def why(server: AgentServer) -> list[Reply]:
+    """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
+    out: list[Reply] = [{"kind": "full", "reason": reason} for reason in server.alarms.why()]
+    for consumer in server.consumers.values():
+        for packet, missing in consumer.core.held():
+            message = packet.note[1] or decode(packet.body)
+            causes = []
+            for member, sequence in missing:
+                peer = consumer.members[member]
+                link = consumer.links.get(peer)
+                seen = link.last_seen if link else 0
+                causes.append({"server": peer, "sequence": sequence, "up": bool(link and link.conn), "last_seen": seen})
+            out.append({
+                "kind": "held", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
+                "from": consumer.members[packet.frm], "waits_for": causes,
+            })  # fmt: skip
+        for packet, lacking in consumer.core.parked():
+            message = decode(packet.body)
+            out.append({
+                "kind": "parked", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
+                "waits_for": list(dict.fromkeys(consumer.members[member] for member, _ in lacking)),
+            })  # fmt: skip
+    for box in server.engine.inboxes.boxes.values():
+        if box.blocked():
+            first, stuck = box.queue[0], box.stuck
+            out.append({
+                "kind": "class" if stuck else "name" if box.name else "retry", "agent": box.agent, "name": box.name,
+                "class": stuck.path if stuck else "", "reason": stuck.reason if stuck else "", "until": box.until,
+                "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
+                "behind": server.engine.inboxes.count(box) - 1,
+            })  # fmt: skip
+    for consumer in server.consumers.values():
+        for link in consumer.links.values():
+            if link.waiting() and (not link.conn or link.next > link.limit):
+                out.append({
+                    "kind": "link" if not link.conn else "credit", "peer": link.peer, "domain": consumer.name,
+                    "packets": link.sent - link.acked, "last_seen": link.last_seen,
+                    "trouble": server.trouble.get(link.peer, ""),
+                })  # fmt: skip
+    return out

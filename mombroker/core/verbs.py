@@ -1,0 +1,235 @@
+"""What operators may ask about agents, dead letters, users and the log of a server. requests.py has the table."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mombroker.core import times
+from mombroker.core.batch import ItemRow
+from mombroker.core.collection import Collection
+from mombroker.core.errors import MomError, Overloaded
+from mombroker.core.message import decode
+from mombroker.core.meta import EXPORTED, USER
+from mombroker.core.reaction import DELETE, Program
+from mombroker.core.requests import Reply, changes, reads
+from mombroker.core.server import AgentServer
+from mombroker.core.transaction import Transaction
+
+MAX_USER = 100
+MAX_PAGE = 10_000  # rows of an answer
+FIRST_ITEMS = 5  # of a collection that are shown with its agent
+
+
+class AgentVerbs:
+    def __init__(self, server: AgentServer):
+        self.server = server
+
+    @reads
+    def agents(self, after: str = "", limit: int = 1_000) -> Reply:
+        """The agents of the server in the order of their ids, those behind `after`."""
+        rows = self.server.reader.agents(after, min(limit, MAX_PAGE))
+        names = {id: name for name, id in self.server.names.known.items()}
+        return {"agents": [{"agent": id, "class": path, "name": names.get(id, "")} for id, path in rows]}
+
+    @reads
+    def agent(self, agent: str) -> Reply:
+        """One agent that lives here, with its fields and the first items of its collections."""
+        server = self.server
+        id = server.names.address(agent)
+        row = server.written_agent(id)
+        if row is None:
+            home = id.partition("/")[0]
+            if home == server.name:
+                raise MomError(f"there is no agent {id}; see `mom agent list`")
+            raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
+        box = server.engine.inboxes.boxes.get(id)
+        name = id.partition("/")[2]
+        native = server.clients.owns(row[0])
+        return {
+            "agent": id, "name": name if server.names.known.get(name) == id else "", "class": row[0],
+            "waiting": server.engine.inboxes.count(box) if box else 0, "blocked": bool(box and box.blocked()),
+            "fields": {} if native else server.program.describe(row[0], row[1]),
+            "items": {} if native else self._items(id, row[0]),
+        }  # fmt: skip
+
+    def _items(self, agent: str, path: str) -> dict[str, Reply]:
+        """How many rows each collection of an agent has, and the first of them, as they are on disk."""
+        program, reader = self.server.program, self.server.reader
+        found = {}
+        for name in program.collections(path):
+            rows = reader.items(agent, name, None, FIRST_ITEMS)
+            first = [{"id": row.id, "key": row.key, "value": program.value(row.body)} for row in rows]
+            found[name] = {"rows": reader.item_count(agent, name), "first": first}
+        return found
+
+    @reads
+    def home(self, agent: str) -> Reply:
+        """The server where the agent of this name or id lives."""
+        return {"home": self.server.names.address(agent).partition("/")[0]}
+
+    @changes
+    def send(self, to: list[str], type: str, fields: dict[str, Any] | None = None, ttl_ns: int = 0) -> Reply:
+        """Send a notification to agents."""
+        self._open()
+        server = self.server
+        dests = tuple(dict.fromkeys(map(server.names.address, to)))
+        if not dests:
+            raise MomError("a message needs a receiver: name an agent")
+        payload = server.program.compose(type, fields or {})
+        size = len(payload) + sum(map(len, dests[1:]))
+        if size > server.limits.max_message:
+            raise MomError(f"{size} bytes are over max_message = {server.limits.max_message}")
+        expires = times.after(server.now, ttl_ns) if ttl_ns else 0
+        message = server.message(f"{server.name}/_admin", dests, type, payload, expires)
+        server.send(message)
+        return {"message": f"{message.origin}#{message.number}", "to": list(dests)}
+
+    @changes
+    def deploy(
+        self, ticket: int, class_: str, name: str, fields: dict[str, Any] | None = None, server: str | None = None
+    ) -> None:
+        """Make an agent of a class under a new name, here or on another server."""
+        self._open()
+        program, limits = self.server.program, self.server.limits
+        program.allowed(class_, remote=True)
+        state = program.initial(class_, fields or {})
+        if len(state) > limits.max_message:
+            raise MomError(f"{len(state)} bytes of fields are over max_message = {limits.max_message}")
+        self.server.names.deploy(ticket, name, class_, state, server or self.server.name)
+
+    @changes
+    def delete(self, agent: str) -> Reply:
+        """Delete an agent with its state, wherever it lives."""
+        server = self.server
+        id = server.names.address(agent)
+        server.send(server.message(f"{server.name}/_admin", (id,), DELETE, b""))
+        server.engine.give_up(id)
+        return {"agent": id}
+
+    def _open(self) -> None:
+        server = self.server
+        if server.full():
+            raise Overloaded(
+                f"{server.name} takes no work from outside: {', '.join(server.alarms.why())}; see `mom status`"
+            )
+        if server.stopping:
+            raise Overloaded(f"{server.name} is stopping")
+
+
+class LetterVerbs:
+    """Messages that no agent could take."""
+
+    def __init__(self, letters: Collection, program: Program):
+        self.letters, self.program = letters, program
+
+    @reads
+    def deadletters(self, after: list[int] | None = None, limit: int = 100) -> Reply:
+        """Dead letters of agents in the order of their times, those behind [time, id]."""
+        if after and len(after) != 2:
+            raise MomError("dead letters are listed after [time, id]")
+        rows = self.letters.scan((after[0], after[1]) if after else None, min(limit, MAX_PAGE))
+        letters = [{k: v for k, v in letter_of(row).items() if k != "traceback"} for row in rows]
+        return {"count": len(self.letters), "letters": letters}
+
+    @reads
+    def deadletter(self, id: int) -> Reply:
+        """One dead letter of an agent, with its message and the traceback."""
+        row = self.row(id)
+        try:
+            message = decode(row.body)
+        except MomError:
+            return {**letter_of(row), "payload": {"packed": row.body}}
+        return {**letter_of(row), "payload": self.program.read(message.type, message.payload)}
+
+    @changes
+    def drop(self, id: int) -> Reply:
+        """Forget a dead letter of an agent."""
+        self.remove(self.row(id))
+        return {"dropped": id}
+
+    def row(self, id: int) -> ItemRow:
+        row = self.letters.get(id)
+        if row is None:
+            raise MomError(f"no dead letter {id} here; see `mom agent deadletters list`")
+        return row
+
+    def remove(self, row: ItemRow) -> None:
+        self.letters.remove(row.id)
+        self.letters.accept()
+
+
+def letter_of(row: ItemRow) -> Reply:
+    try:
+        return {"id": row.id, **json.loads(row.head)}
+    except (TypeError, ValueError):
+        raise MomError(f"dead letter {row.id} is damaged: `mom agent deadletters drop {row.id}`") from None
+
+
+class UserVerbs:
+    """Users of clients, on this server: the hashes of their passcodes (gateway/users.py) are among the meta rows."""
+
+    def __init__(self, tx: Transaction):
+        self.tx = tx
+
+    @reads
+    def users(self) -> Reply:
+        """The names of the users that clients log in as."""
+        return {"users": list(self._hashes())}
+
+    @reads
+    def user_hashes(self) -> Reply:
+        """The users with the hashes of their passcodes, to be given to other servers."""
+        return {"hashes": self._hashes()}
+
+    @changes
+    def set_user(self, user: str, hash: str, new: bool = False) -> Reply:
+        """Add a user with the hash of a passcode if it is `new`, else change the passcode."""
+        if len(user) > MAX_USER or not user.isprintable() or user != user.strip():
+            raise MomError(f"a user's name has 1 to {MAX_USER} printable characters, and no spaces around them")
+        there = user in self._hashes()
+        if new and there:
+            already = f"there is a user {user!r} on {self.tx.name} already"
+            raise MomError(f"{already}; `mom user passwd` changes the passcode")
+        if not new and not there:
+            raise MomError(f"there is no user {user!r} on {self.tx.name}; `mom user add` makes one")
+        self.tx.rows.meta[USER + user] = hash
+        return {"user": user, "hash": hash}
+
+    @changes
+    def renew_user(self, user: str, hash: str, was: str) -> Reply:
+        """Store another hash of the same passcode, if it was not changed since."""
+        if self._hashes().get(user) != was:
+            raise MomError(f"the passcode of {user!r} was changed meanwhile")
+        self.tx.rows.meta[USER + user] = hash
+        return {"user": user, "hash": hash}
+
+    @changes
+    def delete_user(self, user: str) -> Reply:
+        """Delete a user; its connections are closed."""
+        if user not in self._hashes():
+            raise MomError(f"there is no user {user!r} on {self.tx.name}; see `mom user list`")
+        self.tx.rows.meta[USER + user] = None
+        return {"user": user}
+
+    def _hashes(self) -> dict[str, str]:
+        """The hash of each user's passcode, as of the open batch."""
+        rows: dict[str, str | int | None] = {**self.tx.reader.meta()}
+        for batch in (self.tx.in_flight, self.tx.rows):
+            rows.update(batch.meta if batch else {})
+        return {
+            key.removeprefix(USER): str(rows[key])
+            for key in sorted(rows) if key.startswith(USER) and rows[key] is not None
+        }  # fmt: skip
+
+
+class LogVerbs:
+    def __init__(self, tx: Transaction):
+        self.tx = tx
+
+    @changes
+    def exported(self, seq: int) -> Reply:
+        """Log records up to this one are somewhere else too, and may go when their time is over."""
+        known = self.tx.rows.meta.get(EXPORTED) or self.tx.reader.meta().get(EXPORTED, 0)
+        mark = self.tx.rows.meta[EXPORTED] = max(seq, int(known or 0))
+        return {"exported": mark}
