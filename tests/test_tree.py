@@ -155,9 +155,9 @@ def of_room(users: str, used: str) -> dict[str, set[str]]:
 KNOW_THE_SERVER = {
     "mombroker.broker.attach", "mombroker.broker.native", "mombroker.broker.policies", "mombroker.broker.queue.dedup",
     "mombroker.broker.queue.lane", "mombroker.broker.session.session", "mombroker.broker.topic.routing",
-    "mombroker.broker.verbs", "mombroker.core.admin", "mombroker.core.channel", "mombroker.core.domain_channel",
+    "mombroker.core.channel", "mombroker.core.domain_channel",
     "mombroker.core.link", "mombroker.core.names", "mombroker.core.natives", "mombroker.core.repair",
-    "mombroker.core.requests", "mombroker.core.server", "mombroker.core.status",
+    "mombroker.core.server", "mombroker.core.status", "mombroker.core.verbs",
 }  # fmt: skip
 
 
