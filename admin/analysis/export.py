@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +39,8 @@ REPEATED = (
 )  # fmt: skip
 IN_FILES = tuple(name for name in schema.NAMES if name != "server")  # which is in the path, as Spark wants it
 
+DAY_NS = 86_400 * 10**9
+
 
 class Exported(NamedTuple):
     server: str
@@ -47,6 +49,7 @@ class Exported(NamedTuple):
     mark: int  # the last record that is exported now
     gap: int  # records that were gone before this run could export them
     lost: int  # in all, by the store's own count: records that went since `max_bytes` left no room
+    holes: list[str]  # runs of records that are missing in this log, and none of these rules let go
 
 
 def export(
@@ -117,15 +120,20 @@ def _export(
         )
     commits(store, end, LAST, 1)  # a row whose count is no number is behind this end
     columns, file, records, made, gap = Columns(store, IN_FILES), None, 0, 0, 0
+    kept = store.commit_before(1)  # what is missing after this did not go by the rules of [log]
+    holes = []
     try:
         while page := commits(store, mark, end, PAGE):
             for commit in page:
-                day = f"{datetime.fromtimestamp(commit.last / 1e9, UTC):%Y-%m-%d}"
+                day = _day(commit.last // DAY_NS)
                 if file and (commit.id != mark + 1 or day != file.day or file.count >= FILE_RECORDS):
                     file.add(columns)
                     file.close(mark)
                     file = None
-                gap += commit.id - mark - 1
+                if commit.id != mark + 1:
+                    gap += commit.id - mark - 1
+                    if mark > kept:
+                        holes.append(f"{mark + 1} to {commit.id - 1}")
                 if file is None:
                     file = _Draft(target, server, incarnation, commit.id, day)
                     made += 1
@@ -145,7 +153,13 @@ def _export(
             file.abandon()
     _join_last(target, (server, incarnation))
     files.note(target, (server, incarnation))
-    return Exported(server, records, made, mark, gap, int(meta.get(LOST, 0)))
+    return Exported(server, records, made, mark, gap, int(meta.get(LOST, 0)), holes)
+
+
+@lru_cache
+def _day(number: int) -> str:
+    """UTC, so many days after 1970-01-01."""
+    return f"{datetime.fromtimestamp(number * DAY_NS / 1e9, UTC):%Y-%m-%d}"
 
 
 def _join_last(target: Path, log: tuple[str, str]) -> None:

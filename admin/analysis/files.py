@@ -155,9 +155,8 @@ def _known(path: Path) -> Ranges:
 
 
 def holes(target: Path) -> list[str]:
-    """A sentence on each run of records that has been exported and is in no file any more; where that is not known, as
-    in an export of an earlier version, on each that is missing between two files. Raises MomError for a file that is
-    damaged."""
+    """A sentence on each run of records that has been exported and is in no file any more, and on each that is missing
+    between two files. Raises MomError for a file that is damaged."""
     there: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for file in cover(every(target))[0]:
         with reading(file):
@@ -169,11 +168,17 @@ def holes(target: Path) -> list[str]:
     found = []
     for log in sorted({*there, *known}):
         have = ranges(there.get(log, []))
-        wanted = known.get(log) or [(have[0][0], have[-1][1])]
+        span = [(have[0][0], have[-1][1])] if have else []
+        gone = without(known.get(log) or span, have)
         found += [
             f"the records {lo} to {hi} of {log[0]} are in no file of {target}: put back the file that had them (its "
             f"name has {log[1]}), or delete {target / KNOWN} if they were to go"
-            for lo, hi in without(wanted, have)
+            for lo, hi in gone
+        ]
+        found += [
+            f"the records {lo} to {hi} of {log[0]} were not in its log when that was exported: `mom store verify` says "
+            "whether its store is damaged"
+            for lo, hi in without(span, ranges([*have, *gone]))
         ]
     return found
 

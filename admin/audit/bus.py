@@ -43,7 +43,7 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class Findings:
-    """What `audit` found. `clean` is the verdict; the counts say how much it rests on."""
+    """What `audit` found. `clean` is the verdict, and `judged` says of how much."""
 
     violations: list[tuple[str, MessageId, MessageId]] = field(default_factory=list)  # agent, late, before
     duplicates: list[Pair] = field(default_factory=list)
@@ -55,12 +55,18 @@ class Findings:
     agents: dict[str, int] = field(default_factory=dict)  # reactions judged, per agent
     waiting: int = 0  # sent, not reacted to, and found in a store (or reacted to since)
     ended: int = 0  # (message, agent) pairs that ended otherwise: dead letter, expired, dropped, retried
-    uncut: int = 0  # events left out because a cause of theirs was read too early to be seen
-    unjudged: int = 0  # pairs whose other half may be in a part of the log that is not kept any more
-    retired: list[str] = field(default_factory=list)  # servers whose log has lost its beginning
+    uncut: int = 0  # events after the cut: a cause of theirs was logged when its log had been read
+    unjudged: int = 0  # events, or pairs of a message and an agent, whose other half is in no log that was read
+    retired: list[str] = field(default_factory=list)  # servers of whose log the beginning, or a part, is missing
     absent: list[str] = field(default_factory=list)  # servers of which an export has no record
-    holes: list[str] = field(default_factory=list)  # of an export: a sentence on each run of records that it lacks
+    holes: list[str] = field(default_factory=list)  # a sentence on each run of records that is missing within a log
     restored: list[str] = field(default_factory=list)  # of each server whose store is an old copy, why and what to do
+
+    @property
+    def judged(self) -> float:
+        """The share, 0 to 1, of what happened before the cut that this verdict speaks of."""
+        judged = self.sends + self.reactions
+        return judged / (judged + self.unjudged) if self.unjudged else 1.0
 
     @property
     def clean(self) -> bool:
@@ -78,6 +84,7 @@ class _Logs:
     cut_off: list[Pair] = field(default_factory=list)  # expired at this router, for all beyond it
     upto: dict[str, int] = field(default_factory=dict)  # server -> last sequence read
     retired: set[str] = field(default_factory=set)
+    holes: list[str] = field(default_factory=list)
     records: int = 0
 
 
@@ -92,9 +99,8 @@ def audit(
     for server, store in stores.items():
         _read(logs, server, store, progress)
     for router, id in logs.cut_off:
-        beyond = (agent for agent in logs.sends.get(id, ()) if router in _servers(topology, id[0], home_of(agent)))
-        logs.ended.update((agent, id) for agent in beyond)
-    found = Findings(records=logs.records, retired=sorted(logs.retired), ended=len(logs.ended))
+        logs.ended.update((agent, id) for agent in beyond(topology, router, id, logs.sends.get(id, ())))
+    found = Findings(records=logs.records, retired=sorted(logs.retired), ended=len(logs.ended), holes=logs.holes)
     events = _cut(logs, stores, found)
     verdict = causality.check(events)
     found.violations = cast(list[tuple[str, MessageId, MessageId]], verdict.violations)
@@ -105,6 +111,15 @@ def audit(
     _search(logs, topology, stores, arriving, found)
     found.restored = restored(topology, stores)
     return found
+
+
+def beyond(topology: Topology, router: str, id: MessageId, dests: Iterable[str]) -> list[str]:
+    """Those of the destinations of a message that lie behind a router at which it has ended.
+
+    If none does, ways have changed since then: it may have been any of them.
+    """
+    dests = list(dests)
+    return [agent for agent in dests if router in _servers(topology, id[0], home_of(agent))] or dests
 
 
 def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
@@ -141,8 +156,13 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
     if "reset" in store.meta():
         logs.retired.add(server)  # it took the place of a lost store
     for seq, record in _records(store, 0):
-        if not logs.upto[server] and seq > 1:
+        if seq != logs.upto[server] + 1:
             logs.retired.add(server)
+            if last := logs.upto[server]:
+                logs.holes.append(
+                    f"the records {last + 1} to {seq - 1} of {server} are missing in its log: `mom store verify` says "
+                    "more, and a backup or an export may have them"
+                )
         logs.upto[server] = seq
         kind, origin, number, agent, dests = record[:5]
         id = (origin, number)
@@ -181,10 +201,9 @@ def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[caus
         agent = run.popleft()
         left = logs.events[agent]
         while left:
-            kind, _, id, *dests = left[0]
+            kind, _, id, *_ = left[0]
             if kind == "send":
                 sent.add(id)
-                events.append(("send", agent, id, _judged(logs, stores, id, dests[0], found)))
                 run.extend(blocked.pop(id, ()))
             elif id in unread:
                 stopped.append(agent)
@@ -192,11 +211,7 @@ def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[caus
             elif id in logs.sends and id not in sent:
                 blocked[id].append(agent)
                 break
-            elif id not in logs.sends and (id[0] not in stores or id[0] in logs.retired):
-                found.unjudged += 1
-            elif _ordinary(agent) and (agent, id) not in logs.ended:
-                events.append(("deliver", agent, id))
-            left.popleft()
+            events.extend(_to_judge(logs, stores, left.popleft(), found))
     while stopped:
         for kind, _, id, *_ in logs.events[stopped.pop()]:
             found.uncut += 1
@@ -204,8 +219,22 @@ def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[caus
                 stopped.extend(blocked.pop(id, ()))
     # What is still blocked waits for itself: no execution has such an order, and the checker says so.
     for agent in (agent for agents in blocked.values() for agent in agents):
-        events.extend(logs.events[agent])
+        for event in logs.events[agent]:
+            events.extend(_to_judge(logs, stores, event, found))
     return events
+
+
+def _to_judge(
+    logs: _Logs, stores: Mapping[str, Store], event: causality.Event, found: Findings
+) -> Iterator[causality.Event]:
+    """The event as it is judged, if it is."""
+    kind, agent, id, *dests = event
+    if kind == "send":
+        yield "send", agent, id, _judged(logs, stores, id, dests[0], found)
+    elif id not in logs.sends and (id[0] not in stores or id[0] in logs.retired):
+        found.unjudged += 1
+    elif _ordinary(agent) and (agent, id) not in logs.ended:
+        yield event
 
 
 def _unread(logs: _Logs, stores: Mapping[str, Store]) -> set[MessageId]:

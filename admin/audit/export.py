@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from mombroker.admin.analysis import files
 from mombroker.admin.audit import bus as live
 from mombroker.admin.audit.bus import ENDS, Findings, MessageId, Pair, Store
-from mombroker.core.causality import Judge
+from mombroker.core.causality import Judge, blamed
 from mombroker.core.ids import home_of
 from mombroker.core.topology import Topology
 
@@ -42,12 +42,14 @@ def audit(
 ) -> Findings:
     """Judge the bus by an export of its logs; `stores` are those at hand.
 
-    What has not arrived and could be in a store that is not given is not judged. With `at_rest` no store is asked:
-    all had arrived when the logs were exported, or never will. A server of which the export has no record is
-    `absent`, unless its store is given and has none either: it takes part in what cannot be judged. `progress` hears
-    the number of log records read so far.
+    What has not arrived and could be in a store that is not given is not judged, nor is what may have causes that were
+    logged after the export, unless the store is given and says so. With `at_rest` no store is asked: all had arrived
+    when the logs were exported, or never will, so that nothing is left out.
+
+    A server of which the export has no record is `absent`, unless its store is given and has none either: it takes
+    part in what cannot be judged. `progress` hears the number of log records read so far.
     """
-    logs = _Logs(topology, target, stores, progress)
+    logs = _Logs(topology, target, stores, at_rest, progress)
     logs.survey()
     pass_ = _Pass(logs)
     pass_.run()
@@ -56,7 +58,8 @@ def audit(
     missing = sorted(server for server in topology.servers if server not in logs.files)
     found.absent = [name for name in missing if name not in stores or stores[name].log(0, 1)]
     arriving = [(agent, id) for id, message in pass_.judge.messages.items() for agent in message.waiting]
-    cut = [pair for pair in cast(list[Pair], arriving) if pair not in pass_.beyond]
+    reacted = pass_.beyond.union(found.unsent)  # of these, by who reacted before the send
+    cut = [pair for pair in cast(list[Pair], arriving) if pair not in reacted]
     if at_rest:
         found.lost = cut
     else:
@@ -101,9 +104,15 @@ class _Logs:
     """The export, and what one look at all of it tells."""
 
     def __init__(
-        self, topology: Topology, target: Path, stores: Mapping[str, Store], progress: Callable[[int], None]
+        self,
+        topology: Topology,
+        target: Path,
+        stores: Mapping[str, Store],
+        at_rest: bool,
+        progress: Callable[[int], None],
     ) -> None:
         self.topology, self.target, self.stores, self.progress = topology, target, stores, progress
+        self.at_rest = at_rest
         self.files: dict[str, list[files.File]] = defaultdict(list)
         for file in files.chosen(target):
             self.files[file.server].append(file)
@@ -113,14 +122,14 @@ class _Logs:
             self.files[server] = _in_time(parts)
         self.upto = {server: parts[-1].hi for server, parts in self.files.items()}
         self.sent: dict[str, _Bits] = defaultdict(_Bits)  # by origin: messages whose send is logged
-        self.forwarded: dict[str, dict[str, _Bits]] = defaultdict(lambda: defaultdict(_Bits))  # by router and origin
+        self.forwarded: dict[str, Counter[str]] = defaultdict(Counter)  # by router and origin: the last message
         self._routers: dict[tuple[str, str], list[str]] = {}
         self.sends: Counter[str] = Counter()  # of each process
         self.ended: set[Pair] = set()
         self.cut_off: dict[MessageId, list[str]] = defaultdict(list)  # expired at these routers, for all beyond them
         self.reacted: set[Pair] = set()  # at servers whose log has lost its beginning
         self.records = 0
-        self._tails: dict[str, set[MessageId]] = {}
+        self._tails: dict[str, tuple[set[MessageId], Counter[str]]] = {}
 
     def survey(self) -> None:
         for server, parts in self.files.items():
@@ -130,15 +139,16 @@ class _Logs:
                         self.records += batch.num_rows
                         self._survey(server, batch)
                 self.progress(self.records)
-        for known in (self.sent, *self.forwarded.values()):
-            for bits in known.values():
-                bits.close()
+        for bits in self.sent.values():
+            bits.close()
 
     def _survey(self, server: str, batch: pa.RecordBatch) -> None:
         kinds = batch.column("kind")
         sends = batch.filter(pc.equal(kinds, "send"))
-        _note(sends, self.sent)
-        _note(batch.filter(pc.equal(kinds, "forward")), self.forwarded[server])
+        for origin, numbers in _by_origin(sends):
+            self.sent[origin].add(numbers)
+        for origin, numbers in _by_origin(batch.filter(pc.equal(kinds, "forward"))):
+            self.forwarded[server][origin] = max(self.forwarded[server][origin], int(numbers.max()))
         for each in sends.column("agent").value_counts():
             self.sends[_process(server, each["values"].as_py())] += each["counts"].as_py()
         ends = batch.filter(pc.is_in(kinds, pa.array(ENDS)))
@@ -163,24 +173,49 @@ class _Logs:
                         process = _process(server, agent) if kind == "send" else agent
                         yield kind, process, (origin, number), tuple(dests)
 
-    def unread(self, id: MessageId) -> bool:
-        """Its send was logged after the export of its origin's log: what its reaction caused cannot be judged."""
-        origin, number = id
-        if origin not in self.stores:
-            return number > self.sent[origin].last if origin in self.sent else True
-        if origin not in self._tails:
-            tail = live._records(self.stores[origin], self.upto.get(origin, 0))
-            self._tails[origin] = {(record[1], record[2]) for _, record in tail if record[0] == "send"}
-        return id in self._tails[origin]
+    def unread(self, agent: str, id: MessageId) -> str:
+        """Why a reaction is not judged: "later", the log of a server on the way says that it passed there after the
+        export; "unknown", that may be so, but the server's store is not at hand; else empty.
 
-    def ahead(self, agent: str, id: MessageId) -> bool:
-        """It came through a router whose log was exported before that: what else this had logged by then is missing."""
+        What was logged after the export may be the send itself, or at a router that an earlier message has expired
+        there. A router logs the messages of one origin in the order of their numbers: it has only one way to it.
+        """
         origin, number = id
-        way = origin, home_of(agent)
+        if self.at_rest or origin not in self.files:
+            return ""
+        if origin not in self.sent or number not in self.sent[origin]:
+            if origin in self.stores:
+                return "later" if id in self._tail(origin)[0] else ""
+            return "unknown" if origin not in self.sent or number > self.sent[origin].last else ""
+        why = ""
+        for router in self._on_the_way(origin, home_of(agent)):
+            if number > self.forwarded[router][origin]:
+                if router not in self.stores:
+                    why = "unknown"
+                elif number <= self._tail(router)[1][origin]:
+                    return "later"
+        return why
+
+    def _tail(self, server: str) -> tuple[set[MessageId], Counter[str]]:
+        """What its store says since the export: messages sent, and the last one of each origin forwarded."""
+        if server not in self._tails:
+            sent: set[MessageId] = set()
+            forwarded: Counter[str] = Counter()
+            for _, (kind, origin, number, *_) in live._records(self.stores[server], self.upto.get(server, 0)):
+                if kind == "send":
+                    sent.add((origin, number))
+                elif kind == "forward":
+                    forwarded[origin] = max(forwarded[origin], number)
+            self._tails[server] = sent, forwarded
+        return self._tails[server]
+
+    def _on_the_way(self, origin: str, home: str) -> list[str]:
+        """The routers between them."""
+        way = origin, home
         if way not in self._routers:
             passed = live._servers(self.topology, *way) - set(way)
             self._routers[way] = [each for each in passed if each in self.files and each not in self.retired]
-        return any(number not in self.forwarded[router][origin] for router in self._routers[way])
+        return self._routers[way]
 
     def dests(self, ids: set[MessageId]) -> dict[MessageId, tuple[str, ...]]:
         """Where these messages were sent to."""
@@ -198,10 +233,11 @@ class _Logs:
         return found
 
 
-def _note(batch: pa.RecordBatch, found: dict[str, _Bits]) -> None:
+def _by_origin(batch: pa.RecordBatch) -> Iterator[tuple[str, np.ndarray]]:
+    """The numbers of its messages."""
     origins = batch.column("origin")
     for origin in origins.unique().to_pylist():
-        found[origin].add(batch.filter(pc.equal(origins, origin)).column("number").to_numpy())
+        yield origin, batch.filter(pc.equal(origins, origin)).column("number").to_numpy()
 
 
 def _process(server: str, agent: str) -> str:
@@ -233,7 +269,8 @@ def _in_time(parts: list[files.File]) -> list[files.File]:
 class _Pass:
     """The second pass.
 
-    1. An agent is `stopped` from its first event on whose cause was not read; its later events are not judged.
+    1. An agent is `stopped` from its first event on whose cause was not read; its later events are not judged either.
+       Why, as of `unread`, is kept with it.
     2. The events of a `queued` agent wait for the send of the first of them.
     """
 
@@ -241,9 +278,9 @@ class _Pass:
     judge: Judge = field(init=False)
     found: Findings = field(default_factory=Findings)
     seen: dict[str, _Bits] = field(default_factory=dict)  # by origin: messages whose send was judged
-    stopped: set[str] = field(default_factory=set)
+    stopped: dict[str, str] = field(default_factory=dict)
     beyond: set[Pair] = field(default_factory=set)  # reactions outside the cut
-    outside: set[MessageId] = field(default_factory=set)  # sends outside the cut
+    outside: dict[MessageId, str] = field(default_factory=dict)  # sends outside the cut
     odd: list[Pair] = field(default_factory=list)  # reactions to what was not under way to the agent
     agents: Counter[str] = field(default_factory=Counter)
     ready: deque[str] = field(default_factory=deque)  # servers whose logs can be read on
@@ -315,8 +352,8 @@ class _Pass:
 
     def _send(self, process: str, id: MessageId, dests: tuple[str, ...]) -> None:
         if process in self.stopped:
-            self.found.uncut += 1
-            self.outside.add(id)
+            self._leave_out(self.stopped[process])
+            self.outside[id] = self.stopped[process]
         elif id[1] in self.seen[id[0]]:
             self.judge.verdict.sends += 1
             self.judge.verdict.duplicates.append((process, id))
@@ -328,8 +365,7 @@ class _Pass:
         """The destinations that must react to this message."""
         logs, judged = self.logs, []
         for router in logs.cut_off.get(id, ()):
-            beyond = (agent for agent in dests if router in live._servers(logs.topology, id[0], home_of(agent)))
-            logs.ended.update((agent, id) for agent in beyond)
+            logs.ended.update((agent, id) for agent in live.beyond(logs.topology, router, id, dests))
         for agent in dests:
             home = home_of(agent)
             if not live._ordinary(agent) or (agent, id) in logs.ended:
@@ -343,11 +379,10 @@ class _Pass:
     def _react(self, agent: str, id: MessageId) -> None:
         logs, origin = self.logs, id[0]
         sent = origin in logs.sent and id[1] in logs.sent[origin]
-        unread = logs.ahead(agent, id) if sent else origin in logs.files and logs.unread(id)
-        if agent in self.stopped or id in self.outside or unread:
-            self.stopped.add(agent)
+        if why := self.stopped.get(agent) or self.outside.get(id) or logs.unread(agent, id):
+            self.stopped[agent] = why
             self.beyond.add((agent, id))
-            self.found.uncut += 1
+            self._leave_out(why)
         elif not sent and (origin not in logs.files or origin in logs.retired):
             self.found.unjudged += 1
         elif live._ordinary(agent) and (agent, id) not in logs.ended:
@@ -355,6 +390,12 @@ class _Pass:
             if not self.judge.deliver(agent, id):
                 self.judge.verdict.deliveries += 1
                 self.odd.append((agent, id))
+
+    def _leave_out(self, why: str) -> None:
+        if why == "later":
+            self.found.uncut += 1
+        else:
+            self.found.unjudged += 1
 
     def _queue(self, event: Event) -> None:
         agent = event[1]
@@ -367,11 +408,7 @@ class _Pass:
     def _break_cycle(self) -> None:
         """All that is left waits for each other: some message was reacted to before its own send. Blame one."""
         owners = {event[2]: agent for agent, left in self.queued.items() for event in left if event[0] == "send"}
-        agent = next(iter(self.queued))
-        passed: set[str] = set()
-        while agent not in passed:
-            passed.add(agent)
-            agent = owners.get(self.queued[agent][0][2], agent)
+        agent = blamed({each: owners.get(left[0][2], each) for each, left in self.queued.items()})
         id = self.queued[agent][0][2]
         self.waiting[id].remove(agent)
         self.queued[agent].popleft()

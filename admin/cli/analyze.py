@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from mombroker import store
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
-from mombroker.admin.cli.check import absent, at_hand
+from mombroker.admin.cli.check import absent, at_hand, partly
 from mombroker.admin.cli.output import Target, echo_json, form_option, show, show_one, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
@@ -105,7 +105,7 @@ def analyze(
         if check and topology is not None:
             with Bar("log records") as bar:
                 found = extra("audit.export").audit(topology, folder, at_hand(topology), progress=bar.at)
-            for sentence in absent(found):
+            for sentence in [*absent(found), *([partly(found)] if found.unjudged else [])]:
                 click.echo(f"mom: {sentence}", err=True)
         figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
         figures["holes"] = holes

@@ -1,5 +1,6 @@
 """`mom check`: did the bus keep its promises? Judged from the stores of all its servers, also while they run."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
     from mombroker.store.reader import SqliteReader
 
+UNJUDGED = 3  # exit code
 SHOWN = 20  # findings of each kind in the table
 
 
@@ -32,7 +34,9 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
     The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
     Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
     although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 1 if there are
-    any, or if an export has no record of a server of FILE, or lacks records that it had.
+    any, if a log has a hole, or if an export has no record of a server of FILE or lacks records that it had. Exit code
+    3 if there are none, but not all could be judged (judged_pct below 100): the log of a server has lost its beginning,
+    or the store of one is not at hand that may say what was logged after the export.
 
     An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
     do. What had not arrived is searched for in the stores that are on this machine.
@@ -57,8 +61,16 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
         _tables(report, columns)
     for sentence in [*absent(found), *found.holes, *found.restored]:
         click.echo(f"mom: {sentence}", err=True)
-    if not found.clean:
-        raise SystemExit(1)
+    if found.unjudged:
+        click.echo(f"mom: {partly(found)}", err=True)
+    if not found.clean or found.unjudged:
+        raise SystemExit(UNJUDGED if found.clean else 1)
+
+
+def partly(found: audit.Findings) -> str:
+    """One sentence on how much a verdict rests on."""
+    percent = f"{math.floor(1000 * found.judged) / 10:g} %"  # never 100 while something is left out
+    return f"{'clean as far as it' if found.clean else 'that'} could be judged, which is {percent}: see not_judged"
 
 
 def _live(topology: "Topology", bar: Bar) -> audit.Findings:
@@ -109,6 +121,7 @@ def describe(found: audit.Findings) -> dict[str, Any]:
 
     return {
         "clean": found.clean,
+        "judged_pct": math.floor(1000 * found.judged) / 10,
         "records": found.records,
         "sends": found.sends,
         "reactions": found.reactions,

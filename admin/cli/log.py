@@ -152,7 +152,14 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
                 except MomError as error:  # its records are exported, and those of the others are to be
                     click.echo(f"mom: {error}", err=True)
                     untold.append(result.server)
-            rows.append(result._asdict())
+            for hole in result.holes:
+                refuse(
+                    MomError(
+                        f"the records {hole} of {result.server} are missing in its log, and nobody let them go: `mom "
+                        "store verify` says more"
+                    )
+                )
+            rows.append({name: value for name, value in result._asdict().items() if name != "holes"})
     show(rows, output, columns)
     if untold:
         raise MomError(f"{', '.join(untold)} could not be told what is exported: run it again, or old records stay")

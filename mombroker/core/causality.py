@@ -64,6 +64,22 @@ class _Process:
     sends: int = 0
 
 
+def blamed(waits: Mapping[Any, Any]) -> Any:
+    """Each of these waits for another of them: the least of those that in the end wait for themselves."""
+    found: list[Any] = []
+    passed: set[Any] = set()
+    for each in waits:
+        path: dict[Any, None] = {}
+        while each not in passed and each not in path:
+            path[each] = None
+            each = waits[each]
+        if each in path:
+            circle = list(path)
+            found.append(min(circle[circle.index(each) :]))
+        passed.update(path)
+    return min(found)
+
+
 def check(events: Iterable[Event]) -> Verdict:
     """Judge an execution. The list holds each process's events in order; processes may be interleaved in any way, also
     with a delivery before its send. Raises ValueError for what is no event.
@@ -261,11 +277,7 @@ class _Listed(Judge):
 
     def _break_cycle(self) -> None:
         """All that is left waits for each other: some message was delivered in the past of its own send. Blame one."""
-        process = next(iter(self.waiters.values()))[0]
-        seen: set[Process] = set()
-        while process not in seen:
-            seen.add(process)
-            process = self.first[self.blocked[process][0][2]][0]
+        process = blamed({each: self.first[left[0][2]][0] for each, left in self.blocked.items()})
         id = self.blocked[process].popleft()[2]
         self.verdict.unsent.append((process, id))
         self.verdict.deliveries += 1
