@@ -156,7 +156,7 @@ KNOW_THE_SERVER = {
     "mombroker.broker.attach", "mombroker.broker.native", "mombroker.broker.policies", "mombroker.broker.queue.dedup",
     "mombroker.broker.queue.lane", "mombroker.broker.session.session", "mombroker.broker.topic.routing",
     "mombroker.core.channel", "mombroker.core.domain_channel",
-    "mombroker.core.link", "mombroker.core.names", "mombroker.core.natives", "mombroker.core.repair",
+    "mombroker.core.link", "mombroker.core.names", "mombroker.core.repair",
     "mombroker.core.server", "mombroker.core.status", "mombroker.core.verbs",
 }  # fmt: skip
 

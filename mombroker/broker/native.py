@@ -36,7 +36,8 @@ class Native:
 
     @property
     def server(self) -> AgentServer:
-        return self.natives.server
+        server: AgentServer = self.natives.server
+        return server
 
     @classmethod
     def check_new(cls, state: bytes) -> None:

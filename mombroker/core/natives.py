@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
 from mombroker.core.clock import Clock
@@ -12,9 +12,6 @@ from mombroker.core.message import BOUNCE, Message, Note, new_note
 from mombroker.core.names import Names
 from mombroker.core.timers import Timers
 from mombroker.core.transaction import LINGER, Transaction
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
 
 
 class NativeAgent(Protocol):
@@ -86,7 +83,7 @@ class Natives:
         "_collections", "_touched", "_changed", "_late", "_soon", "_turns",
     )  # fmt: skip
 
-    server: AgentServer  # while parts of the broker still ask it
+    server: Any  # while parts of the broker still ask it
 
     def __init__(
         self,
