@@ -10,7 +10,7 @@ from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp, Ready
 from mombroker.core.link import Link
 from mombroker.core.message import Message
 from mombroker.core.names import CREATE
-from mombroker.sim.cluster import Node, Watched
+from mombroker.sim.node import Node, Watched
 from mombroker.sim.world import MS
 
 

@@ -13,9 +13,11 @@ from mombroker import store
 from mombroker.core.batch import Batch
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.core.trace import VERSION, Record
-from mombroker.sim.cluster import Cluster, Node
+from mombroker.sim.cluster import Workload
 from mombroker.sim.faults import Faults
-from mombroker.sim.workloads import HERE, Wander, Workload
+from mombroker.sim.mischief import Trial
+from mombroker.sim.node import Node
+from mombroker.sim.workloads import HERE, Wander
 from mombroker.sim.world import MS, World
 from mombroker.store import columns
 from mombroker.store.base import written
@@ -85,7 +87,7 @@ def play(folder: Path, messages: int, seed: int = 1, faults: Faults | None = Non
     world = World(seed)
     workload = Wander(world.rng, messages)
     made = topology(workload, world, folder)
-    cluster = Cluster(world, made, faults or Faults(), workload, _Recorder)
+    cluster = Trial(world, made, faults or Faults(), workload, _Recorder)
     wrong = cluster.run(messages * MS // 5)
     assert not wrong, wrong
     return made, {name: node.written for name, node in cluster.nodes.items() if isinstance(node, _Recorder)}

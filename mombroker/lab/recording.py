@@ -23,9 +23,10 @@ from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import Traffic
 from mombroker.ordering import Ordering, Packet, Step
 from mombroker.ordering.base import Rows
-from mombroker.sim.cluster import Cluster, Node, Watched
+from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.faults import Faults
-from mombroker.sim.workloads import Workload
+from mombroker.sim.mischief import Trial
+from mombroker.sim.node import Node, Watched
 from mombroker.sim.world import EPOCH, MS, SECOND, World
 from mombroker.store.sqlite import SqliteStore
 
@@ -219,7 +220,7 @@ def record(
     Listener.truth, Listener.world = truth, world
     machine = type("Machine", (Seen,), {"truth": truth})
     node = type("Recording", (Recorder,), {"folder": folder, "truth": truth, "machine": machine})
-    cluster = Cluster(world, topology, faults or Faults(), workload, node)
+    cluster = Trial(world, topology, faults or Faults(), workload, node)
     wrong = cluster.run(max(send.at for send in sends) - world.now + 1000 * MS)
     assert not wrong, wrong
     for name, each in cluster.nodes.items():

@@ -1,7 +1,7 @@
 """The loop around one agent server: events in, one durable batch after the other, outputs after their commit.
 
 Everything logical happens in the reactor thread. While one batch is in COMMIT, the next one fills: the size of the
-batches follows the load, without timers. The same loop with virtual time is sim/cluster.py.
+batches follows the load, without timers. The same loop with virtual time is sim/node.py.
 """
 
 import time

@@ -1,14 +1,12 @@
 """What must be true of a run, judged from what was durable: order, exactly-once effects, nothing left over."""
 
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.core.damage import DAMAGED
 from mombroker.core.trace import Record
-
-if TYPE_CHECKING:
-    from mombroker.sim.cluster import Cluster, Node
+from mombroker.sim.mischief import Trial
+from mombroker.sim.node import Node
 
 MessageId = tuple[str, int]
 
@@ -64,7 +62,7 @@ def server_events(events: list[list[Event]], fates: Fates) -> list[Event]:
     return everything
 
 
-def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
+def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
     """What is wrong with a run, and the outsider's verdicts on it."""
     nodes = list(cluster.nodes.values())
     logs = [node.trace for node in nodes]
@@ -99,7 +97,7 @@ def judge(cluster: "Cluster", at_rest: bool = True) -> tuple[list[str], dict[str
     return wrong, verdicts
 
 
-def _left_over(node: "Node") -> list[str]:
+def _left_over(node: Node) -> list[str]:
     """At rest nothing waits: not in memory, and not on disk."""
     disk, server = node.disk.store.disk, node.server
     left = {
@@ -115,7 +113,7 @@ def _left_over(node: "Node") -> list[str]:
     return [f"{node.name} is left with {count} {what}" for what, count in left.items() if count]
 
 
-def _broken_chains(node: "Node") -> list[str]:
+def _broken_chains(node: Node) -> list[str]:
     """Each agent's state is the effect of exactly the reactions in the log, in their order."""
     chains: dict[str, tuple[int, int]] = {}
     for record in node.trace:

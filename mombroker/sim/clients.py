@@ -12,9 +12,9 @@ from mombroker.broker.commands import Delivery, Disconnect, Disposition, Receipt
 from mombroker.core.damage import DAMAGED
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
-from mombroker.sim.cluster import Cluster, Node
+from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.model import Given, Model, Sent, Stream
-from mombroker.sim.workloads import Workload
+from mombroker.sim.node import Node
 from mombroker.sim.world import MS, SECOND
 
 REST = 10 * SECOND  # until connections have come back, and what backs off has been offered again

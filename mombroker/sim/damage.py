@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Publish
@@ -12,10 +11,9 @@ from mombroker.broker.queue.schedule import DELAYED
 from mombroker.broker.wire import note_of
 from mombroker.core.damage import DAMAGED
 from mombroker.core.message import decode
+from mombroker.sim.cluster import Cluster
+from mombroker.sim.node import Node
 from mombroker.store.memory import Disk
-
-if TYPE_CHECKING:
-    from mombroker.sim.cluster import Cluster, Node
 
 Row = tuple[str, int]  # of this table, with this id
 Copy = tuple[tuple[str, int], str]  # of a message, for this agent
@@ -25,12 +23,12 @@ CARRIERS = (ClientMessage.wire, Publish.wire)
 class Damages:
     """lost   copies that were on their way to a queue or a topic: these may have come to nothing"""
 
-    def __init__(self, cluster: "Cluster"):
+    def __init__(self, cluster: Cluster):
         self.cluster = cluster
         self.done: dict[str, set[Row]] = {name: set() for name in cluster.topology.servers}
         self.lost: set[Copy] = set()
 
-    def strike(self, node: "Node", which: float) -> None:
+    def strike(self, node: Node, which: float) -> None:
         """Damage one of the rows of a node, if it has any. It may be down."""
         store = node.disk.store
         if rows := list(_carriers(store.disk)):
@@ -56,7 +54,7 @@ class Damages:
         return wrong[:3]
 
 
-def aside(node: "Node") -> Counter[Row]:
+def aside(node: Node) -> Counter[Row]:
     """The rows that a server has set aside."""
     kept = (row for row in node.disk.store.disk.items.values() if row.collection == DAMAGED)
     heads = (json.loads(row.head) for row in kept)

@@ -11,11 +11,13 @@ from mombroker.core.topology import Domain, Server, Topology
 from mombroker.core.trace import as_dict
 from mombroker.sim.checkers import judge
 from mombroker.sim.clients import ClientNode, Clients
-from mombroker.sim.cluster import Cluster, Node
+from mombroker.sim.cluster import Workload
 from mombroker.sim.damage import aside
 from mombroker.sim.faults import Faults, draw
+from mombroker.sim.mischief import Trial
+from mombroker.sim.node import Node
 from mombroker.sim.programs import PROGRAMS
-from mombroker.sim.workloads import HERE, Bank, PingPong, Wander, Workload
+from mombroker.sim.workloads import HERE, Bank, PingPong, Wander
 from mombroker.sim.world import MS, World
 
 BACKENDS = ("", "matrix")  # of a domain; empty: its default, which is `fifo` between two servers
@@ -118,7 +120,7 @@ def cluster(
     faults: Faults | None = None,
     backends: Sequence[str] = BACKENDS,
     program: str = "",
-) -> Cluster:
+) -> Trial:
     """`program`: of clients; without one agents are at work."""
     world = World(seed)
     rng = world.rng
@@ -132,7 +134,7 @@ def cluster(
     drawn = faults or drawn
     if program:
         drawn = replace(drawn, impostor="")  # it would give its clients what never was
-    return Cluster(world, topology, drawn, workload, node or (ClientNode if program else Node))
+    return Trial(world, topology, drawn, workload, node or (ClientNode if program else Node))
 
 
 def run(

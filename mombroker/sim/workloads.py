@@ -5,7 +5,7 @@ so an effect that happened twice, not at all or in another order than the log sa
 """
 
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 from zlib import crc32
 
 from mombroker.agents import (
@@ -20,18 +20,10 @@ from mombroker.agents import (
     reacts,
 )
 from mombroker.core.topology import AgentDecl
-
-if TYPE_CHECKING:
-    from mombroker.sim.cluster import Cluster
+from mombroker.sim.cluster import Cluster, Workload
+from mombroker.sim.faults import Mood
 
 HERE = __name__
-
-
-class Mood:
-    """Reactions fail at random. The chance belongs to the world: one that fails may go well the next time."""
-
-    rng: ClassVar[Random] = Random(0)
-    failing: ClassVar[float] = 0.0
 
 
 class Moody(Exception):
@@ -236,27 +228,6 @@ class Main(Witness):
 # -- what a run does with them -------------------------------------------------------------------------------------
 
 
-class Workload:
-    """Which agents a topology declares, what is sent to them from outside, and what must hold when all is at rest."""
-
-    policies: ClassVar[list[dict[str, Any]]] = []  # of destinations
-
-    def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
-        raise NotImplementedError
-
-    def begin(self, cluster: "Cluster", span: int) -> None:
-        """Ask for what comes from outside during the next `span` ns."""
-
-    def settle(self, cluster: "Cluster") -> None:
-        """The faults are over: ask again for what an operator would ask for again."""
-
-    def damaged(self, body: bytes) -> None:
-        """A client's message with this body may come to nothing: its row is damaged."""
-
-    def faults(self, cluster: "Cluster") -> list[str]:
-        return []
-
-
 class Wander(Workload):
     """Walkers on all servers; some names are decided only during the run."""
 
@@ -275,7 +246,7 @@ class Wander(Workload):
         self.fields = {"known": ids, "names": names, "servers": servers}
         return [AgentDecl(n, home, f"{HERE}:Walker", fields) for n, home in zip(names, homes, strict=True)]
 
-    def begin(self, cluster: "Cluster", span: int) -> None:
+    def begin(self, cluster: Cluster, span: int) -> None:
         rng = self.rng
         starts = max(1, self.messages // 30)
         for _ in range(starts):
@@ -285,14 +256,14 @@ class Wander(Workload):
         for name in self.late:
             self._deploy(cluster, name, int(rng.random() * span))
 
-    def _ask(self, cluster: "Cluster", delay: int, verb: str, **args: Any) -> None:
+    def _ask(self, cluster: Cluster, delay: int, verb: str, **args: Any) -> None:
         cluster.world.after(delay, cluster.ask, self.rng.choice(self.servers), verb, args)
 
-    def _deploy(self, cluster: "Cluster", name: str, delay: int) -> None:
+    def _deploy(self, cluster: Cluster, name: str, delay: int) -> None:
         home = self.rng.choice(self.servers)
         self._ask(cluster, delay, "deploy", name=name, server=home, fields=self.fields, **{"class": f"{HERE}:Walker"})
 
-    def settle(self, cluster: "Cluster") -> None:
+    def settle(self, cluster: Cluster) -> None:
         if self.late:
             cluster.make_room()  # full servers would refuse
         for name in self.late:
@@ -310,7 +281,7 @@ class Bank(Workload):
         self.total = 1000 * len(homes)
         return [AgentDecl(f"a{n}", home, f"{HERE}:Account", {"balance": 1000}) for n, home in enumerate(homes)]
 
-    def begin(self, cluster: "Cluster", span: int) -> None:
+    def begin(self, cluster: Cluster, span: int) -> None:
         rng = self.rng
         for _ in range(max(1, self.messages // 10)):
             payer, *others = rng.sample(self.ids, min(len(self.ids), 4))
@@ -318,7 +289,7 @@ class Bank(Workload):
             args = {"to": [payer], "type": "sim.pay", "fields": fields}
             cluster.world.after(int(rng.random() * span), cluster.ask, payer.partition("/")[0], "send", args)
 
-    def faults(self, cluster: "Cluster") -> list[str]:
+    def faults(self, cluster: Cluster) -> list[str]:
         money = sum(cluster.state(id)["balance"] for id in self.ids)
         return [] if money == self.total else [f"{money} of {self.total} are left in the bank"]
 
@@ -336,7 +307,7 @@ class PingPong(Workload):
         echoes = [AgentDecl(f"e{n}", home, f"{HERE}:Echo", {"rounds": []}) for n, home in enumerate(homes)]
         return [AgentDecl("main", self.main.partition("/")[0], f"{HERE}:Main", fields), *echoes]
 
-    def faults(self, cluster: "Cluster") -> list[str]:
+    def faults(self, cluster: Cluster) -> list[str]:
         main = cluster.state(self.main)
         wrong = [] if (main["round"], main["missing"]) == (self.rounds, 0) else [f"ping-pong stopped at {main}"]
         for id in self.others:

@@ -27,6 +27,7 @@ from mombroker.sim.checkers import judge
 from mombroker.sim.clients import REST, Client, ClientNode, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.faults import draw
+from mombroker.sim.mischief import Trial
 from mombroker.sim.model import Stream
 from mombroker.sim.programs import QUEUES, Everything, Worker
 from mombroker.sim.workloads import Wander
@@ -131,7 +132,7 @@ def run(seed: int) -> tuple[list[str], dict[str, int]]:
     _work(first, rng.choice((100, 400)) * MS)
     whole, rest = first.topology, shrunk(first.topology, rng)
     gone = set(whole.servers) - set(rest.servers)
-    second = Cluster(world, rest, replace(draw(rng), impostor=""), work, ClientNode)
+    second = Trial(world, rest, replace(draw(rng), impostor=""), work, ClientNode)
     for node in first.nodes.values():
         node.crash()
     stores = {name: node.disk.store for name, node in first.nodes.items()}
@@ -176,7 +177,7 @@ def run_agents(seed: int) -> tuple[list[str], dict[str, int]]:
     metas = [stores[name].meta() for name in rest.servers]
     known = {key.removeprefix("name:") for meta in metas for key in meta if key.startswith("name:")}
     work.go_on(rest, known | {agent.name for agent in rest.agents})
-    second = Cluster(world, rest, replace(draw(rng), impostor=""), work)
+    second = Trial(world, rest, replace(draw(rng), impostor=""), work)
     for name, node in second.nodes.items():
         node.disk.store, node.trace, node.events = stores[name], first.nodes[name].trace, first.nodes[name].events
     wrong += second.run(rng.choice((100, 400)) * MS)
@@ -192,7 +193,7 @@ def _rows(node: Any) -> Any:
     return node.disk.store.disk.items.values()
 
 
-def _work(cluster: Cluster, span: int) -> None:
+def _work(cluster: Trial, span: int) -> None:
     """Everybody is at work, and leaves off at what there is then."""
     for node in cluster.nodes.values():
         cluster.world.after(cluster.world.about(2 * MS), node.boot)

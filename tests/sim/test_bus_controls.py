@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from mombroker.core.link import Link
-from mombroker.sim.cluster import Node
 from mombroker.sim.faults import STORM, Faults
+from mombroker.sim.node import Node
 from mombroker.sim.seeds import run
 from tests import fakes_bus as fakes
 

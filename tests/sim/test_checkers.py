@@ -6,14 +6,15 @@ import pytest
 
 from mombroker.core.batch import InRow
 from mombroker.sim.checkers import judge
-from mombroker.sim.cluster import Cluster, Node
 from mombroker.sim.faults import Faults
+from mombroker.sim.mischief import Trial
+from mombroker.sim.node import Node
 from mombroker.sim.seeds import cluster
 from mombroker.sim.workloads import Bank, Wander
 from mombroker.sim.world import MS
 
 
-def at_rest(workload: type, seed: int = 0) -> Cluster:
+def at_rest(workload: type, seed: int = 0) -> Trial:
     made = next(made for n in range(seed, 100) if isinstance((made := cluster(n, faults=Faults())).workload, workload))
     assert made.run(300 * MS) == [] and judge(made)[0] == []
     return made
@@ -23,7 +24,7 @@ def reactions(node: Node, agent: str) -> list[int]:
     return [at for at, record in enumerate(node.trace) if record[0] == "react" and record[3] == agent]
 
 
-def busiest(cluster: Cluster) -> tuple[Node, str]:
+def busiest(cluster: Trial) -> tuple[Node, str]:
     counts = [
         (len(reactions(node, agent)), node, agent)
         for node in cluster.nodes.values()

@@ -6,15 +6,15 @@ import pytest
 
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.sim.checkers import judge
-from mombroker.sim.cluster import Cluster
 from mombroker.sim.faults import BACKUP, NEW_DISK, Faults
+from mombroker.sim.mischief import Trial
 from mombroker.sim.workloads import HERE, Wander
 from mombroker.sim.world import SECOND, World
 
 LEAF, ROUTER = "s1", "s2"
 
 
-def bus(kind: str, victim: str) -> Cluster:
+def bus(kind: str, victim: str) -> Trial:
     world = World(5)
     names = [f"s{n}" for n in range(5)]
     workload = Wander(world.rng, 300)
@@ -26,7 +26,7 @@ def bus(kind: str, victim: str) -> Cluster:
         registry="s0",
         allow=(HERE,),
     )
-    return Cluster(world, topology, Faults(impostor=kind, victim=victim), workload)
+    return Trial(world, topology, Faults(impostor=kind, victim=victim), workload)
 
 
 @pytest.mark.parametrize("kind, victim, neighbours", [
