@@ -10,6 +10,7 @@ import pytest
 from mombroker.admin.audit.bus import Findings, audit
 from mombroker.core.events import Admin
 from mombroker.core.limits import Limits
+from mombroker.core.status import why
 from mombroker.ordering.matrix import HELD
 from tests.admin.walkers import Walk, Walker
 from tests.core.bus import SECOND, Bus, topology
@@ -124,7 +125,7 @@ def test_what_only_waits_to_be_passed_on_is_not_lost():
     args = {"to": ["c/c1"], "type": Walk.__wire_name__, "fields": {"left": 0, "seed": 1}}
     bus.servers["a"].step(Admin(1, "send", args), bus.now)
     bus.pump()
-    assert [wait["kind"] for wait in bus.servers["c"].why()] == ["parked"]
+    assert [wait["kind"] for wait in why(bus.servers["c"])] == ["parked"]
     found = audit(bus.topology, bus.stores)
     assert found.clean and found.waiting == 1
 
