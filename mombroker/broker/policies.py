@@ -6,35 +6,37 @@ import json
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mombroker.broker.policy import DECIDED, DEFAULT, META, SET, TEMPORARY, _read, policy, stored
-from mombroker.core.errors import MomError
-from mombroker.core.message import BOUNCE, Message
+from mombroker.broker.policy import DEFAULT, TEMPORARY, Policy, policy, stored
+from mombroker.broker.shapes import LAST
+from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.message import Message
+from mombroker.core.meta import POLICY
+from mombroker.core.replicated import Replicated, Replication
 
-if TYPE_CHECKING:
-    from mombroker.broker.policy import Policy
-    from mombroker.core.server import AgentServer
+SET, DECIDED = "_policy", "_policies"
+MATCH_CHARS = 1_024
 
 
-class Policies:
+class Policies(Replicated):
     """Those of the topology file, and before them those set at run time, the last one first.
 
-    The registry server puts the changes of all servers into one order and tells everybody.
+    set       by number, which rises with each decision
+    version   rises with each change here
     """
 
-    def __init__(self, server: AgentServer, changed: Callable[[], None] = lambda: None):
-        self.server, self.changed = server, changed
-        self.declared = [policy(values) for values in server.topology.policies]
-        meta = server.reader.meta()
-        numbers = sorted((int(key[len(META) :]) for key in meta if key.startswith(META)), reverse=True)
-        self.set = {number: stored(json.loads(str(meta[f"{META}{number}"]))) for number in numbers}
-        self.version = 1  # rises with each change
-        self.tickets: list[tuple[int, str]] = []  # of operators here, and the pattern that each has asked for
+    agent, prefix = "_policies", POLICY
+
+    def __init__(self, replication: Replication, changed: Callable[[], None] = lambda: None):
+        super().__init__(replication)
+        self.changed = changed
+        self.declared = [policy(values) for values in self.tx.topology.policies]
+        rows = sorted(((int(number), row) for number, row in self.rows().items()), reverse=True)
+        self.set = {number: stored(json.loads(row)) for number, row in rows}
+        self.version = 1
         self._found: dict[str, Policy] = {}
-        server.handlers.update({SET: self._decide, DECIDED: self._decided})
-        server.at_once |= {SET, DECIDED}
-        server.readers.update({SET: partial(_read, [str]), DECIDED: partial(_read, [int, str])})
+        self.define(SET, partial(_read, [str]), self._decide, DECIDED, partial(_read, [int, str]), self._decided)
 
     def all(self) -> list[Policy]:
         return [*self.set.values(), *self.declared]
@@ -56,34 +58,37 @@ class Policies:
             policy({**values, "match": match})
         elif all(each.match != match for each in self.set.values()):
             raise MomError(f"no policy was set for {match!r} at run time; see `mom policy list`")
-        server = self.server
         if ticket:
-            self.tickets.append((ticket, match))
-        registry = server.topology.registry or server.name
-        text = json.dumps([match, values])
-        source = f"{server.name}/_policies"
-        server.send(server.message(source, (f"{registry}/_registry",), SET, text.encode(), flags=BOUNCE))
+            self.wait(match, ticket)
+        self.ask(SET, json.dumps([match, values]).encode())
 
-    def _decide(self, message: Message) -> None:
-        server = self.server
-        everyone = tuple(f"{other}/_policies" for other in server.topology.servers)
-        number = max(server.new_id(), 1 + max(self.set, default=0))  # the former registry may have been ahead of us
-        text = json.dumps([number, *_read([str], message)])
-        server.send(server.message(f"{server.name}/_registry", everyone, DECIDED, text.encode(), flags=BOUNCE))
+    def _decide(self, asker: str, match: str, values: dict[str, Any] | None) -> bytes:
+        number = max(self.tx.new_id(), 1 + max(self.set, default=0))  # the former registry may have been ahead of us
+        return json.dumps([number, match, values]).encode()
 
-    def _decided(self, message: Message) -> None:
-        number, match, values = _read([int, str], message)
-        meta = self.server.batch.meta
+    def _decided(self, number: int, match: str, values: dict[str, Any] | None) -> None:
         for old in [old for old, each in self.set.items() if each.match == match]:
             del self.set[old]
-            meta[f"{META}{old}"] = None
+            self.keep(old, None)
         if values is not None:
             values["match"] = match
             self.set = {number: stored(values), **self.set}
-            meta[f"{META}{number}"] = json.dumps(values)
+            self.keep(number, json.dumps(values))
         self.version += 1
         self._found.clear()
-        for ticket in [ticket for ticket, asked in self.tickets if asked == match]:
-            self.server.requests.tickets.answer(ticket, {"match": match, "policy": values})
-        self.tickets = [(ticket, asked) for ticket, asked in self.tickets if asked != match]
+        self.settle(match, {"match": match, "policy": values})
         self.changed()
+
+
+def _read(kinds: list[type], message: Message) -> tuple[Any, ...]:
+    """What another server says of a policy: so much, then its values or None. Raises UnknownNotification."""
+    try:
+        *found, values = json.loads(message.payload)
+        fits = [type(each) for each in found] == kinds and len(found[-1]) <= MATCH_CHARS
+        if not fits or not (kinds[0] is str or 0 < found[0] <= LAST):
+            raise ValueError("its number or pattern does not fit")
+        if any(type(each) not in (bool, int, float, str) for each in (values or {}).values()):
+            raise ValueError("a setting is no number or text")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UnknownNotification(f"{message.type} came with what is no policy: {error}") from None
+    return *found, values

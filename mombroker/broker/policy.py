@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
-from mombroker.broker.shapes import LAST
 from mombroker.core import times
-from mombroker.core.errors import MomError, UnknownNotification
-from mombroker.core.message import Message
+from mombroker.core.errors import MomError
 from mombroker.core.topology import suggestion
 
 KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
-MATCH_CHARS = 1_024
 WILD = re.compile(r"[*?[]")
-SET, DECIDED = "_policy", "_policies"
-META = "policy:"
 # What rows of stores may still say, from before the names had the field's words: a setting, or its value.
 FORMER = {"redeliver": "max_redeliveries", "full": "overflow", "nack": "on_nack", "expired": "on_expiry"}
 FORMER_VALUES = {("overflow", "drop-oldest"): "drop-head"}
@@ -131,20 +125,6 @@ def stored(values: dict[str, Any]) -> Policy:
             policy(good | {key: value})
             good[key] = value
     return Policy(**good | {"match": values["match"]})
-
-
-def _read(kinds: list[type], message: Message) -> list[Any]:
-    """What another server says of a policy: so much, then its values or None. Raises UnknownNotification."""
-    try:
-        *found, values = json.loads(message.payload)
-        fits = [type(each) for each in found] == kinds and len(found[-1]) <= MATCH_CHARS
-        if not fits or not (kinds[0] is str or 0 < found[0] <= LAST):
-            raise ValueError("its number or pattern does not fit")
-        if any(type(each) not in (bool, int, float, str) for each in (values or {}).values()):
-            raise ValueError("a setting is no number or text")
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise UnknownNotification(f"{message.type} came with what is no policy: {error}") from None
-    return [*found, values]
 
 
 _WORDS: dict[type, str] = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}

@@ -5,14 +5,13 @@ A decision is one multicast to all servers, sent after the creation of the agent
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
-from mombroker.core.message import BOUNCE, Message
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.core.message import Message, new_message
+from mombroker.core.meta import NAME
+from mombroker.core.replicated import Replicated, Replication
 
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
@@ -31,24 +30,28 @@ def _texts(message: Message, count: int) -> list[str]:
     return lines
 
 
-class Names:
-    """1. A name never changes its id unless it was forgotten in between. 2. Handlers never fail, wait or retry."""
+class Names(Replicated):
+    """A name never changes its id unless it was forgotten in between.
 
-    def __init__(self, server: AgentServer, meta: dict[str, str | int]):
-        self.server = server
-        self.known = {key[5:]: str(value) for key, value in meta.items() if key.startswith("name:")}
-        self.known.update({agent.name: declared_id(agent.server, agent.name) for agent in server.topology.agents})
-        self.tickets: dict[str, int] = {}  # asked for by an operator here
-        self.wanted: set[str] = set()  # asked for by the broker here
-        server.handlers.update({
-            DEPLOY: self._decide, NAMED: self._named, REFUSED: self._refused, FORGET: self._decide_to_forget,
-            FORGOTTEN: self._forgotten,
-        })  # fmt: skip
-        server.at_once |= {DEPLOY, NAMED, REFUSED, FORGET, FORGOTTEN}
-        server.readers.update({
-            DEPLOY: self._read_request, NAMED: self._read_named, REFUSED: self._read_request,
-            FORGET: self._read_forgotten, FORGOTTEN: self._read_forgotten,
-        })  # fmt: skip
+    wanted      names that the broker here has asked for
+    distance    the links to another server; raises MomError for one that is not on this bus
+    on_known    called with a name that is known now
+    on_change   called with a name that is known now, or no longer
+    """
+
+    agent, prefix = "_names", NAME
+
+    def __init__(self, replication: Replication, distance: Callable[[str], int]):
+        super().__init__(replication)
+        self.distance = distance
+        self.known = self.rows()
+        self.known.update({agent.name: declared_id(agent.server, agent.name) for agent in self.tx.topology.agents})
+        self.wanted: set[str] = set()
+        self.on_known: Callable[[str], None]
+        self.on_change: Callable[[str], None]
+        self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
+        self.refusal(REFUSED, self._read_request, self._refused)
+        self.define(FORGET, self._read_forgotten, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
 
     def resolve(self, name: str) -> str:
         """The id of the agent of this name. Raises UnknownName, or MomError for what can never become a name."""
@@ -65,7 +68,7 @@ class Names:
         """The id of an agent that somebody has named by its name or id. Raises MomError."""
         check_address(agent)
         if is_id(agent):
-            self.server.distance(home_of(agent))  # raises for a server that is not on this bus
+            self.distance(home_of(agent))  # raises for a server that is not on this bus
             return agent
         id = self.resolve(agent)
         self.present(id, agent)
@@ -74,7 +77,7 @@ class Names:
     def departed(self, id: str, shown: str) -> str:
         """What to tell whoever asks for an agent whose home has left the bus; empty if that is here."""
         home = home_of(id)
-        if home in self.server.topology.servers:
+        if home in self.tx.topology.servers:
             return ""
         return (
             f"{shown} lived on {home}, which has left this bus: take another name, or stop the bus and withdraw this "
@@ -87,7 +90,7 @@ class Names:
             raise NoRoute(reason)
 
     def deploy(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
-        """Deploy an agent under a new name; the reply to `ticket` follows the decision."""
+        """Make an agent of an author under a new name; the reply to `ticket` follows the decision."""
         if not AGENT_NAME.fullmatch(name) or name.startswith(("_", *OURS)):
             raise MomError(
                 f"{name!r} cannot be an agent's name: letters, digits and . _ : - only, no leading _ nor "
@@ -96,38 +99,30 @@ class Names:
         self.create(ticket, name, path, state, home)
 
     def create(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
-        """The same, for a name of the broker's own."""
+        """The same, also for a native agent, under a name of the broker's own."""
         if name in self.known:
             self.present(self.known[name], name)
         if name in self.known or name in self.tickets:
             raise MomError(f"the name {name} is taken by {self.known.get(name, 'a deployment under way')}")
-        self.server.distance(home)
-        self.tickets[name] = ticket
-        self._ask(name, path, state, home)
+        self.distance(home)
+        self.wait(name, ticket)
+        self.ask(DEPLOY, _request(name, home, path, state))
 
     def declare(self, name: str, path: str, state: bytes) -> None:
         """Have a native agent made here under this name, unless somebody has that done elsewhere first."""
         if name not in self.wanted and name not in self.known:
             self.wanted.add(name)
-            self._ask(name, path, state, self.server.name)
-
-    def _ask(self, name: str, path: str, state: bytes, home: str) -> None:
-        self._to_registry(DEPLOY, f"{name}\n{home}\n{path}\n".encode() + state)
+            self.ask(DEPLOY, _request(name, self.tx.name, path, state))
 
     def forget(self, name: str, id: str) -> None:
         """The agent of this name is gone for good."""
-        self._to_registry(FORGET, f"{name}\n{id}".encode())
-
-    def _to_registry(self, type: str, payload: bytes) -> None:
-        server = self.server
-        registry = server.topology.registry or server.name
-        server.send(server.message(f"{server.name}/_names", (f"{registry}/_registry",), type, payload, flags=BOUNCE))
+        self.ask(FORGET, f"{name}\n{id}".encode())
 
     # -- what others may say; all that can be wrong with it is found before anything changes ------------------------
 
     def _read_request(self, message: Message) -> tuple[str, str, str, bytes]:
         name, home, path = _texts(message, 4)
-        if not name or home not in self.server.topology.servers:
+        if not name or home not in self.tx.topology.servers:
             raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {home!r}")
         return name, home, path, message.payload.split(b"\n", 3)[3]
 
@@ -143,54 +138,41 @@ class Names:
 
     # -- on the registry server ----------------------------------------------------------------------------------
 
-    def _decide(self, message: Message) -> None:
-        name, home, path, state = self._read_request(message)
-        server = self.server
-        source = f"{server.name}/_registry"
-        asker = message.source.partition("/")[0]
+    def _decide(self, asker: str, name: str, home: str, path: str, state: bytes) -> bytes | None:
         if name in self.known:
-            server.send(server.message(source, (f"{asker}/_names",), REFUSED, message.payload, flags=BOUNCE))
-            return
-        id = declared_id(home, name)
-        server.send(server.message(source, (id,), CREATE, path.encode() + b"\n" + state))
-        self._tell_all(NAMED, f"{name}\n{id}\n{asker}")
+            self.refuse(asker, REFUSED, _request(name, home, path, state))
+            return None
+        id, source = declared_id(home, name), f"{self.tx.name}/_registry"
+        self._send(new_message(self.tx, source, (id,), CREATE, path.encode() + b"\n" + state))
+        return f"{name}\n{id}\n{asker}".encode()
 
-    def _decide_to_forget(self, message: Message) -> None:
-        name, id = self._read_forgotten(message)
-        if self.known.get(name) == id:
-            self._tell_all(FORGOTTEN, f"{name}\n{id}")
-
-    def _tell_all(self, type: str, text: str) -> None:
-        server = self.server
-        everyone = tuple(f"{other}/_names" for other in server.topology.servers)
-        server.send(server.message(f"{server.name}/_registry", everyone, type, text.encode(), flags=BOUNCE))
+    def _let_go(self, asker: str, name: str, id: str) -> bytes | None:
+        return f"{name}\n{id}".encode() if self.known.get(name) == id else None
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
-    def _named(self, message: Message) -> None:
-        name, id, asker = self._read_named(message)
-        server = self.server
+    def _named(self, name: str, id: str, asker: str) -> None:
         if name not in self.known:
             self.known[name] = id
-            server.batch.meta[f"name:{name}"] = id
-            server.engine.name_known(name)
-        ticket = self.tickets.pop(name, 0) if asker == server.name else 0
-        if ticket:
-            server.requests.tickets.answer(ticket, {"name": name, "agent": self.known[name]})
+            self.keep(name, id)
+            self.on_known(name)
+        if asker == self.tx.name:
+            self.settle(name, {"name": name, "agent": self.known[name]})
         self.wanted.discard(name)
-        server.clients.named(name)
+        self.on_change(name)
 
-    def _refused(self, message: Message) -> None:
-        name, home, path, state = self._read_request(message)
-        ticket = self.tickets.pop(name, 0)
-        if ticket:
-            self.server.requests.tickets.answer(ticket, f"the name {name} is taken: choose another")
-        elif name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
-            self._ask(name, path, state, home)
+    def _refused(self, name: str, home: str, path: str, state: bytes) -> None:
+        if self.settle(name, f"the name {name} is taken: choose another"):
+            return
+        if name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
+            self.ask(DEPLOY, _request(name, home, path, state))
 
-    def _forgotten(self, message: Message) -> None:
-        name, id = self._read_forgotten(message)
+    def _forgotten(self, name: str, id: str) -> None:
         if self.known.get(name) == id:
             del self.known[name]
-            self.server.batch.meta[f"name:{name}"] = None
-            self.server.clients.named(name)
+            self.keep(name, None)
+            self.on_change(name)
+
+
+def _request(name: str, home: str, path: str, state: bytes) -> bytes:
+    return f"{name}\n{home}\n{path}\n".encode() + state

@@ -10,6 +10,7 @@ from mombroker.core.clock import Clock
 from mombroker.core.collection import Collection, Collections
 from mombroker.core.message import BOUNCE, Message, Note, new_note
 from mombroker.core.names import Names
+from mombroker.core.replicated import Replication
 from mombroker.core.timers import Timers
 from mombroker.core.transaction import LINGER, Transaction
 
@@ -74,12 +75,12 @@ class Natives:
     send       sends a message
     send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
                another one is at work, which might not expect that this one changes
-    answer     answers an operator (ticket, reply), unless that was done already
+    replication   what a replicated table is made with
     distance   the links between us and another server; raises MomError for one that is not on this bus
     """
 
     __slots__ = (
-        "server", "tx", "clock", "names", "agents", "work", "send", "send_now", "answer", "distance", "_timers",
+        "server", "tx", "clock", "names", "agents", "work", "send", "send_now", "replication", "distance", "_timers",
         "_collections", "_touched", "_changed", "_late", "_soon", "_turns",
     )  # fmt: skip
 
@@ -94,11 +95,11 @@ class Natives:
         timers: Timers,
         send: Callable[[Message], None],
         send_now: SendNow,
-        answer: Callable[[int, dict[str, Any] | str], None],
+        replication: Replication,
         distance: Callable[[str], int],
     ):
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
-        self.send, self.send_now, self.answer, self.distance = send, send_now, answer, distance
+        self.send, self.send_now, self.replication, self.distance = send, send_now, replication, distance
         self.agents: dict[str, NativeAgent] = {}
         self.work = tx.limits.turn_work
         self._touched: dict[NativeAgent, None] = {}

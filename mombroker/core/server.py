@@ -44,6 +44,7 @@ from mombroker.core.message import BOUNCE, Message, Note, new_message, new_note
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
 from mombroker.core.reaction import Program
+from mombroker.core.replicated import Replication
 from mombroker.core.requests import Requests
 from mombroker.core.timers import Timers
 from mombroker.core.topology import Domain, RoutingTable, Topology
@@ -87,7 +88,6 @@ class AgentServer:
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
         self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens
-        self.names = Names(self, meta)
         self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
         unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
         self.batch.meta.update({"clean": 0, "unclean": unclean})
@@ -114,9 +114,11 @@ class AgentServer:
         self.dead_letters = DeadLetters(self.tx, collections, program.notice, self.send, self.record)
         self.timers = Timers(self.tx, program.notice, self.send, self.dead_letters.unreadable)
         self.requests = Requests(self.tx, self.timers.alarm)
+        replication = Replication(self.tx, self.send, self.requests.tickets.answer, self.handle)
+        self.names = Names(replication, self.distance)
         self.natives = NativeScheduler(
             self.tx, self.clock, self.names, collections, self.timers, self.send, self.send_now,
-            self.requests.tickets.answer, self.distance,
+            replication, self.distance,
         )  # fmt: skip
         self.natives.server = self
         self.engine = Engine(
@@ -126,6 +128,7 @@ class AgentServer:
         self.aside = Aside(self.tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
         self.clients = self.engine.clients = attach(self)
         self.dead_letters.settle = self.clients.orphan
+        self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()
         self.clients.recover()
         for consumer in self.consumers.values():
@@ -246,6 +249,11 @@ class AgentServer:
 
     def note_to(self, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0) -> Message:
         return new_note(self.tx, source, dests, note, expires, flags)
+
+    def handle(self, type: str, read: Callable[[Message], object], obey: Callable[[Message], None]) -> None:
+        """Have messages of a type read, and obeyed at their delivery; where they are sent before anything else."""
+        self.readers[type], self.handlers[type] = read, obey
+        self.at_once.add(type)
 
     def send(self, message: Message) -> None:
         """The send event: stamp the remote copies, hand the local ones over. A destination without a route is no error:

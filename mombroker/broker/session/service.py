@@ -72,7 +72,7 @@ class Sessions(Native):
     def __init__(self, natives: Natives):
         super().__init__(natives, f"{natives.tx.name}/_clients")
         server = natives.server
-        self.policies = Policies(server, self.relieve)
+        self.policies = Policies(natives.replication, self.relieve)
         self.topics = Topics(server, self)
         self.pool = Pool()
         self.orders = Handlers(self)
