@@ -290,21 +290,21 @@ class Engine:
             return
         finally:
             self.running = ""
-        self._reacted(box, entry)
-
-    def _reacted(self, box: Inbox, entry: Entry) -> None:
         self.reactions += 1
         self.inboxes.finish(box, entry)
-        self.record("react", entry.message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
+        self.record("react", message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
 
     def _accept(self, box: Inbox, entry: Entry, resident: Resident, reaction: Reaction, state: bytes) -> None:
         """A reaction succeeded."""
-        self._reacted(box, entry)
-        if entry.message.type == DELETE:
+        message = entry.message
+        self.reactions += 1
+        self.inboxes.finish(box, entry)
+        self.record("react", message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
+        if message.type == DELETE:
             del self.residents.loaded[box.agent]
             self.natives.drop_rows(box.agent)
             where = entry.domain, entry.peer, entry.received
-            self.record("delete", entry.message, box.agent, *where, detail=resident.path)
+            self.record("delete", message, box.agent, *where, detail=resident.path)
         else:
             self.residents.accept(resident, state)
         if reaction.ops:

@@ -109,7 +109,7 @@ class Inboxes:
 
     def wake(self, box: Inbox) -> None:
         """Give it its turn, if it has something to react to."""
-        if not box.runnable and not box.blocked() and (box.queue or box.on_disk()):
+        if not (box.runnable or box.until or box.name or box.stuck) and (box.queue or box.last > box.cursor):
             box.runnable = True
             self.run.append(box)
 
