@@ -15,9 +15,10 @@ from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.consumer import SessionConsumer
-from mombroker.broker.session.handlers import Wait
-from mombroker.broker.session.service import SHARE, Connection, Sessions
+from mombroker.broker.session.service import SHARE, Sessions
 from mombroker.broker.session.session import Session
+from mombroker.broker.session.topic_feed import TopicFeed
+from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Entry, Topics
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.errors import MomError
@@ -56,18 +57,18 @@ def agent_per_topic() -> Iterator[None]:
         yield
 
 
-def credit_per_subscription(_: Callable[[Session], None]) -> Callable[[Session], None]:
-    """Each subscription of a connection hands out what it has credit for."""
+def credit_per_subscription(_: Callable[[TopicFeed], None]) -> Callable[[TopicFeed], None]:
+    """Each subscription of a session hands out what it has credit for."""
 
-    def hand_out(proxy: Session) -> None:
+    def hand_out(feed: TopicFeed) -> None:
         left: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
-        pending, proxy.pending = proxy.pending, left
-        for source, put, message, count in pending:
-            if source.credit > 0:
-                proxy.waiting_bytes -= len(put.body)
-                proxy._hand(source, put, message, count)
+        pending, feed.pending = feed.pending, left
+        for consumer, message, id, count in pending:
+            if consumer.credit > 0:
+                feed.bytes -= len(message.body)
+                feed._hand(consumer, message, id, count)
             else:
-                left.append((source, put, message, count))
+                left.append((consumer, message, id, count))
 
     return hand_out
 
@@ -124,32 +125,45 @@ def at_once(_: Callable[[Queue, QueuedMessage], None]) -> Callable[[Queue, Queue
     return lambda queue, item: queue.enter(item)
 
 
+class Parked:
+    """A command of a session that waits by itself."""
+
+    gone = ended = room = False
+    key = reason = ""
+    until = 0
+
+    def __init__(self, session: Session):
+        self.session = session
+        self.commands = deque([session.commands.popleft()])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+
 @contextmanager
 def parked_alone() -> Iterator[None]:
     """A message whose name is being decided waits by itself, and what is behind it goes on."""
 
-    def hold_alone(service: Sessions, connection: Connection, wait: Wait) -> None:
+    def hold_alone(service: Sessions, session: Session, wait: Wait) -> None:
         if not wait.reason or wait.room:
-            hold(service, connection, wait)
+            hold(service, session, wait)
             return
-        parked = Connection(connection.proxy)
-        parked.commands.append(connection.commands.popleft())
-        hold(service, parked, Wait(wait.key, FOR_EVER, wait.reason))
-        service._obey(connection, SHARE)
+        hold(service, Parked(session), Wait(wait.key, FOR_EVER, wait.reason))  # type: ignore[arg-type]
+        service._obey(session, SHARE)
 
-    def close_all(service: Sessions, connection: Connection, lost: bool = True) -> None:
-        close(service, connection, lost)
-        for parked in [each for each in service.waiting if each.proxy is connection.proxy]:
+    def close_all(service: Sessions, session: Session, lost: bool = True) -> None:
+        close(service, session, lost)
+        for parked in [each for each in service.waiting if isinstance(each, Parked) and each.session is session]:
             del service.waiting[parked]
 
-    hold, close = Sessions._hold, Sessions._close
-    with patch.object(Sessions, "_hold", hold_alone), patch.object(Sessions, "_close", close_all):
+    hold, close = Sessions._hold, Sessions.close
+    with patch.object(Sessions, "_hold", hold_alone), patch.object(Sessions, "close", close_all):
         yield
 
 
 @contextmanager
-def waiter_in_the_proxy() -> Iterator[None]:
-    """A command whose name is being decided waits in the inbox of the proxy, and so do those behind it until then."""
+def waiter_in_the_session() -> Iterator[None]:
+    """A command whose name is being decided waits in the inbox of its session, and so do those behind it until then."""
 
     later: dict[int, Any] = {}
 
@@ -162,39 +176,39 @@ def waiter_in_the_proxy() -> Iterator[None]:
         def values(self) -> list[Any]:
             return [self.name, self.number]
 
-    def put_off(service: Sessions, connection: Connection, name: str) -> None:
-        proxy = connection.proxy
-        later[len(later)] = connection.commands.popleft()
-        proxy.post(proxy.id, Later(name, len(later) - 1))
+    def put_off(session: Session, name: str) -> None:
+        later[len(later)] = session.commands.popleft()
+        session.post(session.id, Later(name, len(later) - 1))
 
-    def hold_in_the_proxy(service: Sessions, connection: Connection, wait: Wait) -> None:
-        if not wait.reason or wait.room or wait.key == "store":
-            hold(service, connection, wait)
+    def hold_in_the_session(service: Sessions, session: Session, wait: Wait) -> None:
+        if not wait.reason or wait.room or wait.key == STORE:
+            hold(service, session, wait)
         else:
-            names[connection.proxy] = wait.key
-            put_off(service, connection, wait.key)
-            service._obey(connection, SHARE)
+            names[session] = wait.key
+            put_off(session, wait.key)
+            service._obey(session, SHARE)
 
-    def obey_or_put_off(service: Sessions, connection: Connection, left: int) -> int:
-        while connection.commands and (name := names.get(connection.proxy)):
-            if name in service.server.names.known:
-                del names[connection.proxy]
+    def obey_or_put_off(service: Sessions, session: Session, left: int) -> int:
+        while session.commands and (name := names.get(session)):
+            if name in service.natives.names.known:
+                del names[session]
             else:
-                put_off(service, connection, name)
-        return obey(service, connection, left)
+                put_off(session, name)
+        return obey(service, session, left)
 
-    def react(proxy: Session, note: Later, message: Message) -> None:
-        proxy.server.names.resolve(note.name)
-        service, command = proxy.service, later[note.number]
+    def react(session: Session, note: Later, message: Message) -> None:
+        session.natives.names.resolve(note.name)
+        service, command = session.service, later[note.number]
+        assert isinstance(service, Sessions), "the real one"
         try:
-            service.orders.of[type(command)](proxy, command)
+            service.commands.of[type(command)](session, command)
         except (Wait, MomError) as error:
-            service.refuse(proxy, str(error), command.receipt)
+            service.refuse(session, str(error), command.receipt)
 
     names: dict[Session, str] = {}
     hold, obey = Sessions._hold, Sessions._obey
     with (
-        patch.object(Sessions, "_hold", hold_in_the_proxy),
+        patch.object(Sessions, "_hold", hold_in_the_session),
         patch.object(Sessions, "_obey", obey_or_put_off),
         patch.dict(Session.handlers, {Later.wire: react}),
     ):
@@ -204,11 +218,14 @@ def waiter_in_the_proxy() -> Iterator[None]:
 def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
     """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
 
-    def settle(proxy: Session, source: SessionConsumer, put: ClientMessage, message: str, count: int, row: Any) -> None:
-        deliver(proxy, source, put, message, count, row)
-        if source.ack == "auto" and source.home:
-            proxy.autos.pop()
-            proxy._settle(source, proxy.tag, ACCEPTED)
+    def settle(
+        session: Session, consumer: SessionConsumer, message: ClientMessage, id: str, count: int, row: Any
+    ) -> None:
+        deliver(session, consumer, message, id, count, row)
+        deliveries = session.deliveries
+        if consumer.ack == "auto" and consumer.home:
+            deliveries.autos.pop()
+            deliveries._settle(consumer, deliveries.tag, ACCEPTED)
 
     return settle
 
@@ -216,12 +233,12 @@ def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
 def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
     """The receipt of a subscription does not wait until all servers know of it."""
 
-    def listen(proxy: Session, command: Subscribe, wants: Any) -> None:
-        source = proxy._new_source(command)
-        source.wants = wants
-        source.epochs = proxy.service.topics.hold(source, command.destinations)
-        if source.receipt is not None:
-            proxy.reply(Receipt(source.receipt))
+    def listen(session: Session, command: Subscribe, matches: Any) -> None:
+        consumer = session._new_consumer(command)
+        consumer.matches = matches
+        consumer.epochs = session.topics.hold(consumer, command.destinations)
+        if consumer.receipt is not None:
+            session.reply(Receipt(consumer.receipt))
 
     return listen
 
@@ -229,8 +246,8 @@ def receipt_at_once(_: Callable[..., None]) -> Callable[..., None]:
 def settlements_first(_: Callable[..., Any]) -> Callable[..., Any]:
     """While a message waits for room, all settlements pass it and what is behind it."""
 
-    def all_of_them(service: Sessions, connection: Connection) -> list[Disposition]:
-        return [each for each in connection.commands if isinstance(each, Disposition)]
+    def all_of_them(waiting: Waiting, session: Session) -> list[Disposition]:
+        return [each for each in session.commands if isinstance(each, Disposition)]
 
     return all_of_them
 

@@ -67,7 +67,7 @@ def test_kills_between_commit_and_write(tmp_path):
 
 def settled_at_delivery() -> None:
     """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
-    Session._deliver = fakes_clients.settled_at_delivery(Session._deliver)  # type: ignore[method-assign]
+    Session.deliver = fakes_clients.settled_at_delivery(Session.deliver)  # type: ignore[method-assign]
 
 
 def forgotten_counts() -> None:
@@ -87,16 +87,16 @@ def half_transactions() -> None:
     """One of the sends of a transaction is left out."""
     transact: Callable[..., None] = Handlers._transact
 
-    def halve(orders: Handlers, proxy: Session, command: Any) -> None:
+    def halve(handlers: Handlers, session: Session, command: Any) -> None:
         if len(command.commands) > 2 and random.random() < 0.2:
             command.commands.remove(next(each for each in command.commands if isinstance(each, Send)))
-        transact(orders, proxy, command)
+        transact(handlers, session, command)
 
     init = Handlers.__init__
 
-    def replace(orders: Handlers, service: Any) -> None:
-        init(orders, service)
-        orders.of[Transact] = lambda proxy, command: halve(orders, proxy, command)
+    def replace(handlers: Handlers, *args: Any) -> None:
+        init(handlers, *args)
+        handlers.of[Transact] = lambda session, command: halve(handlers, session, command)
 
     Handlers.__init__ = replace  # type: ignore[method-assign]
 

@@ -64,8 +64,8 @@ class Town:
         self.proxy = next(id for id in server.natives.agents if id.startswith("b/conn:"))
         self.link = server.consumers["x"].link("a")
         proxy = server.natives.agents[self.proxy]
-        self.source = next(number for number, each in proxy.sources.items() if each.home.startswith("a/"))
-        self.plain = next(number for number, each in proxy.sources.items() if not each.home)
+        self.source = next(number for number, each in proxy.consumers.items() if each.home.startswith("a/"))
+        self.plain = next(number for number, each in proxy.consumers.items() if not each.home)
 
     def honest(self) -> dict[str, tuple[str, list[Any]]]:
         """Of each type: whom it is for, and fields."""

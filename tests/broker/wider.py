@@ -36,7 +36,7 @@ MORE = {
     "headers": b"color:red\n", "priority": 7, "kind": "text", "group": "g", "group_seq": 3, "typed": True,
 }  # fmt: skip
 MADE: list[dict[str, object]] = []
-put = Handlers._put
+put = Handlers._message
 
 
 def widened(self: Handlers, *args: object) -> ClientMessage:
@@ -61,7 +61,7 @@ def waiting(b: Broker, name: str) -> ClientMessage:
 
 
 def main() -> None:
-    Handlers._put = widened  # type: ignore[method-assign]
+    Handlers._message = widened  # type: ignore[method-assign]
     b = Broker(THREE)
     b.ask("a", "create_queue", destination=Q)
     b.ask("c", "create_queue", destination=MOVED)

@@ -10,8 +10,9 @@ import pytest
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.queue import Queue
-from mombroker.broker.session.service import Sessions
 from mombroker.broker.session.session import Session
+from mombroker.broker.session.topic_feed import TopicFeed
+from mombroker.broker.session.waiting import Waiting
 from mombroker.broker.topic.routing import Topics
 from mombroker.sim.clients import Clients
 from mombroker.sim.faults import Faults
@@ -44,14 +45,14 @@ def seen(seed: int, control: Control) -> list[str]:
 CONTROLS = {
     "fan-out by an agent per topic": Control("causes", fakes.agent_per_topic, (3, 27, 36)),
     "credit per subscription": Control(
-        "causes", partial(replaced, Session, "hand_out", fakes.credit_per_subscription), (12, 16, 32)
+        "causes", partial(replaced, TopicFeed, "hand_out", fakes.credit_per_subscription), (12, 16, 32)
     ),
     "table through a central registry": Control("requests", fakes.central_table, (3, 8, 9)),
     "no epochs in entries": Control("everything", partial(replaced, Topics, "hold", fakes.without_epochs), (1, 13, 16)),
     "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
-    "a message waits for its name in the proxy": Control("openings", fakes.waiter_in_the_proxy, (5, 36, 47)),
+    "a message waits for its name in its session": Control("openings", fakes.waiter_in_the_session, (5, 36, 47)),
     "auto-ack settled in its delivery batch": Control(
-        "queues", partial(replaced, Session, "_deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
+        "queues", partial(replaced, Session, "deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
     ),
     "receipt of a subscription at once": Control(
         "word", partial(replaced, Session, "listen", fakes.receipt_at_once), (0, 1, 3)
@@ -63,7 +64,7 @@ CONTROLS = {
         "choices", partial(replaced, Consumers, "came_back", fakes.unnoticed), (5, 13, 35)
     ),
     "settlements ahead of what is passed on": Control(
-        "queues", partial(replaced, Sessions, "_freeing", fakes.settlements_first), (19, 44, 53)
+        "queues", partial(replaced, Waiting, "freeing", fakes.settlements_first), (19, 44, 53)
     ),
 }
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from mombroker.broker.commands import MAX_PREFETCH, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
 from mombroker.broker.selectors import Matches
-
-if TYPE_CHECKING:
-    from mombroker.broker.session.session import Session
-
+from mombroker.core.errors import MomError
 
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
 
 
 class SessionConsumer:
-    """One subscription of a connection, and where its messages come from.
+    """One subscription, and where its messages come from.
 
     home       queue or subscription agent; empty: plain topics, straight from the table
     explicit   credit comes by Flow alone; else each settlement gives some back
@@ -25,6 +23,7 @@ class SessionConsumer:
                while `room`, in bytes of bodies, is above 0
     draining   Drained is not here yet
     unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
+    outcomes   rows that are settled, by outcome, of which its home has not heard yet
     uncommitted  tags that an open transaction acknowledges: unsettled, and their credit was given back; in the
                  cumulative mode all up to `uncommitted_to`
     recounted    how many of those were settled since its home last heard of it
@@ -33,12 +32,14 @@ class SessionConsumer:
     """
 
     __slots__ = (
-        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "proxy", "epochs",
-        "wants", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit", "draining",
+        "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "epochs",
+        "matches", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit", "draining", "_take",
     )  # fmt: skip
 
-    def __init__(self, proxy: Session, number: int, command: Subscribe, home: str = ""):
-        self.proxy, self.number, self.sub, self.ack, self.home = proxy, number, command.sub, command.ack, home
+    def __init__(
+        self, number: int, command: Subscribe, home: str, take: Callable[[SessionConsumer, ClientMessage, str], None]
+    ):
+        self.number, self.sub, self.ack, self.home = number, command.sub, command.ack, home
         self.receipt = command.receipt
         self.browser = command.browser
         window = min(command.prefetch or PREFETCH, MAX_PREFETCH)
@@ -49,11 +50,32 @@ class SessionConsumer:
         self.open = True
         self.outcomes: dict[str, list[int]] = {}
         self.epochs: list[int] = []
-        self.wants: Matches | None = None
+        self.matches: Matches | None = None
         self.uncommitted: set[int] = set()
         self.uncommitted_to = self.recounted = self.dropped = 0
+        self._take = take
 
-    def copy(self, put: ClientMessage, message: str) -> None:
+    def copy(self, message: ClientMessage, id: str) -> None:
         """A message of a plain topic."""
-        if self.wants is None or self.wants(put, message, 1):
-            self.proxy.topic_message(self, put, message)
+        if self.matches is None or self.matches(message, id, 1):
+            self._take(self, message, id)
+
+    def grant(self, credit: int) -> None:
+        """Let so many more come. Raises MomError."""
+        if self.draining:
+            raise MomError(f"subscription {self.sub!r} is being drained: wait for the end of that")
+        under_way = self.credit  # of a queue's, the window that it has
+        if self.explicit or not self.home:
+            under_way += len(self.unsettled)
+        if not 0 <= credit <= MAX_PREFETCH - under_way:
+            raise MomError(
+                f"subscription {self.sub!r} has {under_way} messages unsettled or under way, of at most "
+                f"{MAX_PREFETCH}: settle some before it gets credit for {credit} more"
+            )
+        self.credit += credit
+
+    def drained(self) -> None:
+        """Its home has taken the rest of its credit."""
+        self.draining = False
+        if self.explicit:
+            self.credit = 0

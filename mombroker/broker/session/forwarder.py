@@ -8,15 +8,15 @@ from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import name_of
 from mombroker.broker.native import Native
 from mombroker.broker.queue.queue import Queue
-from mombroker.core.message import BOUNCE, Message
+from mombroker.core.message import Message
 
 
 class Forwarder(Native):
     """They wait in its inbox until the registry has decided."""
 
-    def put(self, put: ClientMessage, message: Message) -> None:
-        names, name = self.server.names, name_of(put.destination)
+    def forward(self, client_message: ClientMessage, message: Message) -> None:
+        names, name = self.natives.names, name_of(client_message.destination)
         names.declare(name, Queue.path, b"")
-        self.server.send(self.server.note_to(self.id, (names.resolve(name),), put, 0, BOUNCE))
+        self.post(names.resolve(name), client_message)
 
-    handlers: ClassVar[Any] = {ClientMessage.wire: put}
+    handlers: ClassVar[Any] = {ClientMessage.wire: forward}

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from mombroker.broker.message import ClientMessage
+from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Publish, Seen, Table
 from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.message import BOUNCE, Message
 
 if TYPE_CHECKING:
-    from mombroker.broker.session.service import Sessions
     from mombroker.core.server import AgentServer
 
 META = "topic:"  # topic:SERVER:EPOCH -> pattern; of our own, behind a line break, also who does not know it yet
@@ -29,7 +29,16 @@ class Subscriber(Protocol):
 
     dropped: int
 
-    def copy(self, put: ClientMessage, message: str) -> None: ...
+    def copy(self, put: ClientMessage, message: str, /) -> None: ...
+
+
+class Service(Protocol):
+    """What topics ask of the broker around them."""
+
+    policies: Policies
+
+    def confirm(self) -> None: ...  # servers have said that they know entries
+    def set_by_our_clock(self, put: ClientMessage, message: Message, /) -> None: ...
 
 
 class Entry:
@@ -52,7 +61,7 @@ class Topics:
        thus all of them: else it might see a message, and miss a later one that was not sent here.
     """
 
-    def __init__(self, server: AgentServer, service: Sessions):
+    def __init__(self, server: AgentServer, service: Service):
         self.server, self.service = server, service
         self.agent = f"{server.name}/_topics"
         self.table: dict[str, dict[Epoch, str]] = {}  # server -> its entries

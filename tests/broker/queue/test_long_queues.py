@@ -208,10 +208,14 @@ def test_a_consumer_of_few_among_many_reads_each_message_once(server, count):
     conn = s.connect()
     s.do(conn, Subscribe("s", (Q,), ack="individual", selector="n = 'some'", prefetch=3))
     s.rest()
-    while (got := s.got(conn)) and got[-1].tag in s.server.clients.connections[conn].proxy.tags:
+    while (got := s.got(conn)) and got[-1].tag in s.server.clients.sessions[conn].deliveries.tags:
         s.do(
             conn,
-            *(Disposition(each.tag) for each in got[-3:] if each.tag in s.server.clients.connections[conn].proxy.tags),
+            *(
+                Disposition(each.tag)
+                for each in got[-3:]
+                if each.tag in s.server.clients.sessions[conn].deliveries.tags
+            ),
         )
         s.rest()
     assert len(s.got(conn)) == count // 1_000

@@ -28,7 +28,7 @@ from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dedup import MAX_RANGES
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
-from mombroker.broker.session import session as proxy
+from mombroker.broker.session import deliveries
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
 from tests.broker.bench import ALONE, THREE, Broker, Client
@@ -446,7 +446,7 @@ def test_what_an_open_transaction_settles_makes_room_for_more_and_once_only(wher
 
 
 def test_transactions_settle_only_so_many(monkeypatch):
-    monkeypatch.setattr(proxy, "MAX_UNCOMMITTED", 3)
+    monkeypatch.setattr(deliveries, "MAX_UNCOMMITTED", 3)
     b = Broker()
     filled(b, *"12345")
     consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)

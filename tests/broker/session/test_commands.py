@@ -20,7 +20,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.queue import consumer as consumers
-from mombroker.broker.session import session
+from mombroker.broker.session import deliveries
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -121,7 +121,7 @@ def test_a_subscription_that_is_refused_lets_the_commands_behind_it_go_on():
 
 
 def test_what_an_open_transaction_settles_too_much_of_changes_nothing(monkeypatch):
-    monkeypatch.setattr(session, "MAX_UNCOMMITTED", 2)
+    monkeypatch.setattr(deliveries, "MAX_UNCOMMITTED", 2)
     b = Broker()
     b.connect().send(Q, *"12345")
     client = lasting(b).subscribe("s", Q, ack="client", prefetch=3)

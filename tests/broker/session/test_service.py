@@ -39,8 +39,8 @@ def waiting(b: Broker) -> dict[str, int]:
     return {name: b.queue(name).count for name in (Q, R)}
 
 
-def proxy_of(b: Broker, client: Client) -> Session:
-    return b.servers[client.server].clients.connections[client.conn].proxy
+def session_of(b: Broker, client: Client) -> Session:
+    return b.servers[client.server].clients.sessions[client.conn]
 
 
 OPTIONS = {"headers": b"x:1\n", "kind": "map", "shown": "/queue/in", "group": "g", "dedup": ("p", 1), "message": "mine"}
@@ -49,12 +49,12 @@ OPTIONS = {"headers": b"x:1\n", "kind": "map", "shown": "/queue/in", "group": "g
 @pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("destination", "receipt")])
 def test_each_option_of_a_send_reaches_its_destination(name):
     b = Broker()
-    proxy, orders = proxy_of(b, b.connect()), b.servers["a"].clients.orders
+    session, handlers = session_of(b, b.connect()), b.servers["a"].clients.commands
     former = getattr(Send(Q, b"x"), name)
     value = OPTIONS.get(name, b"y" if name == "body" else not former if isinstance(former, bool) else 7)
     plain = Send(Q, b"x", group="of a number" if name == "group_seq" else "")
     asked = replace(plain, **{name: value})
-    assert orders._put(proxy, plain) != orders._put(proxy, asked)
+    assert handlers._message(session, plain) != handlers._message(session, asked)
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
@@ -69,10 +69,10 @@ def test_each_option_of_a_subscribe_reaches_its_destination(name):
     def asked(command):
         b = Broker()
         client = b.connect(client_id="c").do(command)
-        (source,) = proxy_of(b, client).sources.values()
+        (consumer,) = session_of(b, client).consumers.values()
         posted = [args[2] for args in notes if isinstance(args[2], Consume)]
         notes.clear()
-        return source.ack, source.home, posted
+        return consumer.ack, consumer.home, posted
 
     notes: list[Any] = []
     post = Native.post
@@ -342,7 +342,7 @@ def test_disconnect_returns_what_is_unsettled_and_is_answered_last():
     client.do(send(Q, "2"), Sync("s"), Disconnect("bye"), send(Q, "never"))
     assert client.receipts == ["s", "bye"] and b.queue(Q).ready == 2
     client.close()
-    assert b.servers["a"].clients.connections == {}
+    assert b.servers["a"].clients.sessions == {}
 
 
 def test_a_refused_command_ends_the_connection():
@@ -536,7 +536,7 @@ def test_what_a_client_has_sent_before_it_left_is_obeyed(polite):
     if polite:
         client.do(Disconnect("bye"), pump=False)
     client.close()
-    assert b.queue(Q).count == len(FLOOD) and not service.connections and not service.going and not service.by_proxy
+    assert b.queue(Q).count == len(FLOOD) and not service.sessions and not service.going
 
 
 def test_who_has_left_waits_for_nothing_any_more():
@@ -546,7 +546,7 @@ def test_who_has_left_waits_for_nothing_any_more():
     client, service = b.connect(), b.servers["a"].clients
     client.send(Q, *FLOOD, pump=False)
     client.close()
-    assert b.queue(Q).count == SHARE + 10 and not service.connections and not service.waiting
+    assert b.queue(Q).count == SHARE + 10 and not service.sessions and not service.waiting
 
 
 def test_what_has_waited_for_a_name_is_obeyed_a_share_a_turn_too():
@@ -554,13 +554,12 @@ def test_what_has_waited_for_a_name_is_obeyed_a_share_a_turn_too():
     client, server = b.connect("c"), b.servers["c"]
     client.send(Q, *FLOOD, pump=False)
     service = server.clients
-    (connection,) = service.waiting
     most, obey = [0], service._obey
 
-    def watched(connection, left):
-        before = len(connection.commands)
-        rest = obey(connection, left)
-        most.append(before - len(connection.commands))
+    def watched(session, left):
+        before = len(session.commands)
+        rest = obey(session, left)
+        most.append(before - len(session.commands))
         return rest
 
     service._obey = watched

@@ -3,7 +3,7 @@
 import pytest
 
 from mombroker.broker.commands import RELEASED, Receipt, Subscribe, Sync, Unsubscribe
-from mombroker.broker.session import consumer, session
+from mombroker.broker.session import consumer, topic_feed
 from tests.broker.bench import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -112,8 +112,8 @@ def test_a_slow_reader_loses_the_oldest_and_that_is_counted():
     for text in "0456":
         reader.ack(text)
     assert reader.texts == ["0", "4", "5", "6"]
-    proxy = next(c.proxy for c in b.servers["b"].clients.connections.values())
-    assert proxy.dropped == 3
+    session = next(iter(b.servers["b"].clients.sessions.values()))
+    assert session.feed.dropped == 3
 
 
 def test_what_a_slow_connection_has_not_taken_is_told():
@@ -147,7 +147,7 @@ def test_delayed_messages_of_a_plain_subscription_are_kept_within_its_limit():
 
 
 def test_large_messages_of_topics_wait_within_bytes(monkeypatch):
-    monkeypatch.setattr(session, "PENDING_BYTES", 10)
+    monkeypatch.setattr(topic_feed, "PENDING_BYTES", 10)
     monkeypatch.setattr(consumer, "PREFETCH_BYTES", 5)
     b = Broker(THREE)
     reader = b.connect("b").subscribe("s", A, ack="individual")

@@ -1,0 +1,144 @@
+"""The messages of a session's plain topics, until they are handed out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.policies import Policies
+from mombroker.broker.session.consumer import SessionConsumer
+from mombroker.core.transaction import Transaction
+
+PENDING_BYTES = 64 << 20  # of what a session does not take; then the oldest go
+Row = tuple[ClientMessage, str, int]  # what it takes to hand a message out again: itself, its id, its count
+Deliver = Callable[[SessionConsumer, ClientMessage, str, int, Row], None]
+
+
+class TopicFeed:
+    """1. Messages are handed out in the order in which they came, whatever subscription they are for: the first waits
+    until its subscription has credit, and all others behind it.
+    2. `bytes` are those of the bodies in `pending` and `later`.
+
+    deliver    hands a message to the client
+    lost       a message was dropped for want of credit
+    """
+
+    __slots__ = (
+        "tx", "policies", "conn", "pending", "later", "bytes", "dropped", "_complain_at", "_number", "_deliver",
+        "_alarm", "_lost",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        tx: Transaction,
+        policies: Policies,
+        conn: int,
+        deliver: Deliver,
+        alarm: Callable[[int], None],
+        lost: Callable[[], None],
+    ):
+        self.tx, self.policies, self.conn = tx, policies, conn
+        self.pending: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
+        self.later: list[tuple[int, int, SessionConsumer, ClientMessage, str]] = []  # delayed: a heap, by time
+        self.bytes = 0
+        self.dropped = 0
+        self._complain_at = 1  # so many
+        self._number = 0  # of what was delayed
+        self._deliver, self._alarm, self._lost = deliver, alarm, lost
+
+    def take(self, consumer: SessionConsumer, message: ClientMessage, id: str) -> None:
+        """A message has come."""
+        if message.due > self.tx.now:
+            self._number += 1
+            heappush(self.later, (message.due, self._number, consumer, message, id))
+            self.bytes += len(message.body)
+            self._alarm(message.due)
+        elif not self.pending and consumer.credit > 0 and consumer.room > 0 and not message.expires:  # as most often
+            self._hand(consumer, message, id, 1)
+        else:
+            self.wait(consumer, (message, id, 1), False)
+            self.hand_out()
+        if self.pending or self.later:
+            self._shorten(message.destination)
+
+    def wait(self, consumer: SessionConsumer, row: Row, first: bool) -> None:
+        self.pending.appendleft((consumer, *row)) if first else self.pending.append((consumer, *row))
+        self.bytes += len(row[0].body)
+
+    def again(self, consumer: SessionConsumer, row: Row) -> None:
+        """The client gave it back: it comes next, with its count; not for ever."""
+        message, id, count = row
+        if count <= self.policies.of(message.destination).max_redeliveries and consumer.open:
+            self.wait(consumer, (message, id, count + 1), True)
+        else:
+            self._drop(consumer)
+
+    def hand_out(self) -> None:
+        now = self.tx.now
+        while self.pending:
+            consumer, message, id, count = self.pending[0]
+            if message.expires and message.expires <= now:
+                self._next()
+                continue
+            if consumer.credit <= 0 or consumer.room <= 0:
+                return
+            self._next()
+            self._hand(consumer, message, id, count)
+
+    def _hand(self, consumer: SessionConsumer, message: ClientMessage, id: str, count: int) -> None:
+        consumer.credit -= 1
+        consumer.room -= len(message.body)
+        self._deliver(consumer, message, id, count, (message, id, count))
+
+    def _next(self) -> SessionConsumer:
+        consumer, message, _, _ = self.pending.popleft()
+        self.bytes -= len(message.body)
+        return consumer
+
+    def _due(self) -> tuple[SessionConsumer, ClientMessage, str]:
+        _, _, consumer, message, id = heappop(self.later)
+        self.bytes -= len(message.body)
+        return consumer, message, id
+
+    def alarm(self) -> None:
+        while self.later and self.later[0][0] <= self.tx.now:
+            self.take(*self._due())
+
+    def _shorten(self, topic: str) -> None:
+        """Of what waits too long the oldest goes; of what is delayed, what would have come first."""
+        limit = self.policies.of(topic).max_pending
+        while len(self.pending) + len(self.later) > limit or self.bytes > PENDING_BYTES:
+            self._drop(self._next() if self.pending else self._due()[0])
+
+    def _drop(self, consumer: SessionConsumer) -> None:
+        """The client does not get a message; the log says so now and then."""
+        consumer.dropped += 1
+        self.dropped += 1
+        self._lost()
+        if self.dropped >= self._complain_at:
+            self._complain_at *= 10
+            self.tx.note(
+                f"client {self.conn} does not take the messages of its topics in time, here of its subscription "
+                f"{ascii(consumer.sub)[:80]}: {self.dropped} dropped so far; see max_pending of the topic's policy"
+            )
+
+    def leave(self, consumer: SessionConsumer) -> None:
+        """Its subscription has ended."""
+        self.pending = deque(entry for entry in self.pending if entry[0] is not consumer)
+        self.later = sorted(entry for entry in self.later if entry[2] is not consumer)
+        self.bytes = self._bytes()
+        self.hand_out()
+
+    def clear(self) -> None:
+        self.pending.clear()
+        self.later.clear()
+        self.bytes = 0
+
+    def _bytes(self) -> int:
+        waiting = [message for _, message, _, _ in self.pending] + [message for _, _, _, message, _ in self.later]
+        return sum(len(message.body) for message in waiting)
+
+    def check(self) -> None:
+        assert self.bytes == self._bytes(), "bytes that wait miscounted"
