@@ -66,16 +66,17 @@ def drawn(paper: Paper, figures: Sequence[str], full: bool, changed: Params) -> 
 
 @cache
 def code(name: str) -> str:
-    """A hash of all code that decides a result: a changed core makes old results worthless. Claims judge results, and
-    an exception ends a run that has none: both may change."""
-    found: dict[str, bytes] = {}
+    """A hash of all code that decides a result: a changed core makes old results worthless. Comments decide nothing,
+    claims judge results, and an exception ends a run that has none: these may change."""
+    found: dict[str, str] = {}
     todo = [f"mombroker.lab.papers.{name}", *(f"mombroker.ordering.{each}" for each in load(name).backends)]
     while todo:
         module = todo.pop()
         if module not in found and not module.endswith(BESIDE):
-            found[module] = _file(module).read_bytes()
-            todo += _imports(found[module])
-    return sha256(b"\0".join(found[module] for module in sorted(found))).hexdigest()
+            tree = ast.parse(_file(module).read_bytes())
+            found[module] = _text(tree)
+            todo += _imports(tree)
+    return sha256("\0".join(found[module] for module in sorted(found)).encode()).hexdigest()
 
 
 def _file(module: str) -> Path:
@@ -83,10 +84,18 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _imports(source: bytes) -> list[str]:
+def _text(tree: ast.Module) -> str:
+    """A module without its comments and docstrings. `tree` is left without them, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.unparse(tree)
+
+
+def _imports(tree: ast.Module) -> list[str]:
     """The modules of ours that a module imports when it is loaded."""
     named = []
-    for node in ast.parse(source).body:
+    for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mombroker":
             named += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
     return [module for module in named if _file(module).exists()]

@@ -1,5 +1,6 @@
 """Points are run once, kept, and not run again; and claims are judged by what was run."""
 
+import ast
 import errno
 import json
 import multiprocessing
@@ -287,6 +288,15 @@ def test_the_code_of_a_paper_is_all_that_decides_its_results(monkeypatch, tmp_pa
         "sim/world.py",
     } <= read  # fmt: skip
     assert not read & {"ordering/vector.py", "lab/papers/overlay.py", "lab/ethernet.py", "core/errors.py"}
+
+
+def test_only_what_is_carried_out_decides():
+    text = (
+        '"""A file."""\n\nclass A:\n    """A class."""\n\n    def b(self):\n        """Says b."""\n        return "b"\n'
+    )
+    bare = "class A:\n    def b(self):  # says b\n        return 'b'\n"
+    one, other, changed = (sweep._text(ast.parse(each)) for each in (text, bare, bare.replace("'b'", "'c'")))
+    assert one == other != changed
 
 
 class FakeSpark:
