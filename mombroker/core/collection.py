@@ -175,7 +175,7 @@ class Collections:
 
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """The batch that changed `items` is durable."""
-        for collection in list(self.changed):
+        for collection in list(self.changed) if items else ():
             collection.committed(items)
             if not (collection.fresh or collection.gone):
                 del self.changed[collection]
