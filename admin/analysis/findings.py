@@ -45,10 +45,13 @@ def located(log: DataFrame, found: Findings, topology: Topology) -> DataFrame:
     return parts[0].unionByName(parts[1]).groupBy(*KEY).agg(F.max_by("by", "at").alias("by")).select(*KEY, "by.*")
 
 
-@schema(f"finding string, {LINK}, count bigint, agent string, origin string, number bigint")
+@schema(
+    f"finding string, {LINK}, count bigint, agent string, origin string, number bigint, before_origin string, "
+    "before_number bigint"
+)
 def by_link(places: DataFrame) -> DataFrame:
-    """From `located`: how many of each link, and one of them."""
-    one = F.min(F.struct("agent", "origin", "number")).alias("one")
+    """From `located`: how many of each link, and one of them; `before` is the message that overtook it."""
+    one = F.min(F.struct("agent", "origin", "number", "before_origin", "before_number")).alias("one")
     grouped = places.groupBy("finding", "domain", "ordering", "peer", "server").agg(F.count("*").alias("count"), one)
     return grouped.select("finding", "domain", "ordering", "peer", "server", "count", "one.*")
 

@@ -32,7 +32,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     """HTML of what report.analyse returned, and of Advice.as_dict."""
     totals, log = figures["totals"], figures["log"]
     title = f"What ordering costs: {topology.name}" if topology else "What ordering costs"
-    parts = [f"<h1>{escape(title)}</h1>", f"<p>{log['records']:,} records of {log['seconds']:,} s.</p>"]
+    parts = [f"<h1>{escape(title)}</h1>", f"<p>{_window(log)}</p>"]
     parts += [f"<p>{escape(hole)}.</p>" for hole in figures.get("holes", ())]
     parts += [_facts(totals), "<h2>Links</h2>", '<div class="side">']
     parts.append(_map(figures["links"], "control_pct", "control bytes, % of what the link carries", "%"))
@@ -63,9 +63,16 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
         parts += [f"<h2>{name}</h2>", _table(rows) if rows else "<p>None.</p>"]
     body = "\n".join(parts)
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
+
+
+def _window(log: Figures) -> str:
+    begin, end = ((log[name] or "?").replace("T", " ").partition(".")[0] for name in ("start", "end"))
+    count, seconds = f"{log['records']:,}", f"{log['seconds']:,}"
+    return f"{count} records from {begin} to {end} UTC, {seconds} s. Made by mombroker {escape(log['version'])}."
 
 
 def _at(figures: Figures, where: str) -> Sequence[Figures]:

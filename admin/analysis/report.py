@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mombroker import ordering
+from mombroker import __version__, ordering
 from mombroker.admin.analysis import cost, findings
 from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
@@ -128,8 +129,8 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
     payload = sum(row.payload for row in rows["servers"])
     return {
         "log": {
-            "records": sum(row.records for row in rows["machines"]), "start_ns": start,
-            "seconds": round(span / 1e9, 3),
+            "records": sum(row.records for row in rows["machines"]), "start": _shown(start),
+            "end": _shown(start + span), "seconds": round(span / 1e9, 3), "version": __version__,
         },
         "totals": {
             "messages": messages, "payload_bytes": payload, "packets": packets, "control_bytes": control,
@@ -154,6 +155,7 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
             {
                 "finding": row.finding, "domain": row.domain, "ordering": row.ordering, "from": row.peer,
                 "to": row.server, "count": row["count"], "agent": row.agent, "message": f"{row.origin}#{row.number}",
+                "before": None if row.before_origin is None else f"{row.before_origin}#{row.before_number}",
             }
             for row in _heaviest(rows.get("findings", ()), "count")
         ],
@@ -274,9 +276,9 @@ def _servers(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures]) -> lis
     routed: dict[str, int] = defaultdict(int)
     for row in rows["servers"]:
         sent[row.source] += row.messages
-    for row in rows["stamped"]:
+    for row in rows["taken"]:
         if row.kind == "forward":
-            routed[row.server] += row.messages
+            routed[row.server] += row.records
     reacted: dict[str, int] = defaultdict(int)
     for row in _pairs(rows):
         reacted[row.server] += row.copies
@@ -461,6 +463,11 @@ def _behind(rows: Mapping[str, Sequence[Row]]) -> dict[str, int]:
             if peer in found and server in found:
                 found[server] = max(found[server], found[peer] - took)
     return found
+
+
+def _shown(ns: int) -> str | None:
+    """UTC, as ISO 8601 has it; null where there is no record."""
+    return f"{datetime.fromtimestamp(ns // 1000 / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%f}Z" if ns else None
 
 
 def _heaviest(rows: Sequence[Row], name: str) -> list[Row]:

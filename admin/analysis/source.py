@@ -1,7 +1,9 @@
 """The Spark data source `mombroker`: the servers' logs, read from their stores while they run.
 
     spark.read.format("mombroker").load("bus.toml")             a topology file, a data folder, or a folder of these
+    spark.read.format("mombroker").load(["paris", "lyon"])      several of these
     spark.readStream.format("mombroker").load("bus.toml")
+    CREATE TEMPORARY VIEW logs USING mombroker OPTIONS (path 'bus.toml')
 
 Columns are those of schema.py; `.schema("kind string, payload bigint")` reads no others. Options: `servers` and
 `kinds`, lists with commas, and `since`, a time: only these records; `partition`, records of a task, about;
@@ -19,6 +21,7 @@ with itself for example, each would read what the other asked for. An option bel
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
 
 PARTITION = 500_000  # records
-OPTIONS = {"path", "servers", "kinds", "since", "partition", "maxrecords", "failondataloss"}
+OPTIONS = {"path", "paths", "servers", "kinds", "since", "partition", "maxrecords", "failondataloss"}
 NO_KIND = "there are no records of kind"
 DIGITS = 18  # of a number that SQLite takes
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,11 +97,14 @@ class Logs(DataSource):
 
     def __init__(self, options: Any):
         super().__init__(options)
-        if unknown := sorted({name.lower() for name in options} - OPTIONS):
+        named = {name.lower() for name in options}
+        if "provider" in named:  # Spark 4.3 asks for a table's records without any option, so without its path
+            raise MomError("a table cannot be of the logs, a view can: CREATE TEMPORARY VIEW ... USING mombroker")
+        if unknown := sorted(named - OPTIONS):
             known = "servers, kinds, since, partition, maxRecords, failOnDataLoss"
             raise MomError(f"there is no option {', '.join(unknown)}; there are {known}")
         self.request = Request(
-            path=str(options.get("path", "")),
+            paths=_paths(options),
             servers=_names(options, "servers"),
             kinds=_kinds(options),
             since=_time(options),
@@ -125,7 +131,7 @@ class Logs(DataSource):
 class Request:
     """The options."""
 
-    path: str
+    paths: tuple[str, ...]
     servers: tuple[str, ...]  # none: all; and likewise
     kinds: tuple[str, ...]
     since: int  # ns
@@ -134,11 +140,16 @@ class Request:
     strict: bool  # a stream fails when records went before it read them
 
     def stores(self) -> dict[str, Path]:
-        if not self.path:
+        if not self.paths:
             raise MomError("name a topology file or a folder of data folders: .load(PATH)")
-        if files.is_export(Path(self.path)):
-            raise MomError(f"{self.path} is an export: read it by mombroker.admin.analysis.source.read(spark, PATH)")
-        found = stores.find(Path(self.path))
+        found: dict[str, Path] = {}
+        for path in self.paths:
+            if files.is_export(Path(path)):
+                raise MomError(f"{path} is an export: read it by mombroker.admin.analysis.source.read(spark, PATH)")
+            there = stores.find(Path(path))
+            if twice := sorted(name for name, place in there.items() if found.get(name, place) != place):
+                raise MomError(f"there are two stores of {twice[0]}: {found[twice[0]]} and {there[twice[0]]}")
+            found |= there
         _known(self.servers, found, "there is no store of")
         return {name: path for name, path in found.items() if not self.servers or name in self.servers}
 
@@ -158,6 +169,12 @@ class Range(InputPartition):
     incarnation: str
     after: int
     upto: int
+
+
+def _paths(options: Any) -> tuple[str, ...]:
+    """Spark makes `paths` of a list."""
+    path = str(options.get("path", ""))
+    return (path,) if path else tuple(map(str, json.loads(options.get("paths", "[]"))))
 
 
 def _names(options: Any, name: str) -> tuple[str, ...]:

@@ -141,7 +141,8 @@ def domain_cost(domain: Domain, carried: Sequence[Act], load: Load) -> DomainCos
     first = sum(act.number <= load.first for act in carried)
     options = tuple(sorted((key, repr(value)) for key, value in domain.options.items()))
     links = tuple(load.delays.links.get((a, b), 0) for a in domain.members for b in domain.members)
-    sample = _Sample(domain, domain.backend, options, pattern, first, load.delays.mean, links if any(links) else ())
+    size, mean = len(domain.members), load.delays.mean
+    sample = _Sample(domain, domain.backend, size, options, pattern, first, mean, links if any(links) else ())
     share = load.messages / max(len(load.sends), 1)
     figures = _play(sample) if pattern else (0.0,) * 5
     messages = share * (len(carried) - first)
@@ -154,6 +155,7 @@ class _Sample:
 
     domain: Domain = field(compare=False)
     backend: str
+    size: int
     options: tuple[tuple[str, str], ...]
     pattern: tuple[tuple[int, int, tuple[int, ...]], ...]  # when, from which member, to which
     first: int  # how many do not count

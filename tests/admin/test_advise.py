@@ -9,6 +9,7 @@ from mombroker.admin.cli.advise import proposal
 from mombroker.core import layouts
 from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
+from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import communities, uniform
 from mombroker.lab.replay import Delays, replay
 from mombroker.net import config
@@ -289,6 +290,21 @@ def test_the_proposal_keeps_the_places_of_the_stores(tmp_path):
         assert 'data = "var/s1"' in text and str(tmp_path) not in text
     for new in (tmp_path / "x", tmp_path.parent):
         assert config.loads(proposal(advice, file.parent, new), new).servers["s1"].data == data
+
+
+def test_a_model_of_one_size_is_not_taken_for_another_with_the_same_traffic():
+    """Six busy servers of 24 have the same pattern of sends whatever domain they are in; their clocks have not."""
+    names = [f"s{n:02}" for n in range(24)]
+    chance = Random(1)
+    sends = [Send(n * MS, a, (b,), 10) for n in range(300) for a, b in [chance.sample(names[:6], 2)]]
+    load = load_of(sends)
+    flat = layouts.build({"all": names})
+    split = layouts.build({"busy": names[:6], "rest": names[5:]})
+    costs._play.cache_clear()
+    first = [costs.predict(each, load).control_bytes for each in (flat, split)]
+    costs._play.cache_clear()
+    assert first == [costs.predict(each, load).control_bytes for each in (split, flat)][::-1]
+    assert first[0] > 1.5 * first[1]
 
 
 def test_changes_are_told_in_words():

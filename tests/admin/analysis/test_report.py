@@ -9,6 +9,7 @@ pytest.importorskip("pyspark", reason="this needs the extra spark")
 
 from pyspark.sql import Row  # noqa: E402
 
+import mombroker  # noqa: E402
 from mombroker import ordering  # noqa: E402
 from mombroker.admin.analysis import page, report  # noqa: E402
 from mombroker.core import layouts  # noqa: E402
@@ -98,6 +99,20 @@ def test_servers_and_back_ends_have_bytes_integers_and_times():
     (backend,) = found["orderings"]
     assert (backend["sends"], backend["control_ints"], backend["ints_per_packet"]) == (30, 90, 3)
     assert (backend["store_ms"], backend["link_ms"], backend["hold_ms"]) == (2, 2, 2)
+
+
+def test_what_a_router_passes_on_into_two_domains_is_one_message():
+    rows = log()
+    rows["stamped"] += [stamped("s2", "s3", 4, kind="forward", domain=domain) for domain in ("d1", "d2")]
+    rows["taken"].append(taken("s2", "s1", 4, "forward", ""))
+    assert [row["forwarded"] for row in figures(rows)["servers"]] == [0, 4, 0]
+
+
+def test_a_report_says_of_when_it_is_and_by_which_version():
+    rows = log(machines=[machine(f"s{at}", 1_700_000_000, 1_700_000_100) for at in (1, 2, 3)])
+    found = figures(rows)["log"]
+    assert found["version"] == mombroker.__version__ and found["seconds"] == 100
+    assert (found["start"], found["end"]) == ("2023-11-14T22:13:20.000000Z", "2023-11-14T22:15:00.000000Z")
 
 
 def test_a_domain_has_what_the_papers_say_of_one_of_its_size():

@@ -266,6 +266,23 @@ def test_an_option_that_is_misspelled_is_refused(played, options, sentence):
         Logs(CaseInsensitiveDict({"path": str(played.file), **options}))
 
 
+def test_a_view_is_made_by_sql_and_a_list_of_folders_loaded(spark, played):
+    from mombroker.admin.analysis import source
+
+    source.register(spark)
+    options = f"USING mombroker OPTIONS (path '{played.file}')"
+    with pytest.raises(Exception, match="a table cannot be of the logs, a view can: CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE logs_of_a_bus {options}")
+    spark.sql(f"CREATE TEMPORARY VIEW logs_of_a_bus {options}")
+    counts = {row.server: row["count"] for row in spark.table("logs_of_a_bus").groupBy("server").count().collect()}
+    spark.catalog.dropTempView("logs_of_a_bus")
+    assert len(counts) == logs.SERVERS
+    two = spark.read.format("mombroker").load([str(played.folder / name) for name in ("s03", "s09")])
+    assert {row.server: row["count"] for row in two.groupBy("server").count().collect()} == {
+        name: counts[name] for name in ("s03", "s09")
+    }
+
+
 def test_an_export_refuses_what_stores_refuse(spark, exported):
     from mombroker.admin.analysis import source
     from mombroker.core.errors import MomError
