@@ -1,6 +1,8 @@
 """What the code and the documents cite is in the repository: sections, codes of errata, files, anchors."""
 
 import re
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -60,4 +62,18 @@ def test_no_text_cites_a_document_that_is_not_here():
         for name in cited.findall(path.read_text())
         if not (ROOT / name).exists()
     ]
+    assert wrong == []
+
+
+NO_CODE = {"mombroker.orderings", "mombroker.toml", "mombroker.schema_version", "mombroker.zip", "mombroker.service"}
+
+
+@pytest.mark.parametrize("path", texts(".md"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_name_of_our_code_in_a_document_is_there(path):
+    wrong = []
+    for name in set(re.findall(r"\bmombroker(?:\.\w+)+", path.read_text())) - NO_CODE:
+        module, _, attribute = name.rpartition(".")
+        there = find_spec(module) and (hasattr(import_module(module), attribute) or find_spec(name))
+        if not there:
+            wrong.append(name)
     assert wrong == []

@@ -139,6 +139,3 @@ def _chooser(rng: Random, made: list[_Community]) -> Choose:
         return server, tuple(dice.sample(others, dice.randint(2, min(4, len(others)))))
 
     return choose
-
-
-hidden_communities = communities  # its name among the workloads (sim/workloads.py)

@@ -9,7 +9,7 @@ from mombroker.admin.audit.bus import audit
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
 from mombroker.lab.bus_workloads import Send
-from mombroker.lab.communities import SHAPES, communities, hidden_communities, uniform
+from mombroker.lab.communities import SHAPES, communities, uniform
 from mombroker.lab.recording import mixed, paced, record
 from mombroker.lab.replay import Delays, Links, acts, replay
 from mombroker.sim.world import EPOCH, MS, World
@@ -98,7 +98,7 @@ def test_hidden_communities_are_a_forest_and_the_same_each_time():
         assert traffic.split().servers.keys() == set(traffic.servers)  # valid: a Topology refuses cycles
         shapes.add("backbone" in traffic.hidden)
     assert shapes == {True, False} and len(SHAPES) == 3
-    assert communities(1004).sends(50) == hidden_communities(1004).sends(50)
+    assert communities(1004).sends(50) == communities(1004).sends(50)
     assert communities(1004).sends(50) != communities(1005).sends(50)
 
 
