@@ -6,15 +6,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mombroker.broker.commands import ACCEPTED, Disposition, Receipt, Subscribe
+from mombroker.broker.commands import ACCEPTED, Disposition, Receipt, Send, Subscribe, Transact
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
-from mombroker.broker.protocol import Consume, Publish, Table
+from mombroker.broker.protocol import Consume, Drained, Publish, Table
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.consumer import SessionConsumer
+from mombroker.broker.session.deliveries import Deliveries
+from mombroker.broker.session.handlers import Handlers
 from mombroker.broker.session.service import SHARE, Sessions
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
@@ -268,3 +270,70 @@ def once_a_batch(take_back: Callable[[Queue], None]) -> Callable[[Queue], None]:
 def unnoticed(_: Callable[[Consumers, int, int], None]) -> Callable[[Consumers, int, int], None]:
     """Consumers that have looked beyond a message's place do not learn that it has come back."""
     return lambda takers, lane, id: None
+
+
+def drained_first(flush: Callable[[Queue], None]) -> Callable[[Queue], None]:
+    """The end of a drain is told before what is there is given."""
+
+    def hasty(queue: Queue) -> None:
+        for key in list(queue.takers.draining):
+            del queue.takers.draining[key]
+            queue.post(key[0], Drained(key[1]))
+        flush(queue)
+
+    return hasty
+
+
+def still_credited(_: Callable[[Queue], None]) -> Callable[[Queue], None]:
+    """Who was drained keeps the rest of its credit."""
+
+    def answer(queue: Queue) -> None:
+        for key in [key for key in queue.takers.draining if queue._has_all(queue.takers.consumers[key])]:
+            del queue.takers.draining[key]
+            queue.post(key[0], Drained(key[1]))
+
+    return answer
+
+
+def credit_kept(tell: Callable[[Deliveries, SessionConsumer], None]) -> Callable[[Deliveries, SessionConsumer], None]:
+    """What is settled gives no credit back."""
+
+    def keep(deliveries: Deliveries, consumer: SessionConsumer) -> None:
+        consumer.explicit, explicit = True, consumer.explicit
+        tell(deliveries, consumer)
+        consumer.explicit = explicit
+
+    return keep
+
+
+def credit_on_top(tell: Callable[[Deliveries, SessionConsumer], None]) -> Callable[[Deliveries, SessionConsumer], None]:
+    """What is settled gives credit back, also where the client says itself how much it has."""
+
+    def give(deliveries: Deliveries, consumer: SessionConsumer) -> None:
+        consumer.explicit, explicit = False, consumer.explicit
+        tell(deliveries, consumer)
+        consumer.explicit = explicit
+
+    return give
+
+
+def refused_with_the_rest(refuse: Callable[..., None]) -> Callable[..., None]:
+    """What was sent behind a refused command is refused too, without a word."""
+
+    def clear(service: Sessions, session: Session, *args: Any, **more: Any) -> None:
+        refuse(service, session, *args, **more)
+        session.commands.clear()
+
+    return clear
+
+
+def half_refused(transact: Callable[..., None]) -> Callable[..., None]:
+    """A transaction that is refused has sent what it was to send."""
+
+    def send_first(handlers: Handlers, session: Session, command: Transact) -> None:
+        for each in command.commands:
+            if isinstance(each, Send):
+                handlers._send(session, each)
+        transact(handlers, session, command)
+
+    return send_first

@@ -154,6 +154,7 @@ class Client:
     """A user of the broker, which comes back when it has lost its connection. What it does there, others say."""
 
     faithful = 0.7  # the chance that it comes back to the same server
+    strict = True  # its protocol knows no refusal that does not end the connection
 
     def __init__(self, work: "Clients", client_id: str = "", home: str = ""):
         self.work, self.client_id = work, client_id
@@ -175,7 +176,8 @@ class Client:
         work.conns += 1
         self.connection = connection = Connection(self, node, work.conns)
         node.connections[connection.conn] = connection
-        connection.to_server(ClientOpened(connection.conn, "user", self.client_id, f"{name}/x{connection.conn}"))
+        opened = ClientOpened(connection.conn, "user", self.client_id, f"{name}/x{connection.conn}", self.strict)
+        connection.to_server(opened)
         work.world.after(self.pause(), self._begin, connection)
 
     def _begin(self, connection: Connection) -> None:

@@ -11,6 +11,7 @@ from mombroker.broker.commands import MODIFIED, Delivery, Disposition, Send, Tra
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
+from mombroker.sim.pulls import Pulls
 from mombroker.sim.world import MS
 
 QUEUES = [f"queue:q{n}" for n in range(3)]
@@ -476,5 +477,5 @@ class Choices(Everything):
 
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
-    "openings": Openings, "choices": Choices,
+    "openings": Openings, "choices": Choices, "pulls": Pulls,
 }  # fmt: skip

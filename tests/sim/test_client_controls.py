@@ -10,6 +10,9 @@ import pytest
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.queue import Queue
+from mombroker.broker.session.deliveries import Deliveries
+from mombroker.broker.session.handlers import Handlers
+from mombroker.broker.session.service import Sessions
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.session.waiting import Waiting
@@ -66,6 +69,20 @@ CONTROLS = {
     "settlements ahead of what is passed on": Control(
         "queues", partial(replaced, Waiting, "freeing", fakes.settlements_first), (19, 44, 53)
     ),
+    "drained before what is there": Control("pulls", partial(replaced, Queue, "flush", fakes.drained_first), (0, 1, 2)),
+    "credit after a drain": Control(
+        "pulls", partial(replaced, Queue, "_answer_drains", fakes.still_credited), (0, 2, 3)
+    ),
+    "no credit for what is settled": Control(
+        "queues", partial(replaced, Deliveries, "tell", fakes.credit_kept), (3, 4, 7)
+    ),
+    "credit for what is settled": Control(
+        "pulls", partial(replaced, Deliveries, "tell", fakes.credit_on_top), (0, 1, 2)
+    ),
+    "refused with what is behind": Control(
+        "pulls", partial(replaced, Sessions, "refuse", fakes.refused_with_the_rest), (27, 28, 33)
+    ),
+    "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }
 
 
