@@ -13,6 +13,7 @@ from mombroker.broker.queue.schedule import DELAYED, EXPIRING
 from mombroker.core import times
 from mombroker.core.batch import Batch, HeldRow, ItemRow, TaskRow
 from mombroker.core.errors import MomError
+from mombroker.core.meta import NOW
 from mombroker.store.base import Store
 
 PAGE = 1_000
@@ -41,7 +42,7 @@ class Shift:
 
 def set_back(store: Store, wall: int) -> dict[str, int]:
     """Raises MomError if the store's time is not ahead of `wall`."""
-    now = int(store.meta().get("now", 0))
+    now = int(store.meta().get(NOW, 0))
     shift = Shift(now - wall, now)
     if shift.ahead <= times.FAR:
         raise MomError("the time of the store is not over a minute ahead of the clock: there is nothing to be set back")
@@ -49,7 +50,7 @@ def set_back(store: Store, wall: int) -> dict[str, int]:
     for batch in _batches(store, shift):
         moved += len(batch.tasks) + len(batch.items) + len(batch.held)
         store.commit(batch)
-    store.commit(Batch(meta={"now": wall}))
+    store.commit(Batch(meta={NOW: wall}))
     return {"ahead_ns": shift.ahead, "moved": moved}
 
 

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from mombroker.broker.topic.routing import META as TOPIC
 from mombroker.core.batch import Reader
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
-from mombroker.core.meta import USER
+from mombroker.core.meta import NAME, ORDER, POLICY, TOPIC, USER
 
 Meta = Mapping[str, Any]
-NAME, POLICY = "name:", "policy:"
 LANES = ("d", *(f"p{number}" for number in range(10)))  # the collections that a queue's messages wait in
 PAGE = 1_000
 SHOWN = 20  # things of one server in a refusal
@@ -23,7 +21,7 @@ SHOWN = 20  # things of one server in a refusal
 
 def members(metas: Mapping[str, Meta]) -> set[str]:
     """The servers of the bus that the stores are of."""
-    orders = [json.loads(str(meta["order"])) for meta in metas.values()]
+    orders = [json.loads(str(meta[ORDER])) for meta in metas.values()]
     return {*metas, *(member for order in orders for domain in order.values() for member in domain["members"])}
 
 

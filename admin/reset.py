@@ -22,6 +22,7 @@ from mombroker.core.batch import Batch, LinkRow, Reader
 from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
 from mombroker.core.message import Message, decode
+from mombroker.core.meta import DIGEST, EPOCH, FORMER, NEXT, NOW, ORDER, OWN, RESET
 from mombroker.core.reaction import Program
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import RoutingTable, Topology
@@ -29,7 +30,6 @@ from mombroker.core.trace import Record
 from mombroker.store.base import Store, identity
 
 PAGE = 10_000
-ORDER_UPTO = "order:"  # meta key, with the last log record that was written under this former order
 
 
 @dataclass(slots=True)
@@ -80,11 +80,11 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
     report.lost = list(unseen.values())
     report.names = leaving.names_of([lost], metas)
     epochs = {
-        domain: 1 + max((int(meta.get(f"epoch:{domain}", 0)) for meta in metas.values()), default=0)
+        domain: 1 + max((int(meta.get(EPOCH + domain, 0)) for meta in metas.values()), default=0)
         for domain in report.domains
     }
-    fresh = Batch(meta={"reset": now, "next": now // 1000, "now": now})  # ids of the lost store are not given again
-    fresh.meta |= {f"epoch:{domain}": epoch for domain, epoch in epochs.items()}
+    fresh = Batch(meta={RESET: now, NEXT: now // 1000, NOW: now})  # ids of the lost store are not given again
+    fresh.meta |= {EPOCH + domain: epoch for domain, epoch in epochs.items()}
     fresh.meta |= leaving.tables(metas)
     for meta in metas.values():
         fresh.meta |= leaving.withdrawn(meta, [lost])
@@ -211,7 +211,7 @@ def adopt(
         wanted[name].get(key) == value
         for name, meta in metas.items()
         for key, value in meta.items()
-        if key.startswith("digest:")
+        if key.startswith(DIGEST)
     )
     gone = leaving.departed(topology.servers, metas)
     if not drop:
@@ -220,7 +220,7 @@ def adopt(
         _nothing_under_way({name: stores[name] for name in topology.servers})
     report.names = leaving.names_of(gone, metas)
     epochs = {
-        domain: max(int(meta.get(f"epoch:{domain}", 0)) for meta in metas.values()) + (not kept)
+        domain: max(int(meta.get(EPOCH + domain, 0)) for meta in metas.values()) + (not kept)
         for domain in topology.domains
     }
     shared = leaving.tables(metas)
@@ -228,17 +228,17 @@ def adopt(
         shared |= leaving.withdrawn(meta, gone)
     for name in topology.servers:
         store = stores[name]
-        batch = Batch(meta={key: None for key in metas[name] if key.startswith("digest:")})
+        batch = Batch(meta={key: None for key in metas[name] if key.startswith(DIGEST)})
         batch.meta |= {key: value for key, value in shared.items() if value is None or key not in metas[name]}
         batch.meta |= wanted[name]
-        batch.meta |= {f"epoch:{domain.name}": epochs[domain.name] for domain in topology.domains_of(name)}
+        batch.meta |= {EPOCH + domain.name: epochs[domain.name] for domain in topology.domains_of(name)}
         if not kept:
-            key = f"{ORDER_UPTO}{store.log_end()}"
-            batch.meta[key] = metas[name].get(key, metas[name]["order"])  # there already: a run was cut short
+            key = f"{FORMER}{store.log_end()}"
+            batch.meta[key] = metas[name].get(key, metas[name][ORDER])  # there already: a run was cut short
             for link in store.links():
                 batch.links[link.id] = LinkRow(link.id, link.domain, link.peer, 0, 0, 0, "")
-            for each in json.loads(str(metas[name]["order"])):
-                batch.meta[f"own:{each}"] = None
+            for each in json.loads(str(metas[name][ORDER])):
+                batch.meta[OWN + each] = None
                 for row in store.core(each):
                     batch.core[each, *row] = None
         store.commit(batch)
@@ -265,7 +265,7 @@ def _nothing_under_way(stores: dict[str, Store]) -> None:
             rows, _ = store.queue_out_size(link.id)
             if rows:
                 found.append(f"{rows} packets wait in {name} for {link.peer}")
-        for domain, order in json.loads(str(store.meta()["order"])).items():
+        for domain, order in json.loads(str(store.meta()[ORDER])).items():
             rows_of_core = store.core(domain)
             if rows_of_core and "backend" in order:
                 members = tuple(order["members"])

@@ -22,7 +22,7 @@ from mombroker.admin.analysis import files, schema
 from mombroker.admin.analysis.rows import PAGE, RECORDS, Columns, uncollected
 from mombroker.admin.analysis.stores import LAST, commits, read_before, within
 from mombroker.core.errors import MomError, StoreFailed
-from mombroker.store.base import LOST
+from mombroker.core.meta import INCARNATION, LOST
 
 if TYPE_CHECKING:
     from mombroker.store.reader import SqliteReader
@@ -111,7 +111,7 @@ def _export(
     server: str, store: "SqliteReader", target: Path, marks: dict[tuple[str, str], int], progress: Callable[[int], None]
 ) -> Exported:
     meta = store.meta()
-    incarnation = str(meta["incarnation"])
+    incarnation = str(meta[INCARNATION])
     mark, end = marks.get((server, incarnation), 0), store.log_end()
     if mark and not read_before(store, mark, _written(target, server, incarnation, mark)):
         raise MomError(

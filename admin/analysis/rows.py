@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from mombroker.admin.analysis import schema, stores
-from mombroker.admin.reset import ORDER_UPTO
 from mombroker.core.errors import MomError
+from mombroker.core.meta import FORMER, INCARNATION, ORDER, SERVER
 from mombroker.core.trace import FIELDS
 from mombroker.store import columns
 
@@ -71,7 +71,7 @@ class Columns:
 
     def __init__(self, store: "SqliteReader", names: tuple[str, ...]):
         meta = store.meta()
-        self.identity = {"server": str(meta["server"]), "incarnation": str(meta["incarnation"])}
+        self.identity = {"server": str(meta[SERVER]), "incarnation": str(meta[INCARNATION])}
         self.store = store
         self.orders = orders(meta)
         self.names = names
@@ -178,10 +178,10 @@ class Columns:
 
 def orders(meta: dict[str, Any]) -> list[tuple[int, dict[str, str]]]:
     """The back end of each domain that the server of this store is or was in, with the last record written so."""
-    former = [(int(key.removeprefix(ORDER_UPTO)), value) for key, value in meta.items() if key.startswith(ORDER_UPTO)]
+    former = [(int(key.removeprefix(FORMER)), value) for key, value in meta.items() if key.startswith(FORMER)]
     return [
         (upto, {name: domain["backend"] for name, domain in json.loads(str(order)).items() if "backend" in domain})
-        for upto, order in [*sorted(former), (stores.LAST, meta["order"])]
+        for upto, order in [*sorted(former), (stores.LAST, meta[ORDER])]
     ]
 
 

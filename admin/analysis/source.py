@@ -34,6 +34,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from mombroker import store
 from mombroker.admin.analysis import files, schema, stores
 from mombroker.core.errors import MomError
+from mombroker.core.meta import INCARNATION
 from mombroker.core.trace import KINDS
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _columns(wanted: StructType) -> tuple[str, ...]:
 
 
 def _ranges(reader: SqliteReader, path: Path, after: int, upto: int, size: int) -> Iterator[Range]:
-    incarnation = str(reader.meta()["incarnation"])
+    incarnation = str(reader.meta()[INCARNATION])
     for end in reader.log_cuts(after, upto, size):
         yield Range(str(path), incarnation, after, end)
         after = end
@@ -244,7 +245,7 @@ def _read(part: InputPartition, columns: tuple[str, ...], request: Request) -> I
     read = (*columns, *(name for name in needed if name not in columns))
     reader = store.read(part.path)
     try:
-        if reader.meta()["incarnation"] != part.incarnation:
+        if reader.meta()[INCARNATION] != part.incarnation:
             raise MomError(f"{part.path} has another store than when the query was planned; start the query again")
         with rows.uncollected():
             for batch in rows.batches(reader, part.after, part.upto, read):
@@ -327,14 +328,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, reader: SqliteReader, seq: int) -> dict[str, Any]:
         found = stores.commits(reader, reader.commit_before(seq), seq, 1) if seq else []
         last = found[0].last // 1000 if found else 0
-        return {"incarnation": str(reader.meta()["incarnation"]), "seq": seq, "last": last}
+        return {"incarnation": str(reader.meta()[INCARNATION]), "seq": seq, "last": last}
 
     def _check(self, read: Offset) -> None:
         """Raises MomError where a store does not go on from what was read of it."""
         for server, path in self.request.stores().items():
             if (before := read.get(server)) and "last" in before:
                 reader = store.read(path)
-                same = reader.meta()["incarnation"] == before["incarnation"]
+                same = reader.meta()[INCARNATION] == before["incarnation"]
                 if same and not stores.read_before(reader, before["seq"], before["last"]):
                     raise MomError(
                         f"record {before['seq']} of {server}, which was read, is not in its store: it was restored "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mombroker import store
 from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.meta import SERVER
 from mombroker.store.folder import STORE
 from mombroker.store.reader import REPAIR, Commit
 
@@ -33,7 +34,7 @@ def find(
     for name, data in _places(path, topology):
         try:
             with contextlib.closing(store.read(data)) as reader:
-                server = str(reader.meta()["server"])
+                server = str(reader.meta()[SERVER])
                 if name:
                     check_owner(reader, name, data)
         except (StoreError, StoreFailed) as error:
@@ -89,12 +90,12 @@ def _fault(commit: Commit) -> str:
 
 
 def damaged(reader: "SqliteReader", which: str, why: str) -> MomError:
-    return MomError(f"{which} of the store of {reader.meta()['server']} is damaged ({reader.path}: {why}); {REPAIR}")
+    return MomError(f"{which} of the store of {reader.meta()[SERVER]} is damaged ({reader.path}: {why}); {REPAIR}")
 
 
 def check_owner(reader: "SqliteReader", name: str, data: Path | str) -> None:
     """Raises MomError if this is another server's store."""
-    if (owner := str(reader.meta()["server"])) != name:
+    if (owner := str(reader.meta()[SERVER])) != name:
         raise MomError(
             f"{data} is the store of server {owner}, not of {name}: a server cannot be renamed; call it {owner} in the "
             f"topology file, or give {name} a folder of its own"

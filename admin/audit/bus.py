@@ -18,6 +18,7 @@ from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.ids import home_of
 from mombroker.core.message import decode
+from mombroker.core.meta import INCARNATION, RESET
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import Record
 
@@ -136,7 +137,7 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
                 continue
             peer, where = row.peer, row.domain
             theirs = last[peer, where, me]
-            if row.incarnation and row.incarnation != stores[peer].meta()["incarnation"]:
+            if row.incarnation and row.incarnation != stores[peer].meta()[INCARNATION]:
                 found[peer] = f"{me} knew another store of {peer}"
             elif row.received > (had := theirs.sent):
                 found[peer] = f"{me} has received {row.received} messages of {peer} in {where}, which sent only {had}"
@@ -153,7 +154,7 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
 
 def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None]) -> None:
     logs.upto[server] = 0
-    if "reset" in store.meta():
+    if RESET in store.meta():
         logs.retired.add(server)  # it took the place of a lost store
     for seq, record in _records(store, 0):
         if seq != logs.upto[server] + 1:

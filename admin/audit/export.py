@@ -25,6 +25,7 @@ from mombroker.admin.audit import bus as live
 from mombroker.admin.audit.bus import ENDS, Findings, MessageId, Pair, Store
 from mombroker.core.causality import Judge, blamed
 from mombroker.core.ids import home_of
+from mombroker.core.meta import RESET
 from mombroker.core.topology import Topology
 
 ROWS = 1 << 13  # of a log, in memory at a time
@@ -117,7 +118,7 @@ class _Logs:
         for file in files.chosen(target):
             self.files[file.server].append(file)
         self.retired = {server for server, parts in self.files.items() if _broken(parts)}
-        self.retired |= {server for server, store in stores.items() if "reset" in store.meta()}
+        self.retired |= {server for server, store in stores.items() if RESET in store.meta()}
         for server, parts in self.files.items():
             self.files[server] = _in_time(parts)
         self.upto = {server: parts[-1].hi for server, parts in self.files.items()}

@@ -13,6 +13,7 @@ from mombroker.admin.bench.pingpong import AGENTS, topology_of
 from mombroker.agents.agent import initial
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.layouts import build
+from mombroker.core.meta import CLEAN, NEXT
 from mombroker.core.topology import AgentDecl, Topology
 
 MB = 1 << 20
@@ -77,7 +78,7 @@ def fill(topology: Topology, queued: int, size: int) -> None:
 
     opened = store.open(topology.servers["s1"].data, topology, "s1")
     try:
-        opened.commit(Batch(agents={AGENT: (CLASS, initial(Sink, {}))}, meta={"next": queued + 1, "clean": 0}))
+        opened.commit(Batch(agents={AGENT: (CLASS, initial(Sink, {}))}, meta={NEXT: queued + 1, CLEAN: 0}))
         for first in range(1, queued + 1, FILL):
             ids = range(first, min(first + FILL, queued + 1))
             opened.commit(Batch(queue_in={id: InRow(id, AGENT, message(id, size)) for id in ids}))

@@ -18,6 +18,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import echo_json, output_options, show, whole
 from mombroker.core.batch import Reader
 from mombroker.core.errors import MomError, StoreError
+from mombroker.core.meta import GRAPH, SERVER
 from mombroker.core.topology import Topology
 from mombroker.store.base import Store
 from mombroker.store.folder import STORE, Lock
@@ -165,15 +166,15 @@ def adopt(file: Path, drop: bool, output: str, columns: str) -> None:
 def _left(stack: contextlib.ExitStack, topology: Topology, metas: Mapping[str, leaving.Meta]) -> dict[str, Reader]:
     """The stores of servers that leave the bus, as far as they lie beside those of the others; none of them runs."""
     gone = leaving.departed(topology.servers, metas)
-    graphs = {meta["graph"] for meta in metas.values()}
+    graphs = {meta[GRAPH] for meta in metas.values()}
     found: dict[str, Reader] = {}
     for parent in {Path(server.data).parent for server in topology.servers.values()} if gone else ():
         for folder in sorted(path.parent for path in parent.glob(f"*/{STORE}")):
             with contextlib.suppress(StoreError):  # of whatever else lies there
                 store = stack.enter_context(contextlib.closing(stores.read(folder)))
                 meta = store.meta()
-                if meta.get("server") in gone and meta.get("graph") in graphs:
-                    found[str(meta["server"])] = store
+                if meta.get(SERVER) in gone and meta.get(GRAPH) in graphs:
+                    found[str(meta[SERVER])] = store
                     stack.callback(_lock(folder).release)
     return found
 

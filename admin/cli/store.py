@@ -12,6 +12,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.log import last
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show_one
 from mombroker.admin.cli.progress import Bar
+from mombroker.core.meta import CLEAN, INCARNATION, SERVER, VERSION
 
 
 @click.group(cls=Group)
@@ -93,16 +94,16 @@ def info(file: Path, server: str | None, path: Path | None, output: str, columns
     meta = reader.meta()
     waiting = {f"{link.peer} ({link.domain})": link.sent - link.acked for link in reader.links()}
     described = {
-        "server": meta["server"],
-        "schema": meta["schema"],
-        "incarnation": meta.get("incarnation", ""),
+        "server": meta[SERVER],
+        "schema": meta[VERSION],
+        "incarnation": meta.get(INCARNATION, ""),
         "bytes": reader.size(),
         "inbox": sum(count for _, _, count in reader.inboxes()),
         "out": sum(waiting.values()),
         "out_to": {peer: count for peer, count in waiting.items() if count},
         "tasks": len(reader.tasks()),
         "log_records": last(reader),
-        "stopped_cleanly": bool(meta.get("clean", 1)),
+        "stopped_cleanly": bool(meta.get(CLEAN, 1)),
     }
     show_one(described, output, columns)
 

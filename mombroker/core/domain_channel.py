@@ -8,6 +8,7 @@ from mombroker.core.batch import LinkRow
 from mombroker.core.errors import PeerError, sentence
 from mombroker.core.link import Link
 from mombroker.core.message import Message, ident
+from mombroker.core.meta import OWN
 from mombroker.ordering.base import Ordering, Packet, Step
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class DomainChannel:
     def _count(self, more: int) -> None:
         self.pending += more
         assert self.pending >= 0, "more own copies are delivered than were sent"
-        self.server.batch.meta[f"own:{self.name}"] = self.pending or None
+        self.server.batch.meta[OWN + self.name] = self.pending or None
 
     def enqueue(self, packets: list[Packet], out: Out) -> None:
         core, members, links = self.core, self.members, self.links

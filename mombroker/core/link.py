@@ -12,6 +12,7 @@ from mombroker.core.batch import LINK_BITS, LinkRow
 from mombroker.core.errors import PeerError, PeerRefused, StoreError
 from mombroker.core.events import LinkFrame
 from mombroker.core.hello import Hello
+from mombroker.core.meta import ALONE
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
@@ -60,7 +61,7 @@ class Link:
         # What we had sent when we started, or when we first did without meeting the peer since: it cannot have more.
         self.alone: int | None = server.alone.get(self.peer, row.sent)
         if self.peer not in server.alone:
-            server.batch.meta[f"alone:{self.peer}"] = row.sent
+            server.batch.meta[ALONE + self.peer] = row.sent
 
     def row(self) -> LinkRow:
         return LinkRow(self.id, self.domain, self.peer, self.sent, self.acked, self.received, self.incarnation)
@@ -246,7 +247,7 @@ class Link:
         self.owes = True  # tell our credit afresh
         if self.alone is not None:
             self.alone = None
-            self.server.batch.meta[f"alone:{self.peer}"] = None
+            self.server.batch.meta[ALONE + self.peer] = None
         if not self.incarnation:
             self.incarnation = hello.incarnation
             self.changed = True

@@ -24,7 +24,7 @@ def _key(name: str, owner: str, form: str, says: str, replicated: bool = False) 
 
 # Whose store this is, and how its clocks are ordered.
 SERVER = _key("server", "store/base.py", "text", "the server whose store this is")
-SCHEMA = _key("schema", "store/sqlite.py", "number", "the version of the tables, by which a newer store is known")
+VERSION = _key("schema", "store/sqlite.py", "number", "the version of the tables, by which a newer store is known")
 INCARNATION = _key("incarnation", "store/sqlite.py", "hex", "drawn when the store was made, which tells it from others")
 GRAPH = _key("graph", "store/base.py", "digest", "of the servers and domains that the clocks are made under")
 DIGEST = _key("digest:", "store/base.py", "DOMAIN: digest", "of a domain's members, back end and options")
@@ -44,13 +44,15 @@ ALONE = _key("alone:", "core/link.py", "SERVER: number", "the most that a neighb
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
 POLICY = _key("policy:", "broker/policies.py", "NUMBER: JSON", "set at run time; the highest goes first", True)
-TOPIC = _key("topic:", "broker/topic/routing.py", "SERVER:EPOCH: pattern", "who listens to which topic", True)
+TOPIC = _key(  # of our own, behind a line break, also who does not know it yet
+    "topic:", "broker/topic/routing.py", "SERVER:EPOCH: pattern", "who listens to which topic", True
+)
 USER = _key("user:", "core/verbs.py", "NAME: hash", "a user of this server's clients, and the hash of the passcode")
 
 # The log's and the store's own.
 EXPORTED = _key("exported", "core/verbs.py", "record", "the last log record that an export has taken, if there is one")
 LOST = _key("log_lost", "store/base.py", "number", "log records that made room before anybody had taken them")
-DROPPED = _key("dropped:", "store/base.py", "AGENT: id", "items up to this id are gone, and leave in steps")
+DROPPED = _key("dropped:", "store/sqlite.py", "AGENT: id", "items up to this id are gone, and leave in steps")
 
 
 def key_of(name: str) -> Key:

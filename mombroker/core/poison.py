@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from mombroker.core.inbox import Entry, Inbox, Inboxes
+from mombroker.core.meta import UNCLEAN
 from mombroker.core.transaction import COMMIT, Transaction
 
 FIRST, FACTOR, MOST = 64, 8, 6  # messages that are watched after an unclean stop, times FACTOR for each further one
@@ -38,7 +39,7 @@ class PoisonSearch:
         """A watched reaction begins."""
         self.left -= 1
         if not self.left:
-            self.tx.rows.meta["unclean"] = 0
+            self.tx.rows.meta[UNCLEAN] = 0
 
     def suspect(self, box: Inbox) -> str:
         """Make the first messages of an inbox suspects, and those of its neighbours in the run. At first it is many at

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mombroker import ordering
 from mombroker.core.message import Message, decode
+from mombroker.core.meta import EPOCH, OWN
 
 if TYPE_CHECKING:
     from mombroker.core.domain_channel import DomainChannel
@@ -38,7 +39,7 @@ def start_anew(
         rows[domain, kind, key] = None
     consumer.core = server.core(consumer.domain, {})
     consumer.pending, consumer.mine = 0, {}
-    server.batch.meta[f"own:{domain}"] = None
+    server.batch.meta[OWN + domain] = None
     consumer.touched = True
     for link in consumer.links.values():
         server.batch.acked[link.id] = link.sent
@@ -46,7 +47,7 @@ def start_anew(
         link.next, link.incarnation, link.changed = 1, "", True
         server.touch(link)
     server.epochs[domain] = epoch
-    server.batch.meta[f"epoch:{domain}"] = epoch
+    server.batch.meta[EPOCH + domain] = epoch
     return undelivered
 
 

@@ -41,6 +41,7 @@ from mombroker.core.ids import home_of
 from mombroker.core.limits import Limits
 from mombroker.core.link import Link
 from mombroker.core.message import BOUNCE, Message, Note, new_message, new_note
+from mombroker.core.meta import ALONE, CLEAN, EPOCH, INCARNATION, NOW, OWN, UNCLEAN
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
 from mombroker.core.reaction import Program
@@ -80,17 +81,17 @@ class AgentServer:
         self.distances: dict[str, int] = {}
         self.log_on = bool(topology.log.get("enabled", True))
         meta = reader.meta()
-        self.incarnation = str(meta.get("incarnation", ""))
-        begin = times.at_start(now, int(meta.get("now", 0)))
+        self.incarnation = str(meta.get(INCARNATION, ""))
+        begin = times.at_start(now, int(meta.get(NOW, 0)))
         self.tx = Commits(name, topology, self.limits, reader, begin, self.alarms.full)
         self.clock = Clock(self.tx)
         self.started = max(now, self.now)  # even if the wall clock is in doubt
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload; see `read`
         self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens
-        self.epochs = {name: int(meta.get(f"epoch:{name}", 0)) for name in topology.domains}  # of the clocks
-        unclean = int(meta.get("unclean", 0)) + 1 if meta.get("clean") == 0 else 0
-        self.batch.meta.update({"clean": 0, "unclean": unclean})
+        self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in topology.domains}  # of the clocks
+        unclean = int(meta.get(UNCLEAN, 0)) + 1 if meta.get(CLEAN) == 0 else 0
+        self.batch.meta.update({CLEAN: 0, UNCLEAN: unclean})
         self.flight_closed = 0  # when the batch in flight was closed, if it holds records,
         self.commit_times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
         self.more = False
@@ -100,14 +101,14 @@ class AgentServer:
         self.numbers: list[tuple[Link, int, int]] = []  # of the batch under way
         self.conns: dict[int, Link] = {}
         self.sent = 0
-        self.alone = {key[6:]: int(value) for key, value in meta.items() if key.startswith("alone:")}
+        self.alone = {key.removeprefix(ALONE): int(value) for key, value in meta.items() if key.startswith(ALONE)}
         rows = reader.links()
         self.next_link = max((row.id for row in rows), default=0)
         self.consumers: dict[str, DomainChannel] = {}
         for domain in topology.domains_of(name):
             core = self.core(domain, reader.core(domain.name))
             mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
-            pending = int(meta.get(f"own:{domain.name}", 0))
+            pending = int(meta.get(OWN + domain.name, 0))
             self.consumers[domain.name] = DomainChannel(self, domain, core, mine, pending)
         self.channel = Channel(self, self.consumers)
         collections = Collections(self.tx)
@@ -404,8 +405,8 @@ class AgentServer:
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""
         self.stopping = True
-        self.batch.meta["clean"] = 1
-        self.batch.meta["unclean"] = 0
+        self.batch.meta[CLEAN] = 1
+        self.batch.meta[UNCLEAN] = 0
         self.mark(2)
 
     # -- commits -----------------------------------------------------------------------------------------------
@@ -447,7 +448,7 @@ class AgentServer:
             self._log_commit(batch.log)
         self.flight_closed = self.now if batch.log else 0
         if not batch.empty():
-            batch.meta["now"] = self.now
+            batch.meta[NOW] = self.now
         ready.replies = self.requests.tickets.answers()
         ready.clients = self.clients.replies()
         ready.tasks = self.timers.take_deferred()

@@ -11,6 +11,7 @@ from typing import Any
 from mombroker.core.batch import Batch, Reader
 from mombroker.core.errors import line
 from mombroker.core.limits import Limits
+from mombroker.core.meta import NEXT
 from mombroker.core.topology import Topology
 
 LINGER, COMMIT = 1, 2  # how much a batch hurries: it may wait for more; at once
@@ -38,7 +39,7 @@ class Transaction:
         self.full = full  # does the server lack room, so that it takes no work from outside?
         self.rows = Batch(number=1)
         self.durable_batch = 0
-        self.durable_id = self.next_id = self.id_limit = int(reader.meta().get("next", 0))
+        self.durable_id = self.next_id = self.id_limit = int(reader.meta().get(NEXT, 0))
         self.level = COMMIT
         self.notes: list[str] = []  # lines for the operator's log
         self.in_flight: Batch | None = None
@@ -48,7 +49,7 @@ class Transaction:
         self.next_id += 1
         if self.next_id > self.id_limit:
             self.id_limit = self.next_id + ID_CHUNK
-            self.rows.meta["next"] = self.id_limit
+            self.rows.meta[NEXT] = self.id_limit
         return self.next_id
 
     def urge(self, level: int) -> None:

@@ -18,6 +18,7 @@ from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.engine import Engine
 from mombroker.core.events import Ready
 from mombroker.core.message import Message, ident
+from mombroker.core.meta import INCARNATION
 from mombroker.core.topology import AgentDecl, Domain, Topology
 from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import Traffic
@@ -228,7 +229,7 @@ def record(
         truth.commits[name] = each.disk.commits
     world.run()
     kept: dict[str, SqliteStore] = {name: each.kept for name, each in cluster.nodes.items()}  # type: ignore[attr-defined]
-    made = {name: str(store.meta()["incarnation"]) for name, store in kept.items()}
+    made = {name: str(store.meta()[INCARNATION]) for name, store in kept.items()}
     for store in kept.values():  # as under virtual time, each has met its neighbours' stores, but by other names
         met = [row._replace(incarnation=made[row.peer]) for row in store.links() if row.incarnation]
         store.commit(Batch(links={row.id: row for row in met}))

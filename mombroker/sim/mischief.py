@@ -5,6 +5,7 @@ from mombroker.core.errors import SENTENCE_CHARS, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames
 from mombroker.core.hello import hello_of
 from mombroker.core.link import Link
+from mombroker.core.meta import INCARNATION
 from mombroker.core.status import status
 from mombroker.core.topology import Topology
 from mombroker.sim.cluster import Cluster, Workload
@@ -203,7 +204,7 @@ def must_refuse(node: Node, peer: str, store: MemoryStore) -> bool:
     known = _row(node.disk.store, peer)
     if known is None:
         return False
-    if known.incarnation and known.incarnation != store.meta()["incarnation"]:
+    if known.incarnation and known.incarnation != store.meta()[INCARNATION]:
         return True
     theirs = _row(store, node.name) or LinkRow(0, "", "", 0, 0, 0, "")
     return known.received > theirs.sent or known.acked > theirs.received

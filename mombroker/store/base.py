@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mombroker.core.batch import Batch, Reader
-from mombroker.core.meta import EXPORTED
+from mombroker.core.meta import DIGEST, EXPORTED, GRAPH, LOST, ORDER, SERVER
 from mombroker.core.trace import Record
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ Meta = dict[str, str | int]
 SCHEMA = 5  # the version of the tables: the number of migrations in schema.py
 
 LAST = (1 << 63) - 1
-DROPPED = "dropped:"  # meta keys, with an agent's name: its items up to this id are gone, and leave the table in steps
-LOST = "log_lost"  # meta key: log records that made room before anybody had taken them
 
 
 class Span(NamedTuple):
@@ -88,18 +86,18 @@ class Store(Reader, Protocol):
 def identity(topology: Topology, server: str) -> Meta:
     """The meta rows that tie a store to its server and to the order that its clocks are made under."""
     order: dict[str, dict[str, Any]] = {name: {"members": d.members} for name, d in topology.domains.items()}
-    meta: Meta = {"server": server, "graph": topology.graph()}
+    meta: Meta = {SERVER: server, GRAPH: topology.graph()}
     for domain in topology.domains_of(server):
         order[domain.name] |= {"backend": domain.backend, "options": domain.options}
-        meta[f"digest:{domain.name}"] = domain.digest()
-    return meta | {"order": json.dumps(order, sort_keys=True)}
+        meta[DIGEST + domain.name] = domain.digest()
+    return meta | {ORDER: json.dumps(order, sort_keys=True)}
 
 
 def difference(stored: Meta, wanted: Meta) -> str:
     """How the order in the topology file (`wanted`, from `identity`) differs from the store's; empty if it does not."""
     if _digests(stored) == _digests(wanted):
         return ""
-    old, new = json.loads(str(stored["order"])), json.loads(str(wanted["order"]))
+    old, new = json.loads(str(stored[ORDER])), json.loads(str(wanted[ORDER]))
     found: list[str] = []
     for name in sorted(old.keys() | new.keys()):
         found += _domain(name, old.get(name), new.get(name))
@@ -131,7 +129,7 @@ def prune(
 
 
 def _digests(meta: Meta) -> dict[str, str | int]:
-    return {key: value for key, value in meta.items() if key == "graph" or key.startswith("digest:")}
+    return {key: value for key, value in meta.items() if key == GRAPH or key.startswith(DIGEST)}
 
 
 def _domain(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:

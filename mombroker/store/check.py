@@ -21,8 +21,8 @@ from mombroker.broker.topic.subscription import Subscription
 from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
+from mombroker.core.meta import DROPPED, NEXT, ORDER, SERVER
 from mombroker.store import columns, folder, mark, schema
-from mombroker.store.base import DROPPED
 from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
 
 QUEUED = {*LANES, DELAYED}  # collections of queues that hold messages
@@ -114,7 +114,7 @@ def _place(table: str, row: Row) -> str:
 
 def _own(store: SqliteReader) -> dict[str, tuple[list[str], str, dict[str, object]]]:
     """The domains of this server: members, back end, options, as its clocks were made under."""
-    order = json.loads(str(store.meta()["order"]))
+    order = json.loads(str(store.meta()[ORDER]))
     return {name: (d["members"], d["backend"], d["options"]) for name, d in order.items() if "backend" in d}
 
 
@@ -156,7 +156,7 @@ def _queue_in(store: SqliteReader) -> Iterator[str]:
             if data is None:
                 yield f"message {id} for {agent} has lost its payload {shared}, which it shared with others"
                 continue
-            if agent.partition("/")[0] != meta["server"]:
+            if agent.partition("/")[0] != meta[SERVER]:
                 yield f"message {id} waits for {agent}, which does not live here"
             try:
                 decode(data)
@@ -165,8 +165,8 @@ def _queue_in(store: SqliteReader) -> Iterator[str]:
         after = rows[-1][0]
     for table in ("queue_in", "message", "task", *store.tables_since(3, "held"), *store.tables_since(4, "payload")):
         last = store.select(f"SELECT max(id) FROM {table}")[0][0] or 0
-        if last > int(meta.get("next", 0)):
-            yield f"id {last} in table {table} is above the mark of used ids, {meta.get('next', 0)}"
+        if last > int(meta.get(NEXT, 0)):
+            yield f"id {last} in table {table} is above the mark of used ids, {meta.get(NEXT, 0)}"
 
 
 def _strangers(store: SqliteReader, table: str) -> list[tuple[str, int]]:
@@ -197,7 +197,7 @@ def _tasks(store: SqliteReader) -> Iterator[str]:
 
 
 def _cores(store: SqliteReader) -> Iterator[str]:
-    own, server = _own(store), str(store.meta()["server"])
+    own, server = _own(store), str(store.meta()[SERVER])
     for (name,) in store.select("SELECT DISTINCT domain FROM core ORDER BY domain"):
         if name not in own:
             yield f"there are clocks of domain {name}, which this server is not in"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreFailed
+from mombroker.core.meta import INCARNATION, LOST, VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns
-from mombroker.store.base import LOST, SCHEMA, Meta, Span, identity, prune
+from mombroker.store.base import SCHEMA, Meta, Span, identity, prune
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
@@ -89,7 +90,7 @@ class MemoryStore:
     """
 
     def __init__(self, topology: Topology, server: str, incarnation: str):
-        self.disk = Disk(meta=identity(topology, server) | {"incarnation": incarnation, "schema": SCHEMA})
+        self.disk = Disk(meta=identity(topology, server) | {INCARNATION: incarnation, VERSION: SCHEMA})
         self._staged: Batch | None = None
         self._failed = ""
         self._prune = (0, 0)

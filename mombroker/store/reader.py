@@ -13,9 +13,10 @@ import msgpack
 
 from mombroker.core.batch import LINK_BITS, Damage, HeldRow, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.errors import StoreError, StoreFailed, plain
+from mombroker.core.meta import DROPPED, SERVER, VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, sums
-from mombroker.store.base import DROPPED, SCHEMA, Meta
+from mombroker.store.base import SCHEMA, Meta
 
 REPAIR = (
     "restore it from a backup, or run `mom domain reset` for this server; `mom store salvage` exports what can be read"
@@ -129,7 +130,7 @@ class SqliteReader:
         try:
             self.reader = connect(self.path, "ro")
             meta = self._known(self.reader)
-            self.schema = int(meta.get("schema", 0))
+            self.schema = int(meta.get(VERSION, 0))
             self._dropped = {key.removeprefix(DROPPED): int(meta[key]) for key in meta if key.startswith(DROPPED)}
             self._page = int(self.reader.execute("PRAGMA page_size").fetchone()[0])
         except sqlite3.Error as error:
@@ -150,13 +151,13 @@ class SqliteReader:
             rows = conn.execute(f"SELECT key, value, {self.sum} FROM meta").fetchall()
             conn.text_factory = str
             meta = dict(row[:2] for row in rows)
-            if self._strict or "server" not in meta or not 1 <= int(meta.get("schema", 0)) <= SCHEMA:
+            if self._strict or SERVER not in meta or not 1 <= int(meta.get(VERSION, 0)) <= SCHEMA:
                 self._whole("its entry {0!r}", sums.row, rows)
-        if "server" not in meta or "schema" not in meta:
+        if SERVER not in meta or VERSION not in meta:
             raise StoreError(f"{self.path} is a database of another program; give this server its own folder")
-        if int(meta["schema"]) > SCHEMA:
+        if int(meta[VERSION]) > SCHEMA:
             raise StoreError(
-                f"{self.path} was written by a newer mombroker (schema {meta['schema']}, this one knows "
+                f"{self.path} was written by a newer mombroker (schema {meta[VERSION]}, this one knows "
                 f"{SCHEMA}); install that version"
             )
         return meta

@@ -21,11 +21,11 @@ from sqlite_utils import Database
 
 from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
-from mombroker.core.meta import EXPORTED
+from mombroker.core.meta import DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, VERSION
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums
-from mombroker.store.base import DROPPED, LAST, LOST, SCHEMA, Meta, Span, difference, identity, prune, written
+from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class SqliteStore(SqliteReader):
                 self._connect()
                 undo.callback(self.reader.close)
                 meta = self.meta()
-                self._now = _time(meta.get("now"))  # of the last commit, or of the staged batch
-                self._mark = mark.Mark(home, str(meta.get("incarnation", "")), self._now)
+                self._now = _time(meta.get(NOW))  # of the last commit, or of the staged batch
+                self._mark = mark.Mark(home, str(meta.get(INCARNATION, "")), self._now)
                 undo.callback(self._mark.close)
                 natives = "SELECT id, class, state, sum FROM agent WHERE class LIKE 'mombroker.%'"
                 self._whole("the state of {0}", sums.row, self.select(natives))
@@ -134,10 +134,10 @@ class SqliteStore(SqliteReader):
                 lacks += f", last written {mark.said(now)}"
         elif not incarnation:
             return
-        elif meta.get("incarnation", "") != incarnation:
+        elif meta.get(INCARNATION, "") != incarnation:
             lacks = f"is not the store that its server had here, last written {mark.said(now)}"
-        elif _time(meta.get("now")) < now:
-            had = _time(meta.get("now"))
+        elif _time(meta.get(NOW)) < now:
+            had = _time(meta.get(NOW))
             lacks = f"ends at {mark.said(had)}, and its server wrote to it until {mark.said(now)}"
         else:
             return
@@ -154,9 +154,9 @@ class SqliteStore(SqliteReader):
         """Refuse a store that is not ours; make the tables in a new file, migrate those of an old one."""
         conn = self.db.conn
         meta = self._known(conn)
-        if meta and meta["server"] != wanted["server"]:
+        if meta and meta[SERVER] != wanted[SERVER]:
             raise StoreError(
-                f"{self.path} is the store of server {meta['server']}, not of {wanted['server']}; "
+                f"{self.path} is the store of server {meta[SERVER]}, not of {wanted[SERVER]}; "
                 "give each server its own folder"
             )
         if meta and not adopt and (changes := difference(meta, wanted)):
@@ -173,11 +173,11 @@ class SqliteStore(SqliteReader):
             raise StoreError(f"{self.path} cannot be made durable on its file system; use a local disk")
         conn.execute("BEGIN IMMEDIATE")
         try:
-            schema.migrate(self.db, int(meta.get("schema", 0)), SCHEMA)
+            schema.migrate(self.db, int(meta.get(VERSION, 0)), SCHEMA)
             if not meta:
-                meta = wanted | {"incarnation": secrets.token_hex(8)}
+                meta = wanted | {INCARNATION: secrets.token_hex(8)}
                 conn.executemany(META, summed(meta.items()))
-            conn.executemany(META, summed([("schema", SCHEMA)]))  # always: it is found out now if it cannot be written
+            conn.executemany(META, summed([(VERSION, SCHEMA)]))  # always: it is found out now if it cannot be written
             conn.execute("COMMIT")
         except BaseException:
             self.db.rollback()
@@ -194,8 +194,8 @@ class SqliteStore(SqliteReader):
             self._stage(batch)
         except sqlite3.Error as error:
             raise self._fail(error) from error
-        if "now" in batch.meta:
-            self._now = _time(batch.meta["now"])
+        if NOW in batch.meta:
+            self._now = _time(batch.meta[NOW])
         self._staged = True
 
     def finish(self) -> None:

@@ -15,11 +15,11 @@ from mombroker.broker.protocol import Publish, Seen, Table
 from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.message import BOUNCE, Message
+from mombroker.core.meta import TOPIC
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
 
-META = "topic:"  # topic:SERVER:EPOCH -> pattern; of our own, behind a line break, also who does not know it yet
 MAX_ROUTES = 10_000  # remembered ways of topics
 Epoch = int
 
@@ -75,13 +75,13 @@ class Topics:
         server.handlers.update({Publish.wire: self._publish, Table.wire: self._table, Seen.wire: self._seen})
         server.at_once |= {Table.wire, Seen.wire}
         for key, value in server.reader.meta().items():
-            if key.startswith(META):
-                self._restore(key[len(META) :], str(value))
+            if key.startswith(TOPIC):
+                self._restore(key[len(TOPIC) :], str(value))
 
     def _restore(self, key: str, value: str) -> None:
         home, _, epoch = key.rpartition(":")
         if home not in self.server.topology.servers:  # it has left the bus
-            self.server.batch.meta[META + key] = None
+            self.server.batch.meta[TOPIC + key] = None
             return
         pattern, _, unknown = value.partition("\n")
         self._put(home, int(epoch), pattern)
@@ -156,10 +156,10 @@ class Topics:
         for epoch, pattern in note.added:
             self._put(home, epoch, pattern)
             entry = self.entries.get(epoch) if home == self.server.name else None
-            meta[f"{META}{home}:{epoch}"] = _packed(entry) if entry else pattern
+            meta[f"{TOPIC}{home}:{epoch}"] = _packed(entry) if entry else pattern
         for epoch in note.removed:
             self._drop(home, epoch)
-            meta[f"{META}{home}:{epoch}"] = None
+            meta[f"{TOPIC}{home}:{epoch}"] = None
         if note.added and home != self.server.name:
             self._send((home,), Seen([epoch for epoch, _ in note.added]))
 
@@ -196,7 +196,7 @@ class Topics:
     def _known_to(self, server: str, entry: Entry) -> None:
         if server in entry.unknown:
             entry.unknown.discard(server)
-            self.server.batch.meta[f"{META}{self.server.name}:{entry.epoch}"] = _packed(entry)
+            self.server.batch.meta[f"{TOPIC}{self.server.name}:{entry.epoch}"] = _packed(entry)
 
     # -- messages ------------------------------------------------------------------------------------------------
 
