@@ -14,7 +14,7 @@ import pyarrow as pa
 from mombroker.admin.analysis import schema, stores
 from mombroker.core.errors import MomError
 from mombroker.core.meta import FORMER, INCARNATION, ORDER, SERVER
-from mombroker.core.trace import FIELDS
+from mombroker.core.trace import DEFAULTS, FIELDS, STATIONS
 from mombroker.store import columns
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 PAGE = 500  # commits read in one short transaction: a reader that stays keeps the write-ahead log from ending
 RECORDS = 1 << 16  # of a batch, about
 
-STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
 DAMAGE = (ValueError, TypeError, LookupError, OverflowError, AttributeError)  # what bytes raise that are no columns
-EMPTY: dict[str, Any] = {"array<string>": (), schema.OUT: (), schema.MISSING: (), "string": "", "bigint": 0}
 
 
 def batches(
@@ -82,7 +80,7 @@ class Columns:
         if "ordering" in names:
             needed.add("domain")
         self.fields = [(at, name) for at, name in enumerate(FIELDS) if name in needed]
-        self.defaults = [(EMPTY[schema.TYPES[name]],) for _, name in self.fields]
+        self.defaults = [(DEFAULTS[at],) for at, _ in self.fields]
         self._clear()
 
     def _clear(self) -> None:

@@ -6,7 +6,9 @@ The figures of a commit stand on each of its records: a sum over commits takes t
 each record is figure / commit_records.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_type_hints
+
+from mombroker.core import trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,35 +26,31 @@ class Column(NamedTuple):
 
 OUT = "array<struct<domain:string,ordering:string,peer:string,bytes:bigint,ints:bigint>>"
 MISSING = "array<struct<member:bigint,sequence:bigint>>"
+_TYPES = {str: "string", int: "bigint", tuple[str, ...]: "array<string>", trace.Out: OUT, trace.Missing: MISSING}
+
+
+def _record(first: str, last: str = "") -> list[Column]:
+    """The fields of a record from `first` to `last`, or to the end."""
+    hints = get_type_hints(trace.Record, include_extras=True)
+    names = trace.FIELDS[trace.FIELDS.index(first) : trace.FIELDS.index(last) + 1 if last else None]
+    return [Column(name, _TYPES[hints[name].__origin__], hints[name].__metadata__[0]) for name in names]
+
 
 COLUMNS = (
     Column("server", "string", "the server that wrote the record"),
     Column("incarnation", "string", "its store: a new one starts again at seq 1"),
     Column("seq", "bigint", "number of the record in that store, from 1, without gaps"),
     Column("time", "timestamp", "when the server wrote the record, microseconds, UTC"),
-    Column("kind", "string", "send, react, forward, relay, hold, commit, expire, dead, drop, redeliver, create, ..."),
-    Column("origin", "string", "server of the message's send; with `number` the message id"),
-    Column("number", "bigint", "its counter"),
-    Column("agent", "string", "send: the source; react: who reacted; else whom it concerns, if anyone"),
-    Column("dests", "array<string>", "send: the agents that it goes to, as server/agent"),
-    Column("payload", "bigint", "bytes of the packed notification"),
-    Column("domain", "string", "where its packet came in; empty for a local message"),
+    *_record("kind", "domain"),
     Column("ordering", "string", "back end of that domain; empty for a local message"),
-    Column("peer", "string", "the neighbour that it came from; empty for a local message"),
-    Column("hops", "bigint", "links that it has crossed to come here"),
-    Column("sent", "bigint", "ns, at the origin and by its clock"),
-    Column("received", "bigint", "ns, its frame came in"),
-    Column("delivered", "bigint", "ns, its causes were all here"),
-    Column("done", "bigint", "ns, reacted to, or forwarded"),
-    Column("out", OUT, "packets stamped in this step: where to, control bytes on the wire, control integers"),
-    Column("missing", MISSING, "hold: what it waits for, as (member of the domain, its sequence)"),
-    Column("detail", "string", "send: the type; else the reason"),
+    *_record("peer", "detail"),
     Column("version", "bigint", "of the record's fields (core/trace.py)"),
     Column("commit", "bigint", "seq of the first record of the same commit"),
     Column("commit_records", "bigint", "log records of the commit"),
     Column("commits", "bigint", "commits since the last one with a record, with this one; null: not recorded"),
     Column("commit_rows", "bigint", "rows that these commits wrote or deleted, this log row with them; null likewise"),
     Column("commit_bytes", "bigint", "bytes that they wrote, log included; null likewise"),
+    *_record("detail")[1:],  # what later versions record
 )
 NAMES = tuple(column.name for column in COLUMNS)
 TYPES = {column.name: column.type for column in COLUMNS}

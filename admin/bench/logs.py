@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from mombroker import store
 from mombroker.core.batch import Batch
 from mombroker.core.topology import Domain, Server, Topology
-from mombroker.core.trace import VERSION, Record
+from mombroker.core.trace import STATIONS, VERSION, Record
 from mombroker.sim.cluster import Workload
 from mombroker.sim.faults import Faults
 from mombroker.sim.mischief import Trial
@@ -131,7 +131,6 @@ def write(made: Topology, played: Played, copies: int = 1, pause: int = MS) -> i
 
 
 def _later(record: Record, step: int, copy: int, numbers: Mapping[str, int]) -> Record:
-    kind, origin, number, agent, dests, payload, domain, peer, hops, *stations, out, missing, detail = record
-    moved = (station and station + step for station in stations)
-    number += copy * numbers[origin] if origin else 0
-    return (kind, origin, number, agent, dests, payload, domain, peer, hops, *moved, out, missing, detail)  # type: ignore[return-value]
+    moved = {name: at and at + step for name in STATIONS if (at := getattr(record, name))}
+    number = record.number + (copy * numbers[record.origin] if record.origin else 0)
+    return record._replace(number=number, **moved)

@@ -16,7 +16,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, echo_json, output_options, show, text, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError, StoreError, StoreFailed
-from mombroker.core.trace import FIELDS, as_dict
+from mombroker.core.trace import FIELDS
 from mombroker.store.reader import SqliteReader
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _new(server: str, reader: SqliteReader, after: dict[str, int]) -> Iterator[d
     """Records after the last one that was shown, as dicts."""
     while page := reader.log(after[server], PAGE):
         for seq, record in page:
-            yield {"server": server, "seq": seq, **as_dict(record)}
+            yield {"server": server, "seq": seq, **record._asdict()}
         after[server] = page[-1][0]
 
 

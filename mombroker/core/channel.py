@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from mombroker.core import trace
-from mombroker.core.domain_channel import DomainChannel, Out
+from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.events import LinkFrame
 from mombroker.core.link import Link
 from mombroker.core.message import Message, decode, ident
+from mombroker.core.trace import NO_OUT, Out
 from mombroker.ordering.base import Packet
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Channel:
                 if self.owning and (consumer := self._orders_own(message, {}, domain)):
                     consumer.send_own([], message, stamped)
                     return [], stamped
-                return [agent], trace.NO_OUT
+                return [agent], NO_OUT
             into, peer = hop(home)
             if into != domain:
                 self.consumers[into].send([peer], message.encode(), stamped)
@@ -162,13 +162,13 @@ class Channel:
             if not runs or runs[-1][0] is not packet.body:
                 runs.append((packet.body, []))
             runs[-1][1].append(stamped)
-        if self.server.log_on:
-            for body, stamps in runs:
-                origin, number = ident(body) if body else ("", 0)
-                self.server.batch.log.append((
-                    "relay", origin, number, "", (), 0, consumer.name, link.peer, 0, 0, self.server.now, 0,
-                    self.server.now, stamps, trace.NO_MISSING, "",
-                ))  # fmt: skip
+        tx = self.server.tx
+        for body, stamps in runs:
+            origin, number = ident(body) if body else ("", 0)
+            tx.record(
+                "relay", origin=origin, number=number, domain=consumer.name, peer=link.peer, received=tx.now,
+                done=tx.now, out=stamps,
+            )  # fmt: skip
 
     def _hold(self, consumer: DomainChannel, link: Link, packet: Packet) -> None:
         missing = consumer.core.missing(packet)
@@ -178,11 +178,11 @@ class Channel:
         self.holds += 1
         received, message, _ = packet.note
         packet.note = (received, message, True)
-        if self.server.log_on:
-            self.server.batch.log.append((
-                "hold", message.origin, message.number, "", (), message.size, consumer.name, link.peer, 0,
-                message.sent, self.server.now, 0, 0, trace.NO_OUT, missing[:MAX_MISSING], "",
-            ))  # fmt: skip
+        tx = self.server.tx
+        tx.record(
+            "hold", origin=message.origin, number=message.number, payload=message.size, domain=consumer.name,
+            peer=link.peer, sent=message.sent, received=tx.now, missing=missing[:MAX_MISSING],
+        )  # fmt: skip
 
     def _deliver(self, consumer: DomainChannel, packet: Packet) -> None:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
@@ -204,12 +204,11 @@ class Channel:
         local, out = self.send(message, consumer.name)
         if out:
             self.forwarded += 1
-            if server.log_on:
-                server.batch.log.append((
-                    "forward", message.origin, message.number, "", (), message.size, consumer.name, peer,
-                    server.hops(message.origin), message.sent, received, server.now, server.now, out,
-                    trace.NO_MISSING, "",
-                ))  # fmt: skip
+            server.tx.record(
+                "forward", origin=message.origin, number=message.number, payload=message.size, domain=consumer.name,
+                peer=peer, hops=server.hops(message.origin), sent=message.sent, received=received,
+                delivered=server.now, done=server.now, out=out,
+            )  # fmt: skip
         if local:
             server.engine.deliver(message, local, consumer.name, peer, received)
         if self.owning:

@@ -9,13 +9,12 @@ from mombroker.core.errors import PeerError, sentence
 from mombroker.core.link import Link
 from mombroker.core.message import Message, ident
 from mombroker.core.meta import OWN
+from mombroker.core.trace import Out
 from mombroker.ordering.base import Ordering, Packet, Step
 
 if TYPE_CHECKING:
     from mombroker.core.server import AgentServer
     from mombroker.core.topology import Domain
-
-Out = list[tuple[str, str, int, int]]  # trace.py: (domain, peer, control bytes, control integers) per stamped packet
 
 
 class DomainChannel:

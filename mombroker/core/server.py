@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mombroker import ordering
-from mombroker.core import times, trace
+from mombroker.core import times
 from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
 from mombroker.core.channel import Channel
@@ -19,7 +19,7 @@ from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
 from mombroker.core.damage import Aside
 from mombroker.core.dead_letters import DeadLetters
-from mombroker.core.domain_channel import DomainChannel, Out
+from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.engine import Engine
 from mombroker.core.errors import NoRoute, PeerRefused, StoreError, sentence
 from mombroker.core.events import (
@@ -49,6 +49,7 @@ from mombroker.core.replicated import Replication
 from mombroker.core.requests import Requests
 from mombroker.core.timers import Timers
 from mombroker.core.topology import Domain, RoutingTable, Topology
+from mombroker.core.trace import NO_OUT, Out, Record
 from mombroker.core.transaction import Commits
 from mombroker.ordering.base import Ordering, Rows
 
@@ -79,7 +80,6 @@ class AgentServer:
         self.alarms = Alarms(self.limits)
         self.routes = RoutingTable(topology, name)
         self.distances: dict[str, int] = {}
-        self.log_on = bool(topology.log.get("enabled", True))
         meta = reader.meta()
         self.incarnation = str(meta.get(INCARNATION, ""))
         begin = times.at_start(now, int(meta.get(NOW, 0)))
@@ -235,13 +235,12 @@ class AgentServer:
         delivered: int = 0, detail: str = "",
     ) -> None:  # fmt: skip
         """Log what became of a message at one of our agents."""
-        if self.log_on:
-            tx = self.tx
-            tx.rows.log.append((
-                kind, message.origin, message.number, agent, (), message.size, domain, peer,
-                self.hops(message.origin), message.sent, received, delivered or tx.now, tx.now, trace.NO_OUT,
-                trace.NO_MISSING, detail,
-            ))  # fmt: skip
+        tx = self.tx
+        tx.record(
+            kind, origin=message.origin, number=message.number, agent=agent, payload=message.size, domain=domain,
+            peer=peer, hops=self.hops(message.origin), sent=message.sent, received=received,
+            delivered=delivered or tx.now, done=tx.now, detail=detail,
+        )  # fmt: skip
 
     def message(
         self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
@@ -272,18 +271,17 @@ class AgentServer:
             self.channel.come_back()
 
     def _sent(self, message: Message, out: Out) -> None:
-        if self.log_on:
-            self.batch.log.append((
-                "send", message.origin, message.number, message.source, message.dests, message.size, "", "", 0,
-                message.sent, 0, 0, self.now, out, trace.NO_MISSING, message.type,
-            ))  # fmt: skip
+        self.tx.record(
+            "send", origin=message.origin, number=message.number, agent=message.source, dests=message.dests,
+            payload=message.size, sent=message.sent, done=self.now, out=out, detail=message.type,
+        )  # fmt: skip
         self.mark(2 if out or message.note is None else 1)  # what destinations do among themselves may linger
 
     def _send_what_has_a_route(self, message: Message) -> None:
         """Some of its agents live on no server of this bus: their copies end here, the others go on."""
         homeless = [agent for agent in message.dests if home_of(agent) not in self.topology.servers]
         rest = replace(message, dests=tuple(agent for agent in message.dests if agent not in homeless), data=b"")
-        local, out = self.channel.send(rest) if rest.dests else ([], trace.NO_OUT)
+        local, out = self.channel.send(rest) if rest.dests else ([], NO_OUT)
         self._sent(message, out)
         if local:
             self.engine.deliver(rest, local, received=self.now)
@@ -304,14 +302,15 @@ class AgentServer:
             return
         self.sent += 1
         self.mark(1)
-        if self.log_on:
-            number, size = message.number, message.size
-            self.batch.log += (
-                ("send", self.name, number, source, message.dests, size, "", "", 0, now, 0, 0, now, trace.NO_OUT,
-                 trace.NO_MISSING, message.type),
-                ("react", self.name, number, agent, (), size, "", "", 0, now, now, now, now, trace.NO_OUT,
-                 trace.NO_MISSING, ""),
-            )  # fmt: skip
+        record, origin, number, size = self.tx.record, self.name, message.number, message.size
+        record(
+            "send", origin=origin, number=number, agent=source, dests=message.dests, payload=size, sent=now, done=now,
+            detail=message.type,
+        )  # fmt: skip
+        record(
+            "react", origin=origin, number=number, agent=agent, payload=size, sent=now, received=now, delivered=now,
+            done=now,
+        )  # fmt: skip
         self.engine.react_now(native, message)
 
     # -- handshake ---------------------------------------------------------------------------------------------
@@ -456,18 +455,17 @@ class AgentServer:
         self.tx.close()
         return ready
 
-    def _log_commit(self, log: list[trace.Record]) -> None:
+    def _log_commit(self, log: list[Record]) -> None:
         """What one row of the log cannot say of itself is in the next."""
         closed, durable = self.commit_times
         self.commit_times = (0, 0)
-        record = ("commit", "", 0, "", (), 0, "", "", 0, closed, 0, 0, durable, trace.NO_OUT, trace.NO_MISSING, "")
-        log.insert(0, record)
+        log.insert(0, Record("commit", sent=closed, done=durable))
 
     def committed(self, ready: Ready, now: int) -> None:
         """The batch of `ready` is durable, and was so when its outputs began to leave, at `now`."""
         batch = ready.batch
         self.tx.committed(batch)
-        if self.flight_closed and self.log_on:
+        if self.flight_closed:
             self.commit_times = (self.flight_closed, max(now, self.flight_closed))
         for link, sent, received in self.numbers:
             link.committed(sent, received)

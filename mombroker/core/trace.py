@@ -1,4 +1,4 @@
-"""The one schema of the log: a record is a tuple in the order of FIELDS. Versioned; fields are only ever added.
+"""The one schema of the log: what a record has, in order. Versioned; fields are only ever added, at the end.
 
 One record per message and server, written when the message leaves that server or is consumed there, with the times
 of its stations; separate records only for what has no other place.
@@ -12,31 +12,61 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `create`, `delete`  of `agent`
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
-origin, number   the message id: server of the send, and its counter
-payload   bytes of the packed notification
-domain, peer     where its packet came in, empty for a local message
-hops      links it has crossed to come here
-sent, received, delivered, done   wall-clock ns: at the origin, frame came in, causal order satisfied, reacted or
-          forwarded (each by the clock of the server where it happened; 0 = not passed)
-out       packets stamped in this step: a list of (domain, peer, control bytes, control integers)
 """
 
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
 VERSION = 1
-FIELDS = (
-    "kind", "origin", "number", "agent", "dests", "payload", "domain", "peer", "hops",
-    "sent", "received", "delivered", "done", "out", "missing", "detail",
-)  # fmt: skip
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
 )  # fmt: skip
 
-Record = tuple[
-    str, str, int, str, tuple[str, ...], int, str, str, int, int, int, int, int,
-    list[tuple[str, str, int, int]], list[tuple[int, int]], str,
-]  # fmt: skip
-NO_OUT: list[tuple[str, str, int, int]] = []
-NO_MISSING: list[tuple[int, int]] = []
+Out = list[tuple[str, str, int, int]]  # (domain, peer, control bytes, control integers) per packet
+Missing = list[tuple[int, int]]
+NO_OUT: Out = []
+NO_MISSING: Missing = []
 
 
-def as_dict(record: Record) -> dict[str, object]:
-    return dict(zip(FIELDS, record, strict=True))
+class Record(NamedTuple):
+    """The store's columns, its reader and the rows of the analysis are made from this list.
+
+    Times are nanoseconds by the clock of the server where it happened; 0 = not passed.
+    """
+
+    kind: Annotated[str, "send, react, forward, relay, hold, commit, expire, dead, drop, redeliver, create, ..."] = ""
+    origin: Annotated[str, "server of the message's send; with `number` the message id"] = ""
+    number: Annotated[int, "its counter"] = 0
+    agent: Annotated[str, "send: the source; react: who reacted; else whom it concerns, if anyone"] = ""
+    dests: Annotated[tuple[str, ...], "send: the agents that it goes to, as server/agent"] = ()
+    payload: Annotated[int, "bytes of the packed notification"] = 0
+    domain: Annotated[str, "where its packet came in; empty for a local message"] = ""
+    peer: Annotated[str, "the neighbour that it came from; empty for a local message"] = ""
+    hops: Annotated[int, "links that it has crossed to come here"] = 0
+    sent: Annotated[int, "ns, at the origin and by its clock"] = 0
+    received: Annotated[int, "ns, its frame came in"] = 0
+    delivered: Annotated[int, "ns, its causes were all here"] = 0
+    done: Annotated[int, "ns, reacted to, or forwarded"] = 0
+    out: Annotated[Out, "packets stamped in this step: where to, control bytes on the wire, control integers"] = NO_OUT
+    missing: Annotated[Missing, "hold: what it waits for, as (member of the domain, its sequence)"] = NO_MISSING
+    detail: Annotated[str, "send: the type; else the reason"] = ""
+
+
+FIELDS = Record._fields
+DEFAULTS = Record()
+STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
+
+
+def recorder(tx: Any) -> Callable[..., None]:
+    """What appends to `tx.rows.log`: `record(kind, field=value, ...)`; the other fields have their defaults.
+
+    Made from text, as named tuples are: no call on the way of a message may go through a dict of its arguments.
+    """
+    takes = ", ".join(f"{name}=DEFAULTS.{name}" for name in FIELDS)
+    text = f"lambda {takes}: tx.rows.log.append(new(Record, ({', '.join(FIELDS)},)))"
+    made: Callable[..., None] = eval(text, {"tx": tx, "new": tuple.__new__, "Record": Record, "DEFAULTS": DEFAULTS})
+    return made
+
+
+def silent(*_: Any, **fields: Any) -> None:
+    """Where the log is off."""

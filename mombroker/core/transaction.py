@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mombroker.core import trace
 from mombroker.core.batch import Batch, Reader
 from mombroker.core.errors import line
 from mombroker.core.limits import Limits
@@ -24,11 +25,12 @@ class Transaction:
 
     rows          the open batch: a part puts and deletes its rows in its tables
     durable_id    the last id of rows that are durable; durable_batch likewise
+    record        appends a record to the log: record(kind, field=value, ...), see trace.py
     """
 
     __slots__ = (
         "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "level", "notes",
-        "next_id", "id_limit", "in_flight",
+        "next_id", "id_limit", "in_flight", "record",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +40,7 @@ class Transaction:
         self.now = now  # ns of our clock, which never goes back
         self.full = full  # does the server lack room, so that it takes no work from outside?
         self.rows = Batch(number=1)
+        self.record = trace.recorder(self) if topology.log.get("enabled", True) else trace.silent
         self.durable_batch = 0
         self.durable_id = self.next_id = self.id_limit = int(reader.meta().get(NEXT, 0))
         self.level = COMMIT

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from mombroker.core.topology import Domain, Server, Topology
-from mombroker.core.trace import as_dict
 from mombroker.sim.checkers import judge
 from mombroker.sim.clients import ClientNode, Clients
 from mombroker.sim.cluster import Workload
@@ -172,7 +171,7 @@ def run(
         result.counts |= made.workload.counts()
     if result.wrong:
         last = sorted((max(record[9:13]), node.name, record) for node in nodes for record in node.trace[-TAIL:])
-        result.tail = [f"{name} {_short(as_dict(record))}" for _, name, record in last[-TAIL:]]
+        result.tail = [f"{name} {_short(record._asdict())}" for _, name, record in last[-TAIL:]]
     return result
 
 

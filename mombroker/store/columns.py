@@ -1,18 +1,18 @@
 """The log records of one commit as columns, so that what all have in common is stored once or not at all."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgpack
 
-from mombroker.core.trace import FIELDS, NO_MISSING, NO_OUT, Record
+from mombroker.core.trace import DEFAULTS, FIELDS, Record
 
 # A column is nil (every value is the default), one value (all are equal), two (all but the first are equal: the first
 # record of a commit often tells of the commit before), or one value per record.
 _pack: Callable[[Any], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
 
-_DEFAULTS: tuple[object, ...] = ("", "", 0, "", (), 0, "", "", 0, 0, 0, 0, 0, NO_OUT, NO_MISSING, "")
-_DESTS, _OUT, _MISSING = FIELDS.index("dests"), FIELDS.index("out"), FIELDS.index("missing")
+_record = partial(tuple.__new__, Record)
 
 
 def pack(records: list[Record]) -> bytes:
@@ -33,16 +33,15 @@ def pack(records: list[Record]) -> bytes:
 def unpack(data: bytes, count: int) -> list[Record]:
     """The records; fields that are younger than `data` have their defaults. Raises ValueError if it is none."""
     try:
-        fields = stored(data, len(_DEFAULTS))
         columns: list[Sequence[Any]] = []
-        for index, default in enumerate(_DEFAULTS):
-            column: Sequence[Any] = fields[index] or (default,)
-            if index == _DESTS:
-                column = [tuple(value) for value in column]
-            elif index in (_OUT, _MISSING):
-                column = [[tuple(entry) for entry in value] for value in column]
-            columns.append(expanded(column, count))
-        return list(zip(*columns, strict=True))
+        for default, column in zip(DEFAULTS, stored(data, len(FIELDS)), strict=False):
+            values: Sequence[Any] = column or (default,)
+            if isinstance(default, tuple):
+                values = [tuple(value) for value in values]
+            elif isinstance(default, list):
+                values = [[tuple(entry) for entry in value] for value in values]
+            columns.append(expanded(values, count))
+        return list(map(_record, zip(*columns, strict=True)))
     except TypeError as error:
         raise ValueError(f"not log records: {error}") from None
 
@@ -66,5 +65,4 @@ def expanded(column: Sequence[Any], count: int) -> Sequence[Any]:
 
 def time(record: Record) -> int:
     """When this server wrote the record: its latest station."""
-    _, _, _, _, _, _, _, _, _, sent, received, delivered, done, *_ = record
-    return done or delivered or received or sent
+    return record.done or record.delivered or record.received or record.sent

@@ -13,7 +13,7 @@ import pytest
 from mombroker.admin import demo
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
-from mombroker.core.trace import NO_MISSING, NO_OUT
+from mombroker.core.trace import NO_OUT, Record
 from mombroker.net import adminclient, config
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -179,7 +179,7 @@ class Log:
 
 
 def record(kind, number, sent, done, out=NO_OUT, detail=""):
-    return (kind, "a", number, "", (), 0, "", "", 0, sent, 0, 0, done, out, NO_MISSING, detail)
+    return Record(kind, "a", number, sent=sent, done=done, out=out, detail=detail)
 
 
 def test_figures_are_of_the_messages_of_one_type():

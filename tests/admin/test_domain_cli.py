@@ -17,7 +17,7 @@ from mombroker.broker.topic.subscription import Subscription
 from mombroker.core import repair
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.core.errors import MomError
-from mombroker.core.trace import NO_MISSING, NO_OUT
+from mombroker.core.trace import Record
 from mombroker.net import config
 from mombroker.store.base import Store
 
@@ -70,7 +70,7 @@ def log(folder: Path, name: str, *sends: tuple[str, int, tuple[str, ...]]) -> No
     topology = config.load(folder / "bus.toml")
     with contextlib.closing(stores.open(folder / name, topology, name)) as store:
         rows = [
-            ("send", origin, number, f"{origin}/x", dests, 1, "", "", 0, 1, 0, 0, 1, NO_OUT, NO_MISSING, "m.T")
+            Record("send", origin, number, f"{origin}/x", dests, 1, sent=1, done=1, detail="m.T")
             for origin, number, dests in sends
         ]
         store.commit(Batch(log=rows))

@@ -7,7 +7,6 @@ from typing import Any
 
 from mombroker.agents import program
 from mombroker.broker.attach import attach
-from mombroker.core import trace
 from mombroker.core.events import Admin, LinkDown, LinkFrames, LinkUp, Ready, TaskDone, Tick
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
@@ -162,5 +161,5 @@ class Bus:
         return self.program.describe(*row) if row else {}
 
     def records(self, server: str, *kinds: str) -> list[dict[str, Any]]:
-        rows = [trace.as_dict(record) for _, record in self.stores[server].log(0, 1_000_000)]
+        rows = [record._asdict() for _, record in self.stores[server].log(0, 1_000_000)]
         return [row for row in rows if not kinds or row["kind"] in kinds]

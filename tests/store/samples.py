@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
+from mombroker.core.trace import Record
 
 T0 = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -30,15 +31,13 @@ def message(number: int, agent: str, payload: bytes = b"payload") -> bytes:
     return Message("paris", number, "paris/source", (agent,), "sample.Note", payload, T0).encode()
 
 
-def record(number: int, at: int = T0, **fields: Any) -> tuple[Any, ...]:
+def record(number: int, at: int = T0, **fields: Any) -> Record:
     """A trace record of a send, or of what `fields` make of it."""
-    base: dict[str, Any] = {
-        "kind": "send", "origin": "paris", "number": number, "agent": "paris/source", "dests": ("lyon/a", "nice/b"),
-        "payload": 7, "domain": "", "peer": "", "hops": 0, "sent": at, "received": 0, "delivered": 0, "done": at,
-        "out": [("core", "lyon", 12, 3), ("core", "nice", 12, 3)], "missing": [], "detail": "sample.Note",
-    }  # fmt: skip
-    assert fields.keys() <= base.keys()
-    return tuple((base | fields).values())
+    base = Record(
+        "send", "paris", number, "paris/source", ("lyon/a", "nice/b"), 7, sent=at, done=at,
+        out=[("core", "lyon", 12, 3), ("core", "nice", 12, 3)], detail="sample.Note",
+    )  # fmt: skip
+    return base._replace(**fields)
 
 
 def sample() -> list[Batch]:
