@@ -93,7 +93,7 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
     for name, server in survivors.items():
         undelivered: list[repair.Undelivered] = []
         for domain, epoch in epochs.items():
-            if domain in server.consumers:
+            if domain in server.channel.domains:
                 undelivered += repair.start_anew(server, domain, epoch, unseen, buried)
         for message, agent, reason in repair.give_up(server, undelivered):
             report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
@@ -117,9 +117,9 @@ def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> Non
         for peer, other in servers.items():
             if name < peer and server.topology.shared_domain(name, peer):
                 try:
-                    mine, theirs = server.greet(peer), other.greet(name)
-                    server.admit(theirs)
-                    other.admit(mine)
+                    mine, theirs = server.channel.greet(peer), other.channel.greet(name)
+                    server.channel.admit(theirs)
+                    other.channel.admit(mine)
                 except PeerRefused:
                     continue  # reset before this run was cut short: what they have for each other is reported
                 one, two = next(numbers), next(numbers)

@@ -27,7 +27,7 @@ class ResendsUncommitted(Node):
     def post(self, event: Any) -> None:
         super().post(event)
         if isinstance(event, LinkUp) and self.up:
-            server, link = self.server, self.server.conns[event.conn]
+            server, link = self.server, self.server.channel.conns[event.conn]
             rows = server.reader.queue_out(link.id, link.acked, link.durable, 1000)
             for batch in (server.in_flight, server.batch):
                 for key, data in batch.queue_out if batch else []:
@@ -64,7 +64,7 @@ class AcknowledgesFromMemory(Node):
     """A duplicate is acknowledged at once, with the number that was received, durable or not."""
 
     def post(self, event: Any) -> None:
-        link = self.server.conns.get(event.conn) if self.up and isinstance(event, LinkFrames) else None
+        link = self.server.channel.conns.get(event.conn) if self.up and isinstance(event, LinkFrames) else None
         known = link.received if link else 0
         super().post(event)
         if link and self.up and any(frame[0] == "data" and frame[2] <= known for frame in event.frames):
@@ -87,7 +87,7 @@ class Blocking(Watched):
             event.frames = [frame for frame in event.frames if frame[0] != "data"]
             self.waiting += [LinkFrames(event.peer, event.conn, data)] if data else []
         super().step(event, now)
-        links = [link for consumer in self.consumers.values() for link in consumer.links.values()]
+        links = [link for consumer in self.channel.domains.values() for link in consumer.links.values()]
         while self.waiting and all(link.sent - link.acked <= 2 for link in links):
             super().step(self.waiting.pop(0), now)
 

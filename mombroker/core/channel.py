@@ -6,52 +6,225 @@ delivery order (protocols §8.2; paper 004 §4.2).
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
 
+from mombroker import ordering
+from mombroker.core.clock import Clock
 from mombroker.core.domain_channel import DomainChannel
-from mombroker.core.errors import MomError, PeerError
-from mombroker.core.events import LinkFrame
-from mombroker.core.link import Link
-from mombroker.core.message import Message, decode, ident
+from mombroker.core.errors import MomError, NoRoute, PeerError, PeerRefused, StoreError, sentence
+from mombroker.core.events import LinkFrame, Ready
+from mombroker.core.hello import Hello
+from mombroker.core.ids import home_of
+from mombroker.core.link import Link, Links
+from mombroker.core.message import BOUNCE, Message, Note, decode, ident, new_note
+from mombroker.core.meta import EPOCH, INCARNATION, OWN
+from mombroker.core.topology import Domain, RoutingTable
 from mombroker.core.trace import NO_OUT, Out
-from mombroker.ordering.base import Packet
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.core.transaction import COMMIT, LINGER, Transaction
+from mombroker.ordering.base import Ordering, Packet, Rows
 
 MAX_MISSING = 64  # pairs named in a hold record
 
 
+class Engine(Protocol):
+    """Who takes what is delivered here."""
+
+    def deliver(
+        self, message: Message, agents: list[str], domain: str = ..., peer: str = ..., received: int = ...
+    ) -> None: ...
+    def idle(self, agent: str) -> bool: ...  # nothing waits for it, no reaction is under way
+    def react_now(self, native: Any, message: Message) -> None: ...  # of an idle native agent
+
+
+class DeadLetters(Protocol):
+    """Who takes what cannot be delivered."""
+
+    def homeless(self, message: Message, agent: str) -> None: ...
+    def expired(self, message: Message, domain: str, peer: str, received: int) -> None: ...
+    def unreadable(self, data: bytes, agent: str, error: MomError) -> None: ...
+
+
+class Native(Protocol):
+    """One of the broker's own agents."""
+
+    id: str
+
+
 class Channel:
-    __slots__ = ("server", "consumers", "routes", "forwarded", "received", "holds", "owning")
+    """1. A message is stamped once in each domain, in the transaction that sends or delivers it.
+    2. What a neighbour says is checked before anything changes.
 
-    def __init__(self, server: AgentServer, consumers: dict[str, DomainChannel]):
-        self.server = server
-        self.consumers = consumers
-        self.routes = server.routes
-        self.forwarded = self.received = self.holds = 0
-        self.owning = [consumer for consumer in consumers.values() if consumer.core.own]
+    readers    message type -> what reads its payload; raises UnknownNotification
+    at_once    types that are applied where they are sent before anything else happens
+    domains    by name: the parts that serve one domain
+    epochs     domain -> epoch of its clocks
+    conns      connections that are up, by number
+    trouble    peer -> why its link is refused; set by the driver
+    owning     the parts whose cores deliver our own copies
+    """
 
-    def send(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
+    __slots__ = (
+        "tx", "clock", "readers", "at_once", "routes", "domains", "links", "epochs", "conns", "trouble", "owning",
+        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances",
+    )  # fmt: skip
+
+    engine: Engine
+    dead_letters: DeadLetters
+
+    def __init__(
+        self,
+        tx: Transaction,
+        clock: Clock,
+        meta: Mapping[str, str | int],
+        readers: Mapping[str, Callable[[Message], object]],
+        at_once: Container[str],
+    ):
+        self.tx, self.clock, self.readers, self.at_once = tx, clock, readers, at_once
+        topology, reader = tx.topology, tx.reader
+        self.routes = RoutingTable(topology, tx.name)
+        self._distances: dict[str, int] = {}
+        self.incarnation = str(meta.get(INCARNATION, ""))
+        self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in topology.domains}
+        rows = reader.links()
+        self.links = Links(tx, meta, rows)
+        self.domains: dict[str, DomainChannel] = {}
+        for domain in topology.domains_of(tx.name):
+            core = self.core(domain, reader.core(domain.name))
+            mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
+            pending = int(meta.get(OWN + domain.name, 0))
+            self.domains[domain.name] = DomainChannel(tx, self.links, domain, core, mine, pending)
+        self.owning = [part for part in self.domains.values() if part.core.own]
+        self.conns: dict[int, Link] = {}
+        self.trouble: dict[str, str] = {}
+        self.sent = self.received = self.forwarded = self.holds = 0
+
+    def core(self, domain: Domain, rows: Rows) -> Ordering:
+        """The domain's ordering core as of its stored rows (none: a new one). Raises StoreError for rows of no core."""
+        me, options = self.tx.name, ordering.backend(domain.backend).resolve(domain.members, domain.options)
+        try:
+            return ordering.restore(domain.backend, domain.index(me), len(domain.members), rows, **options)
+        except Exception as error:  # whatever a back end stumbles over, which may be an outsider's
+            if not rows:
+                raise
+            raise StoreError(
+                f"the {domain.backend} clock of domain {domain.name} in the store of {me} cannot be read "
+                f"({sentence(error)}); restore the store from a backup, or run `mom domain reset` for this server"
+            ) from error
+
+    def recover(self) -> None:
+        """What neighbours lack is to be sent."""
+        for part in self.domains.values():
+            for link in part.links.values():
+                if link.waiting():
+                    link.touch()
+
+    def distance(self, server: str) -> int:
+        """Links between us and another server. Raises MomError for one that is not on this bus."""
+        found = self._distances.get(server)
+        if found is None:
+            found = self._distances[server] = self.routes.distance(server)
+        return found
+
+    def hops(self, origin: str) -> int:
+        """Links that a message from `origin` has come over; 0 if that server has left the bus."""
+        found = self._distances.get(origin)
+        if found is None:
+            found = self.distance(origin) if origin in self.tx.topology.servers else 0
+        return found
+
+    def record(
+        self, kind: str, message: Message, agent: str, domain: str = "", peer: str = "", received: int = 0,
+        delivered: int = 0, detail: str = "",
+    ) -> None:  # fmt: skip
+        """Log what became of a message at one of our agents."""
+        tx = self.tx
+        tx.record(
+            kind, origin=message.origin, number=message.number, agent=agent, payload=message.size, domain=domain,
+            peer=peer, hops=self.hops(message.origin), sent=message.sent, received=received,
+            delivered=delivered or tx.now, done=tx.now, detail=detail,
+        )  # fmt: skip
+
+    # -- sending -----------------------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """The send event: stamp the remote copies, hand the local ones over. A destination without a route is no error:
+        what becomes of its copy is settled here."""
+        self.sent += 1
+        try:
+            local, out = self._stamp(message)
+        except NoRoute:  # before anything has changed
+            self._send_what_has_a_route(message)
+            return
+        self._sent(message, out)
+        if local:
+            self.engine.deliver(message, local, received=self.tx.now)
+        if self.owning:
+            self._come_back()
+
+    def _sent(self, message: Message, out: Out) -> None:
+        tx = self.tx
+        tx.record(
+            "send", origin=message.origin, number=message.number, agent=message.source, dests=message.dests,
+            payload=message.size, sent=message.sent, done=tx.now, out=out, detail=message.type,
+        )  # fmt: skip
+        tx.urge(COMMIT if out or message.note is None else LINGER)  # what destinations do among themselves may linger
+
+    def _send_what_has_a_route(self, message: Message) -> None:
+        """Some of its agents live on no server of this bus: their copies end here, the others go on."""
+        homeless = [agent for agent in message.dests if home_of(agent) not in self.tx.topology.servers]
+        rest = replace(message, dests=tuple(agent for agent in message.dests if agent not in homeless), data=b"")
+        local, out = self._stamp(rest) if rest.dests else ([], NO_OUT)
+        self._sent(message, out)
+        if local:
+            self.engine.deliver(rest, local, received=self.tx.now)
+        self._come_back()
+        for agent in homeless:
+            self.dead_letters.homeless(message, agent)
+
+    def send_now(self, source: str, native: Native, note: Note) -> None:
+        """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
+
+        Not to be called while another one is at work, which might not expect that this one changes.
+        """
+        tx, agent = self.tx, native.id
+        message = new_note(tx, source, (agent,), note, 0, BOUNCE)
+        if not self.engine.idle(agent) or (self.owning and any(part.pending for part in self.owning)):
+            self.send(message)
+            return
+        self.sent += 1
+        tx.urge(LINGER)
+        record, now, origin, number, size = tx.record, tx.now, tx.name, message.number, message.size
+        record(
+            "send", origin=origin, number=number, agent=source, dests=message.dests, payload=size, sent=now, done=now,
+            detail=message.type,
+        )  # fmt: skip
+        record(
+            "react", origin=origin, number=number, agent=agent, payload=size, sent=now, received=now, delivered=now,
+            done=now,
+        )  # fmt: skip
+        self.engine.react_now(native, message)
+
+    def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
         """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).
 
         Returns the local agents whose copies are to be handed over now, and what was stamped. All packets that leave
         in one domain are one multicast.
         """
-        me, hop = self.server.name, self.routes.hop
+        me, hop = self.tx.name, self.routes.hop
         if len(message.dests) == 1:  # the common case, without tables
             agent = message.dests[0]
             home = agent[: agent.index("/")]
             stamped: Out = []
             if home == me:
-                if self.owning and (consumer := self._orders_own(message, {}, domain)):
-                    consumer.send_own([], message, stamped)
+                if self.owning and (part := self._orders_own(message, {}, domain)):
+                    part.send_own([], message, stamped)
                     return [], stamped
                 return [agent], NO_OUT
             into, peer = hop(home)
             if into != domain:
-                self.consumers[into].send([peer], message.encode(), stamped)
+                self.domains[into].send([peer], message.encode(), stamped)
             return [], stamped
         local: list[str] = []
         leaving: dict[str, dict[str, None]] = {}
@@ -67,7 +240,7 @@ class Channel:
         own = self._orders_own(message, leaving, domain) if local and self.owning else None
         for into, peers in leaving.items():
             if own is None or own.name != into:
-                self.consumers[into].send(list(peers), message.encode(), out)
+                self.domains[into].send(list(peers), message.encode(), out)
         if own is not None:
             own.send_own(list(leaving.get(own.name, ())), message, out)
             local = []
@@ -79,144 +252,219 @@ class Channel:
         One through which the message leaves; else one with copies of ours on their way, which it must not overtake.
         What tables are made of is applied at once: nobody reads these in an order, and what is sent later needs them.
         """
-        if message.type in self.server.at_once:
+        if message.type in self.at_once:
             return None
-        ways = [consumer for consumer in self.owning if consumer.name != domain]
-        for consumer in ways:
-            if consumer.name in leaving:
-                return consumer
-        return next((consumer for consumer in ways if consumer.pending), None)
+        ways = [part for part in self.owning if part.name != domain]
+        for part in ways:
+            if part.name in leaving:
+                return part
+        return next((part for part in ways if part.pending), None)
 
-    def come_back(self) -> None:
+    def _come_back(self) -> None:
         """What cores have addressed to ourselves, in the send that has just been made."""
-        for consumer in self.owning:
-            while consumer.returned:
-                packet = consumer.returned.pop(0)
-                packet.note = (self.server.now, None, False)
-                packet.frm = consumer.me
-                step = consumer.core.receive(consumer.me, packet)
-                consumer.enqueue(step.send, [])
+        for part in self.owning:
+            while part.returned:
+                packet = part.returned.pop(0)
+                packet.note = (self.tx.now, None, False)
+                packet.frm = part.me
+                step = part.core.receive(part.me, packet)
+                part.enqueue(step.send, [])
                 assert packet in step.deliver, "what a core has addressed to its own member it takes at once"
                 for done in step.deliver:
-                    self._deliver(consumer, done)
+                    self._deliver(part, done)
 
-    def receive(self, peer: str, frames: list[LinkFrame]) -> None:
-        """Frames from a neighbour, in order."""
+    # -- handshake ---------------------------------------------------------------------------------------------
+
+    def _link_to(self, peer: str) -> tuple[DomainChannel, Link]:
+        me = self.tx.name
+        domain = self.tx.topology.shared_domain(me, peer)
+        if domain is None:
+            raise PeerRefused(f"{peer} shares no domain with {me}; check that both use the same topology file")
+        part = self.domains[domain.name]
+        return part, part.link(peer)
+
+    def greet(self, peer: str) -> Hello:
+        """Our side of the handshake with a neighbour."""
+        part, link = self._link_to(peer)
+        sent, acked, received, limit = link.numbers()
+        return Hello(
+            server=self.tx.name, incarnation=self.incarnation, domain=part.name, digest=part.domain.digest(),
+            epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=0, term=0,
+            sent=sent, acked=acked, received=received, limit=limit,
+        )  # fmt: skip
+
+    def admit(self, hello: Hello) -> None:
+        """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
+        part, link = self._link_to(hello.server)
+        if hello.domain != part.name or hello.digest != part.domain.digest():
+            raise PeerRefused(
+                f"{hello.server} orders domain {part.name} differently (members, back end or options): give both "
+                f"servers the same topology file"
+            )
+        if hello.epoch != self.epochs[part.name]:
+            raise PeerRefused(
+                f"the clocks of domain {part.name} were started anew for some servers only ({hello.server} is at "
+                f"epoch {hello.epoch}, we are at {self.epochs[part.name]}): run `mom domain reset` again for all"
+            )
+        if hello.graph != self.tx.topology.graph():
+            raise PeerRefused(f"{hello.server} has another graph of domains: give both servers the same topology file")
+        link.admit(hello)
+
+    def up(self, conn: int, hello: Hello) -> None:
+        """A connection is up, since both ends have admitted each other. Raises PeerRefused if ours would not now."""
+        self.admit(hello)
+        _, link = self._link_to(hello.server)
+        self.conns.pop(link.conn, None)
+        self.conns[conn] = link
+        self.trouble.pop(hello.server, None)
+        link.last_seen = self.tx.now
+        link.up(conn, hello)
+
+    def down(self, conn: int) -> None:
+        """A connection is gone."""
+        if conn in self.conns:
+            self.conns.pop(conn).down()
+
+    def grant(self) -> None:
+        """There is room again: neighbours get credit."""
+        for link in self.conns.values():
+            link.touch()
+
+    # -- receiving ---------------------------------------------------------------------------------------------
+
+    def receive(self, peer: str, conn: int, frames: list[LinkFrame]) -> None:
+        """Frames from a neighbour, in order; those of a connection that is gone are dropped."""
+        if (link := self.conns.get(conn)) is None:
+            return
+        link.last_seen = self.tx.now
         for kind, domain, number, value in frames:
-            consumer = self.consumers.get(domain)
-            if consumer is None or peer not in consumer.domain:
+            part = self.domains.get(domain)
+            if part is None or peer not in part.domain:
                 raise PeerError(f"{peer} speaks of domain {domain}, which is not one of both of us")
-            link = consumer.link(peer)
+            link = part.link(peer)
             if kind == "data":
                 for data in link.fresh(number, value):
-                    self._packet(consumer, link, data)
+                    self._packet(part, link, data)
             elif kind == "ack":
                 link.acknowledged(number, value)
             else:
                 raise PeerError(f"{peer} sent a frame of kind {kind!r}")
 
-    def _packet(self, consumer: DomainChannel, link: Link, data: bytes) -> None:
-        server = self.server
-        packet = consumer.decode(link, data)  # all that can be wrong with its bytes is found before anything changes
+    def _packet(self, part: DomainChannel, link: Link, data: bytes) -> None:
+        packet = part.decode(link, data)  # all that can be wrong with its bytes is found before anything changes
         message = None
         try:
-            if packet.body or consumer.me in packet.dests:
+            if packet.body or part.me in packet.dests:
                 message = decode(packet.body)
                 self._check(link, message)
         except MomError as error:
-            raise PeerError(f"{link.peer} sent a packet in {consumer.name} that cannot be used: {error}") from None
-        packet.note = (server.now, message, False)
-        step = consumer.receive(link, packet)
+            raise PeerError(f"{link.peer} sent a packet in {part.name} that cannot be used: {error}") from None
+        packet.note = (self.tx.now, message, False)
+        step = part.receive(link, packet)
         link.took()
         self.received += 1
         if step.send:
-            self._relay(consumer, link, step.send)
+            self._relay(part, link, step.send)
         waits = True
         for done in step.deliver:
             waits = waits and done is not packet
-            self._deliver(consumer, done)
+            self._deliver(part, done)
         if waits:
-            self._hold(consumer, link, packet)
+            self._hold(part, link, packet)
 
     def _check(self, link: Link, message: Message) -> None:
         """Raises MomError for agents on no server of this bus, and for what this neighbour should not have sent. What
         is wrong with a message of another server is a dead letter at its delivery: the neighbour cannot help it."""
-        server, mine = self.server, False
+        me, known, mine = self.tx.name, self._distances, False
         for agent in message.dests:
             home = agent[: agent.index("/")]
-            if home == server.name:
+            if home == me:
                 mine = True
-            elif home not in server.distances:
-                server.distance(home)
-        if mine and message.origin == link.peer and (reader := server.readers.get(message.type)):
+            elif home not in known:
+                self.distance(home)
+        if mine and message.origin == link.peer and (reader := self.readers.get(message.type)):
             reader(message)
 
-    def _relay(self, consumer: DomainChannel, link: Link, packets: list[Packet]) -> None:
+    def _relay(self, part: DomainChannel, link: Link, packets: list[Packet]) -> None:
         """What the core passes on, one record per message; those without a body are its own acknowledgements."""
         out: Out = []
-        consumer.enqueue(packets, out)
+        part.enqueue(packets, out)
         runs: list[tuple[bytes, Out]] = []
         for packet, stamped in zip(packets, out, strict=True):
             if packet.body:
-                consumer.relays += 1
+                part.relays += 1
             if not runs or runs[-1][0] is not packet.body:
                 runs.append((packet.body, []))
             runs[-1][1].append(stamped)
-        tx = self.server.tx
+        tx = self.tx
         for body, stamps in runs:
             origin, number = ident(body) if body else ("", 0)
             tx.record(
-                "relay", origin=origin, number=number, domain=consumer.name, peer=link.peer, received=tx.now,
+                "relay", origin=origin, number=number, domain=part.name, peer=link.peer, received=tx.now,
                 done=tx.now, out=stamps,
             )  # fmt: skip
 
-    def _hold(self, consumer: DomainChannel, link: Link, packet: Packet) -> None:
-        missing = consumer.core.missing(packet)
+    def _hold(self, part: DomainChannel, link: Link, packet: Packet) -> None:
+        missing = part.core.missing(packet)
         if missing is None:
             return  # it was passed on, or is a duplicate
         link.hold(1)
         self.holds += 1
         received, message, _ = packet.note
         packet.note = (received, message, True)
-        tx = self.server.tx
+        tx = self.tx
         tx.record(
-            "hold", origin=message.origin, number=message.number, payload=message.size, domain=consumer.name,
+            "hold", origin=message.origin, number=message.number, payload=message.size, domain=part.name,
             peer=link.peer, sent=message.sent, received=tx.now, missing=missing[:MAX_MISSING],
         )  # fmt: skip
 
-    def _deliver(self, consumer: DomainChannel, packet: Packet) -> None:
+    def _deliver(self, part: DomainChannel, packet: Packet) -> None:
         """One packet in delivery order: forward, and hand our agents' copies to the engine, in this transaction."""
-        server = self.server
+        tx = self.tx
         received, message, _ = packet.note
-        if packet.origin == consumer.me:
-            self._deliver_own(consumer, packet, received)
+        if packet.origin == part.me:
+            self._deliver_own(part, packet, received)
             return
         try:
             message = message or decode(packet.body)
         except PeerError as error:  # it was held before this was checked
-            server.dead_letters.unreadable(packet.body, "", error)
+            self.dead_letters.unreadable(packet.body, "", error)
             return
-        peer = consumer.members[packet.frm]
-        expires = message.expires and server.by_our_clock(message.expires, message)
-        if expires and expires <= server.now:  # a tombstone need not go further
-            server.dead_letters.expired(message, consumer.name, peer, received)
+        peer = part.members[packet.frm]
+        expires = message.expires and self.clock.by_ours(message.expires, message)
+        if expires and expires <= tx.now:  # a tombstone need not go further
+            self.dead_letters.expired(message, part.name, peer, received)
             return
-        local, out = self.send(message, consumer.name)
+        local, out = self._stamp(message, part.name)
         if out:
             self.forwarded += 1
-            server.tx.record(
-                "forward", origin=message.origin, number=message.number, payload=message.size, domain=consumer.name,
-                peer=peer, hops=server.hops(message.origin), sent=message.sent, received=received,
-                delivered=server.now, done=server.now, out=out,
+            tx.record(
+                "forward", origin=message.origin, number=message.number, payload=message.size, domain=part.name,
+                peer=peer, hops=self.hops(message.origin), sent=message.sent, received=received,
+                delivered=tx.now, done=tx.now, out=out,
             )  # fmt: skip
         if local:
-            server.engine.deliver(message, local, consumer.name, peer, received)
+            self.engine.deliver(message, local, part.name, peer, received)
         if self.owning:
-            self.come_back()
+            self._come_back()
 
-    def _deliver_own(self, consumer: DomainChannel, packet: Packet, received: int) -> None:
+    def _deliver_own(self, part: DomainChannel, packet: Packet, received: int) -> None:
         """A copy of our own, in its turn; its forwards were stamped when it was sent."""
-        message = consumer.own_copy(packet) or decode(packet.body)
-        me, peer = self.server.name, consumer.members[packet.frm]
+        message = part.own_copy(packet) or decode(packet.body)
+        me, peer = self.tx.name, part.members[packet.frm]
         local = [agent for agent in message.dests if agent[: agent.index("/")] == me]
-        self.server.engine.deliver(message, local, consumer.name, peer, received)
+        self.engine.deliver(message, local, part.name, peer, received)
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    def close(self, ready: Ready) -> None:
+        """The open batch closes: rows of clocks and links join it, frames leave after it."""
+        for part in self.domains.values():
+            part.rows()
+        self.links.close(ready)
+
+    def check(self) -> None:
+        for part in self.domains.values():
+            part.core.check()
+            for link in part.links.values():
+                link.check()

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mombroker.core.batch import LinkRow
 from mombroker.core.errors import PeerError, sentence
-from mombroker.core.link import Link
+from mombroker.core.link import Link, Links
 from mombroker.core.message import Message, ident
 from mombroker.core.meta import OWN
+from mombroker.core.topology import Domain
 from mombroker.core.trace import Out
+from mombroker.core.transaction import Transaction
 from mombroker.ordering.base import Ordering, Packet, Step
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
-    from mombroker.core.topology import Domain
 
 
 class DomainChannel:
     """Stamps what leaves into one domain and orders what comes in from it."""
 
     __slots__ = (
-        "server", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since", "pending", "mine",
-        "returned",
+        "tx", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since", "pending", "mine",
+        "returned", "_all",
     )  # fmt: skip
 
-    def __init__(self, server: AgentServer, domain: Domain, core: Ordering, rows: list[LinkRow], pending: int = 0):
-        self.server = server
+    def __init__(
+        self, tx: Transaction, links: Links, domain: Domain, core: Ordering, rows: list[LinkRow], pending: int = 0
+    ):
+        self.tx, self._all = tx, links
         self.domain = domain
         self.name = domain.name
         self.members = domain.members
-        self.me = domain.index(server.name)
+        self.me = domain.index(tx.name)
         self.core = core
-        self.links: dict[str, Link] = {row.peer: Link(server, row, domain.index(row.peer)) for row in rows}
+        self.links: dict[str, Link] = {row.peer: Link(links, row, domain.index(row.peer)) for row in rows}
         self.touched = False  # the core has changed since its rows were last taken
         self.relays = 0  # packets passed on for others
-        self.since = server.now
+        self.since = tx.now
         self.pending = pending  # own copies that the core has not delivered yet
         self.mine: dict[tuple[str, int], Message] = {}  # these, as far as they were sent by this process
         self.returned: list[Packet] = []  # what the core has addressed to us: to be received in this transaction
@@ -48,8 +46,8 @@ class DomainChannel:
     def link(self, peer: str) -> Link:
         link = self.links.get(peer)
         if link is None:
-            row = LinkRow(self.server.new_link_id(), self.name, peer, 0, 0, 0, "")
-            link = self.links[peer] = Link(self.server, row, self.domain.index(peer))
+            row = LinkRow(self._all.new_id(), self.name, peer, 0, 0, 0, "")
+            link = self.links[peer] = Link(self._all, row, self.domain.index(peer))
         return link
 
     def send(self, hops: list[str], body: bytes, out: Out) -> None:
@@ -74,7 +72,7 @@ class DomainChannel:
     def _count(self, more: int) -> None:
         self.pending += more
         assert self.pending >= 0, "more own copies are delivered than were sent"
-        self.server.batch.meta[OWN + self.name] = self.pending or None
+        self.tx.rows.meta[OWN + self.name] = self.pending or None
 
     def enqueue(self, packets: list[Packet], out: Out) -> None:
         core, members, links = self.core, self.members, self.links
@@ -122,7 +120,7 @@ class DomainChannel:
         if self.touched:
             self.touched = False
             put, gone = self.core.dirty()
-            rows = self.server.batch.core
+            rows = self.tx.rows.core
             for (kind, key), blob in put.items():
                 rows[self.name, kind, key] = blob
             for kind, key in gone:

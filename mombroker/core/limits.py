@@ -1,6 +1,8 @@
 """Every bound of a server, by name; the topology file's [limits] table sets them."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
 
 from mombroker.core.times import SECOND
 
@@ -28,3 +30,8 @@ class Limits:
     turn_work: int = 1_500  # messages that queues give until others are looked after; looking at one counts as four
     batch_bytes: int = 4 << 20  # of what one commit writes: with more it is closed
     batch_rows: int = 4_096  # packets in one commit: with more it is closed
+
+    def take(self, other: Limits) -> None:
+        """Take over all bounds of `other`: whoever holds these has the new ones from now on."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))

@@ -6,19 +6,63 @@ Everything that decides what may be (re)sent to a neighbour, and what is a dupli
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from mombroker.core.batch import LINK_BITS, LinkRow
 from mombroker.core.errors import PeerError, PeerRefused, StoreError
-from mombroker.core.events import LinkFrame
+from mombroker.core.events import LinkFrame, Ready
 from mombroker.core.hello import Hello
 from mombroker.core.meta import ALONE
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.core.transaction import COMMIT, LINGER, Transaction
 
 FRAME_PACKETS = 256
 FRAME_BYTES = 256 * 1024
+
+
+class Links:
+    """The links of a server together.
+
+    touched   those whose rows or frames are to be looked at when the batch closes
+    alone     peer -> what we had sent it when we started, or first did without having met it since
+    """
+
+    __slots__ = ("tx", "touched", "alone", "_last_id", "_closed")
+
+    def __init__(self, tx: Transaction, meta: Mapping[str, str | int], rows: list[LinkRow]):
+        self.tx = tx
+        self.touched: dict[Link, None] = {}
+        self.alone = {key.removeprefix(ALONE): int(value) for key, value in meta.items() if key.startswith(ALONE)}
+        self._last_id = max((row.id for row in rows), default=0)
+        self._closed: list[tuple[Link, int, int]] = []  # with their last sequences, of the batch under way
+
+    def new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def close(self, ready: Ready) -> None:
+        """The open batch closes: rows of links join it, frames leave after it."""
+        touched = [*self.touched]
+        self.touched.clear()
+        self._closed = []
+        for link in touched:
+            frames = link.frames()
+            if frames:
+                ready.frames.append((link.conn, frames))
+            if not link.conn and link.waiting():
+                ready.dial.append(link.peer)
+            if link.changed:
+                link.changed = False
+                ready.batch.links[link.id] = link.row()
+                self._closed.append((link, link.sent, link.received))
+            if link.sendable():
+                self.touched[link] = None  # the rest is on disk and can be read after the commit
+
+    def committed(self) -> None:
+        """The batch that was closed last is durable."""
+        for link, sent, received in self._closed:
+            link.committed(sent, received)
+        if self.touched:
+            self.tx.urge(COMMIT)
 
 
 class Link:
@@ -32,13 +76,13 @@ class Link:
     """
 
     __slots__ = (
-        "server", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
+        "tx", "touched", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
         "received_durable", "conn", "next", "limit", "granted", "owes", "window", "window_bytes", "held", "mean_bytes",
         "changed", "last_seen", "duplicates", "dialled", "alone", "broken",
     )  # fmt: skip
 
-    def __init__(self, server: AgentServer, row: LinkRow, member: int):
-        self.server = server
+    def __init__(self, links: Links, row: LinkRow, member: int):
+        self.tx, self.touched = links.tx, links.touched
         self.id, self.domain, self.peer, self.incarnation = row.id, row.domain, row.peer, row.incarnation
         self.member = member
         self.sent = self.durable = row.sent
@@ -58,10 +102,11 @@ class Link:
         self.duplicates = 0
         self.dialled = False
         self.broken = ""  # why nothing more can be sent: the next packet is damaged in the store
-        # What we had sent when we started, or when we first did without meeting the peer since: it cannot have more.
-        self.alone: int | None = server.alone.get(self.peer, row.sent)
-        if self.peer not in server.alone:
-            server.batch.meta[ALONE + self.peer] = row.sent
+        # The most that the peer can have received, if we have not met it since: a peer that claims more has met another
+        # copy of our store.
+        self.alone: int | None = links.alone.get(self.peer, row.sent)
+        if self.peer not in links.alone:
+            self.tx.rows.meta[ALONE + self.peer] = row.sent
 
     def row(self) -> LinkRow:
         return LinkRow(self.id, self.domain, self.peer, self.sent, self.acked, self.received, self.incarnation)
@@ -71,18 +116,23 @@ class Link:
     def enqueue(self, data: bytes) -> None:
         """Store a stamped packet; queue order is stamp order."""
         self.sent = seq = self.sent + 1
-        server, size = self.server, len(data)
-        batch = server.batch
-        batch.queue_out.append((self.id << LINK_BITS | seq, data))
-        batch.bytes += size
-        if self.conn and self.window_bytes < server.limits.link_window_bytes:
+        tx, size = self.tx, len(data)
+        rows = tx.rows
+        rows.queue_out.append((self.id << LINK_BITS | seq, data))
+        rows.bytes += size
+        if self.conn and self.window_bytes < tx.limits.link_window_bytes:
             window = self.window
             if not window or window[-1][0] == seq - 1:
                 window.append((seq, data))
                 self.window_bytes += size
         self.changed = True
-        server.touched[self] = None
-        server.level = 2
+        self.touched[self] = None
+        tx.urge(COMMIT)
+
+    def touch(self, urgent: bool = True) -> None:
+        """Its row or frames are to be looked at when the batch closes."""
+        self.touched[self] = None
+        self.tx.urge(COMMIT if urgent else LINGER)
 
     def waiting(self) -> bool:
         """True when the peer lacks something that we have."""
@@ -140,14 +190,14 @@ class Link:
         if self.broken:
             return []
         try:
-            rows = self.server.reader.queue_out(self.id, self.next - 1, upto, limit)
+            rows = self.tx.reader.queue_out(self.id, self.next - 1, upto, limit)
         except StoreError as error:
             self.broken = str(error)
         else:
             if [seq for seq, _ in rows] == list(range(self.next, self.next + len(rows))) and rows:
                 return rows
             self.broken = f"the store lacks packets for {self.peer} in domain {self.domain} from {self.next} on"
-        self.server.note(f"nothing more is sent to {self.peer}: {self.broken}")
+        self.tx.note(f"nothing more is sent to {self.peer}: {self.broken}")
         return []
 
     def acknowledged(self, upto: int, limit: int) -> None:
@@ -159,9 +209,9 @@ class Link:
             self.acked = upto
             self.next = max(self.next, upto + 1)
             self.changed = True
-            self.server.batch.acked[self.id] = upto
-            self.server.mark(1)
-        self.server.touch(self, urgent=self.sendable())
+            self.tx.rows.acked[self.id] = upto
+            self.tx.urge(LINGER)
+        self.touch(urgent=self.sendable())
 
     # -- in ----------------------------------------------------------------------------------------------------
 
@@ -171,7 +221,7 @@ class Link:
         if known < 0:
             raise PeerError(f"{self.peer} sent {first} in {self.domain} after {self.received}: a gap")
         self.owes = True
-        self.server.touch(self)
+        self.touch()
         if known:
             self.duplicates += min(known, len(packets))
             packets = packets[known:]
@@ -187,10 +237,10 @@ class Link:
 
     def room(self) -> int:
         """How many further packets we take from this peer: fewer when they are large, none while too many are held."""
-        limits = self.server.limits
+        limits = self.tx.limits
         if self.held >= limits.max_held:
             return 0
-        if self.server.full():
+        if self.tx.full():
             return 1
         return max(1, min(limits.link_window, limits.link_window_bytes // max(1, self.mean_bytes)))
 
@@ -206,8 +256,8 @@ class Link:
         before = self.held
         self.held += count
         assert self.held >= 0, "more packets released than were held"
-        if before >= self.server.limits.max_held > self.held:
-            self.server.touch(self)
+        if before >= self.tx.limits.max_held > self.held:
+            self.touch()
 
     # -- connection --------------------------------------------------------------------------------------------
 
@@ -217,7 +267,7 @@ class Link:
 
     def admit(self, hello: Hello) -> None:
         """Raises PeerRefused when the two stores cannot both be whole. Both ends read the sentence."""
-        me, peer, where = self.server.name, hello.server, self.domain
+        me, peer, where = self.tx.name, hello.server, self.domain
         if self.incarnation and hello.incarnation != self.incarnation:
             raise PeerRefused(
                 f"the store of {peer} is not the one that {me} knew (its incarnation has changed); restore that one, "
@@ -247,23 +297,23 @@ class Link:
         self.owes = True  # tell our credit afresh
         if self.alone is not None:
             self.alone = None
-            self.server.batch.meta[ALONE + self.peer] = None
+            self.tx.rows.meta[ALONE + self.peer] = None
         if not self.incarnation:
             self.incarnation = hello.incarnation
             self.changed = True
         if hello.received > self.acked:
             self.acked = hello.received
             self.changed = True
-            self.server.batch.acked[self.id] = self.acked
+            self.tx.rows.acked[self.id] = self.acked
         self.next = self.acked + 1
-        self.server.touch(self)
+        self.touch()
 
     def down(self) -> None:
         self.conn = 0
         self.window.clear()
         self.window_bytes = 0
         if self.waiting():
-            self.server.touch(self)
+            self.touch()
 
     def committed(self, sent: int, received: int) -> None:
         """The batch that was open when these were our last sequences is durable."""

@@ -27,7 +27,7 @@ def start_anew(
     destination, tells whether it came there by another one. And several members may have it: what is in `buried` is
     given up already.
     """
-    consumer = server.consumers[domain]
+    consumer = server.channel.domains[domain]
     buried = set() if buried is None else buried
     undelivered: list[Undelivered] = []
     for message, agent, reason in _bound_out(server, consumer, unseen) + _held(server, consumer):
@@ -37,7 +37,7 @@ def start_anew(
     rows = server.batch.core
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
-    consumer.core = server.core(consumer.domain, {})
+    consumer.core = server.channel.core(consumer.domain, {})
     consumer.pending, consumer.mine = 0, {}
     server.batch.meta[OWN + domain] = None
     consumer.touched = True
@@ -45,8 +45,8 @@ def start_anew(
         server.batch.acked[link.id] = link.sent
         link.sent = link.durable = link.acked = link.received = link.received_durable = link.held = 0
         link.next, link.incarnation, link.changed = 1, "", True
-        server.touch(link)
-    server.epochs[domain] = epoch
+        link.touch()
+    server.channel.epochs[domain] = epoch
     server.batch.meta[EPOCH + domain] = epoch
     return undelivered
 
@@ -94,7 +94,7 @@ def _via(server: AgentServer, agent: str, domain: str, peer: str | None) -> bool
     home = agent.partition("/")[0]
     if home == server.name:
         return False
-    into, hop = server.routes.hop(home)
+    into, hop = server.channel.routes.hop(home)
     return into == domain and (peer is None or hop == peer)
 
 

@@ -33,17 +33,17 @@ class StatusVerbs:
 
 def status(server: AgentServer) -> Reply:
     engine, channel = server.engine, server.channel
-    links = [_link(server, link) for consumer in server.consumers.values() for link in consumer.links.values()]
+    links = [_link(server, link) for consumer in server.channel.domains.values() for link in consumer.links.values()]
     return {
         "server": server.name,
-        "incarnation": server.incarnation,
+        "incarnation": channel.incarnation,
         "now": server.now,
         "ahead_ns": server.ahead,
-        "domains": [_domain(server, consumer) for consumer in server.consumers.values()],
+        "domains": [_domain(server, consumer) for consumer in server.channel.domains.values()],
         "links": links,
         "agents_in_memory": len(engine.residents.loaded),
         "inbox_in_memory": engine.inboxes.in_memory,
-        "sent": server.sent,
+        "sent": channel.sent,
         "received": channel.received,
         "forwarded": channel.forwarded,
         "reactions": engine.reactions,
@@ -74,7 +74,8 @@ def _link(server: AgentServer, link: Link) -> Reply:
     return {
         "peer": link.peer, "domain": link.domain, "up": bool(link.conn), "sent": link.sent, "acked": link.acked,
         "received": link.received, "waiting": link.sent - link.acked, "held": link.held,
-        "duplicates": link.duplicates, "last_seen": link.last_seen, "trouble": server.trouble.get(link.peer, ""),
+        "duplicates": link.duplicates, "last_seen": link.last_seen,
+        "trouble": server.channel.trouble.get(link.peer, ""),
     }  # fmt: skip
 
 
@@ -117,7 +118,9 @@ def _problems(server: AgentServer) -> list[str]:
             f"delete what is not needed any more by `mom agent delete`"
         )
     if server.full():
-        waiting = {link.peer: link.sent - link.acked for c in server.consumers.values() for link in c.links.values()}
+        waiting = {
+            link.peer: link.sent - link.acked for c in server.channel.domains.values() for link in c.links.values()
+        }
         blame = max(waiting, key=lambda peer: waiting[peer], default="")
         backlog = f"; most of it waits for {blame} ({waiting[blame]} packets)" if blame and waiting[blame] else ""
         out.append(
@@ -129,13 +132,13 @@ def _problems(server: AgentServer) -> list[str]:
             f"{len(server.aside.kept)} damaged rows were set aside: see to the disk; `mom store verify` looks "
             "for more, `mom store salvage` exports what can be read"
         )
-    for consumer in server.consumers.values():
+    for consumer in server.channel.domains.values():
         if consumer.core.spreads:
             out += [_costs_disk(server, link) for link in consumer.links.values() if _away(server, consumer, link)]
         for link in consumer.links.values():
             if link.broken:
                 out.append(f"nothing more is sent to {link.peer}: {link.broken}")
-            reason = server.trouble.get(link.peer)
+            reason = server.channel.trouble.get(link.peer)
             if reason:
                 waiting_for = sum(
                     any(origin == link.member for origin, _ in missing) for _, missing in consumer.core.held()
@@ -165,7 +168,7 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
 def why(server: AgentServer) -> list[Reply]:
     """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
     out: list[Reply] = [{"kind": "full", "reason": reason} for reason in server.alarms.why()]
-    for consumer in server.consumers.values():
+    for consumer in server.channel.domains.values():
         for packet, missing in consumer.core.held():
             message = packet.note[1] or decode(packet.body)
             causes = []
@@ -193,12 +196,12 @@ def why(server: AgentServer) -> list[Reply]:
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
                 "behind": server.engine.inboxes.count(box) - 1,
             })  # fmt: skip
-    for consumer in server.consumers.values():
+    for consumer in server.channel.domains.values():
         for link in consumer.links.values():
             if link.waiting() and (not link.conn or link.next > link.limit):
                 out.append({
                     "kind": "link" if not link.conn else "credit", "peer": link.peer, "domain": consumer.name,
                     "packets": link.sent - link.acked, "last_seen": link.last_seen,
-                    "trouble": server.trouble.get(link.peer, ""),
+                    "trouble": server.channel.trouble.get(link.peer, ""),
                 })  # fmt: skip
     return out

@@ -12,7 +12,7 @@ from mombroker.core import trace
 from mombroker.core.batch import Batch, Reader
 from mombroker.core.errors import line
 from mombroker.core.limits import Limits
-from mombroker.core.meta import NEXT
+from mombroker.core.meta import NEXT, NOW
 from mombroker.core.topology import Topology
 
 LINGER, COMMIT = 1, 2  # how much a batch hurries: it may wait for more; at once
@@ -90,19 +90,35 @@ _READ: dict[str, Callable[[Reader, Any], Any]] = {
 class Commits(Transaction):
     """1. At most one batch is under way; the next one is open meanwhile. 2. Batches are durable in their order."""
 
-    __slots__ = ("in_flight_id",)
+    __slots__ = ("_last_id", "_closed", "_times")
 
-    def close(self) -> Batch:
+    def __init__(
+        self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int, full: Callable[[], bool]
+    ):
+        super().__init__(name, topology, limits, reader, now, full)
+        self._last_id = 0  # of the batch under way
+        self._closed = 0  # when it was closed, if it has records,
+        self._times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
+
+    def close(self, last: bool = False) -> None:
         """Close the open batch, which is under way from now on, and open the next one."""
         assert self.in_flight is None, "one batch is under way"
         batch = self.in_flight = self.rows
-        self.in_flight_id = self.next_id
+        closed, durable = self._times
+        if durable and (batch.log or last):  # what one row of the log cannot say of itself is in the next
+            batch.log.insert(0, trace.Record("commit", sent=closed, done=durable))
+            self._times = (0, 0)
+        self._closed = self.now if batch.log else 0
+        if not batch.empty():
+            batch.meta[NOW] = self.now
+        self._last_id = self.next_id
         self.rows = Batch(number=batch.number + 1)
         self.level = 0
-        return batch
 
-    def committed(self, batch: Batch) -> None:
-        """The batch that was under way is durable."""
+    def committed(self, batch: Batch, now: int) -> None:
+        """The batch that was under way is durable, and was so when its outputs began to leave, at `now`."""
         assert batch is self.in_flight, "another batch is under way"
         self.in_flight = None
-        self.durable_batch, self.durable_id = batch.number, self.in_flight_id
+        self.durable_batch, self.durable_id = batch.number, self._last_id
+        if self._closed:
+            self._times = (self._closed, max(now, self._closed))

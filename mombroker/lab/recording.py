@@ -27,7 +27,7 @@ from mombroker.ordering.base import Rows
 from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.faults import Faults
 from mombroker.sim.mischief import Trial
-from mombroker.sim.node import Node, Watched
+from mombroker.sim.node import Node, Watched, WatchedChannel
 from mombroker.sim.world import EPOCH, MS, SECOND, World
 from mombroker.store.sqlite import SqliteStore
 
@@ -109,7 +109,7 @@ class Spoken(Workload):
         cluster.ask(send.origin, "send", {"to": to, "type": "sim.said", "fields": {"text": "x" * send.payload}})
 
 
-class Seen(Watched):
+class SeenChannel(WatchedChannel):
     """Its cores tell when they stamp, are given, and let go a packet."""
 
     truth: ClassVar[Truth]
@@ -120,28 +120,30 @@ class Seen(Watched):
         core.send, core.decode, core.receive = watch.send, watch.decode, watch.receive
         return core  # type: ignore[no-any-return]
 
-    def check(self) -> None:
-        """Not here: a calm run of many messages is to be quick, and runs with faults are checked."""
-
     def send(self, message: Message) -> None:
         self.truth.messages += 1
         self.truth.payload += len(message.payload)
         super().send(message)
 
 
+class Seen(Watched):
+    def check(self) -> None:
+        """Not here: a calm run of many messages is to be quick, and runs with faults are checked."""
+
+
 class _Watch:
     """One member's core. Links keep order: the nth packet that was stamped for a neighbour is the nth to arrive."""
 
-    def __init__(self, server: Seen, domain: Domain, core: Ordering):
-        self.server, self.domain, self.truth = server, domain, server.truth
+    def __init__(self, channel: SeenChannel, domain: Domain, core: Ordering):
+        self.tx, self.domain, self.truth = channel.tx, domain, channel.truth
         self._send, self._decode, self._receive = core.send, core.decode, core.receive
         self.came: dict[int, int] = defaultdict(int)
         self.passages: dict[Packet, Passage] = {}
 
     def _stamped(self, packets: Sequence[Packet]) -> None:
-        name, members, now = self.domain.name, self.domain.members, self.server.now
+        name, members, now = self.domain.name, self.domain.members, self.tx.now
         for packet in packets:
-            self.truth.passages[name, self.server.name, members[packet.to]].append(Passage(now))
+            self.truth.passages[name, self.tx.name, members[packet.to]].append(Passage(now))
 
     def send(self, dests: Any, body: bytes) -> list[Packet]:
         packets = self._send(dests, body)
@@ -150,10 +152,10 @@ class _Watch:
 
     def decode(self, frm: int, data: bytes) -> Packet:
         packet = self._decode(frm, data)
-        hop = self.domain.name, self.domain.members[frm], self.server.name
+        hop = self.domain.name, self.domain.members[frm], self.tx.name
         passage = self.truth.passages[hop][self.came[frm]]
         self.came[frm] += 1
-        passage.arrived, passage.control = self.server.now, len(data) - len(packet.body)
+        passage.arrived, passage.control = self.tx.now, len(data) - len(packet.body)
         passage.id = ident(packet.body) if packet.body else ("", 0)
         self.passages[packet] = passage
         return packet
@@ -162,8 +164,8 @@ class _Watch:
         step = self._receive(frm, packet)
         self._stamped(step.send)
         for done in step.deliver:
-            self.passages[done].ordered = self.server.now
-        if packet in step.deliver or self.domain.index(self.server.name) not in packet.dests:
+            self.passages[done].ordered = self.tx.now
+        if packet in step.deliver or self.domain.index(self.tx.name) not in packet.dests:
             self.passages.pop(packet)
         for done in step.deliver:
             self.passages.pop(done, None)
@@ -202,7 +204,7 @@ class Recorder(Node):
     def _leave(self, ready: Ready) -> None:
         hops = {
             link.id: (link.domain, self.name, link.peer)
-            for c in self.server.consumers.values()
+            for c in self.server.channel.domains.values()
             for link in c.links.values()
         }
         for key, _ in ready.batch.queue_out:
@@ -219,7 +221,8 @@ def record(
     for server in topology.servers.values():
         server.data = str(folder / server.name)
     Listener.truth, Listener.world = truth, world
-    machine = type("Machine", (Seen,), {"truth": truth})
+    transport = type("Transport", (SeenChannel,), {"truth": truth})
+    machine = type("Machine", (Seen,), {"transport": transport})
     node = type("Recording", (Recorder,), {"folder": folder, "truth": truth, "machine": machine})
     cluster = Trial(world, topology, faults or Faults(), workload, node)
     wrong = cluster.run(max(send.at for send in sends) - world.now + 1000 * MS)

@@ -31,7 +31,7 @@ BACKLOG = 512  # of the listen port: all of a large domain may dial at once
 
 
 class Doorman(Protocol):
-    """The part of an agent server that opens links. `trouble` tells it why a peer's link is refused."""
+    """The channel of an agent server. `trouble` tells it why a peer's link is refused."""
 
     trouble: dict[str, str]
 

@@ -194,8 +194,8 @@ class Node:
         }  # fmt: skip
         self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
-            shared.reactor, self.name, topology, self.server, self.driver.post, self.log, self.admin, secret, token,
-            self.times,
+            shared.reactor, self.name, topology, self.server.channel, self.driver.post, self.log, self.admin, secret,
+            token, self.times,
         )  # fmt: skip
 
     def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
@@ -307,7 +307,7 @@ class Node:
     def reload(self, topology: Topology) -> list[str]:
         """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
         at = topology.servers[self.name]
-        self.server.limits = Limits(**topology.limits)
+        self.server.limits.take(Limits(**topology.limits))
         self.stomp.settings.limits.body = self.server.limits.max_message
         self.gateway.room.unfinished.most = self.server.limits.max_unfinished
         self.gateway.room.max_transactions = self.server.limits.max_transactions

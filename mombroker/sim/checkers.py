@@ -104,10 +104,10 @@ def _left_over(node: Node) -> list[str]:
         "packets out": sum(map(len, disk.queue_out.values())),
         "messages in": len(disk.queue_in),
         "tasks": len(disk.tasks),
-        "held": sum(len(consumer.core.held()) for consumer in server.consumers.values()),
-        "parked": sum(len(consumer.core.parked()) for consumer in server.consumers.values()),
-        "held by links": sum(link.held for c in server.consumers.values() for link in c.links.values()),
-        "unacknowledged": sum(link.waiting() for c in server.consumers.values() for link in c.links.values()),
+        "held": sum(len(consumer.core.held()) for consumer in server.channel.domains.values()),
+        "parked": sum(len(consumer.core.parked()) for consumer in server.channel.domains.values()),
+        "held by links": sum(link.held for c in server.channel.domains.values() for link in c.links.values()),
+        "unacknowledged": sum(link.waiting() for c in server.channel.domains.values() for link in c.links.values()),
         "in memory": server.engine.inboxes.in_memory,
     }
     return [f"{node.name} is left with {count} {what}" for what, count in left.items() if count]

@@ -40,7 +40,7 @@ def lie(rng: Random, peer: AgentServer, me: AgentServer, link: Link) -> LinkFram
         body = Message(peer.name, 1 << 40, f"{peer.name}/liar", (f"{me.name}/{agent}",), type_, payload).encode()
     if kind == "packet":
         return "data", domain, number, [b""]
-    consumer = peer.consumers[domain]
+    consumer = peer.channel.domains[domain]
     core = deepcopy(consumer.core)
     to = consumer.domain.index(me.name)
     packets = [packet for packet in core.send([to], body) if packet.to == to]

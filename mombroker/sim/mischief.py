@@ -111,7 +111,7 @@ class Mischief:
             (conn, end)
             for conn in self.cluster.network.connections.values()
             for end in conn.open
-            if nodes[end].up and nodes[conn.other(end)].up and conn.number in nodes[end].server.conns
+            if nodes[end].up and nodes[conn.other(end)].up and conn.number in nodes[end].server.channel.conns
         ]
         if not ways:
             return
@@ -119,7 +119,7 @@ class Mischief:
         me, peer = nodes[end], nodes[conn.other(end)]
         if me.stopping:
             return
-        link = me.server.conns[conn.number]
+        link = me.server.channel.conns[conn.number]
         self._greet_wrongly(peer, me, link)
         frame, before = lie(self.world.rng, peer.server, me.server, link), (link.received, link.acked)
         self.lies += 1
@@ -193,7 +193,7 @@ class Mischief:
                 self.said += told
                 if len(told) != 1 or "`mom domain reset`" not in told[0]:
                     wrong.append(f"{me} does not say that {other} is refused and what to do: {told}")
-        if any(link.conn for consumer in node.server.consumers.values() for link in consumer.links.values()):
+        if any(link.conn for consumer in node.server.channel.domains.values() for link in consumer.links.values()):
             wrong.append(f"somebody talks to {node.name}, which runs on the wrong store")
         node.unmask()
         return wrong

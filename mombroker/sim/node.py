@@ -7,6 +7,7 @@ from mombroker import agents
 from mombroker.broker.attach import attach
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
+from mombroker.core.channel import Channel
 from mombroker.core.errors import PeerRefused
 from mombroker.core.events import LinkUp, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
@@ -35,33 +36,43 @@ class Around(Protocol):
     def down(self, node: "Node") -> None: ...
 
 
-class Watched(AgentServer):
+class WatchedChannel(Channel):
     """Notes what the server sends and hands over, in order: its program order, which the log does not hold."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any):
         self.open: list[Event] = []
+        super().__init__(*args)
+
+    def send(self, message: Message) -> None:
+        me, homes = self.tx.name, dict.fromkeys(agent.partition("/")[0] for agent in message.dests)
+        dests = tuple(home for home in homes if home in self.tx.topology.servers)
+        id = (message.origin, message.number)
+        self.open.append(("send", me, id, dests))
+        if me in dests and not self.owning:
+            self.open.append(("deliver", me, id))
+        super().send(message)
+
+
+class Watched(AgentServer):
+    """A server with such a channel. `closed`: what it did in the batch that was closed last."""
+
+    transport = WatchedChannel
+    channel: WatchedChannel
+
+    def __init__(self, *args: Any, **kwargs: Any):
         self.closed: list[Event] = []
         super().__init__(*args, **kwargs)
         self._deliver = self.engine.deliver
         self.engine.deliver = self._hand_over  # type: ignore[method-assign]
 
-    def send(self, message: Message) -> None:
-        homes = dict.fromkeys(agent.partition("/")[0] for agent in message.dests)
-        dests = tuple(home for home in homes if home in self.topology.servers)
-        id = (message.origin, message.number)
-        self.open.append(("send", self.name, id, dests))
-        if self.name in dests and not self.channel.owning:
-            self.open.append(("deliver", self.name, id))
-        super().send(message)
-
     def _hand_over(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
         if domain or self.channel.owning:
-            self.open.append(("deliver", self.name, (message.origin, message.number)))
+            self.channel.open.append(("deliver", self.name, (message.origin, message.number)))
         self._deliver(message, agents, domain, *where, **when)
 
     def ready(self, now: int) -> Ready:
         ready = super().ready(now)  # which may send
-        self.closed, self.open = self.open, []
+        self.closed, self.channel.open = self.channel.open, []
         return ready
 
 
@@ -227,13 +238,13 @@ class Node:
     # -- links -----------------------------------------------------------------------------------------------------
 
     def greet(self, peer: str) -> Hello:
-        return self.server.greet(peer)
+        return self.server.channel.greet(peer)
 
     def admit(self, hello: Hello) -> None:
-        self.server.admit(hello)
+        self.server.channel.admit(hello)
 
     def refused(self, peer: str, error: PeerRefused) -> None:
-        self.server.trouble[peer] = str(error)
+        self.server.channel.trouble[peer] = str(error)
 
     def undialled(self, peer: str) -> None:
         """An attempt has failed: try again later, as long as we have something for that peer."""
@@ -273,7 +284,7 @@ class Node:
         kinds = {frame[0] for _, frames in ready.frames for frame in frames}
         if "data" in kinds and self._die("sent, unacknowledged"):
             return True
-        held = any(link.held for consumer in self.server.consumers.values() for link in consumer.links.values())
+        held = any(link.held for consumer in self.server.channel.domains.values() for link in consumer.links.values())
         return held and "ack" in kinds and self._die("acknowledged, held")
 
     def crash(self) -> None:

@@ -22,7 +22,7 @@ def bodies(b: Broker) -> list[str]:
 
 
 def send(b: Broker, queue: Queue, body: bytes) -> None:
-    b.servers["a"].send_now("a/conn:9", queue, ClientMessage(Q, Q, b"", body=body))
+    b.servers["a"].channel.send_now("a/conn:9", queue, ClientMessage(Q, Q, b"", body=body))
 
 
 def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():

@@ -62,7 +62,7 @@ class Town:
         assert client.texts == ["one", "one"] and not client.refusals
         server = b.servers["b"]
         self.proxy = next(id for id in server.natives.agents if id.startswith("b/conn:"))
-        self.link = server.consumers["x"].link("a")
+        self.link = server.channel.domains["x"].link("a")
         proxy = server.natives.agents[self.proxy]
         self.source = next(number for number, each in proxy.consumers.items() if each.home.startswith("a/"))
         self.plain = next(number for number, each in proxy.consumers.items() if not each.home)
@@ -84,7 +84,7 @@ class Town:
 
     def hear(self, type_: str, payload: bytes, *agents: str, source: str = "a/queue:far", origin: str = "a") -> None:
         """One message of a comes in, in its turn. Raises PeerError; whatever happens, b is whole and goes on."""
-        core = copy.deepcopy(self.broker.servers["a"].consumers["x"].core)
+        core = copy.deepcopy(self.broker.servers["a"].channel.domains["x"].core)
         message = Message(origin, 999_999, source, agents, type_, payload, self.broker.now)
         (packet,) = core.send([1], message.encode())
         frame = ("data", "x", self.link.received + 1, [core.encode(packet)])
@@ -104,7 +104,7 @@ class Town:
             self._alone()
             b.servers.pop("b")
             b.boot("b")
-            self.link = b.servers["b"].consumers["x"].link("a")
+            self.link = b.servers["b"].channel.domains["x"].link("a")
         self._alone()
 
     def _alone(self) -> None:
@@ -244,7 +244,7 @@ def test_what_comes_from_afar_is_a_dead_letter_and_its_neighbour_keeps_the_link(
     for type_, payload, agent in wrong:
         server.send(server.message("a/x", (agent,), type_, payload))
         b.pump()
-    assert len(b.servers["c"].dead_letters.letters) == len(wrong) and b.servers["c"].consumers["y"].link("b").conn
+    assert len(b.servers["c"].dead_letters.letters) == len(wrong) and b.servers["c"].channel.domains["y"].link("b").conn
     b.reboot("c")
     b.connect("a").send("queue:here", "after")
     assert b.connect("c").subscribe("s", "queue:here").texts == ["1", "after"]
@@ -281,18 +281,18 @@ def test_what_was_stored_before_it_was_checked_is_parked_once():
 
 def test_a_held_packet_that_was_stored_before_it_was_checked_is_parked():
     b = Broker(topology({"x": "abc"}))
-    core = copy.deepcopy(b.servers["a"].consumers["x"].core)
+    core = copy.deepcopy(b.servers["a"].channel.domains["x"].core)
     cause = next(p for p in core.send([1], Message("a", 7, "a/x", ("b/y",), "t", b"").encode()))
     effect = next(p for p in core.send([1], b"no message"))
-    two = b.servers["b"].consumers["x"]
+    two = b.servers["b"].channel.domains["x"]
     two.core.receive(0, two.core.decode(0, core.encode(effect)))
     two.touched, two.link("a").received = True, 1
-    b.servers["b"].touch(two.link("a"))
+    two.link("a").touch()
     two.link("a").changed = True
     b.pump()
     b.crash("b")
     server = b.boot("b")
-    server.channel._packet(server.consumers["x"], server.consumers["x"].link("a"), core.encode(cause))
+    server.channel._packet(server.channel.domains["x"], server.channel.domains["x"].link("a"), core.encode(cause))
     assert sorted(json.loads(row.head)["type"] for row in server.dead_letters.letters.scan(None, 9)) == [""]
 
 

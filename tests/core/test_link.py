@@ -25,7 +25,7 @@ def bus(**limits: int) -> Bus:
 
 
 def link(bus: Bus, server: str, peer: str) -> Link:
-    return bus.servers[server].consumers["x"].link(peer)
+    return bus.servers[server].channel.domains["x"].link(peer)
 
 
 def tell(bus: Bus, text: str, to: str = "sink") -> None:
@@ -48,9 +48,9 @@ def test_nothing_is_sent_or_acknowledged_before_its_commit():
     tell(b, "warm up")
     one, two = b.servers["a"], b.servers["b"]
     conn = link(b, "b", "a").conn
-    packet = one.consumers["x"].core.send([1], b"junk")[0]
+    packet = one.channel.domains["x"].core.send([1], b"junk")[0]
     with pytest.raises(PeerError, match="cannot be used"):
-        two.step(LinkFrames("a", conn, [("data", "x", 2, [one.consumers["x"].core.encode(packet)])]), b.now)
+        two.step(LinkFrames("a", conn, [("data", "x", 2, [one.channel.domains["x"].core.encode(packet)])]), b.now)
     assert link(b, "b", "a").received == 1, "what cannot be read is not taken"
 
 
@@ -160,7 +160,7 @@ def test_a_wiped_store_is_refused_by_both_ends(wiped):
     b.boot(wiped)
     other = "ab".replace(wiped, "")
     with pytest.raises(PeerRefused, match="mom domain reset"):
-        b.servers[other].admit(b.servers[wiped].greet(other))
+        b.servers[other].channel.admit(b.servers[wiped].channel.greet(other))
 
 
 @pytest.mark.parametrize("old", ["a", "b"])
@@ -174,9 +174,9 @@ def test_a_restored_store_is_refused(old):
     b.boot(old)
     other = "ab".replace(old, "")
     with pytest.raises(PeerRefused, match="old copy"):
-        b.servers[old].admit(b.servers[other].greet(old))
+        b.servers[old].channel.admit(b.servers[other].channel.greet(old))
     with pytest.raises(PeerRefused, match="old copy"):
-        b.servers[other].admit(b.servers[old].greet(other))
+        b.servers[other].channel.admit(b.servers[old].channel.greet(other))
 
 
 def test_a_restored_store_that_has_sent_anew_is_refused():
@@ -193,21 +193,21 @@ def test_a_restored_store_that_has_sent_anew_is_refused():
         tell(b, text)
         b.crash("a")
     b.boot("a")
-    assert link(b, "a", "b").durable == 3 and b.servers["b"].greet("a").received == 2
+    assert link(b, "a", "b").durable == 3 and b.servers["b"].channel.greet("a").received == 2
     with pytest.raises(PeerRefused, match="b has received 2 messages of a in x, which sent only 0: the store of a was"):
-        b.servers["a"].admit(b.servers["b"].greet("a"))
+        b.servers["a"].channel.admit(b.servers["b"].channel.greet("a"))
 
 
 def test_another_order_or_epoch_is_refused():
     b = bus()
-    hello = b.servers["a"].greet("b")
+    hello = b.servers["a"].channel.greet("b")
     hello.digest = "x"
     with pytest.raises(PeerRefused, match="orders domain x differently"):
-        b.servers["b"].admit(hello)
-    b.servers["a"].epochs["x"] = 1
+        b.servers["b"].channel.admit(hello)
+    b.servers["a"].channel.epochs["x"] = 1
     with pytest.raises(PeerRefused, match="started anew for some servers only"):
-        b.servers["b"].admit(b.servers["a"].greet("b"))
-    hello = b.servers["b"].greet("a")
+        b.servers["b"].channel.admit(b.servers["a"].channel.greet("b"))
+    hello = b.servers["b"].channel.greet("a")
     hello.epoch, hello.graph = 1, "y"
     with pytest.raises(PeerRefused, match="another graph"):
-        b.servers["a"].admit(hello)
+        b.servers["a"].channel.admit(hello)

@@ -205,11 +205,11 @@ def test_a_notification_has_a_name_that_survives_the_wire(name):
 def test_a_peer_that_speaks_of_a_domain_of_others_is_refused():
     made = Bus(topology({"x": "ab", "y": "bc"}, {"a/source": f"{AGENTS}:Source", "b/sink": f"{AGENTS}:Sink"}))
     made.send("a", "source", Tell(["sink"], "one"))
-    conn = made.servers["b"].consumers["x"].link("a").conn
+    conn = made.servers["b"].channel.domains["x"].link("a").conn
     for frame in ("data", "y", 1, [b""]), ("ack", "y", 0, 10), ("ack", "z", 0, 10):
         with pytest.raises(PeerError, match="speaks of domain"):
             made.servers["b"].step(LinkFrames("a", conn, [frame]), made.now)
-    assert list(made.servers["b"].consumers["y"].links) == []
+    assert list(made.servers["b"].channel.domains["y"].links) == []
 
 
 def test_what_a_server_sent_before_it_left_the_bus_is_reacted_to_and_parked_as_ever():

@@ -147,21 +147,21 @@ def test_a_message_that_nobody_can_read_is_not_passed_on():
     b = four("overlay")
     tell(b, "b", "so that there is a link")
     one, two = b.servers["a"], b.servers["b"]
-    core, link = one.consumers["x"].core, two.consumers["x"].link("a")
+    core, link = one.channel.domains["x"].core, two.channel.domains["x"].link("a")
     packet = next(each for each in core.send([3], b"junk") if each.to == 1)
     frames = [("data", "x", link.received + 1, [core.encode(packet)])]
-    relays = two.consumers["x"].relays
+    relays = two.channel.domains["x"].relays
     with pytest.raises(Exception, match="a sent a packet in x that cannot be used"):
         two.step(LinkFrames("a", link.conn, frames), b.now)
-    assert two.consumers["x"].relays == relays
+    assert two.channel.domains["x"].relays == relays
 
 
 @pytest.mark.parametrize("name", ["vector", "overlay"])
 def test_a_packet_that_does_not_come_next_costs_the_peer_its_link_and_changes_nothing(name):
     b = four(name)
     tell(b, "b", "so that there is a link")
-    two, core = b.servers["b"], b.servers["a"].consumers["x"].core
-    link, body = two.consumers["x"].link("a"), Message("a", 99, "a/a", ("d/d",), "no type", b"").encode()
+    two, core = b.servers["b"], b.servers["a"].channel.domains["x"].core
+    link, body = two.channel.domains["x"].link("a"), Message("a", 99, "a/a", ("d/d",), "no type", b"").encode()
     before = link.received
     _, late = [core.encode(each) for _ in range(2) for each in core.send([3], body) if each.to == 1]
     with pytest.raises(PeerError, match="a sent a packet in x that cannot be used: .*packet .* came next after packet"):
@@ -448,7 +448,7 @@ def disorder(bus: Bus, seed: int, steps: int) -> int:
     bus.pump()
     for server in bus.servers.values():
         assert not why(server)
-        assert not any(consumer.core.held() or consumer.core.parked() for consumer in server.consumers.values())
+        assert not any(consumer.core.held() or consumer.core.parked() for consumer in server.channel.domains.values())
     return crashes
 
 

@@ -39,7 +39,7 @@ def town(backend: str) -> Bus:
 
 def hear(made: Bus, data: bytes) -> None:
     """One packet of a comes to b, in its turn."""
-    link = made.servers["b"].consumers["x"].link("a")
+    link = made.servers["b"].channel.domains["x"].link("a")
     made.servers["b"].step(LinkFrames("a", link.conn, [("data", "x", link.received + 1, [data])]), made.now)
 
 
@@ -53,7 +53,7 @@ def goes_on(made: Bus) -> None:
 @pytest.mark.parametrize("backend", [*BACKENDS, "fifo"])
 def test_bytes_that_are_no_packet_end_the_link_and_change_nothing(backend, count):
     made, chance = town(backend), random.Random(backend)
-    link = made.servers["b"].consumers["x"].link("a")
+    link = made.servers["b"].channel.domains["x"].link("a")
     real = Message("a", 99, "a/a", ("b/b",), Put.__wire_name__, b"\x91\xa1x").encode()
     for _ in range(count):
         junk = chance.randbytes(chance.choice((0, 1, 2, 5, 20, 80))) + chance.choice((b"", b"junk" * 9, real[:-9]))
@@ -61,7 +61,7 @@ def test_bytes_that_are_no_packet_end_the_link_and_change_nothing(backend, count
         with pytest.raises(PeerError) as error:
             hear(made, junk)
         assert str(error.value).isprintable() and len(str(error.value)) <= SENTENCE_CHARS
-        assert link.received == before and made.servers["b"].consumers["x"].core.dirty() == ({}, set())
+        assert link.received == before and made.servers["b"].channel.domains["x"].core.dirty() == ({}, set())
     goes_on(made)
 
 
@@ -72,13 +72,15 @@ def test_bytes_that_are_no_packet_end_the_link_and_change_nothing(backend, count
 ])  # fmt: skip
 def test_whatever_a_back_end_raises_for_a_packet_is_the_peer_s_error(where, error, monkeypatch):
     made = town("matrix")
-    core = made.servers["b"].consumers["x"].core
+    core = made.servers["b"].channel.domains["x"].core
 
     def stumble(frm: int, what: object) -> object:
         raise error
 
-    packet = made.servers["a"].consumers["x"].core.send([1], Message("a", 9, "a/a", ("b/b",), "t", b"").encode())[0]
-    data = made.servers["a"].consumers["x"].core.encode(packet)
+    packet = (
+        made.servers["a"].channel.domains["x"].core.send([1], Message("a", 9, "a/a", ("b/b",), "t", b"").encode())[0]
+    )
+    data = made.servers["a"].channel.domains["x"].core.encode(packet)
     with monkeypatch.context() as patch:
         patch.setattr(core, where, stumble)
         with pytest.raises(PeerError, match="a sent a packet in x that cannot be used") as found:
@@ -94,9 +96,9 @@ def test_a_failed_assertion_of_a_core_is_no_fault_of_a_peer(monkeypatch):
     def fail(frm: int, packet: Packet) -> None:
         raise AssertionError("ours")
 
-    core = made.servers["a"].consumers["x"].core
+    core = made.servers["a"].channel.domains["x"].core
     data = core.encode(core.send([1], Message("a", 9, "a/a", ("b/b",), "t", b"").encode())[0])
-    monkeypatch.setattr(made.servers["b"].consumers["x"].core, "receive", fail)
+    monkeypatch.setattr(made.servers["b"].channel.domains["x"].core, "receive", fail)
     with pytest.raises(AssertionError, match="ours"):
         hear(made, data)
 
@@ -108,7 +110,9 @@ def test_a_failed_assertion_of_a_core_is_no_fault_of_a_peer(monkeypatch):
 def test_what_a_frame_says_is_told_in_one_bounded_line(frame):
     made = town("matrix")
     with pytest.raises(PeerError) as error:
-        made.servers["b"].step(LinkFrames("a", made.servers["b"].consumers["x"].link("a").conn, [frame]), made.now)
+        made.servers["b"].step(
+            LinkFrames("a", made.servers["b"].channel.domains["x"].link("a").conn, [frame]), made.now
+        )
     assert str(error.value).isprintable() and len(str(error.value)) <= SENTENCE_CHARS
     goes_on(made)
 
@@ -118,10 +122,12 @@ def test_a_greeting_out_of_range_is_refused_or_does_no_harm(field):
     made = town("matrix")
     made.cut("a", "b")
     one, two = made.servers["a"], made.servers["b"]
-    for wrong in (0, 1 << 62, (1 << 63) - 1) if type(getattr(one.greet("b"), field)) is int else ("", "\x1b[2J" * 900):
-        hello = replace(one.greet("b"), **{field: wrong})
+    for wrong in (
+        (0, 1 << 62, (1 << 63) - 1) if type(getattr(one.channel.greet("b"), field)) is int else ("", "\x1b[2J" * 900)
+    ):
+        hello = replace(one.channel.greet("b"), **{field: wrong})
         try:
-            two.admit(hello)
+            two.channel.admit(hello)
         except PeerRefused as error:
             assert str(error).isprintable() and len(str(error)) <= SENTENCE_CHARS
             continue

@@ -213,7 +213,7 @@ def _work(cluster: Trial, span: int) -> None:
 
 
 def _links(node: Any) -> list[Any]:
-    return [link for consumer in node.server.consumers.values() for link in consumer.links.values()]
+    return [link for consumer in node.server.channel.domains.values() for link in consumer.links.values()]
 
 
 def _adopt(rest: Topology, stores: dict[str, MemoryStore], gone: set[str], drop: bool) -> bool:

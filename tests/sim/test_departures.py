@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from mombroker.broker.queue.queue import Queue
-from mombroker.core.server import AgentServer
+from mombroker.core.channel import Channel
 from tests.sim import departures
 
 
@@ -55,7 +55,7 @@ def test_a_server_that_ends_for_want_of_a_route_is_noticed():
     def fail(server, message):
         raise RuntimeError("no route")
 
-    with patch.object(AgentServer, "_send_what_has_a_route", fail):
+    with patch.object(Channel, "_send_what_has_a_route", fail):
         assert any(notices(seed) for seed in range(60))
 
 

@@ -108,7 +108,7 @@ class Sites(Town):
 
     def held(self):
         """Messages that wait at r3 for one that they depend on."""
-        return len(self.node("r3").server.consumers["middle"].core.held())
+        return len(self.node("r3").server.channel.domains["middle"].core.held())
 
     def end(self):
         self.open()
