@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mombroker.broker.commands import ACCEPTED, Disposition, Receipt, Send, Subscribe, Transact
+from mombroker.broker.commands import ACCEPTED, COMMAND, Disposition, Receipt, Refused, Send, Subscribe, Transact
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Consume, Drained, Publish, Table
@@ -205,7 +205,7 @@ def waiter_in_the_session() -> Iterator[None]:
         try:
             service.commands.of[type(command)](session, command)
         except (Wait, MomError) as error:
-            service.refuse(session, str(error), command.receipt)
+            service.refuse(session, Refused(str(error), command.receipt, scope=COMMAND))
 
     names: dict[Session, str] = {}
     hold, obey = Sessions._hold, Sessions._obey
@@ -320,8 +320,8 @@ def credit_on_top(tell: Callable[[Deliveries, SessionConsumer], None]) -> Callab
 def refused_with_the_rest(refuse: Callable[..., None]) -> Callable[..., None]:
     """What was sent behind a refused command is refused too, without a word."""
 
-    def clear(service: Sessions, session: Session, *args: Any, **more: Any) -> None:
-        refuse(service, session, *args, **more)
+    def clear(service: Sessions, session: Session, refused: Refused) -> None:
+        refuse(service, session, refused)
         session.commands.clear()
 
     return clear

@@ -1,4 +1,4 @@
-"""The frames for what the proxy says, in the receiver's version."""
+"""The frames for what the broker says, in the receiver's version."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The rules of a STOMP session as a pure machine: bytes in; a login, commands and bytes out. No sockets, no clock.
 
-Frames become commands for the connection's proxy, and its replies become frames (broker/commands.py). Open
-transactions live here, and which deliveries the client may still settle; consumers and credit live in the proxy.
+Frames become commands for the broker's session of the connection, and its replies become frames (broker/commands.py).
+Open transactions live here, and which deliveries the client may still settle; consumers and credit live in the broker.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Session:
     id        of the connection, `SERVER/...`; unique, and part of the names of its temporary destinations
     now       wall clock in ns, for expiry
     login     set when the client wants in
-    commands  for the proxy, and `output`, bytes for the client: the owner takes them after each call
+    commands  for the broker, and `output`, bytes for the client: the owner takes them after each call
     written   the highest tag in the output of a delivery that is settled by being written
     notes     lines for the log, each worth saying once, and `fault`, what the client was told was wrong
     """
@@ -140,7 +140,7 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """So much input waits for the proxy that no more should be read."""
+        """So much input waits for the broker that no more should be read."""
         return self._marks >= (MAX_MARKS_SETTLING if self.unsettled.given else MAX_MARKS)
 
     @property
@@ -231,7 +231,7 @@ class Session:
         self.parser = Parser(BEFORE_LOGIN)
 
     def hurry(self) -> None:
-        """The proxy has not answered for long: let a client that leaves go without."""
+        """The broker has not answered for long: let a client that leaves go without."""
         if self.state == "leaving":
             self._close(self._farewell)
 
@@ -483,7 +483,7 @@ class Session:
     # -- out -------------------------------------------------------------------------------------------------------
 
     def reply(self, said: list[Reply]) -> None:
-        """Frames for what the proxy says. A client that is leaving gets no more messages: they go back."""
+        """Frames for what the broker says. A client that is leaving gets no more messages: they go back."""
         out, version = self.output, self.version
         for reply in said:
             if self.state == "closed":

@@ -5,6 +5,7 @@ come. It is also where queues, topics and the engine meet the broker as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -163,7 +164,7 @@ class Sessions(Native):
                 self._hold(session, wait)
                 break
             except MomError as error:
-                self.refuse(session, str(error), command.receipt)
+                self.refuse(session, Refused(str(error), command.receipt, scope=COMMAND))
             if commands:
                 commands.popleft()
             if not session.key:
@@ -178,10 +179,10 @@ class Sessions(Native):
     def _hold(self, session: Session, wait: Wait) -> None:
         self.held_back.hold(session, wait)
 
-    def refuse(self, session: Session, reason: str, receipt: str | None, sub: str = "", scope: str = COMMAND) -> None:
-        """One sentence, which ends what `scope` says, or the session where its protocol knows nothing else."""
+    def refuse(self, session: Session, refused: Refused) -> None:
+        """It ends what its scope says, or the session where its protocol knows nothing else."""
         if not session.ended:
-            session.reply(Refused(reason, receipt, sub, CONNECTION if session.strict else scope))
+            session.reply(replace(refused, scope=CONNECTION) if session.strict else refused)
             if session.strict:
                 self.close(session)
 

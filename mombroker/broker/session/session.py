@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from mombroker.broker import commands, protocol
-from mombroker.broker.commands import COMMAND, SUBSCRIPTION, BrowseEnd, Command, Delivery, Receipt, Subscribe
+from mombroker.broker.commands import COMMAND, SUBSCRIPTION, BrowseEnd, Command, Delivery, Receipt, Refused, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
@@ -32,14 +32,11 @@ _delivery = tuple.__new__  # a third of the time of Delivery(...)
 class Service(Protocol):
     """What a session asks of those that it lives among (service.py)."""
 
-    @property
-    def policies(self) -> Policies: ...
-    @property
-    def topics(self) -> Topics: ...
+    policies: Policies
+    topics: Topics
+
     def speaking(self, session: Session) -> None: ...  # it has a reply, the first in the open batch
-    def refuse(
-        self, session: Session, reason: str, receipt: str | None, sub: str = "", scope: str = COMMAND
-    ) -> None: ...
+    def refuse(self, session: Session, refused: Refused) -> None: ...
     def resume(self, session: Session, home: str) -> None: ...  # a subscription of another server has answered
     def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None: ...
     def set_by_our_clock(self, client_message: ClientMessage, message: Message) -> None: ...
@@ -54,7 +51,7 @@ class Session(Native):
     sender    who sends what it sends: the client id, or its own, for no-local
     subs      its subscriptions by the client's names; `consumers`, by number, has also ended ones with deliveries
     homes     what it has consumed from
-    endings   subscriptions that are to be deleted, by number: home, and the receipt
+    endings   what else has a number and waits for an answer, as the end of a durable subscription: home, and receipt
     key, until, reason, room   what the first of `commands` waits for, up to when; see Wait in waiting.py
     gone      the client has left behind the commands that it still has its turns for
     """
@@ -75,14 +72,11 @@ class Session(Native):
         self.consumers: dict[int, SessionConsumer] = {}
         self.subs: dict[str, SessionConsumer] = {}
         alarm = partial(natives.alarm, native=self)
-        self.feed = TopicFeed(self.tx, service.policies, self.conn, self.deliver, alarm, self._lost)
+        self.feed = TopicFeed(self.tx, service.policies, self.topics, self.conn, self.deliver, alarm)
         self.deliveries = Deliveries(self.consumers, self.feed, self.post, self.touch)
         self.homes: dict[str, None] = {}
         self.endings: dict[int, tuple[str, str | None]] = {}
         self.temporary: set[str] = set()  # queues
-
-    def _lost(self) -> None:
-        self.topics.dropped += 1
 
     def _is_ours(self, id: str) -> bool:
         return id.startswith(f"{self.tx.name}/")
@@ -155,6 +149,8 @@ class Session(Native):
         consumer.open = False
         if not consumer.unsettled:
             del self.consumers[consumer.number]
+            if consumer.receipt is not None and consumer.home:
+                self.endings[consumer.number] = (consumer.home, consumer.receipt)
         if consumer.home:
             self.post(consumer.home, protocol.Cancel(consumer.number))
         else:
@@ -219,18 +215,21 @@ class Session(Native):
     # -- what queues and subscriptions say -----------------------------------------------------------------------
 
     def started(self, note: protocol.Started, message: Message) -> None:
-        consumer = self.consumers.get(note.consumer)
-        if consumer is not None and note.unconfirmed is not None:
-            self._started(consumer, note.unconfirmed)
+        if note.unconfirmed is not None:
+            self._answer(note.consumer, note.unconfirmed)
         self.service.resume(self, message.source)
-
-    def _started(self, consumer: SessionConsumer, unconfirmed: list[str]) -> None:
-        self._confirmed(consumer.receipt, unconfirmed)
-        consumer.receipt = None
 
     def subscription_ended(self, note: protocol.Ended, message: Message) -> None:
-        self._confirmed(self.endings.pop(note.number, ("", None))[1], [])
+        self._answer(note.number, [])
         self.service.resume(self, message.source)
+
+    def _answer(self, number: int, unconfirmed: list[str]) -> None:
+        consumer = self.consumers.get(number)
+        if consumer is not None:
+            self._confirmed(consumer.receipt, unconfirmed)
+            consumer.receipt = None
+        elif number in self.endings:
+            self._confirmed(self.endings.pop(number)[1], unconfirmed)
 
     def unanswered(self, home: str) -> None:
         """The commands behind a subscription go on though its server has not answered."""
@@ -241,7 +240,7 @@ class Session(Native):
                 self.endings[number] = (home, None)
         for consumer in self.consumers.values():
             if consumer.home == home:
-                self._started(consumer, [server])
+                self._answer(consumer.number, [server])
 
     def last(self, note: protocol.Last, message: Message) -> None:
         self.post(message.source, protocol.Settle(note.consumer, last=True))
@@ -260,10 +259,11 @@ class Session(Native):
     def refuse(self, note: protocol.Refuse, message: Message) -> None:
         consumer = self.consumers.get(note.consumer)
         if consumer is None:
-            receipt = self.endings.pop(note.consumer, ("", None))[1]
-            self.service.refuse(self, line(note.reason), receipt)
+            ending = self.endings.pop(note.consumer, None)
+            if ending or self.strict:
+                self.service.refuse(self, Refused(line(note.reason), ending and ending[1], scope=COMMAND))
         elif consumer.open:
-            self.service.refuse(self, line(note.reason), consumer.receipt, consumer.sub, SUBSCRIPTION)
+            self.service.refuse(self, Refused(line(note.reason), consumer.receipt, consumer.sub, SUBSCRIPTION))
             if not self.ended:  # its home has taken back what it had
                 consumer.open = False
                 self.deliveries.forget(consumer)

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.policies import Policies
 from mombroker.broker.session.consumer import SessionConsumer
+from mombroker.broker.topic.routing import Topics
 from mombroker.core.transaction import Transaction
 
 PENDING_BYTES = 64 << 20  # of what a session does not take; then the oldest go
@@ -21,32 +22,33 @@ class TopicFeed:
     until its subscription has credit, and all others behind it.
     2. `bytes` are those of the bodies in `pending` and `later`.
 
+    conn       number of the connection
     deliver    hands a message to the client
-    lost       a message was dropped for want of credit
+    alarm      lets `alarm` be called at a time
     """
 
     __slots__ = (
         "tx", "policies", "conn", "pending", "later", "bytes", "dropped", "_complain_at", "_number", "_deliver",
-        "_alarm", "_lost",
+        "_alarm", "topics",
     )  # fmt: skip
 
     def __init__(
         self,
         tx: Transaction,
         policies: Policies,
+        topics: Topics,
         conn: int,
         deliver: Deliver,
         alarm: Callable[[int], None],
-        lost: Callable[[], None],
     ):
-        self.tx, self.policies, self.conn = tx, policies, conn
+        self.tx, self.policies, self.topics, self.conn = tx, policies, topics, conn
         self.pending: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
         self.later: list[tuple[int, int, SessionConsumer, ClientMessage, str]] = []  # delayed: a heap, by time
         self.bytes = 0
         self.dropped = 0
         self._complain_at = 1  # so many
         self._number = 0  # of what was delayed
-        self._deliver, self._alarm, self._lost = deliver, alarm, lost
+        self._deliver, self._alarm = deliver, alarm
 
     def take(self, consumer: SessionConsumer, message: ClientMessage, id: str) -> None:
         """A message has come."""
@@ -116,7 +118,7 @@ class TopicFeed:
         """The client does not get a message; the log says so now and then."""
         consumer.dropped += 1
         self.dropped += 1
-        self._lost()
+        self.topics.dropped += 1
         if self.dropped >= self._complain_at:
             self._complain_at *= 10
             self.tx.note(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mombroker.broker.commands import Disposition, Send
+from mombroker.broker.commands import COMMAND, Disposition, Refused, Send
 from mombroker.broker.session.session import Session
 from mombroker.broker.topic.routing import Topics
 from mombroker.core import times
@@ -33,7 +33,7 @@ class Waiting:
     alarm      let `alarm` be called at a time
     obey       the session's commands go on
     settle     obey one command that settles
-    refuse     refuse a command in one sentence; that may end the session
+    refuse     refuse a command; that may end the session
     """
 
     __slots__ = ("tx", "sessions", "_topics", "_known", "_alarm", "_obey", "_settle", "_refuse")
@@ -45,7 +45,7 @@ class Waiting:
         alarm: Callable[[int], None],
         obey: Callable[[Session], None],
         settle: Callable[[Session, Disposition], None],
-        refuse: Callable[[Session, str, str | None], None],
+        refuse: Callable[[Session, Refused], None],
     ):
         self.tx, self._topics = tx, topics
         self.sessions: dict[Session, None] = {}
@@ -73,7 +73,7 @@ class Waiting:
             try:
                 self._settle(session, command)
             except MomError as error:
-                self._refuse(session, str(error), command.receipt)
+                self._refuse(session, Refused(str(error), command.receipt, scope=COMMAND))
                 if session.ended:
                     return
 
@@ -124,7 +124,7 @@ class Waiting:
         if not session.reason:
             session.unanswered(session.key)
         else:
-            self._refuse(session, session.reason, session.commands[0].receipt)
+            self._refuse(session, Refused(session.reason, session.commands[0].receipt, scope=COMMAND))
             if session.ended:
                 return
             session.commands.popleft()

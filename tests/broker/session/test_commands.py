@@ -21,6 +21,7 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.queue import consumer as consumers
 from mombroker.broker.session import deliveries
+from mombroker.broker.topic.subscription import Subscription
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -120,6 +121,21 @@ def test_a_subscription_that_is_refused_lets_the_commands_behind_it_go_on():
     assert [reply.receipt for reply in client.told] == ["s", "behind", "end", "last"]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_subscription_that_ends_before_it_has_begun_is_answered_too(strict):
+    b = Broker(THREE)
+    b.connect("a", "me").subscribe("s", T, durable="d")
+    client = b.connect("a", "me", strict=strict)
+    ends = [Unsubscribe("s", receipt="end"), Sync("behind")]
+    b.connect("b").send(Q, "1")
+    client.do(Subscribe("s", (Q,), receipt="begin"), *ends)
+    assert sorted(client.receipts) == ["begin", "behind", "end"]
+    client.do(Subscribe("s", (T,), durable="d", take_over=False, receipt="begin"), *ends)
+    assert "begin" in [reply.receipt for reply in client.told[3:]] and client.scopes == [
+        (CONNECTION if strict else COMMAND, "")
+    ]
+
+
 def test_what_an_open_transaction_settles_too_much_of_changes_nothing(monkeypatch):
     monkeypatch.setattr(deliveries, "MAX_UNCOMMITTED", 2)
     b = Broker()
@@ -214,6 +230,21 @@ def test_a_drain_survives_the_queue_s_server():
     b.servers["a"].limits.turn_work = limit
     b.later(2)
     assert client.drains == [("s", 199)] and len(client.got) == 199
+
+
+def test_a_drain_does_not_wait_for_what_a_former_consumer_has():
+    """A durable subscription gives nothing while that may come back."""
+    b = Broker(THREE)
+    client = lasting(b, "b", "me").subscribe("s", T, durable="d", ack="individual", credit=0)
+    b.connect("a").send(T, "1")
+    queue = b.queue("sub:me:d")
+    assert isinstance(queue, Subscription)
+    queue.draining.append(("c/conn:9", 1))
+    queue.pause()
+    assert client.do(Flow("s", 5, True)).drains == [("s", 0)]
+    queue._drained(lambda key: True)
+    assert client.texts == []
+    assert client.do(Flow("s", 5, True)).texts == ["1"]
 
 
 def test_a_closed_subscription_is_not_drained_any_more():
