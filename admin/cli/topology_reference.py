@@ -9,7 +9,7 @@ from mombroker import ordering
 from mombroker.broker.policy import Policy
 from mombroker.core.limits import Limits
 from mombroker.net import config
-from mombroker.net.service import LOG_BYTES, LOG_DAYS
+from mombroker.net.node import LOG_BYTES, LOG_DAYS
 
 HEAD = """# The topology file
 

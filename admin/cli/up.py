@@ -63,9 +63,9 @@ def up(file: Path, names: tuple[str, ...], detach: bool, output: str) -> None:
 
 def _check_secret(topology: "Topology") -> None:
     """Raises MomError once for all servers, which would each refuse to start."""
-    from mombroker.net import service
+    from mombroker.net.secret import secret_of
 
-    service.secret_of(topology, lambda line: None)
+    secret_of(topology, lambda line: None)
 
 
 @click.command()

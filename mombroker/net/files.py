@@ -1,10 +1,19 @@
-"""The process's file descriptors, and its log file."""
+"""The process's file descriptors, its log file, and the lines that go there."""
 
 import os
 import resource
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from mombroker.core.errors import line
+
 LOG_BYTES, LOG_KEPT = 10 << 20, 5  # of a log file, and how many full ones are kept
+LINE_CHARS = 20_000  # of a line: tracebacks are long
+
+Log = Callable[[str], None]
 
 
 class Files:
@@ -67,3 +76,20 @@ class LogFile:
 
     def _old(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
+
+
+def stderr(name: str, file: LogFile | None = None) -> Log:
+    """Lines of server `name` on stderr, which is `file`, if there is one. A text of several lines becomes one; what a
+    terminal would obey is told in escapes."""
+
+    def log(text: str) -> None:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        flat = " | ".join(part.strip() for part in text.splitlines() if part.strip())
+        said = line(flat, LINE_CHARS)
+        with suppress(OSError):  # the terminal may be gone, the disk full: a line is not worth the server
+            print(f"{stamp}.{int(now * 1000) % 1000:03d}Z {name} {said}", file=sys.stderr, flush=True)
+            if file is not None:
+                file.turn()
+
+    return log

@@ -10,7 +10,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from mombroker.net.files import LogFile
-from mombroker.net.service import stderr
+from mombroker.net.files import stderr
 file = LogFile(Path(sys.argv[1]), size=1_000, kept=3)
 file.open()
 line = stderr("a", file)

@@ -12,8 +12,9 @@ from mombroker.net import adminclient, wire
 from mombroker.net.adminclient import AdminClient, NoAccess, NotRunning
 from mombroker.net.committer import Pool, Split
 from mombroker.net.connection import Times
+from mombroker.net.files import stderr
 from mombroker.net.handshake import VERSION
-from mombroker.net.service import PRUNE_EVERY_S, Node, stderr
+from mombroker.net.node import PRUNE_EVERY_S, Node
 from tests.net.town import Town
 
 

@@ -1,0 +1,310 @@
+"""One agent server of a process: its store, driver, links and gateway, from the first to the last."""
+
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from twisted.internet import threads
+
+from mombroker import agents
+from mombroker.broker import selectors
+from mombroker.broker.attach import attach
+from mombroker.core.errors import MomError, StoreError, StoreFailed, sentence
+from mombroker.core.events import LinkFrame, TaskDone
+from mombroker.core.limits import Limits
+from mombroker.core.meta import USER
+from mombroker.core.server import AgentServer
+from mombroker.core.status import clock_trouble
+from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
+from mombroker.gateway.listener import Gateway
+from mombroker.gateway.users import Logins
+from mombroker.net.adminport import AdminPort
+from mombroker.net.committer import Adaptive, Committer, Pool
+from mombroker.net.connection import Times
+from mombroker.net.driver import Driver
+from mombroker.net.files import Files, Log
+from mombroker.net.links import Links
+from mombroker.net.resources import resources
+from mombroker.net.secret import secret_of
+from mombroker.net.verbs import ProcessVerbs
+from mombroker.stomp.protocol import Stomp
+from mombroker.stomp.session import Settings
+from mombroker.store import folder
+from mombroker.store.sqlite import SqliteStore
+
+COMMITTERS = 8  # writer threads of a process
+TASKS = 8  # deferred functions that run at once in a process
+LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
+PRUNE_EVERY_S = 60.0
+TIDY_S, TIDY_WAIT_S = 0.005, 0.02  # of work on a log or file that is too large, and then for clients at least
+LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
+DAY_NS = 86_400_000_000_000
+
+T = TypeVar("T")
+
+
+class Shared:
+    """What all servers of a process have in common: reactor, threads, program."""
+
+    def __init__(self, reactor: Any, topology: Topology, committer: Callable[[], Committer] | None = None):
+        self.reactor, self.topology = reactor, topology
+        self.program = agents.program(topology)
+        self.commits = Pool(COMMITTERS, "commit")
+        self.tasks = Pool(TASKS, "task")
+        self.logins = Pool(LOGINS, "login")
+        self.files = Files()
+        self.committer = committer or (lambda: Adaptive(reactor, self.commits))
+
+    def start(self) -> None:
+        self.commits.start()
+        self.tasks.start()
+        self.logins.start()
+
+    def stop(self) -> None:
+        self.commits.leave()
+        self.tasks.leave()
+        self.logins.leave()
+        self.files.close()
+
+
+class Node:
+    """One agent server of this process, from its open store to its open port.
+
+    failed   called once, with the error, when it cannot go on; it has closed everything by then
+    quit     called when the operator asks for the end of the process
+    reload   called when the operator asks for the settings to be read anew; what there is to say about it
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        name: str,
+        log: Log,
+        failed: Callable[["Node", BaseException], None],
+        quit: Callable[[], None],
+        reload: Callable[[], list[str]],
+        times: Times | None = None,
+    ):
+        if name not in shared.topology.servers:
+            known = ", ".join(shared.topology.servers)
+            raise MomError(f"the topology file has no server {name!r}; it has {known}")
+        self.shared, self.name, self.log, self.times = shared, name, log, times
+        self._failed, self._quit, self._reload = failed, quit, reload
+        self._prune: Any = None
+
+    def open(self) -> None:
+        """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
+        shared, topology = self.shared, self.shared.topology
+        data = topology.servers[self.name].data
+        secret = secret_of(topology, self.log)
+        self.store = SqliteStore(data, topology, self.name)
+        try:
+            token = folder.token(data).encode()
+            if folder.readable_by_others(file := Path(data) / folder.TOKEN):
+                self.log(f"other users may read the token in {file}; run chmod 600 {file}")
+            self.server = AgentServer(topology, self.name, self.store, shared.program, attach, time.time_ns())
+            for warning in self.server.alarms.warnings():
+                self.log(warning)
+        except BaseException:
+            self.store.close()
+            raise
+        self.driver = Driver(
+            shared.reactor,
+            self.server,
+            self.store,
+            shared.committer(),
+            self,
+            self._fail,
+            resources=lambda: resources(data),
+        )
+        self.users = {
+            key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
+        }
+        at, limits = topology.servers[self.name], self.server.limits
+        self.stomp = Stomp(self.driver.wall, _stomp_settings(at, limits))
+        self.gateway = Gateway(
+            shared.reactor, self.name, self.driver.post, self.log,
+            Logins(self.users.get, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
+            max_unfinished=limits.max_unfinished, files=shared.files, max_transactions=limits.max_transactions,
+        )  # fmt: skip
+        requests = self.server.requests
+        requests.add(ProcessVerbs(self.name, self._stop, self._reload, self._connections))
+        requests.after |= {
+            "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
+            "delete_user": self._user_deleted,
+        }  # fmt: skip
+        self.admin = AdminPort(self.driver.post, requests.after)
+        self.links = Links(
+            shared.reactor, self.name, topology, self.server.channel, self.driver.post, self.log, self.admin, secret,
+            token, self.times,
+        )  # fmt: skip
+
+    def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
+        """Look at a passcode, in a thread."""
+        reactor, pool = self.shared.reactor, self.shared.logins
+        threads.deferToThreadPool(reactor, pool, work).addCallback(answer)
+
+    def listen(self) -> None:
+        """Open the ports. Raises MomError."""
+        self.links.listen()
+        at = self.shared.topology.servers[self.name]
+        plain, tls = (_interface(where) for where in (at.stomp, at.stomp_tls))
+        if plain is not None and not (is_loopback(plain[0]) or tls is not None):
+            self.log(f"passcodes and messages travel in plain text to {at.stomp}; set stomp_tls and a certificate")
+        if plain or tls:
+            self.shared.tasks.callInThread(selectors.prepare)
+        self.gateway.listen(self.stomp, plain, tls, at.certificate, at.private_key)
+
+    def start(self) -> None:
+        """Let the work begin; all servers of the process that can be reached should listen by now."""
+        at = self.shared.topology.servers[self.name]
+        clients = "".join(f", {what} {where}" for what, where in (("STOMP", at.stomp), ("TLS", at.stomp_tls)) if where)
+        self.log(f"serves {at.listen}{clients}, store {at.data}")
+        if trouble := clock_trouble(self.server):
+            self.log(trouble)
+        self._tidy()
+        self.driver.start()
+
+    async def stop(self) -> None:
+        """Take no new work, make durable what is there, let it leave, close everything."""
+        self.gateway.deaf()
+        await self.driver.stop()
+        self._still()
+        if not self.driver.dead:
+            await self.gateway.stop()
+            await self.links.stop()
+            self.store.close()
+            self.log("stopped")
+
+    def _fail(self, error: BaseException) -> None:
+        """Nothing more may leave. What was promised is in the store."""
+        self.abort()
+        self._still()
+        if isinstance(error, StoreFailed | StoreError):
+            self.log(str(error))
+        else:
+            self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))
+        self._failed(self, error)
+
+    def abort(self) -> None:
+        """Close all sockets at once."""
+        self.gateway.abort()
+        self.links.abort()
+
+    def _still(self) -> None:
+        if self._prune is not None:
+            self._prune.cancel()
+            self._prune = None
+
+    def _tidy(self) -> None:
+        """Keep the log within the bounds of the topology file's [log] table."""
+        log, room = self.shared.topology.log, self.server.limits.max_store
+        max_bytes, days = int(log.get("max_bytes", min(LOG_BYTES, room // 4))), int(log.get("max_age_days", LOG_DAYS))
+        start, more = time.monotonic(), True
+        try:
+            while more and time.monotonic() - start < TIDY_S:
+                more = self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now()) > 0
+                if self.driver.committing:
+                    more = True  # the prune goes with the next batch; whether the file is to shrink is asked then
+                    break
+                more = self.store.tidy() or more
+            if not more:
+                self.store.sync_mark()
+        except (StoreFailed, StoreError) as error:
+            self.driver.fail(error)
+            return
+        near = self.server.alarms.bytes > room // 2  # then the log may be what takes the room
+        wait = max(TIDY_WAIT_S, 4 * (time.monotonic() - start)) if more else 1.0 if near else PRUNE_EVERY_S
+        self._prune = self.shared.reactor.callLater(wait, self._tidy)
+
+    # -- outputs of the driver ---------------------------------------------------------------------------------------
+
+    def send(self, number: int, frames: list[LinkFrame]) -> None:
+        self.links.send(number, frames)
+
+    def client(self, number: int, replies: list[Any]) -> None:
+        self.gateway.reply(number, replies)
+
+    def reply(self, ticket: int, result: dict[str, Any] | str) -> None:
+        self.admin.reply(ticket, result)
+
+    def dial(self, peer: str) -> None:
+        self.links.dial(peer)
+
+    def note(self, line: str) -> None:
+        self.log(line)
+
+    def run(self, id: int, function: str, payload: bytes) -> None:
+        self.shared.tasks.callInThread(self._run, id, function, payload)
+
+    def _run(self, id: int, function: str, payload: bytes) -> None:
+        """A deferred function, in its thread. Whatever it raises is its result."""
+        try:
+            done = TaskDone(id, self.shared.program.run(function, payload))
+        except BaseException as error:  # an exit ends its thread, not the server
+            done = TaskDone(id, None, sentence(error))
+        self.shared.reactor.callFromThread(self.driver.post, done)
+
+    def reload(self, topology: Topology) -> list[str]:
+        """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
+        at = topology.servers[self.name]
+        self.server.limits.take(Limits(**topology.limits))
+        self.stomp.settings.limits.body = self.server.limits.max_message
+        self.gateway.room.unfinished.most = self.server.limits.max_unfinished
+        self.gateway.room.max_transactions = self.server.limits.max_transactions
+        try:
+            self.gateway.reload(at.certificate, at.private_key)
+        except MomError as error:
+            return [f"keeps the certificate that it has: {error}"]
+        return []
+
+    # -- requests about the process ----------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self.shared.reactor.callLater(0, self._quit)
+
+    def _complete(self, status: dict[str, Any]) -> None:
+        status["faults"] = self.links.faults
+        status["peers"] = self.links.peers()
+        status["store_file_bytes"] = self.store.file_size()
+        status["turns"] = self.driver.turns()
+        status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
+        status["problems"] += self.gateway.problems()
+
+    def _connections(self) -> list[dict[str, Any]]:
+        describe = self.server.clients.describe
+        return [{**row, **describe(row["number"])} for row in self.gateway.connections()]
+
+    def _user_set(self, reply: dict[str, Any]) -> None:
+        """The change is durable; from now on it counts."""
+        self._user_renewed(reply)
+        self.gateway.withdraw(reply["user"], f"the passcode of {reply['user']!r} was changed: log in again")
+
+    def _user_renewed(self, reply: dict[str, Any]) -> None:
+        self.users[reply["user"]] = reply.pop("hash")
+
+    def _user_deleted(self, reply: dict[str, Any]) -> None:
+        self.users.pop(reply["user"], None)
+        self.gateway.withdraw(reply["user"], f"the user {reply['user']!r} was deleted")
+
+    def _renew(self, user: str, was: str, hash: str) -> None:
+        """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""
+        self.admin.post_own("renew_user", {"user": user, "hash": hash, "was": was})
+
+
+def _stomp_settings(at: Server, limits: Limits) -> Settings:
+    settings = Settings(type_headers=at.type_headers)
+    settings.limits.body = limits.max_message
+    if at.hide_version:
+        settings.server = ""
+    return settings
+
+
+def _interface(where: str | None) -> tuple[str, int] | None:
+    """Where to listen; all addresses of the machine may be written in several ways."""
+    if where is None:
+        return None
+    host, port = address(where)
+    return ("" if host in WILDCARD - {"::"} else host), port
