@@ -33,11 +33,11 @@ class Shift:
 
     def item(self, item: QueuedMessage) -> bool:
         """Move the times of a message; False if there is nothing to be moved."""
-        put = item.put
-        assert put is not None, "a message that was read"
-        before = (item.due, put.due, put.expires)
-        item.due, put.due, put.expires = map(self.of, before)
-        return before != (item.due, put.due, put.expires)
+        message = item.message
+        assert message is not None, "a message that was read"
+        before = (item.due, message.due, message.expires)
+        item.due, message.due, message.expires = map(self.of, before)
+        return before != (item.due, message.due, message.expires)
 
 
 def set_back(store: Store, wall: int) -> dict[str, int]:

@@ -12,8 +12,10 @@ from mombroker.broker.native import Native
 from mombroker.broker.protocol import Consume, Drained, Publish, Table
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
+from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.item import QueuedMessage
-from mombroker.broker.queue.queue import Queue
+from mombroker.broker.queue.schedule import Schedule
+from mombroker.broker.queue.settlement import Settlement
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.deliveries import Deliveries
 from mombroker.broker.session.handlers import Handlers
@@ -33,7 +35,7 @@ class TopicAgent(Native):
     """Expands what is published to one topic, when its turn has come."""
 
     def react(self, message: Message) -> None:
-        topics: Topics = self.server.clients.topics
+        topics: Topics = self.natives.server.clients.topics
         Topics._publish(topics, message)
 
 
@@ -116,15 +118,20 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
 def takes_all(init: Callable[..., None]) -> Callable[..., None]:
     """Selectors do not count."""
 
-    def forgetful(consumer: Consumer, proxy: str, note: Consume, wants: object) -> None:
+    def forgetful(consumer: Consumer, proxy: str, note: Consume, matches: object) -> None:
         init(consumer, proxy, note, None)
 
     return forgetful
 
 
-def at_once(_: Callable[[Queue, QueuedMessage], None]) -> Callable[[Queue, QueuedMessage], None]:
+def at_once(_: Callable[[Schedule, QueuedMessage], None]) -> Callable[[Schedule, QueuedMessage], None]:
     """Delays do not count."""
-    return lambda queue, item: queue.enter(item)
+
+    def enter(schedule: Schedule, item: QueuedMessage) -> None:
+        queue: Any = schedule.queue
+        queue.dispatcher.enter(item)
+
+    return enter
 
 
 class Parked:
@@ -254,15 +261,15 @@ def settlements_first(_: Callable[..., Any]) -> Callable[..., Any]:
     return all_of_them
 
 
-def once_a_batch(take_back: Callable[[Queue], None]) -> Callable[[Queue], None]:
+def once_a_batch(take_back: Callable[[Settlement], None]) -> Callable[[Settlement], None]:
     """What lost connections had is taken back once in a batch, and nobody is sure to ask again in the next one."""
-    took: dict[Queue, int] = {}
+    took: dict[Settlement, int] = {}
 
-    def former(queue: Queue) -> None:
-        number = queue.server.batch.number
-        if took.get(queue) != number:
-            took[queue] = number
-            take_back(queue)
+    def former(settlement: Settlement) -> None:
+        number = settlement.queue.tx.rows.number
+        if took.get(settlement) != number:
+            took[settlement] = number
+            take_back(settlement)
 
     return former
 
@@ -272,25 +279,26 @@ def unnoticed(_: Callable[[Consumers, int, int], None]) -> Callable[[Consumers, 
     return lambda takers, lane, id: None
 
 
-def drained_first(flush: Callable[[Queue], None]) -> Callable[[Queue], None]:
+def drained_first(run: Callable[[Dispatcher], None]) -> Callable[[Dispatcher], None]:
     """The end of a drain is told before what is there is given."""
 
-    def hasty(queue: Queue) -> None:
-        for key in list(queue.takers.draining):
-            del queue.takers.draining[key]
-            queue.post(key[0], Drained(key[1]))
-        flush(queue)
+    def hasty(dispatcher: Dispatcher) -> None:
+        for key in dispatcher.consumers.draining:
+            dispatcher.consumers.drained(key)
+            dispatcher.queue.post(key[0], Drained(key[1]))
+        run(dispatcher)
 
     return hasty
 
 
-def still_credited(_: Callable[[Queue], None]) -> Callable[[Queue], None]:
+def still_credited(_: Callable[[Dispatcher], None]) -> Callable[[Dispatcher], None]:
     """Who was drained keeps the rest of its credit."""
 
-    def answer(queue: Queue) -> None:
-        for key in [key for key in queue.takers.draining if queue._has_all(queue.takers.consumers[key])]:
-            del queue.takers.draining[key]
-            queue.post(key[0], Drained(key[1]))
+    def answer(dispatcher: Dispatcher) -> None:
+        consumers = dispatcher.consumers
+        for key in [key for key in consumers.draining if dispatcher._has_all(consumers.consumers[key])]:
+            consumers.drained(key)
+            dispatcher.queue.post(key[0], Drained(key[1]))
 
     return answer
 

@@ -6,7 +6,7 @@ An exception in one is our bug and stops the server; what they may refuse they r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.batch import Damage
@@ -15,9 +15,6 @@ from mombroker.core.errors import UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 from mombroker.core.transaction import LINGER
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
 
 
 class Native:
@@ -33,11 +30,6 @@ class Native:
     def __init__(self, natives: Natives, id: str, state: bytes = b""):
         self.natives, self.tx, self.id = natives, natives.tx, id
         self.collections: dict[str, Collection] = {}
-
-    @property
-    def server(self) -> AgentServer:
-        server: AgentServer = self.natives.server
-        return server
 
     @classmethod
     def check_new(cls, state: bytes) -> None:

@@ -8,14 +8,15 @@ from mombroker.core.transaction import Transaction
 
 
 class Clock:
-    """ahead    ns that our clock is ahead of the wall clock, which was set back; told by the driver
+    """started  when the server did, by the wall clock if that was ahead
+    ahead    ns that our clock is ahead of the wall clock, which was set back; told by the driver
     behind   ns that the wall clock is ahead of ours, and not believed yet; told by the driver
     """
 
-    __slots__ = ("tx", "ahead", "behind")
+    __slots__ = ("tx", "started", "ahead", "behind")
 
-    def __init__(self, tx: Transaction):
-        self.tx = tx
+    def __init__(self, tx: Transaction, started: int):
+        self.tx, self.started = tx, started
         self.ahead = self.behind = 0
 
     def by_ours(self, at: int, message: Message) -> int:

@@ -74,8 +74,7 @@ class AgentServer:
         meta = reader.meta()
         begin = times.at_start(now, int(meta.get(NOW, 0)))
         tx = self.tx = Commits(name, topology, self.limits, reader, begin, self.alarms.full)
-        self.clock = Clock(tx)
-        self.started = max(now, tx.now)  # even if the wall clock is in doubt
+        self.clock = Clock(tx, max(now, tx.now))
         self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
         self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload
         self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens

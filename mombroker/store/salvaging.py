@@ -89,12 +89,13 @@ def _set_aside(store: SqliteReader, row: Row) -> dict[str, Any]:
 
 def _queued(row: HeldRow | ItemRow) -> dict[str, Any]:
     item = item_of(row)
-    put = item.put
-    assert put is not None, "it was just read"
+    message = item.message
+    assert message is not None, "it was just read"
     return {
-        "message": item.message, "destination": put.shown, "headers": headers_of(put.headers),
-        "properties": put.properties, "priority": put.priority, "timestamp": put.timestamp, "expires": put.expires,
-        "due": put.due, "group": put.group, "deliveries": item.count, **_bytes("body", put.body),
+        "message": item.message_id, "destination": message.shown, "headers": headers_of(message.headers),
+        "properties": message.properties, "priority": message.priority, "timestamp": message.timestamp,
+        "expires": message.expires, "due": message.due, "group": message.group, "deliveries": item.count,
+        **_bytes("body", message.body),
     }  # fmt: skip
 
 

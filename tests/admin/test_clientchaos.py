@@ -117,7 +117,7 @@ def lost_rows() -> None:
 
     def drop(stock: QueueMessages, item: QueuedMessage) -> None:
         if item.place == WAITING:
-            stock.server.batch.items[item.id] = None
+            stock.tx.rows.items[item.id] = None
         item.place = HELD
 
     QueueMessages._write_held = drop  # type: ignore[method-assign]

@@ -43,12 +43,12 @@ def test_what_is_due_or_expires_is_so_by_the_right_clock_after_that():
     b.boot("a")
     b.pump()
     assert b.servers["a"].now == b.now
-    assert [b.queue(f"queue:{name}").count for name in ("in", "out", "later")] == [1, 2, 2]
-    assert b.queue("queue:later").ready == 1  # what was due when the clock went wrong
+    assert [b.queue(f"queue:{name}").messages.count for name in ("in", "out", "later")] == [1, 2, 2]
+    assert b.queue("queue:later").messages.ready == 1  # what was due when the clock went wrong
     b.later(99)
-    assert (b.queue("queue:out").count, b.queue("queue:later").ready) == (2, 1)
+    assert (b.queue("queue:out").messages.count, b.queue("queue:later").messages.ready) == (2, 1)
     b.later(2)
-    assert (b.queue("queue:out").count, b.queue("queue:later").ready) == (0, 2)
+    assert (b.queue("queue:out").messages.count, b.queue("queue:later").messages.ready) == (0, 2)
     assert b.connect("a").subscribe("s", "queue:later").texts == ["soon", "then"]
 
 

@@ -31,7 +31,7 @@ def wait(b: Broker, seconds: float) -> None:
 
 def seen(b: Broker, name: str) -> list[str]:
     """What is in a queue."""
-    return [row["body"].decode() for row in b.ask(b.queue(name).server.name, "browse", destination=name)["messages"]]
+    return [row["body"].decode() for row in b.ask(b.queue(name).tx.name, "browse", destination=name)["messages"]]
 
 
 @pytest.mark.parametrize("far", ["", "a", "b", "ab"])
@@ -48,9 +48,9 @@ def test_a_message_lives_as_long_as_its_client_says(far):
     for destination in ("queue:a", "queue:b", "topic:t"):
         sender.send(destination, "mortal", expires=b.now + 60 * SECOND)
     wait(b, 50)
-    assert [b.queue(name).count for name in names] == [1] * 4
+    assert [b.queue(name).messages.count for name in names] == [1] * 4
     wait(b, 20)
-    assert [b.queue(name).count for name in names] == [0] * 4
+    assert [b.queue(name).messages.count for name in names] == [0] * 4
 
 
 @pytest.mark.parametrize("far", ["a", "b", "ab"])
@@ -107,7 +107,7 @@ def test_a_server_that_starts_ten_years_later_begins_where_its_store_ends_and_it
     b.now += TEN_YEARS
     b.boot("a")
     server = b.servers["a"]
-    assert server.now == stored and b.queue("queue:in").count == 1
+    assert server.now == stored and b.queue("queue:in").messages.count == 1
     server.behind = b.now - server.now  # as the driver does
     (problem,) = status(server)["problems"]
     assert problem.startswith("the machine's clock is 3650 days ahead of the time of a: ")

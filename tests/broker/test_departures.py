@@ -91,7 +91,7 @@ def test_a_transaction_with_such_a_message_does_nothing():
     without_c(b)
     sends: list[Any] = [Send(where, b"2", shown=where) for where in ("queue:here", "queue:in")]
     refused(b.connect("a").do(Transact(sends, "r")), "queue:in")
-    assert b.queue("queue:here").count == 1
+    assert b.queue("queue:here").messages.count == 1
     works(b)
 
 
@@ -119,7 +119,7 @@ def test_a_topic_goes_on_without_the_subscriptions_that_have_left():
     b.connect("b", "me").subscribe("s", "topic:t", durable="mine")
     without_c(b)
     b.connect("a").send("topic:t", "1", receipt="r")
-    assert b.queue("sub:me:mine").count == 1
+    assert b.queue("sub:me:mine").messages.count == 1
     assert not [key for key in b.stores["a"].meta() if key.startswith("topic:c:")]
     client = b.connect("a").subscribe("s", "topic:new", receipt="r")
     assert client.receipts == ["r"] and client.told[0].unconfirmed == ""  # nobody waits for c to know of it
@@ -132,7 +132,7 @@ def test_what_clients_of_a_server_that_has_left_held_comes_back():
     taker = b.connect("c").subscribe("s", "queue:in", ack="individual", prefetch=2)
     assert taker.texts == ["1", "2"]
     without_c(b)
-    assert b.queue("queue:in").ready == 3 and not b.queue("queue:in").takers.consumers
+    assert b.queue("queue:in").messages.ready == 3 and not b.queue("queue:in").consumers.consumers
     assert b.connect("b").subscribe("s", "queue:in").texts == ["1", "2", "3"]
     works(b)
 
@@ -194,7 +194,7 @@ def test_an_operator_reads_that_a_destination_has_left():
         ("move", {"destination": "queue:mine", "target": "queue:in"}),
     ):
         assert GONE in b.ask("a", verb, **args), verb
-    assert b.queue("queue:mine").count == 1
+    assert b.queue("queue:mine").messages.count == 1
     works(b)
 
 

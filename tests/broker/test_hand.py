@@ -29,7 +29,7 @@ def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
     b, queue = broker()
     server = b.servers["a"]
     send(b, queue, b"second")
-    assert queue.count == 2 and not server.engine.inboxes.boxes
+    assert queue.messages.count == 2 and not server.engine.inboxes.boxes
     sent, reacted = server.batch.log[-2:]
     assert (sent[0], sent[1:3], sent[4], reacted[0], reacted[3]) == (
         "send",
@@ -56,7 +56,7 @@ def test_in_any_other_case_it_waits_for_its_turn(way):
     else:
         engine.poison.left = 5
     send(b, queue, b"last")
-    assert queue.count == 1 and queue.id in engine.inboxes.boxes
+    assert queue.messages.count == 1 and queue.id in engine.inboxes.boxes
     engine.running = ""
     b.pump()
     assert bodies(b) == ["first", "second", "last"][:: 1 if way == "inbox" else 2]
@@ -67,7 +67,7 @@ def test_what_was_taken_at_once_is_durable_with_its_batch_and_not_before():
     send(b, queue, b"lost")
     b.crash("a")
     b.boot("a")
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
     send(b, b.queue(Q), b"second")
     b.pump()
     b.crash("a")

@@ -76,7 +76,7 @@ def test_or_to_the_one_that_an_operator_names(name):
     under_way(b)
     lose(b, "c")
     assert [reply["to"] for reply in retry(b, "b", target=name)] == [["queue:other"]] * 2
-    assert b.queue("queue:other").count == 2 and "queue:in" not in b.servers["a"].names.known
+    assert b.queue("queue:other").messages.count == 2 and "queue:in" not in b.servers["a"].names.known
 
 
 def test_a_letter_stays_where_it_is_when_it_cannot_be_sent():
@@ -136,9 +136,9 @@ def test_a_server_with_a_new_store_knows_what_the_others_know_and_they_wait_for_
     assert b.servers["c"].clients.policies.of("queue:in").max_messages == 7
     assert b.stores["c"].meta()["user:ann"] == "x"
     b.connect("c").send("topic:t", "1")
-    assert b.queue("sub:me:d").count == 1
+    assert b.queue("sub:me:d").messages.count == 1
     assert not [key for name in "abc" for key in b.stores[name].meta() if key.startswith("topic:c:")]
-    assert b.queue("queue:mine").ready == 1  # its client is gone
+    assert b.queue("queue:mine").messages.ready == 1  # its client is gone
     asker = b.connect("b").subscribe("s", "topic:t", receipt="r")
     assert asker.receipts == ["r"] and asker.told[0].unconfirmed == ""
     assert not [wait for server in b.servers.values() for wait in why(server)]

@@ -21,8 +21,8 @@ def test_each_field_of_a_message_is_what_its_client_has_said():
         Q, b"body", b"color:red\n", 7, b.now + 10**12, False, 10**9, "g", 3, ("p", 5), "text", "/queue/orders", "r",
         True,
     ))  # fmt: skip
-    item = b.queue(Q).shelf.due(b.now + 10**9)[0]
-    values = dict(zip(PUT, item.put.values(), strict=True))
+    item = b.queue(Q).schedule.due(b.now + 10**9)[0]
+    values = dict(zip(PUT, item.message.values(), strict=True))
     assert values == {
         "destination": Q, "shown": "/queue/orders", "headers": b"color:red\n", "priority": 7, "timestamp": b.now,
         "expires": b.now + 10**12, "due": b.now + 10**9, "persistent": False, "kind": "text", "group": "g",

@@ -124,7 +124,7 @@ def test_browsing_takes_nothing_and_goes_on_where_it_stopped(monkeypatch):
     monkeypatch.setattr(messages, "LOOK", 5)
     assert browsed(b, Q, where="n = '1'") == everything[1:]
     assert browsed(b, Q, where="JMSPriority > 8 OR n = '2'") == ["urgent"]
-    assert b.queue(Q).ready == 21
+    assert b.queue(Q).messages.ready == 21
     row = b.ask("a", "browse", destination=Q, limit=1, bytes=3)["messages"][0]
     assert (row["body"], row["bytes"], row["state"], row["deliveries"]) == (b"urg", 6, "ready", 0)
     assert "selector: it ends too early" in b.ask("a", "browse", destination=Q, where="n =")
@@ -143,7 +143,7 @@ def test_what_is_held_or_backs_off_can_be_looked_at():
         after = answer["after"]
     assert pages == [(b"1", "unacked", 1), (b"2", "backing off", 1), (b"3", "unacked", 1), (b"4", "unacked", 1)]
     c.ack("1", "3")
-    assert b.queue(Q).count == 2
+    assert b.queue(Q).messages.count == 2
 
 
 @pytest.mark.parametrize("memory", [3_000, 16 << 20])

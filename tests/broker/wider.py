@@ -54,10 +54,10 @@ def same(found: ClientMessage, *but: str) -> None:
 
 
 def waiting(b: Broker, name: str) -> ClientMessage:
-    queue = b.queue(name)
-    first = queue._first()
+    messages = b.queue(name).messages
+    first = messages.first()
     assert first is not None, f"nothing waits in {name}"
-    return queue.loaded(first)
+    return messages.loaded(first)
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def filled(broker, *bodies, queue="orders", **options):
 
 
 def left(broker, queue="queue:orders"):
-    return broker.queue(queue).count
+    return broker.queue(queue).messages.count
 
 
 def with_policy(match, **values):
@@ -107,7 +107,7 @@ def test_a_time_that_never_comes(broker, seconds):
     broker.later(1e6)
     (message,) = list(context.browser("orders"))
     assert message.body == "stays" and message.expires > 4e9
-    assert broker.queue("queue:orders").count == 2
+    assert broker.queue("queue:orders").messages.count == 2
 
 
 @pytest.mark.parametrize("wrong", [

@@ -9,7 +9,9 @@ import pytest
 
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
-from mombroker.broker.queue.queue import Queue
+from mombroker.broker.queue.dispatch import Dispatcher
+from mombroker.broker.queue.schedule import Schedule
+from mombroker.broker.queue.settlement import Settlement
 from mombroker.broker.session.deliveries import Deliveries
 from mombroker.broker.session.handlers import Handlers
 from mombroker.broker.session.service import Sessions
@@ -61,17 +63,21 @@ CONTROLS = {
         "word", partial(replaced, Session, "listen", fakes.receipt_at_once), (0, 1, 3)
     ),
     "selectors do not count": Control("choices", partial(replaced, Consumer, "__init__", fakes.takes_all), (3, 4, 5)),
-    "delays do not count": Control("choices", partial(replaced, Queue, "_postpone", fakes.at_once), (5, 7, 9)),
-    "taken back once a batch": Control("queues", partial(replaced, Queue, "_take_back", fakes.once_a_batch), (0, 7, 8)),
+    "delays do not count": Control("choices", partial(replaced, Schedule, "postpone", fakes.at_once), (5, 7, 9)),
+    "taken back once a batch": Control(
+        "queues", partial(replaced, Settlement, "take_back", fakes.once_a_batch), (0, 7, 8)
+    ),
     "what comes back is not looked at": Control(
         "choices", partial(replaced, Consumers, "came_back", fakes.unnoticed), (5, 13, 35)
     ),
     "settlements ahead of what is passed on": Control(
         "queues", partial(replaced, Waiting, "freeing", fakes.settlements_first), (19, 44, 53)
     ),
-    "drained before what is there": Control("pulls", partial(replaced, Queue, "flush", fakes.drained_first), (0, 1, 2)),
+    "drained before what is there": Control(
+        "pulls", partial(replaced, Dispatcher, "run", fakes.drained_first), (0, 1, 2)
+    ),
     "credit after a drain": Control(
-        "pulls", partial(replaced, Queue, "_answer_drains", fakes.still_credited), (0, 2, 3)
+        "pulls", partial(replaced, Dispatcher, "_answer_drains", fakes.still_credited), (0, 2, 3)
     ),
     "no credit for what is settled": Control(
         "queues", partial(replaced, Deliveries, "tell", fakes.credit_kept), (3, 4, 7)

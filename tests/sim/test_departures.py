@@ -60,9 +60,11 @@ def test_a_server_that_ends_for_want_of_a_route_is_noticed():
 
 
 def test_what_clients_of_a_server_that_left_held_is_missed_when_it_does_not_come_back():
-    def recovered(queue):
-        with patch.object(Queue, "proxies", lambda queue: [proxy for proxy in queue.out if not queue._remote(proxy)]):
-            recover(queue)
+    def recovered(queue, also=()):
+        with patch.object(
+            Queue, "sessions", lambda queue: [at for at in queue.messages.unacked if not queue.remote(at)]
+        ):
+            recover(queue, also)
 
     recover = Queue.recovered
     with patch.object(Queue, "recovered", recovered):

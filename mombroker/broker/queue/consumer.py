@@ -9,27 +9,29 @@ from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.selectors import Matches
 
 MAX_AGAIN = 1_000  # messages that a consumer is to look at again, one by one
-MAX_SHUNNED = 1_000  # messages that a consumer never gets again
 PREFETCH_BYTES = 4 << 20  # of unsettled messages: who has so many gets no more; a larger one comes alone
+MAX_SHUNNED = 1_000  # messages that a consumer never gets again
 Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 
 
 class Consumer:
-    """credit   how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
+    """credit       how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
     uncommitted  sizes, by id, of deliveries acknowledged in a transaction that is open: they take no room; see Settle
-    seen     up to which id, per lane, nothing waits for it, as things stand,
-    again    but for these: they have come back, in a heap per lane
-    shunned  ids of messages that are not for it again: `wants` says so, too
+    searched_to  per lane, the highest id that was already tested without a match, as things stand,
+    again        but for these: they have come back, in a heap per lane
+    shunned      ids of messages that are not for it again: `matches` says so, too
     """
 
-    __slots__ = ("key", "note", "credit", "room", "uncommitted", "wants", "pending", "seen", "again", "shunned")
+    __slots__ = (
+        "key", "note", "credit", "room", "uncommitted", "matches", "pending", "searched_to", "again", "shunned",
+    )  # fmt: skip
 
-    def __init__(self, proxy: str, note: Consume, wants: Matches | None):
+    def __init__(self, proxy: str, note: Consume, matches: Matches | None):
         self.key = (proxy, note.consumer)
-        self.note, self.wants, self.credit, self.room = note, wants, note.credit, PREFETCH_BYTES
+        self.note, self.matches, self.credit, self.room = note, matches, note.credit, PREFETCH_BYTES
         self.uncommitted: dict[int, int] = {}
         self.pending: list[QueuedMessage] = []  # given, to be dispatched in one message
-        self.seen: dict[int, int] = {}
+        self.searched_to: dict[int, int] = {}
         self.again: dict[int, list[int]] = {}
         self.shunned: set[str] = set()
 
@@ -38,18 +40,18 @@ class Consumer:
         return self.credit > 0 and self.room > 0
 
     def came_back(self, lane: int, id: int) -> None:
-        if id > self.seen.get(lane, 0):
+        if id > self.searched_to.get(lane, 0):
             return
         heap = self.again.setdefault(lane, [])
         heappush(heap, id)
         if len(heap) > MAX_AGAIN:
-            self.look_again(heap[0])
+            self.search_again_from(heap[0])
 
-    def look_again(self, id: int) -> None:
+    def search_again_from(self, id: int) -> None:
         """What waits from `id` on may be for it now."""
-        for lane, upto in self.seen.items():
+        for lane, upto in self.searched_to.items():
             if upto >= id:
-                self.seen[lane] = id - 1
+                self.searched_to[lane] = id - 1
                 self.again[lane] = [each for each in self.again.get(lane, ()) if each < id]
 
     def settled(self, note: Settle, freed: int, held: dict[int, QueuedMessage]) -> None:
@@ -64,12 +66,14 @@ class Consumer:
         self.credit += note.credit
         self.room = min(self.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing
 
-    def shun(self, message: str) -> bool:
+    def shun(self, message_id: str) -> bool:
         """Never give it this message again. False: it shuns too many already."""
         if len(self.shunned) >= MAX_SHUNNED:
             return False
         if not self.shunned:
-            shunned, wants = self.shunned, self.wants
-            self.wants = lambda put, id, count: id not in shunned and (wants is None or wants(put, id, count))
-        self.shunned.add(message)
+            shunned, matches = self.shunned, self.matches
+            self.matches = lambda message, id, count: (
+                id not in shunned and (matches is None or matches(message, id, count))
+            )
+        self.shunned.add(message_id)
         return True

@@ -15,7 +15,7 @@ class Consumers:
     """1. Of one group only one consumer has messages, until a message closes the group.
     2. Nothing of a group is given while an earlier message of it waits to be given again.
 
-    changed     somebody is to look again at what it has seen
+    changed     somebody is to search again what it has searched
     selective   somebody does not want everything
     draining    who is to get what is there, and then has no credit; browsers, too
     """
@@ -24,10 +24,10 @@ class Consumers:
 
     def __init__(self) -> None:
         self.consumers: dict[Key, Consumer] = {}
-        self.turns: list[deque[Consumer]] = []  # those that may get messages, by falling priority
+        self.turns: tuple[deque[Consumer], ...] = ()  # those that may get messages, by falling priority
         self.groups: dict[str, MessageGroup] = {}
         self.changed = self.selective = False
-        self.draining: dict[Key, None] = {}
+        self.draining: tuple[Key, ...] = ()
 
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self.consumers.values())
@@ -38,7 +38,7 @@ class Consumers:
 
     def remove(self, key: Key) -> Consumer | None:
         consumer = self.consumers.pop(key, None)
-        self.draining.pop(key, None)
+        self.drained(key)
         if consumer:
             self._line_up()
             for group in self.groups.values():
@@ -47,15 +47,19 @@ class Consumers:
                     self._released(group)
         return consumer
 
+    def drained(self, key: Key) -> None:
+        self.draining = tuple(each for each in self.draining if each != key)
+
     def _line_up(self) -> None:
         consumers = sorted(self, key=lambda c: -c.note.priority)  # stable: the first to come is the first of its kind
         exclusive = next((c for c in consumers if c.note.exclusive), None)
-        self.selective = any(c.wants is not None for c in consumers)
-        self.turns = []
+        self.selective = any(c.matches is not None for c in consumers)
+        turns: list[deque[Consumer]] = []
         for consumer in [exclusive] if exclusive else consumers:
-            if not self.turns or self.turns[-1][0].note.priority != consumer.note.priority:
-                self.turns.append(deque())
-            self.turns[-1].append(consumer)
+            if not turns or turns[-1][0].note.priority != consumer.note.priority:
+                turns.append(deque())
+            turns[-1].append(consumer)
+        self.turns = tuple(turns)
 
     def hungry(self) -> bool:
         return any(consumer.credit > 0 and consumer.room > 0 for turn in self.turns for consumer in turn)
@@ -69,68 +73,68 @@ class Consumers:
             found += hungry[at:] + hungry[:at]
         return found
 
-    def choose(self, item: QueuedMessage, put: ClientMessage) -> Consumer | None:
+    def choose(self, item: QueuedMessage, message: ClientMessage) -> Consumer | None:
         """Whose turn it is to take this message; nobody's, if None."""
         if item.group:
-            owner = self._owner(item, put)
+            owner = self._owner(item, message)
             if owner is not None:
-                return owner if owner.credit > 0 and owner.room > 0 and self.may(owner, item, put) else None
+                return owner if owner.credit > 0 and owner.room > 0 and self.may(owner, item, message) else None
         for turn in self.turns:
             for _ in range(len(turn)):
                 consumer = turn[0]
                 turn.rotate(-1)
                 if consumer.credit <= 0 or consumer.room <= 0:
                     continue
-                if consumer.wants is None or consumer.wants(put, item.message, item.count + 1):
-                    return consumer if not item.group or self.may(consumer, item, put) else None
+                if consumer.matches is None or consumer.matches(message, item.message_id, item.count + 1):
+                    return consumer if not item.group or self.may(consumer, item, message) else None
         return None
 
-    def _owner(self, item: QueuedMessage, put: ClientMessage) -> Consumer | None:
+    def _owner(self, item: QueuedMessage, message: ClientMessage) -> Consumer | None:
         group = self.groups.get(item.group)
         if group is None or group.owner is None:
             return None
-        wants = group.owner.wants
-        if not group.out and wants is not None and not wants(put, item.message, item.count + 1):
+        matches = group.owner.matches
+        if not group.out and matches is not None and not matches(message, item.message_id, item.count + 1):
             return None  # somebody else's from now on
         return group.owner
 
-    def may(self, consumer: Consumer, item: QueuedMessage, put: ClientMessage) -> bool:
+    def may(self, consumer: Consumer, item: QueuedMessage, message: ClientMessage) -> bool:
         """May it have this one? Its group remembers if it is the group that forbids it."""
-        if consumer.wants is not None and not consumer.wants(put, item.message, item.count + 1):
+        if consumer.matches is not None and not consumer.matches(message, item.message_id, item.count + 1):
             return False
         if item.group and (group := self.groups.get(item.group)) is not None:
             if group.late and group.waits(item.id):
                 group.passed = _lower(group.passed, item.id)
                 return False
             owner = group.owner
-            if owner is not None and owner is not consumer and self._owner(item, put) is not None:
-                if owner.wants is None or owner.wants(put, item.message, item.count + 1):
+            if owner is not None and owner is not consumer and self._owner(item, message) is not None:
+                if owner.matches is None or owner.matches(message, item.message_id, item.count + 1):
                     group.kept = _lower(group.kept, item.id)
                 else:
                     group.passed = _lower(group.passed, item.id)
                 return False
         return True
 
-    def could(self, item: QueuedMessage, put: ClientMessage) -> Consumer | None:
+    def could(self, item: QueuedMessage, message: ClientMessage) -> Consumer | None:
         """One that waits and might have this one; for a look from outside, that changes nothing."""
         group = self.groups.get(item.group) if item.group else None
         remembered = (group.passed, group.kept) if group else (0, 0)
         try:
-            return next((each for each in self.waiting() if self.may(each, item, put)), None)
+            return next((each for each in self.waiting() if self.may(each, item, message)), None)
         finally:
             if group:
                 group.passed, group.kept = remembered
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
-    def given(self, item: QueuedMessage, put: ClientMessage, consumer: Consumer | None) -> None:
+    def given(self, item: QueuedMessage, message: ClientMessage, consumer: Consumer | None) -> None:
         """A message of a group was given."""
         group = self.groups.get(item.group)
         if group is None:
             group = self.groups[item.group] = MessageGroup()
             if len(self.groups) > MAX_GROUPS:
                 self._forget_idle()
-        owner = None if put.group_seq < 0 else consumer
+        owner = None if message.group_seq < 0 else consumer
         group.out += 1
         if item.id in group.late:
             group.on_time(item.id)
@@ -153,7 +157,7 @@ class Consumers:
         if group is not None:
             if was_out:
                 group.out = max(0, group.out - 1)
-                if not group.out and group.owner is not None and group.owner.wants is not None:
+                if not group.out and group.owner is not None and group.owner.matches is not None:
                     self._moved_on(group)
             elif item.id in group.late:
                 group.on_time(item.id)
@@ -170,7 +174,7 @@ class Consumers:
     def _moved_on(self, group: MessageGroup) -> None:
         """What consumers had to pass over of a group may be for them now."""
         if group.passed:
-            self._look_again(group.passed)
+            self._search_again_from(group.passed)
             group.passed = 0
 
     def _released(self, group: MessageGroup) -> None:
@@ -178,13 +182,13 @@ class Consumers:
         group.passed, group.kept = _lower(group.passed, group.kept), 0
         self._moved_on(group)
 
-    def _look_again(self, id: int) -> None:
+    def _search_again_from(self, id: int) -> None:
         self.changed = True
         for consumer in self:
-            consumer.look_again(id)
+            consumer.search_again_from(id)
 
     def came_back(self, lane: int, id: int) -> None:
-        """A message waits again at a place that some have seen already."""
+        """A message waits again at a place that some have searched already."""
         for consumer in self:
             consumer.came_back(lane, id)
 

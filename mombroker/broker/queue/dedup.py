@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 import msgpack
 
 from mombroker.broker.wire import pack
 from mombroker.core.batch import ItemRow
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.core.transaction import Transaction
 
 MAX_PRODUCERS = 10_000  # of one destination; the one that was silent for longest is forgotten
 MAX_RANGES = 64  # of counters; then the lowest is forgotten: better one message twice than one never
@@ -27,30 +24,30 @@ class Dedup:
     in each of them, which cannot be told from what is still to come.
     """
 
-    __slots__ = ("server", "agent", "seen")
+    __slots__ = ("tx", "agent", "seen")
 
-    def __init__(self, server: AgentServer, agent: str):
-        self.server, self.agent = server, agent
+    def __init__(self, tx: Transaction, agent: str):
+        self.tx, self.agent = tx, agent
         self.seen: OrderedDict[str, tuple[int, list[int]]] = OrderedDict()  # -> row, [first, last, first, last, ...]
         after = None
-        while rows := server.reader.items(agent, PRODUCERS, after, 1_000):
+        while rows := tx.reader.items(agent, PRODUCERS, after, 1_000):
             for row in rows:
                 self.seen[row.head.decode()] = (row.id, msgpack.unpackb(row.body))
             after = (rows[-1].key, rows[-1].id)
 
     def fresh(self, producer: str, counter: int) -> bool:
         """False for a repeat."""
-        server = self.server
+        tx = self.tx
         found = self.seen.get(producer)
-        row, ranges = found if found is not None else (server.new_id(), [])
+        row, ranges = found if found is not None else (tx.new_id(), [])
         new = _add(ranges, counter)
         self.seen[producer] = (row, ranges)
         self.seen.move_to_end(producer)
         if new:
-            server.batch.items[row] = ItemRow(row, self.agent, PRODUCERS, 0, producer.encode(), pack(ranges))
+            tx.rows.items[row] = ItemRow(row, self.agent, PRODUCERS, 0, producer.encode(), pack(ranges))
             if len(self.seen) > MAX_PRODUCERS:
                 _, (oldest, _) = self.seen.popitem(last=False)
-                server.batch.items[oldest] = None
+                tx.rows.items[oldest] = None
         return new
 
 

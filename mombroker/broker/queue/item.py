@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 
@@ -9,35 +10,37 @@ import msgpack
 
 from mombroker.broker.message import ClientMessage, row_of
 from mombroker.broker.wire import pack
-from mombroker.core.batch import HeldRow, ItemRow
+from mombroker.core.batch import Damage, HeldRow, ItemRow, Reader
 from mombroker.core.errors import StoreError
 
 NOWHERE, WAITING, HELD = 0, 1, 2  # where an item's row is: tables `message`, in the collection of its lane, and `held`
 _row = tuple.__new__  # half the time of ItemRow(...)
-PREFIX = Struct(">IIQQH")  # count, failures, due, x, bytes of the holder's name
+PREFIX = Struct(">IIQQH")  # count, failures, due, row of its expiry, bytes of the holder's name
 
 
 class QueuedMessage:
     """One message of a queue.
 
-    id, message   its row, and the id of the message that brought it
-    put           None while only the row has it
-    count         deliveries so far; `failures` are those that its consumers gave back
-    due           not to be given before, ns
-    x             row of its expiry, 0 = none
-    holder        proxy that has it, "" = none
-    stored        it has a row, or gets one in the open batch; `place` says where
+    id          its row; ids are in the order in which the queue received them
+    message     what the client sent; None while only the row has it
+    message_id  the id of the message that brought it
+    count       deliveries so far; `failures` are those that its consumers gave back
+    due         not to be given before, ns
+    expiry_row  row of its expiry, 0 = none
+    holder      session that has it, "" = none
+    stored      it has a row, or gets one in the open batch; `place` says where
     """
 
     __slots__ = (
-        "id", "lane", "message", "put", "group", "size", "count", "failures", "due", "x", "holder", "stored", "place",
+        "id", "lane", "message_id", "message", "group", "size", "count", "failures", "due", "expiry_row", "holder",
+        "stored", "place",
     )  # fmt: skip
 
-    def __init__(self, id: int, lane: int, message: str, put: ClientMessage):
-        self.id, self.lane, self.message = id, lane, message
-        self.put: ClientMessage | None = put
-        self.group, self.size = put.group, put.size
-        self.count = self.failures = self.due = self.x = self.place = 0
+    def __init__(self, id: int, lane: int, message_id: str, message: ClientMessage):
+        self.id, self.lane, self.message_id = id, lane, message_id
+        self.message: ClientMessage | None = message
+        self.group, self.size = message.group, message.size
+        self.count = self.failures = self.due = self.expiry_row = self.place = 0
         self.holder = ""
         self.stored = False
 
@@ -49,23 +52,36 @@ class QueuedMessage:
 
     def _packed(self) -> tuple[bytes, bytes]:
         """Head and body of its row."""
-        put = self.put
-        assert put is not None, "a message in memory"
+        message = self.message
+        assert message is not None, "a message in memory"
         holder = self.holder.encode()
-        head = PREFIX.pack(self.count, self.failures, self.due, self.x, len(holder))
-        return b"".join((head, holder, pack((self.message, self.lane) + row_of(put)))), put.body
+        head = PREFIX.pack(self.count, self.failures, self.due, self.expiry_row, len(holder))
+        return b"".join((head, holder, pack((self.message_id, self.lane) + row_of(message)))), message.body
 
 
 def item_of(row: ItemRow | HeldRow) -> QueuedMessage:
     """Raises StoreError for a row that is no message."""
     try:
-        count, failures, due, x, named = PREFIX.unpack_from(row.head)
+        count, failures, due, expiry_row, named = PREFIX.unpack_from(row.head)
         start = PREFIX.size + named
-        message, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
-        item = QueuedMessage(row.id, lane, message, ClientMessage.of_row(values, row.body))
+        message_id, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
+        item = QueuedMessage(row.id, lane, message_id, ClientMessage.of_row(values, row.body))
         item.holder = row.head[PREFIX.size : start].decode()
     except (StructError, TypeError, ValueError) as error:
         raise StoreError(f"message {row.id} of {row.agent} cannot be read: {error}") from None
-    item.count, item.failures, item.due, item.x = count, failures, due, x
+    item.count, item.failures, item.due, item.expiry_row = count, failures, due, expiry_row
     item.stored, item.place = True, HELD if isinstance(row, HeldRow) else WAITING
     return item
+
+
+def readable(reader: Reader, rows: Iterable[ItemRow | HeldRow]) -> list[QueuedMessage]:
+    """The messages of these rows; one that cannot be read is named as damaged, and set aside soon."""
+    found: list[QueuedMessage] = []
+    for row in rows:
+        try:
+            found.append(item_of(row))
+        except StoreError:
+            table, collection = ("held", "") if isinstance(row, HeldRow) else ("message", row.collection)
+            packed = msgpack.packb(tuple(row))
+            reader.damaged.append(Damage(table, row.id, row.agent, collection, len(row.body), packed))
+    return found

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
-import msgpack
-
-from mombroker.broker.queue.item import QueuedMessage, item_of
-from mombroker.core.batch import Damage, HeldRow, ItemRow
-from mombroker.core.errors import StoreError
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.broker.queue.item import QueuedMessage, readable
+from mombroker.core.transaction import Transaction
 
 PAGE, PAGE_LEAST, PAGE_BYTES = 256, 8, 1 << 20  # of messages read from disk at once
 MEMORY = 16 << 20  # bytes of one lane in memory
 MEMORY_ALL, MEMORY_LEAST = 256 << 20, 64 << 10  # of all lanes; and of each one even then
 OVERHEAD = 1_000  # bytes of an item beside headers and body
-
-
-def readable(server: AgentServer, rows: Iterable[ItemRow | HeldRow]) -> list[QueuedMessage]:
-    """The messages of these rows; one that cannot be read is named as damaged, and set aside soon."""
-    found: list[QueuedMessage] = []
-    for row in rows:
-        try:
-            found.append(item_of(row))
-        except StoreError:
-            table, collection = ("held", "") if isinstance(row, HeldRow) else ("message", row.collection)
-            packed = msgpack.packb(tuple(row))
-            server.reader.damaged.append(Damage(table, row.id, row.agent, collection, len(row.body), packed))
-    return found
 
 
 class Pool:
@@ -45,29 +25,32 @@ class Pool:
 
 
 class Lane:
-    """1. `items` has the waiting messages up to `cursor`, and of those above it some that were given back.
+    """1. `items` is the window in memory: all ready messages up to `cursor`, and later ones that a consumer returned.
     2. `rest` more, all above `cursor`, are only on disk.
     3. `ids` from `start` on is sorted; it names those in `items`, and some that have left.
     4. `taken` are ids above `cursor` that do not wait, but may still be read from disk as if they did.
     5. `unstored` of those in memory have no row.
 
     last    nothing in it has a higher id
+    lacks   is told when the store has fewer than `rest`
     whole   everything stays in memory
     """
 
     __slots__ = (
-        "server", "pool", "queue", "number", "name", "ids", "start", "items", "cursor", "last", "rest", "taken",
-        "bytes", "page", "unstored", "whole",
+        "tx", "pool", "queue", "number", "name", "ids", "start", "items", "cursor", "last", "rest", "taken",
+        "bytes", "page", "unstored", "lacks", "whole",
     )  # fmt: skip
 
-    def __init__(self, server: AgentServer, pool: Pool, queue: str, number: int, whole: bool = False):
-        self.server, self.pool, self.queue, self.number, self.name = server, pool, queue, number, f"p{number}"
+    def __init__(
+        self, tx: Transaction, pool: Pool, queue: str, number: int, lacks: Callable[[Lane], None], whole: bool = False
+    ):
+        self.tx, self.pool, self.queue, self.number, self.name = tx, pool, queue, number, f"p{number}"
         self.ids: list[int] = []
         self.start = 0
         self.items: dict[int, QueuedMessage] = {}
         self.cursor = 0
         self.last = 0
-        self.rest, self.whole = 0, whole
+        self.rest, self.lacks, self.whole = 0, lacks, whole
         self.unstored = 0
         self.taken: dict[int, int] = {}  # id -> batch that changes its row
         self.bytes = 0
@@ -76,7 +59,7 @@ class Lane:
     def __len__(self) -> int:
         return len(self.items) + self.rest
 
-    def put(self, item: QueuedMessage) -> None:
+    def append(self, item: QueuedMessage) -> None:
         """A new message, behind all others. One that is not kept in memory is `stored`: it needs a row in any case."""
         self.last = item.id
         if self.rest or (not self.whole and self._full()):
@@ -113,7 +96,7 @@ class Lane:
             self.bytes -= item.size + OVERHEAD
             self.pool.bytes -= item.size + OVERHEAD
         if item.id > self.cursor:
-            self.taken[item.id] = self.server.batch.number
+            self.taken[item.id] = self.tx.rows.number
 
     def first(self) -> QueuedMessage | None:
         """The first message; None if there is none, or it is not durable yet and thus cannot be read."""
@@ -141,34 +124,33 @@ class Lane:
             self.ids = sorted({*self.ids[self.start :], *(item.id for item in page)})
             self.start = 0
             self.taken = {id: batch for id, batch in self.taken.items() if id > self.cursor}
-        elif self.last <= self.server.durable_id and not self.server.reader.damaged:
-            queue: Any = self.server.natives.agents[self.queue]
-            queue.lacks(self)  # they could be read, and are not there
+        elif self.last <= self.tx.durable_id and not self.tx.reader.damaged:
+            self.lacks(self)  # they could be read, and are not there
         return bool(page)
 
     def get(self, id: int) -> QueuedMessage | None:
         """One that waits, in memory or, if it can be read now, on disk."""
         item = self.items.get(id)
-        if item is None and self.rest and self.cursor < id <= self.server.durable_id and id not in self.taken:
-            row = self.server.written_item(id)
+        if item is None and self.rest and self.cursor < id <= self.tx.durable_id and id not in self.taken:
+            row = self.tx.written("items", id)
             if row is not None and (row.agent, row.collection) == (self.queue, self.name):
-                return next(iter(readable(self.server, [row])), None)
+                return next(iter(readable(self.tx.reader, [row])), None)
         return item
 
     def _page(self, after: int, most: int = PAGE) -> list[QueuedMessage]:
         """Some of those on disk, the next ones above `after`, which is not below `cursor`."""
         if len(self.taken) > 4 * PAGE:
-            durable = self.server.durable_batch
+            durable = self.tx.durable_batch
             self.taken = {id: batch for id, batch in self.taken.items() if batch > durable}
-        upto = self.server.durable_id
+        upto = self.tx.durable_id
         while after < upto:
             limit = min(self.page, most)
-            rows = self.server.reader.items(self.queue, self.name, (0, after), limit)
+            rows = self.tx.reader.items(self.queue, self.name, (0, after), limit)
             if rows:
                 mean = sum(len(row.head) + len(row.body) for row in rows) // len(rows)
                 self.page = max(PAGE_LEAST, min(PAGE, PAGE_BYTES // (mean + 1)))
             wanted = [row for row in rows if row.id <= upto and row.id not in self.taken and row.id not in self.items]
-            found = readable(self.server, wanted)
+            found = readable(self.tx.reader, wanted)
             if found or len(rows) < limit:
                 return found
             after = rows[-1].id

@@ -1,38 +1,116 @@
-"""What a queue keeps by time, on disk: its delayed messages, and when which of its messages expires."""
+"""What a queue keeps by time: delayed messages and expiries on disk, what backs off in memory, and the next alarm."""
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from struct import Struct
-from typing import TYPE_CHECKING
 
-from mombroker.broker.queue.item import QueuedMessage
-from mombroker.broker.queue.lane import readable
+from mombroker.broker.native import Native
+from mombroker.broker.queue.item import QueuedMessage, readable
 from mombroker.core.batch import ItemRow
-
-if TYPE_CHECKING:
-    from mombroker.broker.queue.messages import QueueMessages
+from mombroker.core.collection import Collection
 
 DELAYED, EXPIRING = "d", "x"
 EXPIRY = Struct(">QB")  # id and lane of the message
 PAGE = 64
+SOON = 10_000_000  # ns: alarms are not closer than that
 
 
 class Schedule:
-    """Collections in order of time; their changes belong to the open batch at once."""
+    """Collections in order of time; their changes belong to the open batch at once.
 
-    __slots__ = ("queue", "delayed", "expiring", "swept")
+    backing_off   by id: those that wait for their time in memory, and in a queue without rows the delayed ones, too
+    alarm_at      time of the next alarm, 0 = none
+    ripe          an alarm has rung, and not everything that was due is done
+    swept         how far a purge of the delayed ones has come
+    """
 
-    def __init__(self, queue: QueueMessages):
-        self.queue = queue
-        self.swept: tuple[int, int] | None = None  # how far a purge of the delayed ones has come
-        self.delayed, self.expiring = queue.collection(DELAYED), queue.collection(EXPIRING)
+    __slots__ = ("queue", "volatile", "backing_off", "alarm_at", "ripe", "swept", "_times", "_delayed", "_expiring")
 
-    def delay(self, item: QueuedMessage) -> None:
-        assert item.put is not None, "a new message"
+    def __init__(self, queue: Native, volatile: bool):
+        self.queue, self.volatile = queue, volatile
+        self.backing_off: dict[int, QueuedMessage] = {}
+        self.alarm_at = 0
+        self.ripe = False
+        self.swept: tuple[int, int] | None = None
+        self._times: list[tuple[int, int]] = []  # heap of (due, id) of `backing_off`, and of some that have left it
+        self._delayed: Collection | None = None
+        self._expiring: Collection | None = None
+
+    @property
+    def delayed(self) -> Collection:
+        if self._delayed is None:
+            self._delayed = self.queue.collection(DELAYED)
+        return self._delayed
+
+    @property
+    def expiring(self) -> Collection:
+        if self._expiring is None:
+            self._expiring = self.queue.collection(EXPIRING)
+        return self._expiring
+
+    def take_up(self) -> int:
+        """After a restart: how many messages are delayed."""
+        count = len(self.delayed)
+        if at := self._next_row():
+            self._alarm(at)
+        else:  # most have nothing there
+            self._delayed = self._expiring = None
+            self.queue.collections.clear()
+        return count
+
+    # -- alarms --------------------------------------------------------------------------------------------------
+
+    def _alarm(self, at: int) -> None:
+        """Be called then, or earlier; whoever else wants an alarm asks for one of its own: `natives.alarm`."""
+        at = max(at, self.queue.tx.now + SOON)
+        if not self.alarm_at or at < self.alarm_at:
+            self.alarm_at = at
+            self.queue.natives.alarm(at, self.queue)
+
+    def rung(self) -> None:
+        """An alarm; perhaps one that an earlier one has replaced."""
+        if self.alarm_at and self.alarm_at <= self.queue.tx.now:
+            self.alarm_at = 0
+            self.ripe = True
+            self.queue.touch()
+
+    def alarm_next(self) -> None:
+        """An alarm for what is due next."""
+        times = [self._times[0][0] if self._times else 0, 0 if self.volatile else self._next_row()]
+        if at := min(filter(None, times), default=0):
+            self._alarm(at)
+
+    def _next_row(self) -> int:
+        firsts = [row.key for collection in (self.delayed, self.expiring) for row in collection.scan(None, 1)]
+        return min(firsts, default=0)
+
+    # -- delayed, and backing off --------------------------------------------------------------------------------
+
+    def postpone(self, item: QueuedMessage) -> None:
+        """A new message is not due yet."""
+        message = item.message
+        assert message is not None, "a new message"
+        if self.volatile:
+            self.back_off(item, message.due)
+            return
         item.stored = True
         row = item.row(self.queue.id, DELAYED)
-        self.delayed.add(item.put.due, row.head, row.body)
+        self.delayed.add(message.due, row.head, row.body)
         self.queue.accept(self.delayed)
+        self._alarm(message.due)
+
+    def back_off(self, item: QueuedMessage, due: int) -> None:
+        self.backing_off[item.id] = item
+        heappush(self._times, (due, item.id))
+        self._alarm(due)
+
+    def rested(self, now: int) -> QueuedMessage | None:
+        """Take the next one whose time has come out of those that back off."""
+        while self._times and self._times[0][0] <= now:
+            if item := self.backing_off.pop(heappop(self._times)[1], None):
+                return item
+        return None
 
     def due(self, now: int) -> list[QueuedMessage]:
         """Take down delayed messages whose time has come. At most a page."""
@@ -45,25 +123,30 @@ class Schedule:
         return self._take([row for row in rows if row.id <= upto]) if rows else None
 
     def pop(self) -> QueuedMessage | None:
-        """Take down the delayed message that is due first."""
-        return next(iter(self._take(self.delayed.scan(None, 1))), None)
+        """Take down one that backs off; else the delayed message that is due first."""
+        if self.backing_off:
+            return self.backing_off.pop(min(self.backing_off))
+        return None if self.volatile else next(iter(self._take(self.delayed.scan(None, 1))), None)
 
     def _take(self, rows: list[ItemRow]) -> list[QueuedMessage]:
-        found = readable(self.queue.server, rows)
+        found = readable(self.queue.tx.reader, rows)
         for item in found:
             self.delayed.remove(item.id)
         self.queue.accept(self.delayed)
         return found
 
+    # -- expiries ------------------------------------------------------------------------------------------------
+
     def expire(self, item: QueuedMessage, at: int) -> None:
-        item.x = self.expiring.add(at, EXPIRY.pack(item.id, item.lane))
+        item.expiry_row = self.expiring.add(at, EXPIRY.pack(item.id, item.lane))
         self.queue.accept(self.expiring)
+        self._alarm(at)
 
     def forget(self, item: QueuedMessage) -> None:
-        if item.x:
-            self.expiring.remove(item.x)
-            self.queue.accept(self.expiring)
-            item.x = 0
+        """It does not expire here any more."""
+        self.expiring.remove(item.expiry_row)
+        self.queue.accept(self.expiring)
+        item.expiry_row = 0
 
     def expired(self, now: int) -> list[tuple[int, int]]:
         """Take down expiries whose time has come: (id, lane). At most a page."""
@@ -77,7 +160,9 @@ class Schedule:
         self.queue.accept(self.expiring)
         return found
 
-    def next(self) -> int:
-        """When something is due next; 0 = never."""
-        firsts = [row.key for collection in (self.delayed, self.expiring) for row in collection.scan(None, 1)]
-        return min(firsts, default=0)
+    def check(self) -> None:
+        first = self._times[0][0] if self._times else 0
+        assert not first or 0 < self.alarm_at <= max(first, self.queue.tx.now + SOON), "what is due has no alarm"
+
+    def count_delayed(self) -> int:
+        return 0 if self._delayed is None else len(self._delayed)

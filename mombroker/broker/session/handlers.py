@@ -55,6 +55,7 @@ class Handlers:
         natives: Natives,
         policies: Policies,
         topics: Topics,
+        temporary_queue: Callable[[str], Queue],
         hold: Callable[[Session, Wait], None],
         close: Callable[[Session], None],
         lacks: Callable[[], list[str]],
@@ -64,7 +65,7 @@ class Handlers:
         self.policies, self.topics = policies, topics
         self.direct = False
         self.full: set[str] = set()
-        self._hold, self._close, self._lacks = hold, close, lacks
+        self._temporary_queue, self._hold, self._close, self._lacks = temporary_queue, hold, close, lacks
         self.of: dict[type, Callable[[Session, Any], None]] = {
             Send: self._send, Disposition: self.settle, Transact: self._transact, Sync: self._done,
             Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
@@ -80,7 +81,7 @@ class Handlers:
         message = self._message(session, command)
         if where:
             queue: Any = self.agents.get(where)
-            if queue is None or queue.limited:
+            if queue is None or queue.settings.limited:
                 self._admit(where, message)
             if queue is not None and self.direct:
                 self.natives.send_now(session.id, queue, message)
@@ -155,7 +156,7 @@ class Handlers:
             if len(session.temporary) >= MAX_TEMPORARY:
                 raise MomError(f"{MAX_TEMPORARY} temporary queues of one connection: no more are made")
             session.temporary.add(id)
-            self.agents[id] = Queue(self.natives, id, volatile=True)
+            self.agents[id] = self._temporary_queue(id)
         return id
 
     def _admit(self, where: str, message: ClientMessage) -> None:
@@ -169,7 +170,7 @@ class Handlers:
         queue: Any = self.agents.get(where)
         if queue is None:
             self.names.present(where, message.destination)
-        if queue.admit(message) if queue is not None else where not in self.full:
+        if queue.limits.admit(message) if queue is not None else where not in self.full:
             return
         if policy.overflow == "reject":
             raise MomError(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
@@ -195,7 +196,7 @@ class Handlers:
             for where, message in sends:
                 if message.reserved:
                     queue: Any = self.agents[where]
-                    queue.release_room(message)
+                    queue.limits.release_room(message)
             raise
         going = iter(sends)
         for each in command.commands:

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import msgpack
 
-from mombroker.broker.native import Native
 from mombroker.broker.protocol import Gone
 from mombroker.broker.queue.dedup import PRODUCERS
 from mombroker.broker.queue.messages import LANES
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import DELAYED, EXPIRING
 from mombroker.broker.topic.routing import Topics
-from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.topic.subscription import Subscription, SubscriptionService
 from mombroker.broker.topic.topic import Topic
 from mombroker.core.natives import Natives
 
-NATIVES: dict[str, type[Native]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
+NATIVES: dict[str, type[Queue] | type[Topic]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
 OWNED = ("queue:", "sub:", "share:", "topic:")
 KEPT = {*LANES, DELAYED, EXPIRING, PRODUCERS}  # the collections of a queue
 PAGE = 256  # of held messages read at once
 
 
-def recover(natives: Natives, topics: Topics) -> None:
+def recover(service: SubscriptionService, topics: Topics) -> None:
     """Take up queues and subscriptions; end the connections of the last process."""
-    me = natives.tx.name
+    natives, me = service.natives, service.natives.tx.name
     for kind in OWNED:
         for id, path in _stored(natives, f"{me}/{kind}"):
             if id not in natives.agents and path in NATIVES:
-                natives.agents[id] = NATIVES[path](natives, id, _state(natives, id))
+                natives.agents[id] = NATIVES[path](service, id, _state(natives, id))
     _regain(natives)
     _strays(natives)
     for native in list(natives.agents.values()):

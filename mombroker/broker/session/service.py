@@ -50,13 +50,18 @@ class Sessions(Native):
         self.policies = Policies(natives.replication, self.relieve)
         self.topics = Topics(natives.server, self)
         self.pool = Pool()
-        self.commands = Handlers(natives, self.policies, self.topics, self._hold, self._leave, lacks)
+        self.commands = Handlers(
+            natives, self.policies, self.topics, self._temporary_queue, self._hold, self._leave, lacks
+        )
         self.held_back = Waiting(self.tx, self.topics, self._alarm, self._go_on, self.commands.settle, self.refuse)
         self.waiting = self.held_back.sessions
         self.sessions: dict[int, Session] = {}
         self.going: dict[Session, None] = {}
         self._speaking: list[Session] = []  # with replies in the open batch
         natives.agents[self.id] = self
+
+    def _temporary_queue(self, id: str) -> Queue:
+        return Queue(self, id, volatile=True)
 
     def _alarm(self, at: int) -> None:
         self.natives.alarm(at, self)
@@ -72,10 +77,10 @@ class Sessions(Native):
         if cls is None:
             raise UnknownNotification(f"{path} is not created by a message")
         cls.check_new(state)
-        return cls(self.natives, agent, state)
+        return cls(self, agent, state)
 
     def recover(self) -> None:
-        recover(self.natives, self.topics)
+        recover(self, self.topics)
 
     def step(self, event: Any) -> None:
         if type(event) is ClientCommands:
@@ -220,7 +225,7 @@ class Sessions(Native):
         """Policies have changed: what was full may not be so any more."""
         for native in list(self.natives.agents.values()):
             if isinstance(native, Queue):
-                native.free()
+                native.limits.free()
             if isinstance(native, Subscription):
                 native.idle()
 
@@ -251,10 +256,6 @@ class Sessions(Native):
         name = name_of(message.destination)
         id = self.natives.names.known.get(name) or f"{self.tx.name}/{WAITING}{name}"
         self.natives.post(source, id, message)
-
-    def forget(self, queue: Queue) -> None:
-        if not queue.volatile:
-            self.natives.names.forget(queue.name, queue.id)
 
     # -- for the engine ------------------------------------------------------------------------------------------
 

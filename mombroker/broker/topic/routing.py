@@ -27,8 +27,8 @@ Epoch = int
 class Subscriber(Protocol):
     """A plain subscription of a connection, or a durable or shared one."""
 
-    dropped: int
-
+    @property
+    def dropped(self) -> int: ...
     def copy(self, put: ClientMessage, message: str, /) -> None: ...
 
 

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol
 
 import msgpack
 
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.protocol import Cancel, Consume, End, Ended, Last, Refuse, Settle, Spec, Started
+from mombroker.broker.protocol import Cancel, Consume, End, Ended, Gone, Last, Refuse, Settle, Spec, Started
 from mombroker.broker.queue.queue import Queue
+from mombroker.broker.queue.service import QueueService
+from mombroker.broker.queue.state import state_of, values_of
 from mombroker.broker.selectors import message_filter
 from mombroker.core import times
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
-from mombroker.core.natives import Natives
 from mombroker.core.times import SECOND
 
-if TYPE_CHECKING:
-    pass
-
-LANE = 5
 LONELY_NS = 10 * SECOND  # a shared one that is not durable waits so long for its first consumer
-GRACE_NS = (
-    3_600 * SECOND
-)  # none is ended for being idle so soon after a start: clients come back, and clocks are set right
+GRACE_NS = 3_600 * SECOND  # none is ended for being idle so soon after a start: clients come back, clocks are set right
+DRAINING = "a former consumer is not done"
+
+
+class Entries(Protocol):
+    """The server's own entries of the subscription table; see routing.py."""
+
+    agent: str
+
+    def hold(self, taker: Subscription, patterns: Iterable[str]) -> list[int]: ...
+    def release(self, taker: Subscription, epochs: Iterable[int]) -> None: ...
+    def unknown(self, epochs: Iterable[int]) -> list[str]: ...
+
+
+class SubscriptionService(QueueService, Protocol):
+    """What a subscription asks of the sessions of its server."""
+
+    @property
+    def topics(self) -> Entries: ...
+    def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None: ...
 
 
 class Subscription(Queue):
@@ -35,33 +49,41 @@ class Subscription(Queue):
     """
 
     path = "mombroker.agents.subscription:Subscription"
+    one_lane = 5
 
-    __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "wants")
+    __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "matches")
 
-    def __init__(self, natives: Natives, id: str, state: bytes = b""):
+    service: SubscriptionService
+
+    def __init__(self, service: SubscriptionService, id: str, state: bytes = b""):
+        super().__init__(service, id, state)
         self.spec = Spec([])
         self.epochs: list[int] = []
         self.draining: list[tuple[str, int]] = []  # former consumers
-        self.lonely = natives.tx.now + LONELY_NS
-        self.seen = natives.tx.now  # when it last had a consumer, at first when it was made; 0 = it has one
+        self.lonely = self.tx.now + LONELY_NS
+        self.seen = self.tx.now  # when it last had a consumer, at first when it was made; 0 = it has one
         self._idle_at = 0  # when it may have been idle for too long
         self._grace = 0  # it is not ended before
-        super().__init__(natives, id, state)
-        self.wants = message_filter(self.spec.selector, self.spec.no_local)
+        if state:
+            self.take_up(values_of(state)[5])
+        self.matches = message_filter(self.spec.selector, self.spec.no_local)
 
-    def more_state(self) -> Any:
-        return [self.spec.values(), self.draining, self.seen]
+    def pack(self) -> bytes:
+        return self.packed([self.spec.values(), self.draining, self.seen])
 
     def take_up(self, more: Any) -> None:
+        """What `pack` has added to the state of a queue."""
         self.spec = Spec(*more[0])
-        self.draining = [(proxy, number) for proxy, number in more[1]]
+        self.draining = [(session, number) for session, number in more[1]]
+        if self.draining:
+            self.dispatcher.pause(DRAINING)
         if len(more) > 2 and more[2]:  # else it had a consumer when the server stopped, which is now
-            self.seen = min(more[2], self.server.now)
+            self.seen = min(more[2], self.tx.now)
 
     @classmethod
     def new(cls, spec: Spec) -> bytes:
         """The state of a new one."""
-        return cls.blank([spec.values(), []])
+        return state_of(more=[spec.values(), []])
 
     @classmethod
     def check_new(cls, state: bytes) -> None:
@@ -80,121 +102,137 @@ class Subscription(Queue):
     def created(self) -> None:
         self.epochs = self.service.topics.hold(self, self.spec.topics)
         if not self.spec.durable:
-            self.server.natives.alarm(self.server.now + LONELY_NS, self)
+            self.natives.alarm(self.tx.now + LONELY_NS, self)
         self.idle()
 
-    def recovered(self) -> None:
-        super().recovered()
-        self._grace = self.server.started + GRACE_NS
-        if self.takers.consumers:
+    def recovered(self, also: Sequence[str] = ()) -> None:
+        super().recovered([session for session, _ in self.draining])
+        self._grace = self.natives.clock.started + GRACE_NS
+        if self.consumers.consumers:
             self.seen = 0
         self.epochs = self.service.topics.hold(self, self.spec.topics)
-        self.left()
+        self._left()
 
     def alarm(self) -> None:
         super().alarm()
-        if self.server.now >= self.lonely:
-            self.left()
+        if self.tx.now >= self.lonely:
+            self._left()
         self.idle()
+
+    @property
+    def dropped(self) -> int:
+        return self.messages.dropped
 
     def copy(self, put: ClientMessage, message: str) -> None:
         """A message of one of its topics."""
-        if self.wants is None or self.wants(put, message, 1):
+        if self.matches is None or self.matches(put, message, 1):
             mine = put.copy()
             mine.message = message
             if not self.spec.shared:  # one consumer: a group would only let others overtake what waits for its turn
                 mine.group = ""
-            self.server.send(self.server.note_to(self.service.topics.agent, (self.id,), mine))
-
-    def lane_of(self, put: ClientMessage) -> int:
-        return LANE
+            self.natives.post(self.service.topics.agent, self.id, mine)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
-    def consume(self, note: Consume, message: Message) -> None:
-        shown = self.service.shown(self.name)
+    def consume(self, note: Consume, envelope: Message) -> None:
+        shown = self.settings.destination
         try:
             spec = Spec.of(note.spec) if note.spec is not None else self.spec
             message_filter(spec.selector, spec.no_local)
         except (ValueError, MomError) as error:
-            self._refuse_consumer(note, message, f"{shown} cannot be as asked for: {error}")
+            self._refuse_consumer(note, envelope, f"{shown} cannot be as asked for: {error}")
             return
         if spec.shared != self.spec.shared:
             kind = "shared" if self.spec.shared else "not shared"
-            self._refuse_consumer(note, message, f"{shown} is {kind}: subscribe as such, or take another name")
+            self._refuse_consumer(note, envelope, f"{shown} is {kind}: subscribe as such, or take another name")
             return
-        active = bool(self.takers.consumers)
+        active = bool(self.consumers.consumers)
         if spec != self.spec and spec.shared and active:
-            self._refuse_consumer(note, message, f"{shown} is in use with other topics or another selector")
+            self._refuse_consumer(note, envelope, f"{shown} is in use with other topics or another selector")
             return
         if active and not spec.shared and not note.take_over:
-            self._refuse_consumer(note, message, f"{shown} is in use, and the SUBSCRIBE has take-over:false")
+            self._refuse_consumer(note, envelope, f"{shown} is in use, and the SUBSCRIBE has take-over:false")
             return
         if active and not spec.shared:
-            self._take_over(message.source)
+            self._take_over()
         if spec != self.spec:
             self._change(spec)
-        super().consume(note, message)
-        if self.takers.consumers:
+        if self.take_on(note, envelope.source):
+            self._started(envelope.source, note.consumer)
+        if self.consumers.consumers:
             self.seen = 0
 
-    def _refuse_consumer(self, note: Consume, message: Message, reason: str) -> None:
-        self.post(message.source, Refuse(note.consumer, reason))
+    def _refuse_consumer(self, note: Consume, envelope: Message, reason: str) -> None:
+        self.post(envelope.source, Refuse(note.consumer, reason))
 
-    def _take_over(self, proxy: str) -> None:
+    def _take_over(self) -> None:
         """The old consumer's connection may be a broken one that nobody has noticed yet."""
-        old = list(self.takers.consumers)
+        old = list(self.consumers.consumers)
         self.release(lambda each: True)
         for other, number in old:
-            self.post(other, Refuse(number, f"{self.service.shown(self.name)} was taken over by another consumer"))
+            self.post(other, Refuse(number, f"{self.settings.destination} was taken over by another consumer"))
 
-    def cancel(self, note: Cancel, message: Message) -> None:
-        if not self.spec.shared and self.out.get(message.source):
-            self.draining.append((message.source, note.consumer))
-            self.pause()
-            self.post(message.source, Last(note.consumer))
-        super().cancel(note, message)
+    def cancel(self, note: Cancel, envelope: Message) -> None:
+        if not self.spec.shared and self.messages.unacked.get(envelope.source):
+            self.draining.append((envelope.source, note.consumer))
+            self.dispatcher.pause(DRAINING)
+            self.post(envelope.source, Last(note.consumer))
+        super().cancel(note, envelope)
+        self._left()
 
-    def settle(self, note: Settle, message: Message) -> None:
+    def settle(self, note: Settle, envelope: Message) -> None:
         if note.last:
-            self._drained(lambda key: key == (message.source, note.consumer))
-        super().settle(note, message)
+            self._drained(lambda key: key == (envelope.source, note.consumer))
+        super().settle(note, envelope)
+
+    def gone(self, note: Gone, envelope: Message) -> None:
+        self._drained(lambda key: key[0] == envelope.source)
+        super().gone(note, envelope)
+        self._returned()
 
     def release(self, whose: Callable[[str], bool]) -> int:
         self._drained(lambda key: whose(key[0]))
-        return super().release(whose)
+        count = super().release(whose)
+        self._returned()
+        return count
+
+    def flush(self) -> None:
+        returning = bool(self.settlement.returning)
+        super().flush()
+        if returning:
+            self._returned()
 
     def _drained(self, whose: Callable[[tuple[str, int]], bool]) -> None:
         self.draining = [key for key in self.draining if not whose(key)]
-        self.pause()
-        self.touch()
+        if not self.draining:
+            self.dispatcher.resume(DRAINING)
 
-    def proxies(self) -> list[str]:
-        return list(dict.fromkeys([*super().proxies(), *(proxy for proxy, _ in self.draining)]))
-
-    def pause(self) -> None:
-        self.paused = bool(self.draining or self.leaving)
+    def _returned(self) -> None:
+        """What lost sessions had is back at its place, perhaps."""
+        if not self.settlement.returning:
+            self._left()
 
     def _change(self, spec: Spec) -> None:
         """Other topics or another selector: as if it was deleted and made anew."""
-        self.purge()
+        self.expiry.start_purge()
         topics, former = self.service.topics, self.epochs
-        self.spec, self.wants = spec, message_filter(spec.selector, spec.no_local)
+        self.spec, self.matches = spec, message_filter(spec.selector, spec.no_local)
         self.epochs = topics.hold(self, spec.topics)
         topics.release(self, [epoch for epoch in former if epoch not in self.epochs])
         self.change()
 
-    def started(self, proxy: str, number: int) -> None:
+    def _started(self, session: str, number: int) -> None:
         """The consumer is told at once, and again when all servers know the entries, or after a while who may not."""
         if self.service.topics.unknown(self.epochs):
-            self.post(proxy, Started(number, None))
-        self.service.when_known(self.epochs, lambda unknown: self.post(proxy, Started(number, unknown)))
+            self.post(session, Started(number, None))
+        self.service.when_known(self.epochs, lambda unknown: self.post(session, Started(number, unknown)))
 
-    def left(self) -> None:
-        if self.takers.consumers:
+    def _left(self) -> None:
+        """Consumers may have gone."""
+        if self.consumers.consumers:
             return
         if not self.seen:
-            self.seen = self.server.now
+            self.seen = self.tx.now
             self.change()
         if not self.spec.durable:
             self._end_it()
@@ -203,32 +241,30 @@ class Subscription(Queue):
 
     def idle(self) -> None:
         """End it if nobody has consumed from it for longer than its policy allows."""
-        timeout, server = self.policy.idle_timeout, self.server
-        if not timeout or not self.seen or server.natives.agents.get(self.id) is not self:
+        timeout, tx = self.settings.policy.idle_timeout, self.tx
+        if not timeout or not self.seen or self.natives.lookup(self.id) is not self:
             return
         at = max(times.after(self.seen, times.of_seconds(timeout)), self._grace)
-        if at <= server.now and server.ahead <= times.FAR:
-            idle = times.shown(server.now - self.seen)
-            shown = self.service.shown(self.name)
-            server.note(f"{shown} ended: nobody has consumed from it for {idle}; {self.count} messages went with it")
+        if at <= tx.now and self.natives.clock.ahead <= times.FAR:
+            idle, shown, count = times.shown(tx.now - self.seen), self.settings.destination, self.messages.count
+            tx.note(f"{shown} ended: nobody has consumed from it for {idle}; {count} messages went with it")
             self._end_it()
         elif at != self._idle_at:
             self._idle_at = at
-            server.natives.alarm(at, self)
+            self.natives.alarm(at, self)
 
-    def end(self, note: End, message: Message) -> None:
-        if self.takers.consumers:
-            shown = self.service.shown(self.name)
-            self.post(message.source, Refuse(note.number, f"{shown} has a consumer: let it leave before it is deleted"))
+    def end(self, note: End, envelope: Message) -> None:
+        if self.consumers.consumers:
+            reason = f"{self.settings.destination} has a consumer: let it leave before it is deleted"
+            self.post(envelope.source, Refuse(note.number, reason))
         else:
-            self.post(message.source, Ended(note.number))
+            self.post(envelope.source, Ended(note.number))
             self._end_it()
 
     def _end_it(self) -> None:
-        natives = self.server.natives
-        if natives.agents.get(self.id) is self:
+        if self.natives.lookup(self.id) is self:
             self.deleted()
-            natives.remove(self)
+            self.natives.remove(self)
 
     def deleted(self) -> None:
         self.service.topics.release(self, self.epochs)
@@ -236,4 +272,5 @@ class Subscription(Queue):
 
     handlers: ClassVar[Any] = {
         **Queue.handlers, End.wire: end, Consume.wire: consume, Cancel.wire: cancel, Settle.wire: settle,
+        Gone.wire: gone,
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mombroker.broker.native import Native
+from mombroker.broker.queue.service import QueueService
 
 
 class Topic(Native):
@@ -11,5 +12,8 @@ class Topic(Native):
     path = "mombroker.agents.topic:Topic"
     deletable = True
 
+    def __init__(self, service: QueueService, id: str, state: bytes = b""):
+        super().__init__(service.natives, id)
+
     def deleted(self) -> None:
-        self.server.names.forget(self.id[self.id.index("/") + 1 :], self.id)
+        self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)

@@ -10,8 +10,8 @@ from heapq import nsmallest
 from mombroker.broker import selectors
 from mombroker.broker.names import name_of
 from mombroker.broker.queue.item import QueuedMessage
-from mombroker.broker.queue.messages import LOOK, MOVE, WORK_BYTES
 from mombroker.broker.queue.queue import Queue
+from mombroker.broker.queue.work import LOOK, MOVE, WORK_BYTES
 from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
 from mombroker.core.errors import MomError
 from mombroker.core.requests import LAST_INT, Reply, changes, reads
@@ -36,10 +36,10 @@ class Page:
     def ready(self, queue: Queue) -> Iterator[tuple[int, QueuedMessage]]:
         """What is ready, in order, with its lane; for as long as nothing is taken."""
         lane_after, id_after = self.place
-        for number, lane in list(queue.lanes.items()):
+        for number, lane in list(queue.messages.lanes.items()):
             if number < lane_after:
                 continue
-            behind = max(id_after if number == lane_after else 0, queue.purged)
+            behind = max(id_after if number == lane_after else 0, queue.messages.purged)
             if self.ids:
                 named = (lane.get(id) for id in sorted(set(self.ids)) if id > behind)
                 yield from ((number, item) for item in named if item is not None)
@@ -52,9 +52,9 @@ class Page:
         looks, limit, size = LOOKS, min(self.limit, MAX_PAGE), 0
         found: list[QueuedMessage] = []
         for number, item in self.ready(queue):
-            put = queue.loaded(item)
+            put = queue.messages.loaded(item)
             looks -= LOOK + item.size // WORK_BYTES
-            fits = test is None or test(selectors.lookup(put, item.count + 1, item.message))
+            fits = test is None or test(selectors.lookup(put, item.count + 1, item.message_id))
             fits = fits and (not self.origin or put.properties.get("dead-letter-from") == self.origin)
             if fits and item.id <= self.upto:
                 found.append(item)
@@ -85,18 +85,18 @@ class MessageVerbs(DestinationVerbs):
         return {"messages": [_row(queue, item, "ready", bytes) for item in items], "after": end}
 
     def _unacked(self, queue: Queue, last: int, limit: int, most: int) -> Reply:
-        states = {"unacked": [item for held in queue.out.values() for item in held.values()], "backing off": []}
-        states["backing off"] = list(queue.later.values())
+        unacked = [item for items in queue.messages.unacked.values() for item in items.values()]
+        states = {"unacked": unacked, "backing off": list(queue.schedule.backing_off.values())}
         limit = min(limit, MAX_PAGE, LOOKS // MOVE)
         both = ((item.id, state, item) for state, some in states.items() for item in some if item.id > last)
         page = nsmallest(limit + 1, both)
         more, page = len(page) > limit, page[:limit]
         rows = []
         for _, state, item in page:
-            kept, put = item.put, queue.loaded(item)
+            kept, put = item.message, queue.messages.loaded(item)
             rows.append(_row(queue, item, state, most))
             if kept is None and put is not None:
-                item.put = None  # only the row has it, as before
+                item.message = None  # only the row has it, as before
         return {"messages": rows, "after": [0, page[-1][0]] if more else []}
 
     @changes
@@ -122,7 +122,7 @@ class MessageVerbs(DestinationVerbs):
         items, end = Page(_place(after, [-1, 0]), limit, where or "", ids, from_ or "", upto).of(queue, MOVE)
         moved = 0
         for item in items:
-            to = queue.loaded(item).properties.get("dead-letter-from", "") if back else target
+            to = queue.messages.loaded(item).properties.get("dead-letter-from", "") if back else target
             if to:
                 self._move(queue, item, to)
                 moved += 1
@@ -131,13 +131,13 @@ class MessageVerbs(DestinationVerbs):
         return {"moved": moved, "left": len(items) - moved, "after": end, "upto": upto}
 
     def _move(self, queue: Queue, item: QueuedMessage, where: str) -> None:
-        put = queue.loaded(item).copy()
+        put = queue.messages.loaded(item).copy()
         put.destination = where
         put.due = put.counter = 0
         put.producer = put.message = ""
         put.properties = {name: value for name, value in put.properties.items() if not name.startswith(DEAD)}
         id = self.home(where)
-        queue.withdraw(item)
+        queue.messages.withdraw(item)
         self.put(put, id, queue.id)
 
 
@@ -149,9 +149,9 @@ def _place(after: list[int] | None, start: list[int]) -> list[int]:
 
 
 def _row(queue: Queue, item: QueuedMessage, state: str, most: int) -> Reply:
-    put = queue.loaded(item)
+    put = queue.messages.loaded(item)
     return {
-        "id": item.id, "message": item.message, "state": state, "holder": item.holder, "deliveries": item.count,
+        "id": item.id, "message": item.message_id, "state": state, "holder": item.holder, "deliveries": item.count,
         "priority": put.priority, "timestamp": put.timestamp, "expires": put.expires, "due": item.due,
         "destination": put.shown, "kind": put.kind, "bytes": len(put.body), "headers": put.headers,
         "properties": put.properties, "body": put.body[:most],

@@ -27,11 +27,11 @@ class QueueVerbs(DestinationVerbs):
             {
                 "proxy": each.key[0], "credit": each.credit, "selector": each.note.selector,
                 "priority": each.note.priority, "exclusive": each.note.exclusive,
-                "unacked": len(queue.out.get(each.key[0], ())),
+                "unacked": len(queue.messages.unacked.get(each.key[0], ())),
             }
-            for each in queue.takers
+            for each in queue.consumers
         ]  # fmt: skip
-        return {**about, "consumers": consumers, "policy": queue.policy.as_dict()}
+        return {**about, "consumers": consumers, "policy": queue.settings.policy.as_dict()}
 
     @changes
     def create_queue(self, ticket: int, destination: str) -> None:
@@ -43,13 +43,13 @@ class QueueVerbs(DestinationVerbs):
         """Delete a queue or subscription with what is in it."""
         queue = self.find(destination)
         self.delete(queue.id)
-        return {"deleted": self.sessions.shown(queue.name), "messages": queue.count}
+        return {"deleted": self.sessions.shown(queue.name), "messages": queue.messages.count}
 
     @changes
     def purge(self, destination: str) -> Reply:
         """Drop all messages of a queue or subscription that no consumer has."""
         queue = self.find(destination)
-        return {"destination": self.sessions.shown(queue.name), "purged": queue.purge()}
+        return {"destination": self.sessions.shown(queue.name), "purged": queue.expiry.start_purge()}
 
     @changes
     def release(self, destination: str, holder: str) -> Reply:

@@ -57,5 +57,5 @@ def described(each: Subscription) -> Reply:
 
 def _oldest(queue: Queue) -> int:
     """When the message was sent that waits for longest, in ns; 0 if none waits."""
-    firsts = [item for lane in queue.lanes.values() for item in lane.after(queue.purged, 1)]
-    return queue.loaded(min(firsts, key=lambda item: item.id)).timestamp if firsts else 0
+    firsts = [item for lane in queue.messages.lanes.values() for item in lane.after(queue.messages.purged, 1)]
+    return queue.messages.loaded(min(firsts, key=lambda item: item.id)).timestamp if firsts else 0

@@ -37,7 +37,7 @@ def filled(folder, count, **more):
     server.step(ClientCommands(1, [Send(Q, b"", shown=Q)]), START)
     run(server, made)
     queue = server.natives.agents[f"a/{Q}"]
-    queue.purge()
+    queue.expiry.start_purge()
     run(server, made)
     items = {}
     for number in range(count):
@@ -46,8 +46,9 @@ def filled(folder, count, **more):
             server.new_id(), 5, f"a#{number}", ClientMessage(Q, Q, b"k:x\n" + rare, body=b"%d" % number, **more)
         )
         items[item.id] = item.row(queue.id, "p5")
-        queue.bytes += item.size
-    queue.lane(5).rest = queue.ready = queue.count = count
+        queue.messages.bytes += item.size
+    messages = queue.messages
+    messages.lane(5).rest = messages.ready = messages.count = count
     queue.change()
     server.batch.items.update(items)
     server.batch.meta["next"] = server.next_id
@@ -285,7 +286,7 @@ def test_an_operator_looks_and_moves_in_steps(server, count):
         if not after:
             break
     s.rest()
-    assert moved == count // 1_000 and s.queue.count == count - moved
+    assert moved == count // 1_000 and s.queue.messages.count == count - moved
     assert s.read <= 2.2 * count + 2_000 and s.longest < LONG_S, s.what
 
 
@@ -298,10 +299,10 @@ def test_a_purge_shows_at_once_and_goes_in_steps(server, count):
     for _ in range(4):
         s.turn()
     shown = s.ask("queues")["queues"][0]
-    assert (shown["messages"], shown["ready"], shown["bytes"]) == (1, 1, 7) and s.queue.count > 1
+    assert (shown["messages"], shown["ready"], shown["bytes"]) == (1, 1, 7) and s.queue.messages.count > 1
     s.rest()
     s.server.check()
-    assert (s.queue.count, s.queue.ready, s.queue.stale) == (1, 1, 0)
+    assert (s.queue.messages.count, s.queue.messages.ready, s.queue.messages.stale) == (1, 1, 0)
     s.do(conn, Subscribe("s", (Q,)))
     s.rest()
     assert [each.body for each in s.got(conn)] == [b"new"]
@@ -327,7 +328,7 @@ def test_ten_thousand_are_given_settled_and_given_back_in_steps(server, count):
     s.step(ClientClosed(conn))
     s.rest()
     s.server.check()
-    assert s.queue.ready == s.queue.count and s.longest < LONG_S, s.what
+    assert s.queue.messages.ready == s.queue.messages.count and s.longest < LONG_S, s.what
 
 
 @pytest.mark.parametrize("count", SIZES)
@@ -367,4 +368,4 @@ def test_delayed_messages_come_and_go_in_steps(server, count):
     s.step(Tick())
     s.rest()
     s.server.check()
-    assert s.queue.ready == FEW + count // 10 and s.longest < LONG_S, s.what
+    assert s.queue.messages.ready == FEW + count // 10 and s.longest < LONG_S, s.what

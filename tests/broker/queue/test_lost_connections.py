@@ -11,6 +11,7 @@ from mombroker.agents import program
 from mombroker.broker.attach import attach
 from mombroker.broker.commands import Delivery, Send, Subscribe
 from mombroker.broker.queue.queue import Queue
+from mombroker.broker.queue.settlement import Settlement
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
@@ -87,7 +88,7 @@ def lose(seed: int, most: int) -> tuple[int, int]:
     assert sorted(run.got[2], key=int) == run.got[2] == [b"%d" % number for number in range(count)]
     queue = run.server.natives.agents["a/" + Q]
     assert isinstance(queue, Queue)
-    return count, queue.count
+    return count, queue.messages.count
 
 
 def test_what_a_lost_connection_had_is_given_at_once():
@@ -102,6 +103,6 @@ def test_what_a_lost_connection_had_is_given_at_once_in_three_thousand_runs():
 
 
 def test_a_queue_that_takes_back_once_in_a_batch_is_found_idle():
-    with replaced(Queue, "_take_back", once_a_batch), pytest.raises(AssertionError, match="left lying"):
+    with replaced(Settlement, "take_back", once_a_batch), pytest.raises(AssertionError, match="left lying"):
         for seed in range(40):
             lose(seed, 400)

@@ -59,7 +59,7 @@ def test_what_is_sent_is_received_once_and_is_gone_when_it_is_acknowledged():
     assert b.stored(Q) == {"held": 2}
     consumer.ack("one", "two", receipt="ack")
     assert consumer.receipts == ["sub", "ack", "ack"]
-    assert b.stored(Q) == {} and b.queue(Q).count == 0
+    assert b.stored(Q) == {} and b.queue(Q).messages.count == 0
 
 
 def test_consumers_and_producers_may_be_anywhere():
@@ -69,7 +69,7 @@ def test_consumers_and_producers_may_be_anywhere():
     b.connect("c").send(Q, "two")
     assert consumer.texts == ["one", "two"]
     consumer.ack("one", "two")
-    assert b.queue(Q).count == 0
+    assert b.queue(Q).messages.count == 0
 
 
 @pytest.mark.parametrize("where", [SELF, OTHER])
@@ -87,7 +87,7 @@ def test_a_cumulative_acknowledgement_settles_earlier_ones_of_its_subscription_a
     consumer = b.connect().subscribe("s", Q, ack="client").subscribe("t", "queue:other", ack="client")
     filled(b, "1", "2", "3").send("queue:other", "x")
     consumer.ack("2")
-    assert b.queue(Q).count == 1 and b.queue("queue:other").count == 1
+    assert b.queue(Q).messages.count == 1 and b.queue("queue:other").messages.count == 1
 
 
 @pytest.mark.parametrize("where", [SELF, OTHER])
@@ -110,7 +110,7 @@ def test_what_is_unsettled_at_unsubscribe_stays_with_the_connection(where):
     consumer.unsubscribe("s")
     consumer.ack("1", receipt="late")
     assert consumer.receipts == ["late"]
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
     other = b.connect().subscribe("s", Q)
     assert other.texts == ["2"]
 
@@ -138,7 +138,7 @@ def test_counts_survive_each_crash(where):
         assert [each.count for each in consumer.got] == [count]
         for name in {*where}:
             b.reboot(name)
-    assert b.queue(Q).ready == 1
+    assert b.queue(Q).messages.ready == 1
 
 
 def test_the_home_of_a_queue_restarts_and_its_far_consumers_go_on():
@@ -150,7 +150,7 @@ def test_the_home_of_a_queue_restarts_and_its_far_consumers_go_on():
     consumer.ack("1")
     assert consumer.texts == ["1", "2", "3"]
     consumer.ack("2", "3")
-    assert b.queue(Q).count == 0
+    assert b.queue(Q).messages.count == 0
 
 
 def test_a_server_of_consumers_restarts_and_returns_what_they_had():
@@ -264,7 +264,7 @@ def test_what_is_given_back_comes_again_after_a_growing_while_then_goes_to_the_d
         assert len(consumer.got) == count
         b.later(0.2)
     consumer.nack("bad")
-    assert b.queue(Q).count == 0
+    assert b.queue(Q).messages.count == 0
     dead = b.connect().subscribe("d", "queue:DLQ.orders", ack="individual").got
     assert [(each.body, each.headers, each.priority, each.shown) for each in dead] == [
         (b"bad", b"color:red\n", 7, Q),
@@ -301,18 +301,18 @@ def test_what_comes_due_while_its_server_is_down_survives_a_second_restart():
     b.boot("a")
     b.pump()
     b.reboot("a")
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
     assert [each.count for each in b.connect().subscribe("s", Q).got] == [2]
 
 
 def test_what_is_purged_while_somebody_asks_for_it_stays_purged():
     b = Broker()
     filled(b, *map(str, range(20)))
-    b.queue(Q).purge()
+    b.queue(Q).expiry.start_purge()
     consumer = b.connect().subscribe("s", Q)
     b.reboot("a")
     b.later(1)
-    assert consumer.texts == [] and b.queue(Q).count == 0 and b.queue(Q).ready == 0
+    assert consumer.texts == [] and b.queue(Q).messages.count == 0 and b.queue(Q).messages.ready == 0
 
 
 def test_what_is_given_back_holds_up_nobody_and_returns_to_its_place():
@@ -331,7 +331,7 @@ def test_a_nack_may_say_what_is_to_become_of_the_message():
     consumer = b.connect().subscribe("s", Q, ack="individual")
     filled(b, "1", "2", "3")
     consumer.nack("1").nack("2", outcome=REQUEUED).nack("3", outcome=REJECTED)
-    assert b.queue("queue:DLQ.orders").count == 2
+    assert b.queue("queue:DLQ.orders").messages.count == 2
     b.later(2)
     assert consumer.texts == ["1", "2", "3", "2"]
 
@@ -361,7 +361,7 @@ def test_only_a_lost_consumer_fails_and_only_with_what_it_had_in_hand():
     b.connect().subscribe("s", Q, ack="individual").do(Disconnect())
     b.connect().subscribe("s", Q, ack="individual")
     b.reboot("a")  # not its fault
-    assert b.queue(Q).count == 5
+    assert b.queue(Q).messages.count == 5
     consumer = b.connect().subscribe("s", Q, ack="individual")
     consumer.ack("1").do(Uncommitted(consumer.tag("2")), Uncommitted(consumer.tag("4")))
     consumer.close()
@@ -389,7 +389,7 @@ def test_a_dead_letter_is_not_buried_twice():
         b.later(61)
     assert sum(name.startswith("queue:") for name in b.servers["a"].names.known) == 2
     undertaker.nack("bad", outcome=REJECTED)
-    assert b.queue("queue:DLQ.orders").count == 0 and b.queue("queue:DLQ.orders").dropped == 1
+    assert b.queue("queue:DLQ.orders").messages.count == 0 and b.queue("queue:DLQ.orders").messages.dropped == 1
 
 
 def test_dead_letters_wait_for_the_name_of_their_queue():
@@ -431,11 +431,11 @@ def test_what_an_open_transaction_settles_makes_room_for_more_and_once_only(wher
     consumer = b.connect(where[1]).subscribe("s", Q, ack=ack, prefetch=2)
     assert consumer.texts == texts[:2]
     consumer.do(Uncommitted(consumer.got[0].tag)).do(Uncommitted(consumer.got[0].tag))
-    assert consumer.texts == texts[:3] and b.queue(Q).count == 7
+    assert consumer.texts == texts[:3] and b.queue(Q).messages.count == 7
     consumer.do(Uncommitted(consumer.got[1].tag), Uncommitted(consumer.got[2].tag))
     assert consumer.texts == texts[:5]
     consumer.do(Transact([Disposition(consumer.got[n].tag) for n in (0, 1, 2)]))
-    assert consumer.texts == texts[:5] and b.queue(Q).count == 4
+    assert consumer.texts == texts[:5] and b.queue(Q).messages.count == 4
     consumer.ack(texts[3])
     assert consumer.texts == texts[:6]
     consumer.do(Uncommitted(consumer.got[4].tag)).nack(texts[4])
@@ -453,7 +453,7 @@ def test_transactions_settle_only_so_many(monkeypatch):
     for number in range(4):
         consumer.do(Uncommitted(consumer.got[number].tag))
     assert consumer.texts == list("1234") and "COMMIT sooner" in consumer.refusals[0]
-    assert b.queue(Q).count == 5 and not b.queue(Q).out
+    assert b.queue(Q).messages.count == 5 and not b.queue(Q).messages.unacked
 
 
 # -- large messages ------------------------------------------------------------------------------------------------
@@ -491,7 +491,7 @@ def test_a_consumer_holds_some_mebibytes_at_most_and_always_one_message(where):
     assert numbers(consumer)[9:] == [9]
     consumer.close()
     rest = b.connect().subscribe("s", Q)
-    assert numbers(rest) == [9, 10] and b.queue(Q).out_bytes == 0
+    assert numbers(rest) == [9, 10] and b.queue(Q).messages.unacked_bytes == 0
 
 
 def test_a_batch_gives_and_takes_back_some_mebibytes_only():
@@ -514,15 +514,14 @@ def test_a_queue_does_not_stand_still_when_others_fill_every_batch():
     b = Broker(limits=Limits(batch_bytes=10_000))
     reader, other = b.connect().subscribe("s", Q, ack="individual"), b.connect()
     waiting = b.queue(Q)
-    waiting.paused = True
+    waiting.dispatcher.pause("test")
     filled(b, *(large(n, 1_000) for n in range(5)))
-    waiting.pause()
-    waiting.touch()
+    waiting.dispatcher.resume("test")
     for left in (3, 1, 0):
         other.send("queue:other", large(0, 20_000), pump=False)
         assert b.servers["a"].batch_full()
         b.release("a", b.commit("a"))
-        assert waiting.ready == left
+        assert waiting.messages.ready == left
     b.pump()
     assert numbers(reader) == list(range(5))
 
@@ -539,7 +538,7 @@ def test_nothing_overtakes_what_returns_piece_by_piece_whatever_crashes_meanwhil
     b.join("a", "b")
     b.pump()
     last = b.connect().subscribe("s", Q)
-    assert last.texts == list("0123456") and b.queue(Q).count == 0 and b.stored(Q) == {}
+    assert last.texts == list("0123456") and b.queue(Q).messages.count == 0 and b.stored(Q) == {}
 
 
 def test_a_browser_that_is_not_read_is_shown_some_mebibytes():
@@ -559,12 +558,12 @@ def test_messages_expire_while_nobody_is_there():
     now = b.now
     filled(b, "short", expires=now + SECOND).send(Q, "long", expires=now + 9 * SECOND).send(Q, "ever")
     b.later(1.1)
-    assert b.queue(Q).count == 2
-    assert b.queue("queue:DLQ.orders").count == 1
+    assert b.queue(Q).messages.count == 2
+    assert b.queue("queue:DLQ.orders").messages.count == 1
     assert b.stored(Q) == {"p5": 2, "x": 1}
     b.reboot("a")
     b.later(9)
-    assert b.queue(Q).count == 1 and b.stored(Q) == {"p5": 1}
+    assert b.queue(Q).messages.count == 1 and b.stored(Q) == {"p5": 1}
 
 
 def test_what_expires_with_its_consumer_is_not_taken_from_it_but_does_not_come_again():
@@ -572,16 +571,16 @@ def test_what_expires_with_its_consumer_is_not_taken_from_it_but_does_not_come_a
     filled(b, "short", expires=b.now + SECOND).send(Q, "ever")
     consumer = b.connect().subscribe("s", Q, ack="individual")
     b.later(2)
-    assert b.queue(Q).count == 2
+    assert b.queue(Q).messages.count == 2
     consumer.close()
-    assert b.queue(Q).count == 1 and b.queue(Q).dropped == 1
+    assert b.queue(Q).messages.count == 1 and b.queue(Q).messages.dropped == 1
     assert b.connect().subscribe("s", Q).texts == ["ever"]
 
 
 def test_an_expired_message_is_not_taken_in():
     b = Broker()
     filled(b, "late", expires=b.now - 1)
-    assert b.queue(Q).count == 0 and b.queue("queue:DLQ.orders").count == 1
+    assert b.queue(Q).messages.count == 0 and b.queue("queue:DLQ.orders").messages.count == 1
 
 
 def test_delayed_messages_come_when_they_are_due_restart_or_not():
@@ -596,13 +595,13 @@ def test_delayed_messages_come_when_they_are_due_restart_or_not():
     b.later(4)
     assert consumer.texts == []
     b.later(1)
-    assert consumer.texts == ["late"] and b.queue(Q).count == 0 and b.stored(Q) == {}
+    assert consumer.texts == ["late"] and b.queue(Q).messages.count == 0 and b.stored(Q) == {}
 
 
 def test_a_delay_beyond_the_expiry_buries_at_once():
     b = Broker()
     filled(b, "never", delay=5 * SECOND, expires=b.now + SECOND)
-    assert b.queue("queue:DLQ.orders").count == 1
+    assert b.queue("queue:DLQ.orders").messages.count == 1
 
 
 # -- groups --------------------------------------------------------------------------------------------------------
@@ -660,7 +659,7 @@ def test_the_order_of_a_group_survives_redelivery(where):
     for text in ("x1", "x2", "x3"):
         assert consumer.texts[-1] == text
         consumer.ack(text)
-    assert b.queue(Q).count == 0
+    assert b.queue(Q).messages.count == 0
 
 
 def test_the_order_of_a_group_survives_lost_connections_and_restarts():
@@ -704,12 +703,12 @@ def test_a_large_group_that_comes_back_is_not_searched_for_each_of_its_messages(
     held = [QueuedMessage(Id(id), 5, "m", ClientMessage(Q, Q, b"", group="g")) for id in range(size)]
     consumer = Consumer("a/conn:1", Consume(1, size), None)
     for item in held:
-        taking.given(item, item.put, consumer)
+        taking.given(item, item.message, consumer)
     for item in held:
         taking.returned(item)
     for item in held:
-        assert taking.may(consumer, item, item.put)
-        taking.given(item, item.put, consumer)
+        assert taking.may(consumer, item, item.message)
+        taking.given(item, item.message, consumer)
     assert Id.compared < 50 * size
 
 
@@ -720,7 +719,7 @@ def test_a_full_queue_blocks_its_producers_until_it_has_room():
     b = Broker(with_policy(max_messages=3))
     producer = b.connect()
     producer.send(Q, *map(str, range(5)), receipt="r")
-    assert producer.receipts == ["r"] * 3 and b.queue(Q).count == 3
+    assert producer.receipts == ["r"] * 3 and b.queue(Q).messages.count == 3
     consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
     consumer.ack("0")
     assert len(producer.receipts) == 4
@@ -738,17 +737,17 @@ def test_a_producer_is_rejected_after_a_while():
     b.later(1.1)
     assert producer.refusals == ["queue:orders is full, and was so for 5 s"]
     assert producer.told[-1].receipt == "r"
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
 
 
 def test_a_full_queue_rejects_or_drops_its_oldest_as_its_policy_says():
     b = Broker(with_policy(max_messages=2, overflow="reject"))
     producer = filled(b, "1", "2", "3")
-    assert producer.refusals and b.queue(Q).count == 2
+    assert producer.refusals and b.queue(Q).messages.count == 2
     b = Broker(with_policy(max_messages=2, overflow="drop-head"))
     producer = filled(b, "1", "2", "3", receipt="r")
     assert producer.receipts == ["r"] * 3
-    assert b.connect().subscribe("s", Q).texts == ["2", "3"] and b.queue(Q).dropped == 1
+    assert b.connect().subscribe("s", Q).texts == ["2", "3"] and b.queue(Q).messages.dropped == 1
 
 
 def test_a_queue_that_drops_its_oldest_drops_delayed_ones_and_those_that_back_off_too():
@@ -756,11 +755,11 @@ def test_a_queue_that_drops_its_oldest_drops_delayed_ones_and_those_that_back_of
     producer = b.connect()
     for number in range(10):
         producer.send(Q, str(number), delay=(20 - number) * SECOND)
-    assert (b.queue(Q).count, b.queue(Q).dropped) == (3, 7)
+    assert (b.queue(Q).messages.count, b.queue(Q).messages.dropped) == (3, 7)
     producer.send(Q, "now")
     consumer = b.connect().subscribe("s", Q, ack="individual").nack("now")
     producer.send(Q, "delayed", delay=SECOND)
-    assert consumer.texts == ["now"] and (b.queue(Q).count, b.queue(Q).dropped) == (3, 9)
+    assert consumer.texts == ["now"] and (b.queue(Q).messages.count, b.queue(Q).messages.dropped) == (3, 9)
     consumer.close()
     b.later(30)
     assert len(b.connect().subscribe("s", Q).texts) == 3 and b.stored(Q) == {}
@@ -772,11 +771,11 @@ def test_what_comes_back_to_a_queue_that_drops_its_oldest_may_be_too_much(where)
     filled(b, "0")
     consumer = b.connect(where[1]).subscribe("s", Q, ack="individual")
     b.connect().send(Q, *"123456789")
-    assert consumer.texts == list("0123456789") and b.queue(Q).dropped == 0
+    assert consumer.texts == list("0123456789") and b.queue(Q).messages.dropped == 0
     consumer.close()
-    assert (b.queue(Q).count, b.queue(Q).dropped) == (3, 7) and b.stored(Q) == {"p5": 3}
+    assert (b.queue(Q).messages.count, b.queue(Q).messages.dropped) == (3, 7) and b.stored(Q) == {"p5": 3}
     b.connect().send(Q, "x" * 98)
-    assert (b.queue(Q).count, b.queue(Q).dropped) == (3, 8)
+    assert (b.queue(Q).messages.count, b.queue(Q).messages.dropped) == (3, 8)
     assert b.connect().subscribe("s", Q).texts == ["8", "9", "x" * 98]
 
 
@@ -789,7 +788,7 @@ def test_what_never_has_room_is_refused_at_once():
         many = b.connect().do(Transact([Send(Q, b"1"), Send(Q, b"2"), Send(Q, b"3")], "t"))
         large = b.connect("b").do(Transact([Send(Q, b"x" * 6), Send(Q, b"y" * 6)], "t"))
         if overflow == "drop-head":
-            assert many.receipts == large.receipts == ["t"] and b.queue(Q).count == 1
+            assert many.receipts == large.receipts == ["t"] and b.queue(Q).messages.count == 1
         else:
             assert "3 messages of 3 bytes" in many.refusals[0] and "12 bytes in one transaction" in large.refusals[0]
 
@@ -809,7 +808,7 @@ def test_what_is_passed_on_to_a_full_queue_is_not_settled_before():
     worker = b.connect().send(Q, "1").subscribe("s", Q, ack="individual")
     worker.send("queue:full", "1").ack("1")
     worker.close()
-    assert b.queue(Q).count == 1 and b.queue("queue:full").count == 1
+    assert b.queue(Q).messages.count == 1 and b.queue("queue:full").messages.count == 1
 
 
 def test_what_is_passed_on_behind_what_waits_for_room_is_not_settled_before():
@@ -820,27 +819,27 @@ def test_what_is_passed_on_behind_what_waits_for_room_is_not_settled_before():
     worker = b.connect().subscribe("s", Q, ack="individual")
     worker.send(Q, "2", "3").send("queue:other", "passed on").ack("1")
     worker.close()
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
 
 
 def test_far_producers_are_held_back_when_the_home_is_full():
     b = Broker(with_policy(THREE, max_messages=2))
     filled(b, "1")
     far = b.connect("b").send(Q, "2").send(Q, "3")  # the third was under way
-    assert b.queue(Q).count == 3
+    assert b.queue(Q).messages.count == 3
     far.send(Q, "4", receipt="r")
     assert far.receipts == []
     b.reboot("a")
     b.connect("c").subscribe("s", Q).wrote()
     assert far.receipts == ["r"]
-    assert b.queue(Q).count == 0
+    assert b.queue(Q).messages.count == 0
 
 
 def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
     b = Broker(with_policy(THREE, max_messages=1, overflow="reject"))
     filled(b, "1")
     far = b.connect("b").send(Q, "2", receipt="r")
-    assert far.receipts == ["r"] and b.queue(Q).count == 1
+    assert far.receipts == ["r"] and b.queue(Q).messages.count == 1
     dead = b.connect().subscribe("d", "queue:DLQ.orders").got
     assert [each.properties["dead-letter-reason"] for each in dead] == ["queue:orders is full"]
     assert far.send(Q, "3").refusals
@@ -911,7 +910,7 @@ def test_messages_that_need_not_persist_have_no_rows():
     assert b.stored(Q) == {"p5": 1}
     b.reboot("a")
     assert b.connect().subscribe("s", Q).texts == ["2"]
-    assert b.queue(Q).bytes == 0
+    assert b.queue(Q).messages.bytes == 0
 
 
 # -- size ----------------------------------------------------------------------------------------------------------
@@ -928,7 +927,7 @@ def test_a_deep_queue_is_on_disk_and_drains_in_order(monkeypatch):
     b = Broker()
     texts = [str(number) for number in range(100)]
     filled(b, *texts)
-    assert sum(len(each.items) for each in b.queue(Q).lanes.values()) < 12
+    assert sum(len(each.items) for each in b.queue(Q).messages.lanes.values()) < 12
     consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=7)
     b.connect().subscribe("s", Q, prefetch=3, ack="individual").close()
     for number in range(50):
@@ -937,7 +936,7 @@ def test_a_deep_queue_is_on_disk_and_drains_in_order(monkeypatch):
     filled(b, "last")
     consumer = b.connect().subscribe("s", Q)
     assert consumer.texts == [*texts[50:], "last"]
-    assert b.queue(Q).count == 0 and b.stored(Q) == {}
+    assert b.queue(Q).messages.count == 0 and b.stored(Q) == {}
 
 
 def test_a_selector_finds_what_is_deep_on_disk_and_it_returns_there(monkeypatch):
@@ -999,10 +998,10 @@ def test_an_idle_queue_takes_less_than_two_kilobytes_also_after_a_restart():
     b.connect().subscribe("s", Q)
     server, state = b.servers["a"], b.queue(Q).pack()
     for kind in (b"", state):
-        Queue(server.natives, "a/queue:first", kind)
+        Queue(server.clients, "a/queue:first", kind)
         gc.collect()
         tracemalloc.start()
-        queues = [Queue(server.natives, f"a/queue:name{number}", kind) for number in range(200)]
+        queues = [Queue(server.clients, f"a/queue:name{number}", kind) for number in range(200)]
         server.natives._touched.clear()
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()

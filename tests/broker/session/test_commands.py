@@ -59,7 +59,7 @@ def test_a_refused_command_ends_only_itself(what):
     client.do(command, Send(Q, b"2", receipt="next"))
     assert client.scopes == [(COMMAND, "")] and client.told[-3].receipt == "r"
     assert client.texts == ["1", "2"] and client.receipts == ["next"]
-    assert client.ack("1", "2").do(Sync("end")).receipts == ["next", "end"] and b.queue(Q).count == 0
+    assert client.ack("1", "2").do(Sync("end")).receipts == ["next", "end"] and b.queue(Q).messages.count == 0
 
 
 def test_where_the_protocol_wants_it_a_refusal_ends_the_connection():
@@ -95,7 +95,7 @@ def test_a_subscription_whose_queue_is_deleted_ends_alone(worker):
     client.subscribe("s", Q, ack="individual").send(Q, "3").send(R, "4")
     assert client.texts == ["1", "2", "3", "4"]
     client.ack("3", "4")
-    assert b.queue(Q).count == b.queue(R).count == 0
+    assert b.queue(Q).messages.count == b.queue(R).messages.count == 0
 
 
 @pytest.mark.parametrize("worker", "ab")
@@ -107,9 +107,9 @@ def test_a_subscription_that_is_taken_over_ends_alone_and_what_it_had_goes_to_th
     new = lasting(b, "a", "me").subscribe("s", T, durable="d", ack="individual")
     assert old.scopes == [(SUBSCRIPTION, "s")] and new.texts == ["1"]
     assert old.ack("1").scopes[1:] == [(COMMAND, "")]
-    assert old.send(Q, "2").texts == ["1", "2"] and b.queue("sub:me:d").count == 1
+    assert old.send(Q, "2").texts == ["1", "2"] and b.queue("sub:me:d").messages.count == 1
     new.ack("1")
-    assert b.queue("sub:me:d").count == 0
+    assert b.queue("sub:me:d").messages.count == 0
 
 
 def test_a_subscription_that_is_refused_lets_the_commands_behind_it_go_on():
@@ -184,7 +184,7 @@ def test_a_drain_brings_what_is_there_and_takes_the_rest_of_the_credit(worker):
     client.do(Flow("s", 0, drain=True))
     assert client.drains[3:] == [("s", 4)]
     client.ack(*"1234")
-    assert b.queue(Q).count == 0
+    assert b.queue(Q).messages.count == 0
 
 
 def test_a_drain_ends_though_what_is_there_is_not_for_this_consumer():
@@ -209,7 +209,7 @@ def test_one_drain_at_a_time():
     client = lasting(b, "b").subscribe("s", Q, credit=0)
     b.cut("a", "b")
     b.connect("a").send(Q, "1")
-    home = b.queue(Q).server.name
+    home = b.queue(Q).tx.name
     assert home == "b"
     client.do(Flow("s", 1, True, "1"), Flow("s", 1, receipt="2"), pump=False)
     b.pump()
@@ -252,7 +252,7 @@ def test_a_closed_subscription_is_not_drained_any_more():
     b.connect("a").send(Q, "1")
     client = lasting(b, "b").subscribe("s", Q, credit=0)
     client.do(Flow("s", 1, True), Unsubscribe("s", receipt="r"))
-    assert client.drains == [] and client.receipts == ["r"] and b.queue(Q).ready == 1
+    assert client.drains == [] and client.receipts == ["r"] and b.queue(Q).messages.ready == 1
 
 
 def test_a_drain_of_topics_brings_what_may_come_now():
@@ -313,15 +313,15 @@ def test_what_is_undeliverable_here_goes_to_others(worker):
     client = b.connect(worker).subscribe("s", Q, ack="individual")
     for text in "12":
         client.do(Disposition(client.tag(text), MODIFIED, failed=False, undeliverable_here=True))
-    assert client.texts == [*"123"] and b.queue(Q).ready == 2
+    assert client.texts == [*"123"] and b.queue(Q).messages.ready == 2
     client.do(Disposition(client.tag("3"), REQUEUED, undeliverable_here=True))
     b.later(2)
-    assert client.texts == [*"123"] and b.queue(Q).ready == 3
+    assert client.texts == [*"123"] and b.queue(Q).messages.ready == 3
     other = b.connect("c").subscribe("s", Q, ack="individual")
     assert sorted(other.texts) == [*"123"]
     assert client.send(Q, "4").texts == [*"1234"]
     other.ack(*other.texts).close()
-    assert client.ack("4").texts == [*"1234"] and b.queue(Q).count == 0
+    assert client.ack("4").texts == [*"1234"] and b.queue(Q).messages.count == 0
 
 
 def test_a_cumulative_outcome_is_undeliverable_here_as_a_whole():
@@ -330,7 +330,7 @@ def test_a_cumulative_outcome_is_undeliverable_here_as_a_whole():
     b.connect("a").send(Q, *texts)
     client = b.connect().subscribe("s", Q, ack="client", prefetch=1000)
     client.do(Disposition(client.tag("249"), RELEASED, undeliverable_here=True))
-    assert len(client.got) == 250 and b.queue(Q).ready == 250
+    assert len(client.got) == 250 and b.queue(Q).messages.ready == 250
     assert b.connect().subscribe("s", Q, prefetch=1000).texts == texts
 
 
@@ -339,7 +339,7 @@ def test_too_much_that_is_undeliverable_here_goes_to_the_dead_letters(monkeypatc
     b = Broker()
     client = b.connect().send(Q, *"123").subscribe("s", Q, ack="client")
     client.do(Disposition(client.tag("3"), MODIFIED, failed=False, undeliverable_here=True))
-    assert b.queue(Q).ready == 2 and b.queue("queue:DLQ.in").count == 1
+    assert b.queue(Q).messages.ready == 2 and b.queue("queue:DLQ.in").messages.count == 1
 
 
 def test_of_a_topic_what_is_undeliverable_here_is_gone():

@@ -36,7 +36,7 @@ def send(destination: str, text: str) -> Send:
 
 
 def waiting(b: Broker) -> dict[str, int]:
-    return {name: b.queue(name).count for name in (Q, R)}
+    return {name: b.queue(name).messages.count for name in (Q, R)}
 
 
 def session_of(b: Broker, client: Client) -> Session:
@@ -110,7 +110,7 @@ def test_an_acknowledgement_does_not_overtake_what_waits_for_a_name():
     b.cut("a", "b")
     client.do(send("queue:new", "passed on"), Disposition(client.tag("1")))
     client.close()
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
 
 
 def test_a_name_that_nobody_decides_is_an_error_after_five_seconds():
@@ -126,7 +126,7 @@ def test_a_name_that_nobody_decides_is_an_error_after_five_seconds():
     b.join("a", "b")
     b.pump()
     assert b.connect("b").send("queue:new", "3", receipt="r").receipts == ["r"]
-    assert b.queue("queue:new").server.name == "c" and b.queue("queue:new").count == 1
+    assert b.queue("queue:new").tx.name == "c" and b.queue("queue:new").messages.count == 1
 
 
 def test_a_name_is_decided_once_though_two_servers_ask():
@@ -137,7 +137,7 @@ def test_a_name_is_decided_once_though_two_servers_ask():
     b.pump()
     b.join("a", "c")
     b.pump()
-    assert b.queue("queue:new").server.name == "b" and b.stores["c"].agent("c/queue:new") is None
+    assert b.queue("queue:new").tx.name == "b" and b.stores["c"].agent("c/queue:new") is None
     assert sorted(b.connect("a").subscribe("s", "queue:new").texts) == ["b", "c"]
     assert [client.refusals for client in clients] == [[], []]
 
@@ -184,7 +184,7 @@ def test_a_transaction_is_done_as_a_whole(worker):
     client = placed(b, "a", "b", worker)
     work(b)
     assert client.receipts == ["done"]
-    assert waiting(b) == {Q: 0, R: 3} and b.queue("sub:me:d").count == 1
+    assert waiting(b) == {Q: 0, R: 3} and b.queue("sub:me:d").messages.count == 1
     assert b.connect("c").subscribe("s", R).texts == ["first", "a", "c"]
 
 
@@ -201,7 +201,7 @@ def test_a_transaction_is_all_or_nothing_through_a_crash_at_every_commit(worker,
             work(b)
             if b.death is None:
                 b.later(3)
-                found = (b.queue(Q).count, b.queue(R).count, b.queue("sub:me:d").count)
+                found = (b.queue(Q).messages.count, b.queue(R).messages.count, b.queue("sub:me:d").messages.count)
                 assert found in ((1, 1, 0), (0, 3, 1)), f"{dying} died at {number}, {durable}: {found}"
                 assert client.receipts == [] or found == (0, 3, 1), "a receipt for what is lost"
                 outcomes.add(found)
@@ -222,8 +222,8 @@ def test_what_a_transaction_sends_waits_for_all_its_names_and_room():
     client.do(Transact([send(Q, "3"), send(R, "4"), send(R, "5")], "r2"))
     assert client.receipts == ["r"] and waiting(b) == {Q: 1, R: 1}
     b.connect("a").subscribe("s", R)
-    assert client.receipts == ["r", "r2"] and b.queue(Q).count == 2
-    assert b.queue(R).reserved == 0
+    assert client.receipts == ["r", "r2"] and b.queue(Q).messages.count == 2
+    assert b.queue(R).limits.reserved == 0
 
 
 def test_a_transaction_that_settles_what_is_not_there_does_nothing():
@@ -232,7 +232,7 @@ def test_a_transaction_that_settles_what_is_not_there_does_nothing():
     client.send(Q, "1").subscribe("s", Q, ack="individual")
     client.do(Transact([send(R, "x"), Disposition(client.tag("1")), Disposition(99)], "r"))
     assert client.refusals and R not in b.servers["a"].names.known
-    assert b.queue(Q).ready == 1
+    assert b.queue(Q).messages.ready == 1
 
 
 def test_a_cumulative_acknowledgement_in_a_transaction_settles_once():
@@ -243,7 +243,7 @@ def test_a_cumulative_acknowledgement_in_a_transaction_settles_once():
             [Disposition(client.tag("2")), Disposition(client.tag("1")), Disposition(client.tag("3"), MODIFIED)], "r"
         )
     )
-    assert client.receipts == ["r"] and b.queue(Q).count == 1
+    assert client.receipts == ["r"] and b.queue(Q).messages.count == 1
 
 
 # -- settlement ----------------------------------------------------------------------------------------------------
@@ -255,10 +255,10 @@ def test_auto_settles_only_what_was_written_and_in_a_later_batch(worker):
     client = b.connect(worker, writes=False)
     b.connect("a").send(Q, "1", "2")
     client.subscribe("s", Q)
-    assert client.texts == ["1", "2"] and b.queue(Q).count == 2
+    assert client.texts == ["1", "2"] and b.queue(Q).messages.count == 2
     b.servers[worker].step(ClientWrote(client.conn, client.tag("1")), b.now)
     b.pump()
-    assert b.queue(Q).count == 1
+    assert b.queue(Q).messages.count == 1
     client.close()
     assert [(each.body, each.count) for each in b.connect("c").subscribe("s", Q).got] == [(b"2", 2)]
 
@@ -340,7 +340,7 @@ def test_disconnect_returns_what_is_unsettled_and_is_answered_last():
     b.connect().send(Q, "1").close()
     client = b.connect().subscribe("s", Q, ack="individual")
     client.do(send(Q, "2"), Sync("s"), Disconnect("bye"), send(Q, "never"))
-    assert client.receipts == ["s", "bye"] and b.queue(Q).ready == 2
+    assert client.receipts == ["s", "bye"] and b.queue(Q).messages.ready == 2
     client.close()
     assert b.servers["a"].clients.sessions == {}
 
@@ -349,7 +349,7 @@ def test_a_refused_command_ends_the_connection():
     b = Broker()
     client = b.connect().subscribe("s", Q, ack="individual").send(Q, "1")
     client.do(Subscribe("s", (R,), receipt="r"), send(R, "never"))
-    assert client.told[-1].receipt == "r" and b.queue(Q).ready == 1
+    assert client.told[-1].receipt == "r" and b.queue(Q).messages.ready == 1
     assert R not in b.servers["a"].names.known
     client.do(send(R, "never"))
     client.close()
@@ -453,7 +453,7 @@ def test_a_temporary_queue_delays_expires_and_is_bounded():
     queue = b.servers["a"].natives.agents[f"a/_temp:a%2Fs{client.conn}%2Fx"]
     other.send(name, *map(str, range(10_050)), pump=False)
     b.pump(5000)
-    assert queue.count == 10_000 and queue.dropped == 1 + 50
+    assert queue.messages.count == 10_000 and queue.messages.dropped == 1 + 50
     assert b.stores["a"].disk.items == {}
 
 
@@ -508,7 +508,7 @@ def test_a_client_that_sends_very_much_at_once_is_obeyed_a_share_a_turn_and_othe
     flooder.send(Q, "last", pump=False)  # behind what it has sent before
     for turn in (2, 3):
         server.turn(b.now)
-        assert b.queue(Q).count == turn * SHARE and server.more and server.busy
+        assert b.queue(Q).messages.count == turn * SHARE and server.more and server.busy
     b.pump()
     assert not server.busy
     assert b.connect().subscribe("s", Q, prefetch=10_000).texts == [*FLOOD, "last"]
@@ -536,7 +536,7 @@ def test_what_a_client_has_sent_before_it_left_is_obeyed(polite):
     if polite:
         client.do(Disconnect("bye"), pump=False)
     client.close()
-    assert b.queue(Q).count == len(FLOOD) and not service.sessions and not service.going
+    assert b.queue(Q).messages.count == len(FLOOD) and not service.sessions and not service.going
 
 
 def test_who_has_left_waits_for_nothing_any_more():
@@ -546,7 +546,7 @@ def test_who_has_left_waits_for_nothing_any_more():
     client, service = b.connect(), b.servers["a"].clients
     client.send(Q, *FLOOD, pump=False)
     client.close()
-    assert b.queue(Q).count == SHARE + 10 and not service.sessions and not service.waiting
+    assert b.queue(Q).messages.count == SHARE + 10 and not service.sessions and not service.waiting
 
 
 def test_what_has_waited_for_a_name_is_obeyed_a_share_a_turn_too():
@@ -564,4 +564,4 @@ def test_what_has_waited_for_a_name_is_obeyed_a_share_a_turn_too():
 
     service._obey = watched
     b.pump()
-    assert max(most) == SHARE and sum(most) == len(FLOOD) and b.queue(Q).count == len(FLOOD)
+    assert max(most) == SHARE and sum(most) == len(FLOOD) and b.queue(Q).messages.count == len(FLOOD)

@@ -291,7 +291,7 @@ def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there():
     assert reader.texts == ["1", "2", "3", "4"]
     assert reader.got[0].id == f"b#{reader.got[0].id.partition('#')[2]}"
     reader.ack(*"1234")
-    assert b.queue("sub:me:d").count == 0
+    assert b.queue("sub:me:d").messages.count == 0
 
 
 def test_it_is_reached_from_another_server_in_order():
@@ -299,7 +299,7 @@ def test_it_is_reached_from_another_server_in_order():
     durable(b).close()
     b.connect("b").send(A, "1").send(B, "2")
     reader = durable(b, "c")
-    assert reader.texts == ["1", "2"] and b.queue("sub:me:d").server.name == "a"
+    assert reader.texts == ["1", "2"] and b.queue("sub:me:d").tx.name == "a"
     reader.ack("1").close()
     assert durable(b, "b").texts == ["2"]
 
@@ -309,13 +309,13 @@ def test_only_unsubscribe_with_its_name_ends_it_and_it_can_be_made_anew_elsewher
     reader = durable(b)
     reader.unsubscribe("s")
     b.connect("b").send(A, "1")
-    assert b.queue("sub:me:d").count == 1
+    assert b.queue("sub:me:d").messages.count == 1
     b.connect("c", "me").do().unsubscribe("", durable="d", delete=True)
     assert "sub:me:d" not in b.servers["b"].names.known and entries(b, "b") == []
     assert b.stores["a"].agent("a/sub:me:d") is None and b.stored("sub:me:d") == {}
     durable(b, "c").close()
     b.connect("b").send(A, "2")
-    assert b.queue("sub:me:d").server.name == "c"
+    assert b.queue("sub:me:d").tx.name == "c"
     assert durable(b, "a").texts == ["2"]
     assert "no durable subscription" in b.connect("a", "me").unsubscribe("", durable="x", delete=True).refusals[0]
 
@@ -445,7 +445,7 @@ def test_a_subscription_has_its_own_selector_and_no_local():
     reader = durable(b, selector="kind = 'x'", no_local=True)
     reader.send(A, "mine", headers=b"kind:x\n")
     b.connect("b").send(A, "1", headers=b"kind:x\n").send(A, "2")
-    assert reader.texts == ["1"] and b.queue("sub:me:d").count == 1
+    assert reader.texts == ["1"] and b.queue("sub:me:d").messages.count == 1
 
 
 def test_shared_durable_subscriptions_split_what_comes():
@@ -523,7 +523,7 @@ def test_durable_subscriptions_keep_the_order_of_causes_detached_or_not():
     b.cut("a", "c")
     b.connect("a").send(A, "question")
     answerer.send(B, "answer")
-    assert b.queue("sub:me:d").count == 0
+    assert b.queue("sub:me:d").messages.count == 0
     b.join("a", "c")
     b.pump()
     assert durable(b, "c").texts == ["question", "answer"]

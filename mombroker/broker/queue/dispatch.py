@@ -1,0 +1,260 @@
+"""Who gets a message: what is ready is given to consumers, and sent to their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop
+from itertools import islice
+from typing import Any
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.native import Native
+from mombroker.broker.protocol import Dispatch, Drained, Flow
+from mombroker.broker.queue.browser import Browser
+from mombroker.broker.queue.consumer import Consumer, Key
+from mombroker.broker.queue.consumers import Consumers
+from mombroker.broker.queue.dead_letter import EXPIRED, DeadLetters
+from mombroker.broker.queue.item import QueuedMessage
+from mombroker.broker.queue.messages import QueueMessages
+from mombroker.broker.queue.work import GIVE, LOOK, MOVE, Work
+
+DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is larger
+RETURNING = "what lost sessions had is not back yet"
+CHECKED = 1_000  # messages of a lane that a check looks at
+
+
+class Dispatcher:
+    """1. `give` alone gives a message to a consumer.
+    2. While there are `pauses`, nothing is given. Each is there for its own reason; see `pause`.
+    3. Whatever was given is dispatched before the batch closes.
+
+    browsers   are shown what is ready
+    searches   that did not come to their end at once
+    """
+
+    __slots__ = ("queue", "tx", "messages", "consumers", "dead_letters", "work", "pauses", "browsers", "searches")
+
+    def __init__(
+        self, queue: Native, messages: QueueMessages, consumers: Consumers, dead_letters: DeadLetters, work: Work
+    ):
+        self.queue, self.tx, self.messages, self.consumers = queue, queue.tx, messages, consumers
+        self.dead_letters, self.work = dead_letters, work
+        self.pauses: frozenset[str] = frozenset()
+        self.browsers: dict[Key, Browser] = {}
+        self.searches = 0
+
+    def pause(self, reason: str) -> None:
+        """Give nothing until `resume` with the same reason; what was given already is dispatched."""
+        self.pauses |= {reason}
+
+    def resume(self, reason: str) -> None:
+        if reason in self.pauses:
+            self.pauses -= {reason}
+            self.queue.touch()
+
+    def run(self) -> None:
+        """Give, and send what was given."""
+        self._pump()
+        for consumer in self.consumers:
+            if consumer.pending:
+                self._dispatch(consumer)
+        for browser in list(self.browsers.values()):
+            if browser.show(self.queue, self.messages, self.work):
+                del self.browsers[browser.key]
+        if self.consumers.draining:
+            self._answer_drains()
+
+    # -- giving --------------------------------------------------------------------------------------------------
+
+    def enter(self, item: QueuedMessage) -> None:
+        """A new message is given at once, or is ready behind all others."""
+        message, messages, consumers = item.message, self.messages, self.consumers
+        assert message is not None, "a new message"
+        item.stored = message.persistent and not messages.volatile
+        if message.expires and not messages.volatile:
+            messages.schedule.expire(item, message.expires)
+        offered = not self.pauses and (not messages.ready or (consumers.selective and self._unwanted(item)))
+        if offered and (consumer := consumers.choose(item, message)):
+            if not consumer.pending:
+                self.queue.touch()
+            self.give(consumer, item, message)
+            return
+        messages.append(item)
+        if offered and not item.group:
+            for consumer in consumers.waiting():
+                consumer.searched_to[item.lane] = item.id
+        elif consumers.consumers:
+            self.queue.touch()
+
+    def give(self, consumer: Consumer, item: QueuedMessage, message: ClientMessage) -> None:
+        """A consumer gets a message that is in no lane; `run` sends it."""
+        self.messages.hand_over(item, consumer.key[0])
+        consumer.credit -= 1
+        consumer.room -= item.size
+        consumer.pending.append(item)
+        if item.group:
+            self.consumers.given(item, message, consumer)
+
+    def _pump(self) -> None:
+        """Give what is ready to whoever wants it."""
+        messages, consumers, work, now = self.messages, self.consumers, self.work, self.tx.now
+        while messages.ready and not self.pauses and consumers.hungry():
+            if work.enough() or work.spent():
+                return
+            item = messages.first()
+            if item is None:
+                self.queue.natives.touch_late(self.queue)
+                return
+            if item.id <= messages.purged:
+                return  # it goes first
+            work.spend(GIVE if item.message else LOOK, item.size)
+            message = messages.loaded(item)
+            if message.expires and message.expires <= now:
+                messages.take(item)
+                self.dead_letters.take(item, EXPIRED)
+            elif consumer := consumers.choose(item, message):
+                messages.take(item)
+                self.give(consumer, item, message)
+                work.moved += item.size
+            else:
+                self._search()
+                return
+
+    def _dispatch(self, consumer: Consumer) -> None:
+        pending, consumer.pending = consumer.pending, []
+        items: list[tuple[int, str, int, Any]] = []
+        size = 0
+        for item in pending:
+            items.append((item.id, item.message_id, item.count, item.message))
+            size += item.size
+            if item.stored:
+                item.message = None
+            if size >= DISPATCH_BYTES:
+                self.queue.post(consumer.key[0], Dispatch(consumer.key[1], items))
+                items, size = [], 0
+        if items:
+            self.queue.post(consumer.key[0], Dispatch(consumer.key[1], items))
+        self.queue.change()
+
+    # -- credit --------------------------------------------------------------------------------------------------
+
+    def flow(self, note: Flow, session: str) -> None:
+        """More credit for a consumer, or a browser."""
+        key = (session, note.consumer)
+        consumer = self.consumers.consumers.get(key) or self.browsers.get(key)
+        if consumer is None:  # it has ended
+            if note.drain:
+                self.queue.post(session, Drained(note.consumer))
+            return
+        consumer.credit += note.credit
+        if note.drain:
+            self.consumers.drained(key)
+            self.consumers.draining += (key,)
+        self.queue.change()
+        self.queue.touch()
+
+    def _answer_drains(self) -> None:
+        """Who is to have what was there, and no more, has it: take its credit."""
+        for key in self.consumers.draining:
+            consumer = self.consumers.consumers.get(key) or self.browsers.get(key)
+            if consumer is None or self._has_all(consumer):
+                self.consumers.drained(key)
+                if consumer is not None:
+                    consumer.credit = 0
+                self.queue.post(key[0], Drained(key[1]))
+                self.queue.change()
+
+    def _has_all(self, consumer: Consumer | Browser) -> bool:
+        """Is there nothing that it may have at present?"""
+        if consumer.credit <= 0 or consumer.room <= 0:
+            return True
+        if isinstance(consumer, Browser) or RETURNING in self.pauses:
+            return False
+        if self.pauses or not self.messages.ready or consumer not in self.consumers.waiting():
+            return True
+        return self._all_searched((consumer,))
+
+    # -- searching for those who do not want everything -----------------------------------------------------------
+
+    def _unwanted(self, new: QueuedMessage) -> bool:
+        """Is what is ready for nobody that wants one now? Then a new message need not wait behind it."""
+        return not new.group and self._all_searched(self.consumers.waiting())
+
+    def _all_searched(self, consumers: Iterable[Consumer]) -> bool:
+        lanes = self.messages.lanes
+        return all(
+            each.searched_to.get(number, 0) >= lane.last and not each.again.get(number)
+            for each in consumers
+            for number, lane in lanes.items()
+        )
+
+    def _search(self) -> None:
+        """The first message is for nobody that wants one now: look further, for one of them.
+
+        Each of them has its own place, and never sees the same again unless things have changed. A search that is not
+        at its end goes on when others had their turn: that of another consumer of the same priority, too.
+        """
+        self.consumers.changed = False
+        for consumer in self.consumers.waiting(self.searches):
+            for number in list(self.messages.lanes):
+                if not self._search_lane(consumer, number):
+                    self.searches += 1
+                    return
+
+    def _search_lane(self, consumer: Consumer, number: int) -> bool:
+        """Look through one lane. False: this is to go on."""
+        lane, searched_to = self.messages.lanes[number], consumer.searched_to
+        while consumer.hungry and (again := consumer.again.get(number)):
+            item = lane.items.get(heappop(again))
+            if item is not None:
+                self._offer(consumer, item)
+                if self._interrupted():
+                    return False
+        at = searched_to.get(number, 0)
+        if at >= lane.last or not consumer.hungry:
+            return True
+        for item in lane.after(max(self.messages.purged, at), self.work.looks()):
+            searched_to[number] = item.id
+            self._offer(consumer, item)
+            if self._interrupted():
+                return False
+            if not consumer.hungry:
+                return True
+        if lane.rest and self.tx.durable_id < lane.last:
+            self.queue.natives.touch_late(self.queue)
+        else:
+            searched_to[number] = lane.last
+        return True
+
+    def _interrupted(self) -> bool:
+        """A search cannot go on at once."""
+        if self.pauses:
+            return True
+        if self.consumers.changed:
+            self.queue.natives.go_on(self.queue)
+            return True
+        return self.work.enough() or self.work.spent()
+
+    def _offer(self, consumer: Consumer, item: QueuedMessage) -> None:
+        self.work.spend(LOOK, item.size)
+        message = self.messages.loaded(item)
+        if self.consumers.may(consumer, item, message):
+            self.work.spend(MOVE, item.size)
+            self.messages.take(item)
+            self.give(consumer, item, message)
+            self.work.moved += item.size
+
+    def check(self) -> None:
+        """A queue is never idle while it has something to give and a consumer that wants it."""
+        messages, consumers, browsers = self.messages, self.consumers, self.browsers.values()
+        assert not any(consumer.pending for consumer in consumers), "what was given is not dispatched"
+        assert not any(each.credit > 0 and each.room > 0 for each in browsers), "a browser waits in vain"
+        assert not consumers.draining, "a drain comes to no end"
+        if self.pauses or not messages.ready or not consumers.hungry():
+            return
+        for lane in messages.lanes.values():
+            assert not lane.rest or self._all_searched(consumers.waiting()), "a search has come to no end"
+            for item in islice(lane.items.values(), CHECKED):
+                message = messages.loaded(item)
+                if not message.expires or message.expires > self.tx.now:
+                    assert not consumers.could(item, message), "idle, with something to give and somebody to take it"

@@ -1,0 +1,112 @@
+"""The limits of a queue: what it lets in, whom it holds back when it is full, and what goes to make room."""
+
+from __future__ import annotations
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.native import Native
+from mombroker.broker.policy import Policy
+from mombroker.broker.protocol import Full
+from mombroker.broker.queue.dead_letter import DeadLetters
+from mombroker.broker.queue.item import QueuedMessage
+from mombroker.broker.queue.messages import QueueMessages
+from mombroker.broker.queue.service import QueueService
+from mombroker.broker.queue.settings import Settings
+from mombroker.broker.queue.work import LOOK, Work
+
+FREE = 0.9  # of its limit: a queue that was full takes work again below that
+
+
+class QueueLimits:
+    """reserved         messages that were let in and are on their way
+    blocked_servers  they hold back their clients, in this order
+    """
+
+    __slots__ = ("queue", "service", "settings", "messages", "dead_letters", "work", "reserved", "blocked_servers")
+
+    def __init__(
+        self, queue: Native, service: QueueService, settings: Settings, messages: QueueMessages,
+        dead_letters: DeadLetters, work: Work,
+    ):  # fmt: skip
+        self.queue, self.service, self.settings, self.messages = queue, service, settings, messages
+        self.dead_letters, self.work = dead_letters, work
+        self.reserved = 0
+        self.blocked_servers: tuple[str, ...] = ()
+
+    def admit(self, message: ClientMessage) -> bool:
+        """May a client's message be let in? Its room is reserved until it is here."""
+        policy = self.settings.policy
+        if not self.settings.limited or policy.overflow == "drop-head":
+            return True
+        if self.over(policy, self.reserved + 1, message.size):
+            return False
+        self.reserved += 1
+        message.reserved = True
+        return True
+
+    def release_room(self, message: ClientMessage) -> None:
+        """It does not come after all."""
+        self.reserved -= 1
+        message.reserved = False
+
+    def over(self, policy: Policy, more: int, size: int) -> bool:
+        """Would so much more be too much?"""
+        messages = self.messages
+        return bool(
+            (policy.max_messages and messages.count + more > policy.max_messages)
+            or (policy.max_bytes and messages.bytes + size > policy.max_bytes)
+        )
+
+    def overflow(self, item: QueuedMessage, source: str) -> bool:
+        """A message came though the queue is full. False: it is refused."""
+        policy = self.settings.policy
+        if policy.overflow == "drop-head":
+            if policy.max_bytes and item.size > policy.max_bytes:
+                self.messages.dropped += 1
+                return False
+            self.work.begin()
+            self._drop_head(1, item.size)
+            return True
+        home = source[: source.index("/")]
+        if home == self.queue.tx.name:
+            return True  # our clients were let in, or stopped before
+        if home not in self.blocked_servers:  # let it hold back its clients
+            self.blocked_servers += (home,)
+            self.queue.post(f"{home}/_clients", Full(self.queue.id, True))
+            self.queue.change()
+        if policy.overflow == "block":
+            return True  # what is under way is taken
+        self.dead_letters.send(item, f"{self.settings.destination} is full")
+        return False
+
+    def drop_surplus(self) -> None:
+        """What consumers have does not count; has too much of it come back?"""
+        messages = self.messages
+        if self.settings.policy.overflow == "drop-head":
+            self._drop_head(-messages.count_unacked(), -messages.unacked_bytes)
+
+    def _drop_head(self, more: int, size: int) -> None:
+        """Drop the oldest, as far as nobody has them, until so much more has room."""
+        policy, work = self.settings.policy, self.work
+        while self.over(policy, more, size) and not work.spent():
+            work.spend(LOOK, 0)
+            if not self.messages.drop_oldest():
+                if self.messages.ready:  # it is not durable yet, and cannot be read
+                    self.queue.natives.touch_late(self.queue)
+                return
+
+    def made(self) -> None:
+        """A message has left, and made room."""
+        if self.blocked_servers or self.service.waiting:
+            self.free()
+
+    def free(self) -> None:
+        """Does a queue that was full take work again?"""
+        policy, messages = self.settings.policy, self.messages
+        if (policy.max_messages and messages.count > FREE * policy.max_messages) or (
+            policy.max_bytes and messages.bytes > FREE * policy.max_bytes
+        ):
+            return
+        for home in self.blocked_servers:
+            self.queue.post(f"{home}/_clients", Full(self.queue.id, False))
+        self.blocked_servers = ()
+        self.service.freed(self.queue.id)

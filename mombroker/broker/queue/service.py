@@ -1,0 +1,25 @@
+"""What a queue asks of the sessions of its server."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Protocol
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.policies import Policies
+from mombroker.broker.queue.lane import Pool
+from mombroker.core.message import Message
+from mombroker.core.natives import Natives
+
+
+class QueueService(Protocol):
+    natives: Natives
+    policies: Policies
+    pool: Pool
+
+    @property
+    def waiting(self) -> Sized: ...  # connections that wait for something, as for room in a queue
+    def shown(self, name: str) -> str: ...  # what people call it
+    def set_by_our_clock(self, put: ClientMessage, message: Message) -> None: ...  # times that another server has set
+    def send_to_queue(self, put: ClientMessage, source: str) -> None: ...  # which is made if need be
+    def freed(self, queue: str) -> None: ...  # it takes work again
