@@ -40,7 +40,7 @@ class Send:
     group     JMSXGroupID; sequence -1 closes the group
     dedup     (producer id, counter): a repeat within the window is accepted and dropped
     shown     the destination as the client wrote it: MESSAGE carries it back
-    typed     selectors take headers that look like numbers or booleans for such
+    typed     selectors take headers that look like numbers or booleans as numbers or booleans
     message   the message id that the client has chosen; empty: the broker chooses
     """
 

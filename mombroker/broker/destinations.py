@@ -10,7 +10,7 @@ from mombroker.core.errors import MomError
 
 
 class DestinationError(MomError):
-    """A destination that a client cannot mean so: its frame is refused."""
+    """A destination that is malformed or not allowed there: its frame is refused."""
 
     receipt = None  # as FrameError has it
 

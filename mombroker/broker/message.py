@@ -38,7 +38,7 @@ class ClientMessage(Note):
     counter: Count = 0
     sender: str = ""
     message: str = ""
-    typed: bool = False  # for selectors: headers that look like numbers or booleans are such
+    typed: bool = False  # for selectors, headers that look like numbers or booleans are
     properties: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     reserved: bool = field(default=False, init=False, metadata=LOCAL)  # the queue expects it

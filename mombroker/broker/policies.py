@@ -20,7 +20,7 @@ MATCH_CHARS = 1_024
 
 
 class Policies(Replicated):
-    """Those of the topology file, and before them those set at run time, the last one first.
+    """First the policies set at run time, the last one first, then those of the topology file.
 
     set       by number, which rises with each decision
     version   rises with each change here

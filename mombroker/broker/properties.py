@@ -1,4 +1,4 @@
-"""Properties with types, though headers are text: a header of ours names the types of those that are no text."""
+"""Typed properties over text headers: one header of ours names the types of those that are not text."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Gone(Note):
 
 @dataclass(slots=True)
 class End(Note):
-    """The client wants the subscription no more. Refuse or Ended tells the proxy, by its number for this."""
+    """The client ends the subscription. The answer is Refuse or Ended, with the number of this request."""
 
     wire = "q.end"
     number: Count = 0
@@ -100,7 +100,7 @@ class End(Note):
 
 @dataclass(slots=True)
 class Spec:
-    """What a durable or shared subscription is fed with. The topics are patterns."""
+    """What a durable or shared subscription takes: patterns of topics, and a selector."""
 
     topics: list[str]
     selector: str = ""
@@ -147,7 +147,7 @@ class Started(Note):
 
 @dataclass(slots=True)
 class Last(Note):
-    """Nothing more comes for this consumer, which was cancelled: say so when that is here."""
+    """The last note to a cancelled consumer."""
 
     wire = "c.last"
     consumer: Count
@@ -155,7 +155,7 @@ class Last(Note):
 
 @dataclass(slots=True)
 class Ended(Note):
-    """The subscription is no more."""
+    """The subscription was deleted."""
 
     wire = "c.ended"
     number: Count
@@ -163,7 +163,7 @@ class Ended(Note):
 
 @dataclass(slots=True)
 class Browsed(Note):
-    """A browser has been sent all that was there."""
+    """A browser has been sent all messages that were there when it began."""
 
     wire = "c.browsed"
     consumer: Count
@@ -179,7 +179,7 @@ class Drained(Note):
 
 @dataclass(slots=True)
 class Refuse(Note):
-    """A consumer cannot be taken on, or not any longer; the reason is one sentence."""
+    """A consumer is refused, or ended; the reason is one sentence."""
 
     wire = "c.refuse"
     consumer: Count
@@ -231,7 +231,7 @@ class Seen(Note):
 
 @dataclass(slots=True)
 class Full(Note):
-    """A queue takes no more work from outside, or does again."""
+    """A queue is full: senders must wait; or it has room again."""
 
     wire = "q.full"
     queue: str

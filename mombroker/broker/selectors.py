@@ -1,8 +1,8 @@
 """Message selectors as in Jakarta Messaging 3.1 §3.8: text to Python closures, with three-valued logic.
 
-What is left open there is decided thus: exact arithmetic has 64 bits and wraps; arithmetic with what is no number, and
-an exact division by zero, are unknown; LIKE and IN of what is no text are false, and so is a condition that is no
-boolean.
+Where the specification is silent: exact arithmetic has 64 bits and wraps; arithmetic on a value that is not a number,
+and exact division by zero, are unknown; LIKE and IN on a value that is not text are false, and so is a condition that
+is not boolean.
 """
 
 from __future__ import annotations
@@ -484,7 +484,7 @@ def _converted(value: Value, other: Value) -> Value:
 class Fields(Protocol):
     """What a selector looks at of a client's message; `headers` in the form of broker/commands.py, times in ns.
 
-    typed    headers that look like numbers or booleans are such
+    typed    headers that look like numbers or booleans count as numbers or booleans
     """
 
     headers: bytes

@@ -1,4 +1,4 @@
-"""What the fields of a dataclass must be, made from its annotations once: to read plain values that others have packed.
+"""The shape of a dataclass, made from its annotations once: to check and read plain values that others have packed.
 
 A list becomes a tuple where the annotation says so, a list of values an object of a class that is read alike.
 """

@@ -1,4 +1,4 @@
-"""Alarms: what stops producers before a wall is hit, while consumers go on and make room."""
+"""Alarms: producers stop before disk or memory run out; consumers go on and make room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AGAIN = 1.25, 0.9  # of min_free and max_memory: from here on work is taken agai
 
 
 class Alarms:
-    """`reasons`: why no work is taken from outside, in words, by what is short; empty as a rule."""
+    """`reasons`: by resource, one sentence why no work is taken from outside; empty while there is enough."""
 
     __slots__ = ("limits", "bytes", "reasons")
 

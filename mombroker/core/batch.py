@@ -25,7 +25,7 @@ class InRow(NamedTuple):
 
 
 class PayloadRow(NamedTuple):
-    """What the messages of one multicast that wait here have in common. Their ids are id + 1 .. last, and no others."""
+    """The payload that all waiting messages of one multicast share. Their ids are exactly id + 1 .. last."""
 
     id: int
     last: int
@@ -44,10 +44,10 @@ class ItemRow(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """A message of a queue that somebody has, or that is backing off.
+    """A message of a queue that is with a consumer, or backing off.
 
-    Such a row comes and goes with nearly every message, and all of them are read at the start of a server, so that they
-    have a table of their own, without an index.
+    Nearly every message writes and deletes such a row, and a starting server reads them all: so they have a table of
+    their own, without an index.
     """
 
     id: int
@@ -79,7 +79,7 @@ class TaskRow(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A row that a store has found to be other than it was written; the server sets it aside."""
+    """A row that is not what was written, as its checksum tells; the server sets it aside."""
 
     table: str  # "queue_in", "message", "held", "task"
     id: int

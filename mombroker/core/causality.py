@@ -1,4 +1,4 @@
-"""The outsider: says from a list of events alone whether an execution was causal. It knows no clock, stamp or core.
+"""The outsider: judges from a list of events alone whether an execution was causal. It uses no clock, stamp or core.
 
 A process is whatever reacts one thing at a time: all agents, or all servers, never some of both. Of a server "deliver"
 is the hand-over to the inbox, of an agent it is the reaction.

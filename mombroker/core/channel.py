@@ -29,7 +29,7 @@ MAX_MISSING = 64  # pairs named in a hold record
 
 
 class Engine(Protocol):
-    """Who takes what is delivered here."""
+    """Takes what the channel delivers."""
 
     def deliver(
         self, message: Message, agents: list[str], domain: str = ..., peer: str = ..., received: int = ...
@@ -39,7 +39,7 @@ class Engine(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Who takes what cannot be delivered."""
+    """Takes what the channel cannot deliver."""
 
     def homeless(self, message: Message, agent: str) -> None: ...
     def expired(self, message: Message, domain: str, peer: str, received: int) -> None: ...
@@ -101,7 +101,7 @@ class Channel:
         self.sent = self.received = self.forwarded = self.holds = 0
 
     def core(self, domain: Domain, rows: Rows) -> Ordering:
-        """The domain's ordering core as of its stored rows (none: a new one). Raises StoreError for rows of no core."""
+        """The ordering core of a domain, from its rows; without rows a new one. Raises StoreError for other rows."""
         me, options = self.tx.name, ordering.backend(domain.backend).resolve(domain.members, domain.options)
         try:
             return ordering.restore(domain.backend, domain.index(me), len(domain.members), rows, **options)

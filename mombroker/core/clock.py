@@ -1,4 +1,4 @@
-"""Clock: how our clock, which never goes back, stands to the wall clock and to those of other servers."""
+"""Clock: the difference between our clock, which never goes back, and the wall clock and those of other servers."""
 
 from __future__ import annotations
 

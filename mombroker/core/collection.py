@@ -162,7 +162,7 @@ class Collections:
         return Collection(self.tx, self.changed, agent, name)
 
     def drop(self, agent: str) -> None:
-        """An agent is no more: its row and all that is in its collections go."""
+        """An agent was deleted: delete its row and its collections."""
         rows = self.tx.rows
         rows.agents[agent] = None
         rows.dropped[agent] = self.tx.new_id()

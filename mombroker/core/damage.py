@@ -1,4 +1,4 @@
-"""Damaged rows: what a store could not give back as it was written is set aside, and everything else goes on."""
+"""Damaged rows: a row that the store cannot return as it was written is set aside, and everything else goes on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Aside:
         )
 
     def _tell(self, damage: Damage) -> None:
-        """Its owner counts it no more."""
+        """Have its owner take it out of its counts."""
         agent, name = damage.agent, damage.collection
         native, resident = self.natives.agents.get(agent), self.residents.loaded.get(agent)
         if native is not None:

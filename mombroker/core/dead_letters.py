@@ -57,7 +57,7 @@ class DeadLetters:
         self, message: Message, agent: str, reason: str, detail: str,
         domain: str = "", peer: str = "", received: int = 0,
     ) -> None:  # fmt: skip
-        """Nobody is there: whoever waits for an answer has it, what can be given back is, the rest is a dead letter."""
+        """The receiver does not exist: answer who waits, return what can be returned, else keep a dead letter."""
         try:
             done = self.settle(message, agent)
         except UnknownNotification as error:

@@ -319,7 +319,7 @@ class Engine:
         self.waiting.setdefault(name, []).append(box)
 
     def _stuck(self, box: Inbox, entry: Entry, error: NoProgram) -> None:
-        """Its messages wait: whoever mends the program starts the server again."""
+        """Its messages wait until the program is mended and the server started again."""
         if error.path not in self.missed:
             self.missed.add(error.path)
             self.tx.note(f"{box.agent} waits: {error}")

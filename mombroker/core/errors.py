@@ -63,7 +63,7 @@ class NoRoute(MomError):
 
 
 class UnknownName(MomError):
-    """A reaction sent to a name that is not known here yet; it runs again once the name is known."""
+    """A reaction sent to a name that this server does not know yet; the reaction is repeated once it knows the name."""
 
     def __init__(self, name: str):
         self.name = name
@@ -71,7 +71,7 @@ class UnknownName(MomError):
 
 
 class NoProgram(MomError):
-    """The class of an agent cannot be imported, or does not fit its state: what is for it waits until it does."""
+    """The class of an agent cannot be imported, or does not fit its state: its messages wait until it can."""
 
     def __init__(self, path: str, reason: str):
         self.path, self.reason = path, reason

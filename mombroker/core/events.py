@@ -73,8 +73,8 @@ class Admin:
 class ClientOpened:
     """A client has logged in. Connection ids are never reused while the server runs.
 
-    session   names its temporary destinations, `temp-queue:SESSION/NAME`; `SERVER/...`, never used before
-    strict    whatever is refused ends the connection; else only what the refusal says
+    session   `SERVER/...`, unique for ever: part of the names of its temporary destinations, `temp-queue:SESSION/NAME`
+    strict    any refusal ends the connection; else only what the refusal names
     """
 
     conn: int

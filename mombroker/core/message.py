@@ -110,7 +110,7 @@ def _remember(known: dict[Key, Value], key: Key, value: Value) -> None:
 
 
 def decode(data: bytes) -> Message:
-    """The message whose wire form is `data`. Raises PeerError when it is none."""
+    """Decode a message from its wire form. Raises PeerError if `data` is not one."""
     try:
         length, number, sent, expires, flags = _FIXED.unpack_from(data)
     except StructError:

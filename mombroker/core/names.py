@@ -75,7 +75,7 @@ class Names(Replicated):
         return id
 
     def departed(self, id: str, shown: str) -> str:
-        """What to tell whoever asks for an agent whose home has left the bus; empty if that is here."""
+        """Why an agent cannot be reached whose home has left the bus; empty if its home is on the bus."""
         home = home_of(id)
         if home in self.tx.topology.servers:
             return ""

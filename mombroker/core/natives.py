@@ -62,10 +62,10 @@ class SendNow(Protocol):
 class Natives:
     """The broker's only door to the core.
 
-    1. Touched ones are flushed when the reactions at hand are done, at the latest when the batch closes.
-    2. Changed ones get their row when the batch closes.
-    3. One that was removed says and writes nothing more, whatever it is told in the reaction that ended it.
-    4. Who has more to do than fits into a turn is touched in the next one, and a commit is due for whom waits for one.
+    1. A touched native agent is flushed when the reactions at hand are done, at the latest when the batch closes.
+    2. The row of a changed one is written when the batch closes.
+    3. A removed one sends and writes nothing more, not even in the reaction that removed it.
+    4. One with more work than fits into a turn is touched in the next turn; one that waits for a commit makes it due.
 
     tx         the open batch, and what else a part may ask of its server
     clock      how our clock stands to the wall clock and to those of other servers
@@ -125,11 +125,11 @@ class Natives:
         return self._collections.open(agent, name)
 
     def touch(self, native: NativeAgent) -> None:
-        """It has something to say; what it says at once it may say of many messages together."""
+        """Have its `flush` called, once for all that happens until then."""
         self._touched[native] = None
 
     def touch_late(self, native: NativeAgent) -> None:
-        """It waits for rows that are not durable yet."""
+        """Have its `flush` called after the commit: it waits for rows that are not durable yet."""
         self._late[native] = None
 
     def go_on(self, native: NativeAgent) -> None:
@@ -158,7 +158,7 @@ class Natives:
             self.drop_rows(native.id)
 
     def drop_rows(self, agent: str) -> None:
-        """Delete all rows of an agent that is no more, but for its inbox."""
+        """Delete the rows of a deleted agent, except its inbox."""
         self._timers.drop(agent)
         self._collections.drop(agent)
 

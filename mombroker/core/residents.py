@@ -1,4 +1,4 @@
-"""Residents: the agents that are in memory, the last used ones last."""
+"""Residents: the agents in memory, in order of their last use."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Resident:
 
 
 class Residents:
-    """1. What a reaction has changed is in the open batch or undone.
-    2. An agent with changes that are not durable stays."""
+    """1. Each change of a reaction is in the open batch, or undone.
+    2. An agent with changes that are not durable stays in memory."""
 
     __slots__ = ("tx", "program", "collections", "loaded")
 
@@ -37,7 +37,7 @@ class Residents:
         self.loaded: OrderedDict[str, Resident] = OrderedDict()
 
     def load(self, agent: str) -> Resident | None:
-        """An agent that is not in memory; None if there is none. Raises MomError if it cannot be loaded."""
+        """Load an agent from the store; None if it does not exist. Raises MomError if its class cannot be loaded."""
         row = self.tx.written("agents", agent)
         if row is None:
             return None

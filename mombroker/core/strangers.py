@@ -1,5 +1,5 @@
-"""What whoever connects may cost, also without a login: lines in the log, and connections. All of it is counted by the
-address it comes from, so that one address cannot take what is there for the others.
+"""Bounds on what peers and clients may cost before their login: lines in the log, and connections. Both are counted by
+address, so that no address uses up the share of the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VARYING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+""")
 
 
 def origin(host: str) -> str:
-    """Who is counted as one: an IPv4 address, or the /64 network of an IPv6 address, of which a host can have all."""
+    """The unit that is counted: an IPv4 address, or the /64 network of an IPv6 address, which one host may own."""
     if ":" not in host:
         return host
     try:

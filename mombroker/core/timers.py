@@ -1,4 +1,4 @@
-"""Timers: what is to happen at a time, and functions that run outside (deferred) until they end."""
+"""Timers: what happens at a given time, and deferred functions, which run outside the server until they end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Timers:
 
     @property
     def next(self) -> int:
-        """When the next time comes; 0 = there is none."""
+        """The time of the earliest timer; 0 = none."""
         return self.heap[0][0] if self.heap else 0
 
     def recover(self, reader: Reader) -> None:
@@ -62,7 +62,7 @@ class Timers:
             self.tx.urge(COMMIT)
 
     def drop(self, agent: str) -> None:
-        """An agent is no more: its tasks go with it."""
+        """An agent was deleted: delete its tasks."""
         for task in [task for task in self.tasks.values() if task.agent == agent]:
             self.cancel(task.id)
 

@@ -1,5 +1,5 @@
-"""Times of the wall clock in ns. What comes from outside is bounded here, once: a row and a number on the wire have 63
-bits, so there is a last time, and whatever is later, as a client writes that means never, is then."""
+"""Times of the wall clock in ns, bounded to the year 2116: rows and numbers on the wire have 63 bits. A later value,
+which clients use for "never", becomes that bound."""
 
 SECOND, MS = 1_000_000_000, 1_000_000
 FAR = 60 * SECOND  # clocks that differ by more are wrong, not only apart
@@ -9,8 +9,8 @@ LAST_S = LAST_NS // SECOND
 
 
 def at_start(wall: int, stored: int) -> int:
-    """What time it is when a server starts whose store was last written at `stored`, 0 for a new one: never earlier
-    than that, and that itself while the wall clock is in doubt."""
+    """The time of a starting server. `stored` is the time of its last commit, 0 for a new store: time never goes back
+    behind it, and stands there while the wall clock is in doubt."""
     return stored if stored and wall - stored > LONG else max(wall, stored)
 
 
@@ -20,7 +20,7 @@ def after(now: int, wait: int) -> int:
 
 
 def within(at: int) -> int:
-    """The nearest time that there is."""
+    """`at`, bounded to the times that there are."""
     return min(max(at, 1), LAST_NS)
 
 

@@ -38,7 +38,7 @@ class Transaction:
     ):
         self.name, self.topology, self.limits, self.reader = name, topology, limits, reader
         self.now = now  # ns of our clock, which never goes back
-        self.full = full  # does the server lack room, so that it takes no work from outside?
+        self.full = full  # true when the server lacks room and takes no work from outside
         self.rows = Batch(number=1)
         self.record = trace.recorder(self) if topology.log.get("enabled", True) else trace.silent
         self.durable_batch = 0
@@ -66,7 +66,7 @@ class Transaction:
             self.notes.append(line(text))
 
     def filled(self) -> bool:
-        """No further reaction joins the open batch: a turn is of no use before it is closed."""
+        """True when the open batch has reached its size: no further reaction joins it."""
         rows, limits = self.rows, self.limits
         return rows.bytes >= limits.batch_bytes or len(rows.queue_out) >= limits.batch_rows
 

@@ -1,4 +1,4 @@
-"""What a session's client was given and has not settled, and what it says of it."""
+"""Deliveries of a session that its client has not settled, and their outcomes."""
 
 from __future__ import annotations
 

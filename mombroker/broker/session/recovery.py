@@ -1,4 +1,4 @@
-"""What a server takes up from its store when it starts: its queues and subscriptions, and what clients had of them."""
+"""Recovery: a starting server takes up its queues and subscriptions from its store, and what clients had of them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ TABLES = ("_topics", "_names", "_policies", "_clients")  # what every server has
 
 class Sessions(Native):
     """1. What a command causes, and its reply, is in the batch that was open when it was obeyed.
-    2. Who sends many at once is obeyed a share a turn, and others between.
+    2. A client that sends many commands at once has a share of them obeyed in each turn, and others in between.
 
     sessions   by the number of their connection
     going      those that go on in the next turn, the longest waiting first

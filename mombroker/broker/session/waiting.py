@@ -1,4 +1,4 @@
-"""Commands that wait, and what waits for all servers to know a subscription."""
+"""Commands that wait, and receipts that wait until all servers know a subscription."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Topics:
     2. Entries are announced before anything that their server sends later, and apply at delivery: a publisher that
        knows one knows all earlier ones of that server that still hold.
     3. The epoch of a subscription is the last one of its entries. It takes a copy only if the publisher knew that, and
-       thus all of them: else it might see a message, and miss a later one that was not sent here.
+       thus all of them: else it could get this message and miss a later one of a topic that the publisher did not know.
     """
 
     def __init__(self, server: AgentServer, service: Service):

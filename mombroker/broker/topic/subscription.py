@@ -45,7 +45,7 @@ class Subscription(Queue):
     """1. It holds its entries of the table from its creation to its deletion.
     2. Its messages are in the order in which its server delivered them: priorities do not count here.
     3. One that is not shared has one consumer at most: a new one takes it over.
-    4. Such a one gives nothing while what it gave to a former consumer may come back unseen.
+    4. One that is not shared dispatches nothing while messages of its former consumer may come back as released.
     """
 
     path = "mombroker.agents.subscription:Subscription"
