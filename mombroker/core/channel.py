@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from mombroker import ordering
+from mombroker.core import trace
 from mombroker.core.clock import Clock
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, NoRoute, PeerError, PeerRefused, StoreError, sentence
@@ -25,6 +26,11 @@ from mombroker.core.trace import NO_OUT, Out
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 from mombroker.ordering.base import Ordering, Packet, Rows
 
+SENT = trace.template("kind", "origin", "number", "agent", "dests", "payload", "sent", "done", "out", "detail")
+TAKEN = trace.template(
+    "kind", "origin", "number", "agent", "payload", "domain", "peer", "hops", "sent", "received", "delivered", "done",
+    "detail",
+)  # fmt: skip
 MAX_MISSING = 64  # pairs named in a hold record
 
 
@@ -140,11 +146,12 @@ class Channel:
     ) -> None:  # fmt: skip
         """Log what became of a message at one of our agents."""
         tx = self.tx
-        tx.record(
-            kind, origin=message.origin, number=message.number, agent=agent, payload=message.size, domain=domain,
-            peer=peer, hops=self.hops(message.origin), sent=message.sent, received=received,
-            delivered=delivered or tx.now, done=tx.now, detail=detail,
-        )  # fmt: skip
+        if tx.logs:
+            now, origin = tx.now, message.origin
+            tx.rows.log.append(TAKEN(
+                kind, origin, message.number, agent, message.size, domain, peer, self.hops(origin), message.sent,
+                received, delivered or now, now, detail,
+            ))  # fmt: skip
 
     # -- sending -----------------------------------------------------------------------------------------------
 
@@ -165,10 +172,11 @@ class Channel:
 
     def _sent(self, message: Message, out: Out) -> None:
         tx = self.tx
-        tx.record(
-            "send", origin=message.origin, number=message.number, agent=message.source, dests=message.dests,
-            payload=message.size, sent=message.sent, done=tx.now, out=out, detail=message.type,
-        )  # fmt: skip
+        if tx.logs:
+            tx.rows.log.append(SENT(
+                "send", message.origin, message.number, message.source, message.dests, message.size, message.sent,
+                tx.now, out, message.type,
+            ))  # fmt: skip
         tx.urge(COMMIT if out or message.note is None else LINGER)  # what destinations do among themselves may linger
 
     def _send_what_has_a_route(self, message: Message) -> None:
@@ -195,15 +203,12 @@ class Channel:
             return
         self.sent += 1
         tx.urge(LINGER)
-        record, now, origin, number, size = tx.record, tx.now, tx.name, message.number, message.size
-        record(
-            "send", origin=origin, number=number, agent=source, dests=message.dests, payload=size, sent=now, done=now,
-            detail=message.type,
-        )  # fmt: skip
-        record(
-            "react", origin=origin, number=number, agent=agent, payload=size, sent=now, received=now, delivered=now,
-            done=now,
-        )  # fmt: skip
+        if tx.logs:
+            now, name, number, size = tx.now, tx.name, message.number, message.size
+            tx.rows.log += (
+                SENT("send", name, number, source, message.dests, size, now, now, NO_OUT, message.type),
+                TAKEN("react", name, number, agent, size, "", "", 0, now, now, now, now, ""),
+            )
         self.engine.react_now(native, message)
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:

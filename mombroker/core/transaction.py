@@ -26,11 +26,12 @@ class Transaction:
     rows          the open batch: a part puts and deletes its rows in its tables
     durable_id    the last id of rows that are durable; durable_batch likewise
     record        appends a record to the log: record(kind, field=value, ...), see trace.py
+    logs          is the log on? What has made a record by a template appends it to `rows.log` only then
     """
 
     __slots__ = (
         "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "level", "notes",
-        "next_id", "id_limit", "in_flight", "record",
+        "next_id", "id_limit", "in_flight", "record", "logs",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +41,8 @@ class Transaction:
         self.now = now  # ns of our clock, which never goes back
         self.full = full  # true when the server lacks room and takes no work from outside
         self.rows = Batch(number=1)
-        self.record = trace.recorder(self) if topology.log.get("enabled", True) else trace.silent
+        self.logs = bool(topology.log.get("enabled", True))
+        self.record = trace.recorder(self) if self.logs else trace.silent
         self.durable_batch = 0
         self.durable_id = self.next_id = self.id_limit = int(reader.meta().get(NEXT, 0))
         self.level = COMMIT
