@@ -1,6 +1,6 @@
 """Native agents: the broker's own (queues, subscriptions, sessions). They write their rows into the open batch.
 
-An exception in one is our bug and stops the server; what they may refuse they refuse in words.
+An exception in one is our bug and stops the server; a legal refusal is a MomError.
 """
 
 from __future__ import annotations

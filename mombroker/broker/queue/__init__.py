@@ -1,1 +1,1 @@
-"""Queues: messages on one home server for whoever takes them."""
+"""Queues: messages on one home server, each for one of its consumers."""

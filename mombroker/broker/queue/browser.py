@@ -1,4 +1,4 @@
-"""A browser of a queue: it is shown what waits, in order and within its credit, and takes none of it."""
+"""A browser of a queue is shown the ready messages, in order and within its credit, and takes none."""
 
 from __future__ import annotations
 

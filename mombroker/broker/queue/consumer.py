@@ -9,7 +9,7 @@ from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.selectors import Matches
 
 MAX_AGAIN = 1_000  # messages that a consumer is to look at again, one by one
-PREFETCH_BYTES = 4 << 20  # of unsettled messages: who has so many gets no more; a larger one comes alone
+PREFETCH_BYTES = 4 << 20  # of unsettled messages: beyond it a consumer gets no more; a larger message comes alone
 MAX_SHUNNED = 1_000  # messages that a consumer never gets again
 Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 
@@ -17,8 +17,8 @@ Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
 class Consumer:
     """credit       how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
     uncommitted  sizes, by id, of deliveries acknowledged in a transaction that is open: they take no room; see Settle
-    searched_to  per lane, the highest id that was already tested without a match, as things stand,
-    again        but for these: they have come back, in a heap per lane
+    searched_to  per lane, the highest id that was already tested without a match,
+    again        except these, which have come back since: a heap per lane
     shunned      ids of messages that are not for it again: `matches` says so, too
     """
 

@@ -1,4 +1,4 @@
-"""Who takes a queue's messages: consumers by priority and turn, exclusive ones, groups."""
+"""The consumers of a queue: by priority and turn, exclusive ones, message groups."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Consumers:
     2. Nothing of a group is given while an earlier message of it waits to be given again.
 
     changed     somebody is to search again what it has searched
-    selective   somebody does not want everything
-    draining    who is to get what is there, and then has no credit; browsers, too
+    selective   some consumer has a filter
+    draining    consumers and browsers that get what is ready and then lose their credit
     """
 
     __slots__ = ("consumers", "turns", "groups", "changed", "selective", "draining")

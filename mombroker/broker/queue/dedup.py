@@ -1,4 +1,4 @@
-"""Which messages of which producers a destination has had: a repeat is dropped, wherever it came from, however late."""
+"""Deduplication: a destination remembers which messages of which producers it has had, and drops a repeat."""
 
 from __future__ import annotations
 

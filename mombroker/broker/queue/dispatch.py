@@ -29,7 +29,7 @@ class Dispatcher:
     3. Whatever was given is dispatched before the batch closes.
 
     browsers   are shown what is ready
-    searches   that did not come to their end at once
+    searches   those that did not end in one turn
     """
 
     __slots__ = ("queue", "tx", "messages", "consumers", "dead_letters", "work", "pauses", "browsers", "searches")

@@ -1,4 +1,4 @@
-"""What becomes of messages by time, or because an operator purges the queue: some at a time."""
+"""Expiry of messages, and purges by an operator: some messages at a time."""
 
 from __future__ import annotations
 

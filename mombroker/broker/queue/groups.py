@@ -13,8 +13,8 @@ class MessageGroup:
     """The messages of one JMSXGroupID: `out` are with `owner`, `late` wait to be given again, in the order of `heap`,
     which may still have some that do not.
 
-    passed   the lowest id that consumers had to pass over as things stand with the group, 0 = none,
-    kept     and the lowest that they had to leave to its owner
+    passed   the lowest id that consumers skipped because of the group's present state, 0 = none
+    kept     the lowest id that they left to its owner, 0 = none
     """
 
     __slots__ = ("owner", "out", "late", "heap", "passed", "kept")
@@ -33,7 +33,7 @@ class MessageGroup:
             heappush(self.heap, id)
 
     def on_time(self, id: int) -> None:
-        """It waits no more to be given again."""
+        """A message no longer waits for its redelivery."""
         self.late.discard(id)
         if not self.late:
             self.heap.clear()

@@ -1,4 +1,4 @@
-"""The limits of a queue: what it lets in, whom it holds back when it is full, and what goes to make room."""
+"""The limits of a queue: which messages it accepts, which servers it blocks when it is full, what it drops for room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FREE = 0.9  # of its limit: a queue that was full takes work again below that
 
 class QueueLimits:
     """reserved         messages that were let in and are on their way
-    blocked_servers  they hold back their clients, in this order
+    blocked_servers  servers that were told to block producers, in the order in which they go on
     """
 
     __slots__ = ("queue", "service", "settings", "messages", "dead_letters", "work", "reserved", "blocked_servers")

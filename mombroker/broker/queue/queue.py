@@ -1,4 +1,4 @@
-"""Queue: messages for whoever takes them, on one home server, in the order in which it received them.
+"""Queue: messages on one home server, in the order in which it received them, each for one of its consumers.
 
 Also the store of a durable or shared subscription, which is a queue that only its topics feed (topic/subscription.py).
 """

@@ -21,7 +21,7 @@ class Schedule:
 
     backing_off   by id: those that wait for their time in memory, and in a queue without rows the delayed ones, too
     alarm_at      time of the next alarm, 0 = none
-    ripe          an alarm has rung, and not everything that was due is done
+    ripe          an alarm has rung, and some of what was due is still to be done
     swept         how far a purge of the delayed ones has come
     """
 

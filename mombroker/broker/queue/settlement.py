@@ -1,4 +1,4 @@
-"""What becomes of messages that consumers have: they settle them, give them back, or are lost with them."""
+"""Settlement: a consumer settles a delivered message, returns it, or is lost while it has it."""
 
 from __future__ import annotations
 
