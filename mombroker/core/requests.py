@@ -39,7 +39,7 @@ class Kind:
         if type(value) is not self.type:
             return False
         if isinstance(value, list):
-            return all(type(each) is self.inner for each in value)
+            return all(KINDS[self.inner].fits(each) for each in value)
         return not isinstance(value, int) or 0 <= value <= LAST_INT
 
 
@@ -129,6 +129,7 @@ def _verb(method: Callable[..., Reply | None]) -> Verb:
         if each.name != TICKET:
             none = NoneType in get_args(hints[each.name])
             of = next(kind for kind in get_args(hints[each.name]) if kind is not NoneType) if none else hints[each.name]
+            assert of in KINDS, f"{each.name} of {method.__qualname__} is of no kind that a request can have"
             name = _spoken(each.name)
             arguments[name] = Argument(name, each.name, KINDS[of], each.default is inspect.Parameter.empty, none)
     does = " ".join(inspect.cleandoc(method.__doc__ or "").partition("\n\n")[0].split())

@@ -75,6 +75,7 @@ def test_arguments_come_as_they_are_declared(asked):
                                            "false, optional), ids (a list of whole numbers, optional)"),
         ("look", {"name": "x", "ids": [True]}, "cannot have [True] as its ids, which is a list of whole numbers"),
         ("take", {"from": "f", "to": ["t", 1], "fields": {}}, "['t', 1] as its to, which is a list of texts"),
+        ("look", {"name": "x", "ids": [1 << 63]}, "[9223372036854775808] as its ids, which is a list of whole numbers"),
         ("take", {"from": "f", "to": [], "fields": []}, "cannot have [] as its fields, which is a table"),
         ("take", {"from": "f", "to": [], "fields": {}, "count": -1}, "cannot have -1 as its count"),
         ("take", {"from": "f", "to": [], "fields": {}, "count": 1 << 63}, "9223372036854775808 as its count"),
@@ -114,3 +115,14 @@ def test_a_refusal_of_the_verb_itself_is_the_answer(asked):
 
     asked.requests.add(Refusing())
     assert asked("refuse", {}) == [(7, "not today")]
+
+
+def test_an_argument_without_a_kind_is_our_error():
+    class Floating:
+        @reads
+        def float(self, up: float) -> Reply:
+            """Float."""
+            return {}
+
+    with pytest.raises(AssertionError, match="up of .*float is of no kind that a request can have"):
+        verbs_of(Floating)
