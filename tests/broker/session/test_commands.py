@@ -21,7 +21,7 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.queue import consumer as consumers
 from mombroker.broker.session import deliveries
-from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.topic.subscription import DRAINING, Subscription
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -240,7 +240,7 @@ def test_a_drain_does_not_wait_for_what_a_former_consumer_has():
     queue = b.queue("sub:me:d")
     assert isinstance(queue, Subscription)
     queue.draining.append(("c/conn:9", 1))
-    queue.pause()
+    queue.dispatcher.pause(DRAINING)
     assert client.do(Flow("s", 5, True)).drains == [("s", 0)]
     queue._drained(lambda key: True)
     assert client.texts == []
