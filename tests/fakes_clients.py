@@ -118,8 +118,8 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
 def takes_all(init: Callable[..., None]) -> Callable[..., None]:
     """Selectors do not count."""
 
-    def forgetful(consumer: Consumer, proxy: str, note: Consume, matches: object) -> None:
-        init(consumer, proxy, note, None)
+    def forgetful(consumer: Consumer, session: str, note: Consume, matches: object) -> None:
+        init(consumer, session, note, None)
 
     return forgetful
 

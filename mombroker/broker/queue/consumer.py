@@ -11,7 +11,7 @@ from mombroker.broker.selectors import Matches
 MAX_AGAIN = 1_000  # messages that a consumer is to look at again, one by one
 PREFETCH_BYTES = 4 << 20  # of unsettled messages: beyond it a consumer gets no more; a larger message comes alone
 MAX_SHUNNED = 1_000  # messages that a consumer never gets again
-Key = tuple[str, int]  # a consumer: its proxy, and the proxy's number for it
+Key = tuple[str, int]  # a consumer: its session, and the session's number for it
 
 
 class Consumer:
@@ -26,8 +26,8 @@ class Consumer:
         "key", "note", "credit", "room", "uncommitted", "matches", "pending", "searched_to", "again", "shunned",
     )  # fmt: skip
 
-    def __init__(self, proxy: str, note: Consume, matches: Matches | None):
-        self.key = (proxy, note.consumer)
+    def __init__(self, session: str, note: Consume, matches: Matches | None):
+        self.key = (session, note.consumer)
         self.note, self.matches, self.credit, self.room = note, matches, note.credit, PREFETCH_BYTES
         self.uncommitted: dict[int, int] = {}
         self.pending: list[QueuedMessage] = []  # given, to be dispatched in one message

@@ -20,6 +20,6 @@ class QueueService(Protocol):
     @property
     def waiting(self) -> Sized: ...  # connections that wait for something, as for room in a queue
     def shown(self, name: str) -> str: ...  # what people call it
-    def set_by_our_clock(self, put: ClientMessage, message: Message) -> None: ...  # times that another server has set
-    def send_to_queue(self, put: ClientMessage, source: str) -> None: ...  # which is made if need be
+    def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...  # times of another server
+    def send_to_queue(self, message: ClientMessage, source: str, /) -> None: ...  # which is made if need be
     def freed(self, queue: str) -> None: ...  # it takes work again

@@ -123,11 +123,11 @@ class Subscription(Queue):
     def dropped(self) -> int:
         return self.messages.dropped
 
-    def copy(self, put: ClientMessage, message: str) -> None:
+    def copy(self, message: ClientMessage, message_id: str) -> None:
         """A message of one of its topics."""
-        if self.matches is None or self.matches(put, message, 1):
-            mine = put.copy()
-            mine.message = message
+        if self.matches is None or self.matches(message, message_id, 1):
+            mine = message.copy()
+            mine.message = message_id
             if not self.spec.shared:  # one consumer: a group would only let others overtake what waits for its turn
                 mine.group = ""
             self.natives.post(self.service.topics.agent, self.id, mine)
