@@ -25,8 +25,9 @@ from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Entry, Topics
 from mombroker.broker.wire import Note, note_of
+from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError
-from mombroker.core.message import BOUNCE, Message
+from mombroker.core.message import BOUNCE, Message, new_note
 
 FOR_EVER = 1e9  # seconds
 
@@ -35,29 +36,26 @@ class TopicAgent(Native):
     """Expands what is published to one topic, when its turn has come."""
 
     def react(self, message: Message) -> None:
-        topics: Topics = self.natives.server.clients.topics
-        Topics._publish(topics, message)
+        self.natives.types.handlers[Publish.wire](message)
 
 
 @contextmanager
 def agent_per_topic() -> Iterator[None]:
     """What comes to a server is expanded by one agent for each topic, each with its own inbox."""
 
-    def publish(topics: Topics, message: Message) -> None:
-        server, put = topics.server, note_of(message).put
-        id = f"{server.name}/_topic:{(put if isinstance(put, ClientMessage) else ClientMessage(*put)).destination}"
-        server.natives.agents.setdefault(id, TopicAgent(server.natives, id))
-        del server.handlers[Publish.wire]
-        server.engine.deliver(message, [id])
-        server.handlers[Publish.wire] = lambda message: publish(topics, message)
+    def hand_over(engine: Engine, message: Message, agents: list[str], *where: Any, **when: Any) -> None:
+        if message.type != Publish.wire:
+            deliver(engine, message, agents, *where, **when)
+            return
+        put = note_of(message).put
+        id = f"{engine.tx.name}/_topic:{(put if isinstance(put, ClientMessage) else ClientMessage(*put)).destination}"
+        engine.natives.agents.setdefault(id, TopicAgent(engine.natives, id))
+        publish = engine.handlers.pop(Publish.wire)
+        deliver(engine, message, [id])
+        engine.handlers[Publish.wire] = publish
 
-    init = Topics.__init__
-
-    def replace(topics: Topics, *args: Any) -> None:
-        init(topics, *args)
-        topics.server.handlers[Publish.wire] = lambda message: publish(topics, message)
-
-    with patch.object(Topics, "__init__", replace):
+    deliver = Engine.deliver
+    with patch.object(Engine, "deliver", hand_over):
         yield
 
 
@@ -82,14 +80,14 @@ def central_table() -> Iterator[None]:
     """The registry server tells everybody about entries, not the server that has them."""
 
     def announce(topics: Topics, table: Table) -> None:
-        registry = topics.server.topology.registry
-        topics.server.send(topics.server.note_to(topics.agent, (f"{registry}/_table",), table, 0, BOUNCE))
+        registry = topics.tx.topology.registry
+        topics.natives.send(new_note(topics.tx, topics.agent, (f"{registry}/_table",), table, 0, BOUNCE))
 
     def handle(topics: Topics, message: Message) -> None:
-        server = topics.server
-        if message.dests == (f"{server.topology.registry}/_table",):
-            everyone = tuple(f"{name}/_topics" for name in server.topology.servers)
-            server.send(server.note_to(f"{message.origin}/_topics", everyone, note_of(message), 0, BOUNCE))
+        tx = topics.tx
+        if message.dests == (f"{tx.topology.registry}/_table",):
+            everyone = tuple(f"{name}/_topics" for name in tx.topology.servers)
+            topics.natives.send(new_note(tx, f"{message.origin}/_topics", everyone, note_of(message), 0, BOUNCE))
         else:
             message.origin, origin = message.source.partition("/")[0], message.origin
             try:

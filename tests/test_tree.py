@@ -154,7 +154,7 @@ def of_room(users: str, used: str) -> dict[str, set[str]]:
 
 # Parts ask a `Transaction` or `Natives`, not the server that owns them. Who still names it is listed until it does not.
 KNOW_THE_SERVER = {
-    "mombroker.broker.attach", "mombroker.broker.topic.routing", "mombroker.core.channel",
+    "mombroker.broker.attach", "mombroker.core.channel",
     "mombroker.core.domain_channel", "mombroker.core.link", "mombroker.core.repair", "mombroker.core.server",
     "mombroker.core.status", "mombroker.core.verbs",
 }  # fmt: skip

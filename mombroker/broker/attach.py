@@ -7,7 +7,6 @@ from mombroker.broker.verbs.queues import QueueVerbs
 from mombroker.broker.verbs.retry import RetryVerbs
 from mombroker.broker.verbs.subscriptions import SubscriptionVerbs
 from mombroker.broker.verbs.topics import TopicVerbs
-from mombroker.broker.wire import KINDS, note_of
 from mombroker.core.server import AgentServer
 from mombroker.core.status import StatusVerbs
 from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
@@ -16,7 +15,6 @@ from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
 def attach(server: AgentServer) -> Sessions:
     """Have a server serve clients. The server calls it while it is made, before it takes up what its store holds."""
     sessions = Sessions(server.natives, server.alarms.why)
-    server.readers.update(dict.fromkeys(KINDS, note_of))
     letters = LetterVerbs(server.dead_letters.letters, server.program)
     server.requests.add(
         StatusVerbs(server), AgentVerbs(server), letters, RetryVerbs(sessions, letters), QueueVerbs(sessions),

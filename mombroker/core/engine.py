@@ -16,6 +16,7 @@ from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.inbox import Entry, Inbox, Inboxes
 from mombroker.core.message import Message, new_message
+from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import CREATE, Names
 from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
 from mombroker.core.poison import PoisonSearch
@@ -31,9 +32,6 @@ RUN = 16  # reactions of one agent before it is another's turn
 class Engine:
     """1. Each agent's messages are reacted to one by one, in delivery order; a failing one holds back only its agent.
     2. `running` names the agent whose reaction is under way.
-
-    handlers   message type -> what is done at its delivery, in place of a reaction
-    readers    message type -> what reads its payload; raises UnknownNotification
     """
 
     def __init__(
@@ -46,15 +44,14 @@ class Engine:
         dead: DeadLetters,
         timers: Timers,
         program: Program,
-        handlers: dict[str, Callable[[Message], None]],
-        readers: dict[str, Callable[[Message], object]],
+        types: MessageTypes,
         send: Callable[[Message], None],
         record: Callable[..., None],
         unclean: int,
     ):
         self.tx, self.clock, self.names, self.natives, self.collections = tx, clock, names, natives, collections
         self.dead, self.timers, self.program, self.send, self.record = dead, timers, program, send, record
-        self.handlers, self.readers = handlers, readers
+        self.handlers, self.readers = types.handlers, types.readers
         self.inboxes = Inboxes(tx, dead.unreadable)
         self.residents = Residents(tx, program, collections)
         self.poison = PoisonSearch(tx, self.inboxes, unclean)

@@ -9,6 +9,7 @@ from mombroker.core.batch import Damage
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collection, Collections
 from mombroker.core.message import BOUNCE, Message, Note, new_note
+from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
 from mombroker.core.replicated import Replication
 from mombroker.core.timers import Timers
@@ -71,6 +72,7 @@ class Natives:
     clock      how our clock stands to the wall clock and to those of other servers
     names      the agents that are known by name
     agents     those in memory, by id
+    types      what is done with messages of some types, whoever they are for
     work       what is left of `turn_work` in this turn; see core/limits.py
     send       sends a message
     send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
@@ -80,11 +82,9 @@ class Natives:
     """
 
     __slots__ = (
-        "server", "tx", "clock", "names", "agents", "work", "send", "send_now", "replication", "distance", "_timers",
-        "_collections", "_touched", "_changed", "_late", "_soon", "_turns",
+        "tx", "clock", "names", "agents", "work", "send", "send_now", "types", "replication", "distance",
+        "_timers", "_collections", "_touched", "_changed", "_late", "_soon", "_turns",
     )  # fmt: skip
-
-    server: Any  # while parts of the broker still ask it
 
     def __init__(
         self,
@@ -95,11 +95,13 @@ class Natives:
         timers: Timers,
         send: Callable[[Message], None],
         send_now: SendNow,
+        types: MessageTypes,
         replication: Replication,
         distance: Callable[[str], int],
     ):
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
-        self.send, self.send_now, self.replication, self.distance = send, send_now, replication, distance
+        self.send, self.send_now, self.distance = send, send_now, distance
+        self.types, self.replication = types, replication
         self.agents: dict[str, NativeAgent] = {}
         self.work = tx.limits.turn_work
         self._touched: dict[NativeAgent, None] = {}

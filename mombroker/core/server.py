@@ -34,6 +34,7 @@ from mombroker.core.events import (
 )
 from mombroker.core.limits import Limits
 from mombroker.core.message import Message, Note, new_message, new_note
+from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import CLEAN, NOW, UNCLEAN
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
@@ -75,28 +76,25 @@ class AgentServer:
         begin = times.at_start(now, int(meta.get(NOW, 0)))
         tx = self.tx = Commits(name, topology, self.limits, reader, begin, self.alarms.full)
         self.clock = Clock(tx, max(now, tx.now))
-        self.handlers: dict[str, Callable[[Message], None]] = {}  # message type -> what to do at its delivery
-        self.readers: dict[str, Callable[[Message], object]] = {}  # type -> what reads its payload
-        self.at_once: set[str] = set()  # types that are applied where they are sent before anything else happens
+        types = self.types = MessageTypes()
         unclean = int(meta.get(UNCLEAN, 0)) + 1 if meta.get(CLEAN) == 0 else 0
         tx.rows.meta.update({CLEAN: 0, UNCLEAN: unclean})
         self.more = False
         self.stopping = False
-        channel = self.channel = self.transport(tx, self.clock, meta, self.readers, self.at_once)
+        channel = self.channel = self.transport(tx, self.clock, meta, types.readers, types.at_once)
         collections = Collections(tx)
         self.dead_letters = DeadLetters(tx, collections, program.notice, channel.send, channel.record)
         self.timers = Timers(tx, program.notice, channel.send, self.dead_letters.unreadable)
         self.requests = Requests(tx, self.timers.alarm)
-        replication = Replication(tx, channel.send, self.requests.tickets.answer, self.handle)
+        replication = Replication(tx, channel.send, self.requests.tickets.answer, types.obey)
         self.names = Names(replication, channel.distance)
         self.natives = NativeScheduler(
             tx, self.clock, self.names, collections, self.timers, channel.send, channel.send_now,
-            replication, channel.distance,
+            types, replication, channel.distance,
         )  # fmt: skip
-        self.natives.server = self
         self.engine = Engine(
             tx, self.clock, self.names, self.natives, collections, self.dead_letters, self.timers, program,
-            self.handlers, self.readers, channel.send, channel.record, unclean,
+            types, channel.send, channel.record, unclean,
         )  # fmt: skip
         channel.engine, channel.dead_letters = self.engine, self.dead_letters
         self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
@@ -180,11 +178,6 @@ class AgentServer:
 
     def note_to(self, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0) -> Message:
         return new_note(self.tx, source, dests, note, expires, flags)
-
-    def handle(self, type: str, read: Callable[[Message], object], obey: Callable[[Message], None]) -> None:
-        """Have messages of a type read, and obeyed at their delivery; where they are sent before anything else."""
-        self.readers[type], self.handlers[type] = read, obey
-        self.at_once.add(type)
 
     # -- events ------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,9 @@ class Sessions(Native):
     def __init__(self, natives: Natives, lacks: Callable[[], list[str]]):
         super().__init__(natives, f"{natives.tx.name}/_clients")
         self.policies = Policies(natives.replication, self.relieve)
-        self.topics = Topics(natives.server, self)
+        for kind in KINDS:
+            natives.types.check(kind, note_of)
+        self.topics = Topics(natives, self)
         self.pool = Pool()
         self.commands = Handlers(
             natives, self.policies, self.topics, self._temporary_queue, self._hold, self._leave, lacks

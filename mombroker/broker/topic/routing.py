@@ -7,18 +7,16 @@ place, in delivery order. Everything that decides who gets a message of a topic 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Publish, Seen, Table
 from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.broker.wire import Note, note_of
-from mombroker.core.message import BOUNCE, Message
+from mombroker.core.message import BOUNCE, Message, new_note
 from mombroker.core.meta import TOPIC
-
-if TYPE_CHECKING:
-    from mombroker.core.server import AgentServer
+from mombroker.core.natives import Natives
 
 MAX_ROUTES = 10_000  # remembered ways of topics
 Epoch = int
@@ -61,9 +59,9 @@ class Topics:
        thus all of them: else it could get this message and miss a later one of a topic that the publisher did not know.
     """
 
-    def __init__(self, server: AgentServer, service: Service):
-        self.server, self.service = server, service
-        self.agent = f"{server.name}/_topics"
+    def __init__(self, natives: Natives, service: Service):
+        self.natives, self.tx, self.service = natives, natives.tx, service
+        self.agent = f"{self.tx.name}/_topics"
         self.table: dict[str, dict[Epoch, str]] = {}  # server -> its entries
         self.latest: dict[str, Epoch] = {}  # server -> the last epoch that we know of it
         self.patterns: Patterns[tuple[str, Epoch]] = Patterns()
@@ -72,21 +70,22 @@ class Topics:
         self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
         self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
         self.dropped = 0  # messages that connections did not take in time
-        server.handlers.update({Publish.wire: self._publish, Table.wire: self._table, Seen.wire: self._seen})
-        server.at_once |= {Table.wire, Seen.wire}
-        for key, value in server.reader.meta().items():
+        natives.types.obey(Publish.wire, note_of, self._publish, at_once=False)
+        natives.types.obey(Table.wire, note_of, self._table)
+        natives.types.obey(Seen.wire, note_of, self._seen)
+        for key, value in self.tx.reader.meta().items():
             if key.startswith(TOPIC):
                 self._restore(key[len(TOPIC) :], str(value))
 
     def _restore(self, key: str, value: str) -> None:
         home, _, epoch = key.rpartition(":")
-        if home not in self.server.topology.servers:  # it has left the bus
-            self.server.batch.meta[TOPIC + key] = None
+        if home not in self.tx.topology.servers:  # it has left the bus
+            self.tx.rows.meta[TOPIC + key] = None
             return
         pattern, _, unknown = value.partition("\n")
         self._put(home, int(epoch), pattern)
-        if home == self.server.name:
-            entry = Entry(int(epoch), pattern, self.server.topology.servers.keys() & unknown.split(","))
+        if home == self.tx.name:
+            entry = Entry(int(epoch), pattern, self.tx.topology.servers.keys() & unknown.split(","))
             self.own[pattern] = self.entries[entry.epoch] = entry
 
     def recover(self) -> None:
@@ -102,8 +101,8 @@ class Topics:
         for pattern in patterns:
             entry = self.own.get(pattern)
             if entry is None:
-                others = [name for name in self.server.topology.servers if name != self.server.name]
-                entry = self.own[pattern] = Entry(self.server.new_id(), pattern, others)
+                others = [name for name in self.tx.topology.servers if name != self.tx.name]
+                entry = self.own[pattern] = Entry(self.tx.new_id(), pattern, others)
                 self.entries[entry.epoch] = entry
                 fresh.append(entry)
             entries.append(entry)
@@ -130,11 +129,11 @@ class Topics:
             self._announce(Table([], [entry.epoch for entry in ended]))
 
     def _announce(self, table: Table) -> None:
-        self._send(self.server.topology.servers, table)
+        self._send(self.tx.topology.servers, table)
 
     def _send(self, servers: Iterable[str], note: Note) -> None:
         dests = tuple(f"{name}/_topics" for name in servers)
-        self.server.send(self.server.note_to(self.agent, dests, note, 0, BOUNCE))
+        self.natives.send(new_note(self.tx, self.agent, dests, note, 0, BOUNCE))
 
     def unknown(self, epochs: Iterable[Epoch]) -> list[str]:
         """Servers that may publish without knowing of these entries."""
@@ -152,15 +151,15 @@ class Topics:
 
     def _table(self, message: Message) -> None:
         note: Table = note_of(message)
-        home, meta = message.origin, self.server.batch.meta
+        home, meta = message.origin, self.tx.rows.meta
         for epoch, pattern in note.added:
             self._put(home, epoch, pattern)
-            entry = self.entries.get(epoch) if home == self.server.name else None
+            entry = self.entries.get(epoch) if home == self.tx.name else None
             meta[f"{TOPIC}{home}:{epoch}"] = _packed(entry) if entry else pattern
         for epoch in note.removed:
             self._drop(home, epoch)
             meta[f"{TOPIC}{home}:{epoch}"] = None
-        if note.added and home != self.server.name:
+        if note.added and home != self.tx.name:
             self._send((home,), Seen([epoch for epoch, _ in note.added]))
 
     def _put(self, home: str, epoch: Epoch, pattern: str) -> None:
@@ -196,7 +195,7 @@ class Topics:
     def _known_to(self, server: str, entry: Entry) -> None:
         if server in entry.unknown:
             entry.unknown.discard(server)
-            self.server.batch.meta[f"{TOPIC}{self.server.name}:{entry.epoch}"] = _packed(entry)
+            self.tx.rows.meta[f"{TOPIC}{self.tx.name}:{entry.epoch}"] = _packed(entry)
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -206,14 +205,14 @@ class Topics:
         self.published += 1
         epochs: dict[str, Epoch] | None = None
         if self._everywhere(put.destination):
-            servers = list(self.server.topology.servers)
+            servers = list(self.tx.topology.servers)
         else:
             epochs = {name: self.latest[name] for name in servers}
         if not servers:
             self.unheard += 1
             return
         dests = tuple([f"{name}/_topics" for name in servers])
-        self.server.send(self.server.note_to(source, dests, Publish(put, epochs), 0, BOUNCE))
+        self.natives.send(new_note(self.tx, source, dests, Publish(put, epochs), 0, BOUNCE))
 
     def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
         """The servers that have entries for a topic, and those of our own."""
@@ -221,7 +220,7 @@ class Topics:
         if route is None:
             found = sorted(self.patterns.fit(topic))
             servers = list(dict.fromkeys(home for home, _ in found))
-            route = servers, [epoch for home, epoch in found if home == self.server.name]
+            route = servers, [epoch for home, epoch in found if home == self.tx.name]
             if len(self.routes) >= MAX_ROUTES:
                 self.routes.clear()
             self.routes[topic] = route
@@ -233,7 +232,7 @@ class Topics:
         put = note.put
         if put.expires or put.due:
             self.service.set_by_our_clock(put, message)
-        known = note.epochs.get(self.server.name, 0) if note.epochs is not None else None
+        known = note.epochs.get(self.tx.name, 0) if note.epochs is not None else None
         takers: dict[Subscriber, None] = {}
         for epoch in self._route(put.destination)[1]:
             entry = self.entries.get(epoch)
