@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mombroker.broker.headers import V12
 from mombroker.stomp.frames import SERVER, Frame, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 
 COLORS = ("red", "blue")
 RETRY_S = 0.05

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from mombroker.broker.headers import V12
 from mombroker.core.errors import MomError
 from mombroker.stomp.frames import encode
+from mombroker.stomp.headers import V12
 
 CHUNK = 1 << 20
 FRAMES = 4_096  # in the buffer

@@ -160,16 +160,14 @@ def messages(client: "AdminClient", shown: str, limit: int, **args: Any) -> Iter
 
 
 def row(message: dict[str, Any]) -> dict[str, Any]:
-    """Headers and properties as dicts, times as ms since 1970, a body of text as text."""
-    from mombroker.broker.headers import headers_of
-
+    """Times as ms since 1970, a body of text as text."""
     body = message["body"]
     try:
         body = body.decode()
     except UnicodeDecodeError:
         pass  # shown with escapes
     times = {name: message[name] // MS for name in ("timestamp", "expires", "due")}
-    return {**message, **times, "headers": headers_of(message["headers"]), "body": body}
+    return {**message, **times, "body": body}
 
 
 def move(client: "AdminClient", shown: str, limit: int, **args: Any) -> dict[str, int]:

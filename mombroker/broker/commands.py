@@ -9,12 +9,10 @@ breaks. A topic in a Subscribe may have the wildcards `*` (one segment between d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+from mombroker.broker.message import ClientMessage
 
 # Outcomes of a delivery, in the words of AMQP 1.0.
 ACCEPTED = "accepted"  # consumed
@@ -33,20 +31,18 @@ COMMAND, SUBSCRIPTION, CONNECTION = "command", "subscription", "connection"
 class Send:
     """One message of a client.
 
-    headers   the user's headers, as lines `name:value\\n` in the escapes of STOMP 1.2: stored and handed on as they
-              are, decoded only where somebody looks at them (stomp/frames.py)
-    kind      "text" or "bytes" or what `amq-msg-type` said
+    kind      of the body: "text" or "bytes" or what the client calls it
     expires   ns of wall clock, 0 = never; `delay` in ns before it may be delivered
     group     JMSXGroupID; sequence -1 closes the group
     dedup     (producer id, counter): a repeat within the window is accepted and dropped
-    shown     the destination as the client wrote it: MESSAGE carries it back
-    typed     selectors take headers that look like numbers or booleans as numbers or booleans
+    shown     the destination as the client wrote it: what is delivered carries it back
     message   the message id that the client has chosen; empty: the broker chooses
+
+    Of the others ClientMessage tells.
     """
 
     destination: str
     body: bytes
-    headers: bytes = b""
     priority: int = 4
     expires: int = 0
     persistent: bool = True
@@ -57,8 +53,19 @@ class Send:
     kind: str = "bytes"
     shown: str = ""
     receipt: str | None = None
-    typed: bool = False
     message: str = ""
+    content_type: str = ""
+    type: str = ""
+    correlation: str = ""
+    reply_to: str = ""
+    properties: bytes = b""
+    typed: bool = False
+    form: bytes = b""
+
+    @property
+    def size(self) -> int:
+        texts = self.content_type + self.type + self.correlation + self.reply_to
+        return len(texts) + len(self.properties) + len(self.form) + len(self.body)
 
 
 @dataclass(slots=True)
@@ -169,24 +176,20 @@ class Delivery(NamedTuple):
     tag       unique on the connection and rising; ack modes other than auto settle it by Disposition
     id        of the message: `server#number`
     count     deliveries so far, this one included; above 1 it may have been seen before
-    headers   the sender's, in the same form
-    properties   what the broker adds (dead-letter reason, origin, …)
+    expires   of the message, by the client's clock
     """
 
     sub: str
     tag: int
     id: str
-    shown: str
-    headers: bytes
-    body: bytes
+    message: ClientMessage
     count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks a delivery
-    priority: int = 4
     expires: int = 0
-    timestamp: int = 0  # ns
-    persistent: bool = True
-    kind: str = "bytes"
     ack: str = "auto"
-    properties: Mapping[str, str] = NOTHING
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
 
 
 @dataclass(slots=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
+from mombroker.broker import older
+from mombroker.broker.properties import Packed
 from mombroker.broker.shapes import LOCAL, Count, Time, Within
 from mombroker.broker.wire import Note, shape
 
@@ -17,15 +19,21 @@ class ClientMessage(Note):
     This list of fields is all that the bus and the rows of queues know of a message: one that is added at its end, with
     a default, travels and is stored like the others.
 
+    shown     the destination as its sender wrote it
+    kind      of the body: "text", "bytes" or what the sender calls it
     producer, counter   name this message for ever, whatever connection repeats it
     sender    the client id, or connection, that it came by: for no-local
     message   its id; empty: that of the bus message
+    content_type, type, correlation, reply_to   what the sender has said, or nothing; `type` is JMSType
+    properties   the sender's: packed (properties.py)
+    typed     its sender gives no types: texts that look like numbers or booleans are taken for such
+    form      for the protocol that brought it: what the fields do not tell of how they were written
+    annotations   what the broker adds: dead-letter reason, origin, ...
     """
 
     wire = "q.put"
     destination: str
     shown: str
-    headers: bytes
     priority: Annotated[int, Within(0, 9)] = 4
     timestamp: Count = 0
     expires: Time = 0
@@ -38,14 +46,21 @@ class ClientMessage(Note):
     counter: Count = 0
     sender: str = ""
     message: str = ""
-    typed: bool = False  # for selectors, headers that look like numbers or booleans are
-    properties: dict[str, str] = field(default_factory=dict)
+    content_type: str = ""
+    type: str = ""
+    correlation: str = ""
+    reply_to: str = ""
+    properties: Packed = b""
+    typed: bool = False
+    form: bytes = b""
+    annotations: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     reserved: bool = field(default=False, init=False, metadata=LOCAL)  # the queue expects it
 
     @property
     def size(self) -> int:
-        return len(self.headers) + len(self.body)
+        texts = self.content_type + self.type + self.correlation + self.reply_to
+        return len(texts) + len(self.properties) + len(self.form) + len(self.body)
 
     def values(self) -> list[Any]:
         return list(_values(self))
@@ -54,9 +69,16 @@ class ClientMessage(Note):
         return ClientMessage(*_values(self))
 
     @classmethod
-    def of_row(cls, values: list[Any], body: bytes) -> ClientMessage:
-        """Older rows leave out the last fields, newer ones may have more."""
-        return cls(*[*values[:BODY], body, *values[BODY : len(PUT) - 1]])
+    def of(cls, values: Any) -> Self:
+        if older.is_one(values):
+            values = older.converted(values)
+        return cls(*shape(cls).read(values))
+
+    @classmethod
+    def of_row(cls, values: list[Any], body: bytes) -> Self:
+        """Older rows leave out the last fields, newer ones may have more. Raises ValueError."""
+        at = older.BODY if older.is_one(values) else BODY
+        return cls.of([*values[:at], body, *values[at:]])
 
 
 PUT = shape(ClientMessage).names

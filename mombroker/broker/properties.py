@@ -1,58 +1,110 @@
-"""Typed properties over text headers: one header of ours names the types of those that are not text."""
+"""Application properties: typed values by name, in their order, as a message has them: packed.
+
+What the broker holds, stores and sends on are these bytes. They are read where somebody looks at them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Annotated, Any, Protocol
 
-Value = str | bool | int | float
+import msgpack
 
-MAX_REMEMBERED = 1_000  # characters of such a header; longer ones are parsed each time
+from mombroker.broker.shapes import Read, shown
+from mombroker.broker.wire import pack as _packed
+from mombroker.core.errors import MomError
+
+Value = str | bool | int | float | bytes | None
+
+
+class PropertyError(MomError):
+    """A message cannot have such properties."""
+
+
+MAX_PROPERTIES = 1_000
+MAX_BYTES = 512 << 10  # packed
 BIT63 = 1 << 63  # a property is a whole number of 64 bits, or a float
+KINDS = frozenset((str, bool, int, float, bytes, type(None)))
 
-TYPES = "property-types"  # size=int,new=bool,rate=float
-_BOOLEANS = {"true": True, "false": False}
-_NAMES = {bool: "bool", int: "int", float: "float"}
-
-
-def to_headers(properties: Mapping[str, Value]) -> dict[str, str]:
-    """The headers for these properties."""
-    headers, types = {}, []
-    for name, value in properties.items():
-        headers[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        if not isinstance(value, str):
-            types.append(f"{name}={_NAMES[type(value)]}")
-    if types:
-        headers[TYPES] = ",".join(types)
-    return headers
+# What selectors and texts call the standard fields.
+FIELDS = {"content-type": "content_type", "type": "type", "correlation-id": "correlation", "reply-to": "reply_to"}
 
 
-def types_of(header: str) -> dict[str, str]:
-    """Name -> type."""
-    return _remembered(header) if len(header) <= MAX_REMEMBERED else _types(header)
-
-
-def _types(header: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in header.split(",") if "=" in part)
-
-
-_remembered = lru_cache(1_000)(_types)
-
-
-def value_of(text: str, kind: str | None) -> Value:
-    """The value of a property; of one that is not what its type says, the text."""
+def pack(properties: Mapping[str, Value]) -> bytes:
+    """Nothing for no properties. Raises PropertyError for what is none."""
+    if not properties:
+        return b""
     try:
-        if kind == "int":
-            number = int(text)
-            return number if -BIT63 <= number < BIT63 else text
-        if kind == "float":
-            return float(text)
-    except ValueError:
-        return text
-    value = boolean(text) if kind == "bool" else None
-    return text if value is None else value
+        _check(properties)
+        packed: bytes = _packed(properties)
+    except ValueError as error:
+        raise PropertyError(f"properties: {error}") from None
+    if len(packed) > MAX_BYTES:
+        raise PropertyError(f"properties of {len(packed)} bytes, of at most {MAX_BYTES}: put them into the body")
+    return packed
 
 
-def boolean(text: str) -> bool | None:
-    """True or false, in whatever case it is written; None for another text."""
-    return _BOOLEANS.get(text.strip(" ").lower())
+def unpack(packed: bytes) -> dict[str, Value]:
+    """Raises ValueError for what `pack` has not made."""
+    if not packed:
+        return {}
+    if len(packed) > MAX_BYTES:
+        raise ValueError(f"{len(packed)} bytes, of at most {MAX_BYTES}")
+    try:
+        found = msgpack.unpackb(
+            packed, max_map_len=MAX_PROPERTIES, max_array_len=0, max_ext_len=0, max_str_len=MAX_BYTES
+        )
+    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+        raise ValueError(f"they cannot be unpacked: {str(error)[:80] or type(error).__name__}") from None
+    if type(found) is not dict:
+        raise ValueError(f"{shown(found)} is no map")
+    _check(found)
+    if _packed(found) != packed:
+        raise ValueError("they are not packed as they should be, or have a name twice")
+    return found
+
+
+def _check(properties: Mapping[str, Value]) -> None:
+    if len(properties) > MAX_PROPERTIES:
+        raise ValueError(f"{len(properties)} of them, of at most {MAX_PROPERTIES}")
+    for name, value in properties.items():
+        if type(name) is not str or not name:
+            raise ValueError(f"{shown(name)} is no name")
+        if type(value) not in KINDS:
+            raise ValueError(f"{name[:40]!r} is text, a boolean, a number, bytes or nothing, not {shown(value)}")
+        if type(value) is int and not -BIT63 <= value < BIT63:
+            raise ValueError(f"{name[:40]!r} is a whole number of more than 64 bits")
+
+
+def _read(value: Any) -> bytes:
+    if type(value) is not bytes:
+        raise ValueError(f"{shown(value)} is no bytes")
+    _known(value) if len(value) <= MAX_KNOWN else unpack(value)
+    return value
+
+
+MAX_KNOWN = 1_024  # bytes of properties that are remembered
+_known = lru_cache(1_000)(unpack)
+Packed = Annotated[bytes, Read(_read)]
+
+
+class Sender(Protocol):
+    """What a sender has said of its message, beside the body."""
+
+    content_type: str
+    type: str
+    correlation: str
+    reply_to: str
+    properties: bytes
+
+
+def named(message: Sender) -> Mapping[str, Value]:
+    """Its properties, and those standard fields that it has, by name. Not to be changed: others look at it, too."""
+    return _named(message.content_type, message.type, message.correlation, message.reply_to, message.properties)
+
+
+@lru_cache(16)  # once for all that look at a message
+def _named(content_type: str, type: str, correlation: str, reply_to: str, packed: bytes) -> Mapping[str, Value]:
+    fields = dict(zip(FIELDS, (content_type, type, correlation, reply_to), strict=True))
+    return {**{name: text for name, text in fields.items() if text}, **unpack(packed)}

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mombroker.broker.headers import headers_of
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.properties import TYPES, boolean, types_of, value_of
+from mombroker.broker.properties import BIT63, Sender, named
+from mombroker.broker.texts import guessed, number_of
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MAX_LENGTH = 4_096
 MAX_DEPTH = 50
 CONVERT, HYPHENS = "convert_string_expressions:", "hyphenated_props:"
 HEADER_FIELDS = ("JMSDeliveryMode", "JMSPriority", "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSType")
-BIT63, BIT64 = 1 << 63, 1 << 64
+BIT64 = 1 << 64
 
 # A Node's kind, as far as it is known before a message comes.
 NAME, TEXT, NUMBER, BOOLEAN, CONDITION = "a name", "a text", "a number", "a boolean", "a condition"
@@ -429,8 +429,6 @@ def _like(pattern: Token, escape: Token | None) -> re.Pattern[str]:
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 NUMBERS = (int, float)  # not bool
-INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?")
 TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -462,13 +460,6 @@ OPERATORS: dict[str, Callable[[Any, Any], Value]] = {
 }
 
 
-def number_of(text: str) -> int | float | None:
-    """The number that a text says; None if it says none."""
-    if INTEGER.fullmatch(text) and -BIT63 <= int(text) < BIT63:
-        return int(text)
-    return float(text) if DECIMAL.fullmatch(text) else None
-
-
 def _converted(value: Value, other: Value) -> Value:
     """A text as what it is compared with; None if it cannot be that."""
     if type(value) is not str:
@@ -481,28 +472,21 @@ def _converted(value: Value, other: Value) -> Value:
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-class Fields(Protocol):
-    """What a selector looks at of a client's message; `headers` in the form of broker/commands.py, times in ns.
+class Fields(Sender, Protocol):
+    """What a selector looks at of a client's message; times in ns."""
 
-    typed    headers that look like numbers or booleans count as numbers or booleans
-    """
-
-    headers: bytes
     priority: int
     timestamp: int
     persistent: bool
     group: str
     group_seq: int
     typed: bool
-    properties: dict[str, str]
-
-
-_decoded = lru_cache(16)(headers_of)  # once for all that look at a message
+    annotations: dict[str, str]
 
 
 def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
     """The values of a message's names; `count` deliveries, the one that is about to be made included."""
-    read: dict[str, str] | None = None
+    read: Mapping[str, Any] | None = None
 
     def get(name: str) -> Value:
         nonlocal read
@@ -514,22 +498,18 @@ def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
         if name == "JMSMessageID":
             return id or None
         if read is None:
-            read = _decoded(message.headers)
-            if message.properties:
-                read = {**read, **message.properties}
-        text = read.get(ALIASES.get(name, name))
-        if text is None:
-            return None
-        if TYPES in read and (kind := types_of(read[TYPES]).get(name)):
-            return value_of(text, kind)
-        if not message.typed:
-            return text
-        value: Value = boolean(text)
-        if value is None:
-            value = number_of(text)
-        return text if value is None else value
+            read = named(message)
+            if message.annotations:
+                read = {**read, **_annotations(message)}
+        value = read.get(ALIASES.get(name, name))
+        return None if isinstance(value, bytes) else value  # no selector knows of bytes
 
     return get
+
+
+def _annotations(message: Fields) -> dict[str, Any]:
+    """What the broker adds, as the sender's would be taken."""
+    return {name: guessed(text) if message.typed else text for name, text in message.annotations.items()}
 
 
 SPECIAL: dict[str, Callable[[Fields], Value]] = {

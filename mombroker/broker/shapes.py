@@ -18,6 +18,12 @@ Reader = Callable[[Any], Any]  # of one value; raises ValueError
 LAST = (1 << 63) - 1  # what a row can hold
 
 
+class Read(NamedTuple):
+    """An annotation of bytes: what reads them, or raises ValueError; not asked of none."""
+
+    by: Reader
+
+
 class Within(NamedTuple):
     """An annotation of an int: from `least` to `most`."""
 
@@ -33,7 +39,7 @@ LOCAL = {"local": True}  # metadata of a field that never leaves its server; suc
 
 class Shape:
     """1. `kinds` are the exact types of the fields, if each has one. Then `ranges` are of the integers, and `deep`
-    the fields that hold others: most notes are read by these alone.
+    the fields that hold others, if only packed: most notes are read by these alone.
     """
 
     __slots__ = ("names", "least", "readers", "kinds", "ranges", "deep")
@@ -47,12 +53,13 @@ class Shape:
         kinds = [_kind(hints[name]) for name in self.names]
         self.kinds = tuple(kinds) if all(kinds) else None
         self.ranges = [(at, *_range(hints[name])) for at, name in enumerate(self.names) if kinds[at] is int]
-        self.deep = [at for at, kind in enumerate(kinds) if kind in (list, dict)]
+        read = [type(_note(hints[name])) is Read for name in self.names]
+        self.deep = [at for at, kind in enumerate(kinds) if kind in (list, dict) or read[at]]
 
     def read(self, values: Any) -> list[Any]:
         """The fields, those at the end perhaps left out, and unknown ones behind them dropped. Raises ValueError."""
         if type(values) is not list:
-            raise ValueError(f"{_shown(values)} is no list of fields")
+            raise ValueError(f"{shown(values)} is no list of fields")
         if tuple(map(type, values)) == self.kinds:
             found = values
             for at, least, most in self.ranges:
@@ -78,21 +85,25 @@ class Shape:
 
 def _kind(hint: Any) -> type | None:
     if typing.get_origin(hint) is Annotated:
-        return int
+        hint = typing.get_args(hint)[0]
     kind = typing.get_origin(hint) or hint
     return kind if kind in (bool, int, str, bytes, list, dict) else None
 
 
+def _note(hint: Any) -> Any:
+    """What an annotation says beside the type."""
+    return typing.get_args(hint)[1] if typing.get_origin(hint) is Annotated else None
+
+
 def _range(hint: Any) -> Within:
-    within: Within = typing.get_args(hint)[1] if typing.get_origin(hint) is Annotated else ANY
-    return within
+    return _note(hint) or ANY
 
 
 def reader_of(hint: Any) -> Reader:
     """For the annotations that notes have: plain types, lists, tuples, dicts, X | None, classes with `of`, Any."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return partial(_integer, args[1])
+        return args[1].by if isinstance(args[1], Read) else partial(_integer, args[1])
     if hint is int:
         return partial(_integer, ANY)
     if hint in (bool, str, bytes):
@@ -114,31 +125,31 @@ def reader_of(hint: Any) -> Reader:
 
 def _integer(within: Within, value: Any) -> int:
     if type(value) is not int or not within.least <= value <= within.most:
-        raise ValueError(f"{_shown(value)} is no whole number from {within.least} to {within.most}")
+        raise ValueError(f"{shown(value)} is no whole number from {within.least} to {within.most}")
     return value
 
 
 def _plain(kind: type, value: Any) -> Any:
     if type(value) is not kind:
-        raise ValueError(f"{_shown(value)} is no {kind.__name__}")
+        raise ValueError(f"{shown(value)} is no {kind.__name__}")
     return value
 
 
 def _list(inner: Reader, value: Any) -> list[Any]:
     if type(value) is not list:
-        raise ValueError(f"{_shown(value)} is no list")
+        raise ValueError(f"{shown(value)} is no list")
     return [inner(each) for each in value]
 
 
 def _tuple(inner: list[Reader], value: Any) -> tuple[Any, ...]:
     if type(value) is not list or len(value) != len(inner):
-        raise ValueError(f"{_shown(value)} is no list of {len(inner)}")
+        raise ValueError(f"{shown(value)} is no list of {len(inner)}")
     return tuple(read(each) for read, each in zip(inner, value, strict=True))
 
 
 def _dict(keys: Reader, values: Reader, value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
-        raise ValueError(f"{_shown(value)} is no map")
+        raise ValueError(f"{shown(value)} is no map")
     return {keys(key): values(each) for key, each in value.items()}
 
 
@@ -150,7 +161,7 @@ def _any(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A little of it: it may be very large, or very deep."""
     if isinstance(value, str | bytes):
         return repr(value[:40])

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mombroker.broker.headers import V12
 from mombroker.jms.destinations import Destination
 from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, LoginRefused, MessageFormat, Refused
 from mombroker.stomp.frames import SERVER, Frame, FrameError, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 
 Headers = Mapping[str, str | Destination]
 LIMITS = Limits(headers=2_000, line=1 << 20, head=4 << 20, body=1 << 30)  # of what a server may send

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from mombroker.broker import properties, selectors
-from mombroker.broker.properties import BIT63, TYPES, Value, types_of, value_of
+from mombroker.broker import selectors, texts
+from mombroker.broker.properties import BIT63
+from mombroker.broker.texts import TYPES, Plain, types_of, value_of
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
@@ -97,11 +98,11 @@ def decode(kind: str, body: bytes) -> Any:
     return None if kind == NONE else body
 
 
-def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
+def property_headers(values: Mapping[str, Plain]) -> dict[str, str]:
     """Raises MessageFormat."""
     if not isinstance(values, Mapping):
         raise MessageFormat(f"properties are values by name, not {type(values).__name__}")
-    plain: dict[str, Value] = {}
+    plain: dict[str, Plain] = {}
     group: dict[str, str] = {}
     for name, value in values.items():
         if name == COUNT:
@@ -131,10 +132,10 @@ def property_headers(values: Mapping[str, Value]) -> dict[str, str]:
         if isinstance(value, str):
             checks.text(f"property {name!r}", value, MessageFormat)
         plain[name] = _plain(value)
-    return properties.to_headers(plain) | group
+    return texts.to_headers(plain) | group
 
 
-def _plain(value: Value) -> Value:
+def _plain(value: Plain) -> Plain:
     """Of the very type: enumerations and NumPy's numbers are of its subclasses, which may be written otherwise."""
     if isinstance(value, str):
         return str.__str__(value)
@@ -155,7 +156,7 @@ class Message:
         self.headers, self.raw, self.epoch = frame.headers, frame.body, epoch
         self.ack = frame.headers.get("ack", "")
         self.consumer = consumer
-        self._properties: dict[str, Value] | None = None
+        self._properties: dict[str, Plain] | None = None
 
     def __repr__(self) -> str:
         return f"<Message {self.id} from {self.headers['destination']}>"
@@ -176,7 +177,7 @@ class Message:
         return decode(self.kind, self.raw)
 
     @property
-    def properties(self) -> dict[str, Value]:
+    def properties(self) -> dict[str, Plain]:
         """The sender's, in their types, and what the broker has added; JMSXDeliveryCount, JMSXGroupID, JMSXGroupSeq."""
         if self._properties is None:
             types = types_of(self.headers.get(TYPES, ""))

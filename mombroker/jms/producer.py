@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from mombroker.broker.properties import Value
+from mombroker.broker.texts import Plain
 from mombroker.core import times
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, Temporary, to_send
@@ -36,7 +36,7 @@ class Options:
     ttl: float | None = None
     delay: float = 0
     persistent: bool = True
-    properties: Mapping[str, Value] = field(default_factory=dict)
+    properties: Mapping[str, Plain] = field(default_factory=dict)
     type: str = ""
     correlation_id: str = ""
     reply_to: Destination | str | None = None

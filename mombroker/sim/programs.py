@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from mombroker.broker.commands import MODIFIED, Delivery, Disposition, Send, Transact, Uncommitted
+from mombroker.broker.properties import pack
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
@@ -372,7 +373,7 @@ class Chooser(Worker):
         color, priority, now = self.rng.choice(COLORS), self.rng.randrange(10), self.work.world.now
         delay, life = self.rng.choice((0, 0, 5, 300)) * MS, self.rng.choice((0, 0, 20, 400)) * MS
         sent = connection.send(
-            self.rng.choice(QUEUES), self.rng.random() < 0.7, headers=b"color:%s\n" % color.encode(), priority=priority,
+            self.rng.choice(QUEUES), self.rng.random() < 0.7, properties=pack({"color": color}), priority=priority,
             delay=delay, expires=now + life if life else 0, group=self.rng.choice(("", "", "g")),
         )  # fmt: skip
         sent.color, sent.mortal, sent.due = color, life > 0, now + delay if delay else 0

@@ -1,7 +1,6 @@
 """The frame codec: bytes in, frames out, at any split of the bytes; limits are checked before anything is buffered.
 
-Specification: STOMP 1.0, 1.1, 1.2 (stomp.github.io). The *block* of a frame is its user's headers as lines
-`name:value\\n` in the escapes of 1.2: ready to be stored, and to be sent on as they are to most receivers.
+Specification: STOMP 1.0, 1.1, 1.2 (stomp.github.io).
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mombroker.broker.headers import V10, V12, block_of, escape, unescape
 from mombroker.core.errors import MomError
 from mombroker.stomp import foreign
+from mombroker.stomp.headers import V10, V12, escape, unescape
 
 CLIENT = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
 SERVER = frozenset("CONNECTED MESSAGE RECEIPT ERROR".split())
 BODIES = frozenset(("SEND", "MESSAGE", "ERROR"))
 LITERAL = frozenset(("CONNECT", "STOMP", "CONNECTED"))  # whose headers are never escaped
 
-# Headers that say how a frame is to be handled. They are not the user's, and do not travel in the block.
+# Headers that say how a frame is to be handled. They are not the user's, and do not travel as they are.
 CONTROL = frozenset((
     "destination", "content-length", "receipt", "transaction", "message-id", "subscription", "ack", "redelivered",
     "JMSXDeliveryCount", "persistent", "priority", "expires", "expiration", "timestamp", "dedup-id", "amq-msg-type",
@@ -62,36 +61,33 @@ BEFORE_LOGIN = Limits(headers=20, line=8_192, head=16_384, body=1_024)
 
 
 class Frame(NamedTuple):
-    """`headers` hold all of them, the first of each name; `block` the user's, where the frame can have a body."""
+    """`headers` hold all of them, the first of each name."""
 
     command: str
     headers: dict[str, str]
-    block: bytes
     body: bytes
 
 
 _frame = tuple.__new__  # half the time of Frame(...)
 
 
-def encode(
-    command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", version: str = V12, block: bytes = b""
-) -> bytes:
-    """One frame. `block` are further header lines, already in the version's escapes."""
+def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", version: str = V12) -> bytes:
+    """One frame."""
     if command in LITERAL:
         version = V10
     head = "".join([f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers])
     end = END if command in SERVER else b"\0"
-    return b"".join((command.encode(), b"\n", head.encode(), block, b"\n", body, end))
+    return b"".join((command.encode(), b"\n", head.encode(), b"\n", body, end))
 
 
 class Known:
     """The head of a SEND, which may come again with another receipt: between `before` and `after`, when it was there
     last. `memo` is for whoever reads the frames."""
 
-    __slots__ = ("command", "headers", "block", "length", "before", "after", "memo")
+    __slots__ = ("command", "headers", "length", "before", "after", "memo")
 
-    def __init__(self, command: str, headers: dict[str, str], block: bytes, length: int | None):
-        self.command, self.headers, self.block, self.length = command, headers, block, length
+    def __init__(self, command: str, headers: dict[str, str], length: int | None):
+        self.command, self.headers, self.length = command, headers, length
         self.before = self.after = b""
         self.memo: Any = None
 
@@ -121,7 +117,7 @@ class Parser:
         self._at = 0  # what is before it has been read
         self._seen = 0  # up to here there is no end of the head or body that is being read
         self._lines = 0  # in an unfinished head
-        self._head: tuple[str, dict[str, str], bytes, int | None, int] | None = None  # and where its body starts
+        self._head: tuple[str, dict[str, str], int | None, int] | None = None  # and where its body starts
         self.agree(version, limits)
 
     def agree(self, version: str, limits: Limits) -> None:
@@ -152,7 +148,7 @@ class Parser:
             rest += data
         self._at, self._seen = 0, max(0, self._seen - at)
         if self._head is not None:
-            self._head = (*self._head[:4], self._head[4] - at)
+            self._head = (*self._head[:3], self._head[3] - at)
 
     def next(self) -> Frame | None:
         """The next whole frame. Raises FrameError; the parser is then of no more use."""
@@ -165,7 +161,7 @@ class Parser:
                     return frame
                 if ack := _ACK.match(data, at):
                     self._at, self._seen, self._lines, self.known = ack.end(), 0, 0, None
-                    return _frame(Frame, (ack[1].decode(), {"id": ack[2].decode()}, b"", b""))
+                    return _frame(Frame, (ack[1].decode(), {"id": ack[2].decode()}, b""))
             if at < size and data[at] < 14:
                 at = self._at = self._skip_line_ends(data, at)
             if at == size:
@@ -189,10 +185,10 @@ class Parser:
             head = data[at:end]
             self.known = None
             known = data.startswith(b"SEND\n", at) and not self.first
-            command, headers, block, length = self._known_head(bytes(head)) if known else self._read_head(head)
+            command, headers, length = self._known_head(bytes(head)) if known else self._read_head(head)
             seen = start
         else:
-            command, headers, block, length, start = self._head
+            command, headers, length, start = self._head
             seen = self._seen
         if length is None:
             end = data.find(0, seen)
@@ -205,11 +201,11 @@ class Parser:
             elif data[end]:
                 raise FrameError("no NUL after the body: content-length does not fit", headers.get("receipt"))
         if end < 0:
-            self._head, self._seen = (command, headers, block, length, start), size
+            self._head, self._seen = (command, headers, length, start), size
             return None
         self._at, self._seen, self._lines, self._head, self.first = end + 1, 0, 0, None, False
         body = data[start:end]
-        return _frame(Frame, (command, headers, block, body if type(body) is bytes else bytes(body)))
+        return _frame(Frame, (command, headers, body if type(body) is bytes else bytes(body)))
 
     def acks(self) -> list[str]:
         """The ids of the ACKs that come next, as far as they have no other header; such come in long rows."""
@@ -241,10 +237,10 @@ class Parser:
         self._at, self._seen, self._lines, self.known = stop + 1, 0, 0, known
         self.receipt = receipt = data[cut:end].decode()
         headers = known.headers if known.memo is not None else {**known.headers, "receipt": receipt}
-        return _frame(Frame, (known.command, headers, known.block, bytes(data[start:stop])))
+        return _frame(Frame, (known.command, headers, bytes(data[start:stop])))
 
-    def _known_head(self, head: bytes) -> tuple[str, dict[str, str], bytes, int | None]:
-        """Command, headers, block and content-length: remembered, if only the receipt is new."""
+    def _known_head(self, head: bytes) -> tuple[str, dict[str, str], int | None]:
+        """Command, headers and content-length: remembered, if only the receipt is new."""
         if len(head) > MAX_KNOWN_BYTES:
             return self._read_head(head)
         key, receipt = head, None
@@ -255,19 +251,19 @@ class Parser:
                 return self._read_head(head)
         known = self._heads.get(key)
         if known is None:
-            command, headers, block, length = self._read_head(head)
+            command, headers, length = self._read_head(head)
             if b"\r" in head or b"\nreceipt:" in key or len(headers) >= self.limits.headers:
-                return command, headers, block, length
+                return command, headers, length
             if len(self._heads) >= MAX_KNOWN:
                 self._heads.clear()
             mine = {name: value for name, value in headers.items() if name != "receipt"}
-            known = self._heads[key] = Known(command, mine, block, length)
+            known = self._heads[key] = Known(command, mine, length)
         self.known, self.receipt = known, None
         if receipt is None:
-            return known.command, known.headers, known.block, known.length
+            return known.command, known.headers, known.length
         self.receipt = receipt.decode()
         known.before, known.after, self._last = head[: cut + 9], head[cut + 9 + len(receipt) :] + b"\n\n", known
-        return known.command, {**known.headers, "receipt": self.receipt}, known.block, known.length
+        return known.command, {**known.headers, "receipt": self.receipt}, known.length
 
     def _skip_line_ends(self, data: bytes | bytearray, at: int) -> int:
         ends = _LINE_ENDS.match(data, at)
@@ -300,8 +296,8 @@ class Parser:
         hint = ": a line ends in LF alone here" if line.endswith(b"\r") else ""
         return FrameError(f"unknown command {shown}{hint}")
 
-    def _read_head(self, head: bytes | bytearray) -> tuple[str, dict[str, str], bytes, int | None]:
-        """Command, headers, block and content-length."""
+    def _read_head(self, head: bytes | bytearray) -> tuple[str, dict[str, str], int | None]:
+        """Command, headers and content-length."""
         limits, version = self.limits, self.version
         if len(head) > limits.head:
             raise FrameError(f"the headers of a frame are over {limits.head} bytes: put it into the body")
@@ -331,9 +327,6 @@ class Parser:
                 headers[name] = value
         if len(headers) != len(lines) or "" in headers:  # something to unescape, to trim, to pass over, or to refuse
             headers = _read_lines(lines, version, command in LITERAL)
-        block = b""
-        if command in BODIES and not headers.keys() <= CONTROL:
-            block = block_of((name, value) for name, value in headers.items() if name not in CONTROL)
         length = None
         if "content-length" in headers:
             text = headers["content-length"].strip(" ")
@@ -342,7 +335,7 @@ class Parser:
             length = int(text)
             if length:
                 self._check_body(command, headers, length)
-        return command, headers, block, length
+        return command, headers, length
 
     def _check_body(self, command: str, headers: dict[str, str], size: int) -> None:
         if size > self.limits.body:

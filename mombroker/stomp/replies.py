@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from mombroker.broker.commands import Delivery, Receipt
-from mombroker.broker.headers import V12, block_for, escape
 from mombroker.stomp.frames import END, encode
+from mombroker.stomp.headers import V12, escape, text_of
 
 MS = 1_000_000
 _escape = lru_cache(1_000)(escape)  # of names that come again with each message
@@ -18,9 +18,10 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool) -> b
 
     A client that sees no content-length may take the body for text: it is left out where the sender left it out.
     """
+    put = delivery.message
     head = (
-        f"MESSAGE\ndestination:{_escape(delivery.shown, version)}\nmessage-id:{message_id}\n"
-        f"timestamp:{delivery.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"
+        f"MESSAGE\ndestination:{_escape(put.shown, version)}\nmessage-id:{message_id}\n"
+        f"timestamp:{put.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"
     )
     if named:
         head += f"subscription:{_escape(delivery.sub, version)}\n"
@@ -28,23 +29,25 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool) -> b
         head += f"ack:{message_id}\n"
     if delivery.count > 1:
         head += "redelivered:true\n"
-    if delivery.priority != 4:
-        head += f"priority:{delivery.priority}\n"
+    if put.priority != 4:
+        head += f"priority:{put.priority}\n"
     if delivery.expires:
         head += f"expires:{delivery.expires // MS}\n"
-    if not delivery.persistent:
+    if not put.persistent:
         head += "persistent:false\n"
-    if delivery.properties:
-        for name, value in delivery.properties.items():
+    if put.annotations:
+        for name, value in put.annotations.items():
             head += f"{escape(name, version)}:{escape(value, version)}\n"
-    body, kind = delivery.body, delivery.kind
+    body, kind = put.body, put.kind
     if kind != "text":
         head += f"content-length:{len(body)}\n"
         if kind != "bytes":
             head += f"amq-msg-type:{escape(kind, version)}\n"
     elif b"\0" in body:
         head += f"content-length:{len(body)}\namq-msg-type:text\n"
-    return b"".join((head.encode(), block_for(delivery.headers, version), b"\n", body, END))
+    if put.properties or put.correlation or put.reply_to or put.content_type or put.type or put.form:
+        return b"".join((head.encode(), text_of(put, version), b"\n", body, END))
+    return b"".join((head.encode(), b"\n", body, END))
 
 
 def browse_end(sub: str, shown: str, version: str) -> bytes:

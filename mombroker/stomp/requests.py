@@ -8,7 +8,7 @@ from functools import partial
 from mombroker.broker import destinations
 from mombroker.broker.commands import MAX_PREFETCH, Send, Subscribe
 from mombroker.broker.names import MAX_NAME
-from mombroker.broker.properties import boolean
+from mombroker.broker.texts import boolean
 from mombroker.core import times
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE

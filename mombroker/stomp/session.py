@@ -34,10 +34,11 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.destinations import DestinationError
-from mombroker.broker.headers import V10, V11, V12, block_of, headers_of
+from mombroker.broker.properties import PropertyError
 from mombroker.core.times import MS
 from mombroker.stomp import foreign, replies, requests, transactions
-from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Limits, Parser, encode
+from mombroker.stomp.frames import BEFORE_LOGIN, CONTROL, Frame, FrameError, Limits, Parser, encode
+from mombroker.stomp.headers import V10, V11, V12, head_of
 from mombroker.stomp.requests import OPTIONS, flag, number
 from mombroker.stomp.transactions import Step, Transactions
 from mombroker.stomp.unsettled import Unsettled
@@ -291,7 +292,7 @@ class Session:
             before, between, behind = model
             self.commands.append(Send(*(*before, frame.body, *between, self.parser.receipt, *behind)))
             return
-        headers, block = frame.headers, frame.block
+        headers = frame.headers
         shown = headers.get("destination")
         if not shown:
             raise FrameError("SEND needs a destination")
@@ -299,31 +300,42 @@ class Session:
             destination, _ = destinations.temporary(shown, self.id)
         else:
             destination = destinations.one(shown)
-        command = Send(destination, frame.body, block, persistent=self.settings.persistent, shown=shown)
+        command = Send(destination, frame.body, persistent=self.settings.persistent, shown=shown)
         command.typed = self.settings.type_headers
         if "content-length" not in headers:
             command.kind = "text"
         if not OPTIONS.isdisjoint(headers):
             requests.options(command, headers, self.now())
             self._note_ignored(frame)
-        reply_to = headers.get("reply-to")
-        if reply_to is not None and destinations.is_temporary(reply_to):
-            command.headers = self._reply_to(reply_to, block)
+        if not headers.keys() <= CONTROL:
+            self._said(command, {name: text for name, text in headers.items() if name not in CONTROL})
         if "transaction" in headers:
-            self._into(headers, command, len(command.headers) + len(command.body))
+            self._into(headers, command, command.size)
         else:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
             if known is not None and UNLIKE.isdisjoint(headers):
                 known.memo = _model(command)
 
-    def _reply_to(self, reply_to: str, block: bytes) -> bytes:
+    def _said(self, command: Send, headers: dict[str, str]) -> None:
+        """What the sender says of its message."""
+        reply_to = headers.get("reply-to")
+        if reply_to is not None and destinations.is_temporary(reply_to):
+            headers["reply-to"] = self._reply_to(reply_to)
+        try:
+            head = head_of(headers, command.typed)
+        except PropertyError as error:
+            raise FrameError(str(error)) from None
+        command.content_type, command.type, command.correlation, command.reply_to = head[:4]
+        command.properties, command.form = head.properties, head.form
+
+    def _reply_to(self, reply_to: str) -> str:
         """Name a temporary destination as others must; a queue that nothing listens to yet gets a subscription."""
         name, public = destinations.temporary(reply_to, self.id)
         if name.startswith("temp-queue:") and not any(sub.shown == reply_to for sub in self.subs.values()):
             self._new_sub(reply_to, Sub(reply_to, implied=True))
             self.commands.append(Subscribe(reply_to, (name,)))
-        return block_of({**headers_of(block), "reply-to": public}.items())
+        return public
 
     def _new_sub(self, name: str, sub: Sub) -> None:
         if name in self.subs:

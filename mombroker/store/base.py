@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Meta = dict[str, str | int]
 
-SCHEMA = 5  # the version of the tables: the number of migrations in schema.py
+SCHEMA = 6  # the version of the tables: the number of migrations in schema.py
 
 LAST = (1 << 63) - 1
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgpack
 
-from mombroker.broker.headers import headers_of
+from mombroker.broker import texts
+from mombroker.broker.properties import named
 from mombroker.broker.queue.item import item_of
 from mombroker.broker.queue.messages import LANES
 from mombroker.broker.queue.schedule import DELAYED
@@ -92,8 +93,8 @@ def _queued(row: HeldRow | ItemRow) -> dict[str, Any]:
     message = item.message
     assert message is not None, "it was just read"
     return {
-        "message": item.message_id, "destination": message.shown, "headers": headers_of(message.headers),
-        "properties": message.properties, "priority": message.priority, "timestamp": message.timestamp,
+        "message": item.message_id, "destination": message.shown, "headers": texts.plain(named(message)),
+        "properties": message.annotations, "priority": message.priority, "timestamp": message.timestamp,
         "expires": message.expires, "due": message.due, "group": message.group, "deliveries": item.count,
         **_bytes("body", message.body),
     }  # fmt: skip

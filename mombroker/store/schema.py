@@ -103,3 +103,10 @@ def version_5(db: Database) -> None:
         "payload",
     ):
         db.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER")
+
+
+@migrations()
+def version_6(db: Database) -> None:
+    """Messages of clients have typed properties instead of headers as text, which no program of before can read. Rows
+    that are there stay, and are read as what they are (broker/older.py): a large store opens at once, and what is in an
+    out-queue never changes."""

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from mombroker.broker.headers import V12
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 from tests.admin.processes import Processes, free_ports, write_topology
 
 

@@ -75,7 +75,7 @@ def test_a_consumer_sees_times_of_the_clock_that_is_right(far, home):
     reader = ahead(b, *far).connect("b").subscribe("s", "queue:in")
     b.connect("a").send("queue:in", "1", expires=b.now + 60 * SECOND)
     (given,) = reader.got
-    assert (given.timestamp, given.expires) == (b.now, b.now + 60 * SECOND)
+    assert (given.message.timestamp, given.expires) == (b.now, b.now + 60 * SECOND)
 
 
 @pytest.mark.parametrize("far", ["a", "b", "ab"])

@@ -22,7 +22,7 @@ def bodies(b: Broker) -> list[str]:
 
 
 def send(b: Broker, queue: Queue, body: bytes) -> None:
-    b.servers["a"].channel.send_now("a/conn:9", queue, ClientMessage(Q, Q, b"", body=body))
+    b.servers["a"].channel.send_now("a/conn:9", queue, ClientMessage(Q, Q, body=body))
 
 
 def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
@@ -50,7 +50,7 @@ def test_in_any_other_case_it_waits_for_its_turn(way):
     if way == "full batch":
         server.batch.bytes = 2_000
     elif way == "inbox":
-        server.send(server.note_to("a/conn:9", (queue.id,), ClientMessage(Q, Q, b"", body=b"second")))
+        server.send(server.note_to("a/conn:9", (queue.id,), ClientMessage(Q, Q, body=b"second")))
     elif way == "reaction":
         engine.running = "a/other"
     else:

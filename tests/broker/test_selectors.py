@@ -2,18 +2,18 @@
 
 import subprocess
 import sys
-from functools import lru_cache
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mombroker.broker import selectors
-from mombroker.broker.headers import block_of, headers_of
+from mombroker.broker import properties, selectors
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.properties import to_headers
+from mombroker.broker.properties import pack, unpack
 from mombroker.broker.selectors import MAX_DEPTH, MAX_LENGTH, SelectorError, compile, lookup, number_of
+from mombroker.broker.texts import to_headers
+from mombroker.stomp.headers import head_of
 from tests.broker.bench import Broker
 
 MESSAGE = {
@@ -216,22 +216,24 @@ def test_names_may_have_hyphens_on_request():
 
 def message(**fields):
     plain = {
-        "headers": b"", "priority": 4, "timestamp": 0, "persistent": True, "group": "", "group_seq": 0,
-        "typed": False, "properties": {},
+        "content_type": "", "type": "", "correlation": "", "reply_to": "", "properties": b"", "priority": 4,
+        "timestamp": 0, "persistent": True, "group": "", "group_seq": 0, "typed": False, "annotations": {},
     }  # fmt: skip
     return SimpleNamespace(**{**plain, **fields})
 
 
 FULL = message(
-    headers=block_of([("color", "a:b"), ("size", "5"), ("correlation-id", "c1"), ("type", "t")]), priority=7,
-    timestamp=5_000_999_999, persistent=False, group="g", group_seq=3, properties={"reason": "late"},
+    properties=pack({"color": "a:b", "size": "5"}), correlation="c1", type="t", reply_to="/queue/r", priority=7,
+    timestamp=5_000_999_999, persistent=False, group="g", group_seq=3, annotations={"reason": "late"},
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [
     "color = 'a:b'", "size = '5'", "JMSPriority = 7", "JMSTimestamp = 5000", "JMSDeliveryMode = 'NON_PERSISTENT'",
     "JMSMessageID = 's1#5'", "JMSCorrelationID = 'c1'", "JMSType = 't'", "JMSXGroupID = 'g'", "JMSXGroupSeq = 3",
-    "JMSXDeliveryCount = 2", "reason = 'late'", "JMSXFoo IS NULL", "JMS_Foo IS NULL", "other IS NULL", "Color IS NULL",
+    "JMSXDeliveryCount = 2", "reason = 'late'", "type = 't'",
+    "hyphenated_props:correlation-id = 'c1' AND reply-to = '/queue/r' AND content-type IS NULL",
+    "JMSXFoo IS NULL", "JMS_Foo IS NULL", "other IS NULL", "Color IS NULL",
 ])  # fmt: skip
 def test_the_fields_of_a_message(text):
     assert compile(text)(lookup(FULL, 2, "s1#5")) is True
@@ -242,6 +244,11 @@ def test_header_fields_may_be_missing():
     for name in ("JMSMessageID", "JMSCorrelationID", "JMSType", "JMSXGroupID", "JMSXGroupSeq"):
         assert compile(f"{name} IS NULL")(get) is True
     assert compile("JMSDeliveryMode = 'PERSISTENT'")(get) is True
+
+
+def said(headers, typed=False):
+    """A message with these headers of a STOMP client."""
+    return message(**head_of(headers, typed)._asdict())
 
 
 def test_headers_are_typed_on_request():
@@ -255,7 +262,7 @@ def test_headers_are_typed_on_request():
         "huge": "9" * 19,
         "n": "nan",
     }
-    get = lookup(message(headers=block_of(headers.items()), typed=True))
+    get = lookup(said(headers, True))
     found = {name: get(name) for name in headers}
     assert found == {
         "i": -5, "d": 1.5, "t": True, "f": False, "s": "x", "big": int("1" * 19), "huge": float("9" * 19), "n": "nan",
@@ -264,18 +271,18 @@ def test_headers_are_typed_on_request():
 
 
 def test_a_message_may_say_the_types_of_its_properties():
-    get = lookup(message(headers=block_of(to_headers({"i": 5, "f": 2.0, "b": True, "s": "5", "t": "true"}).items())))
+    get = lookup(said(to_headers({"i": 5, "f": 2.0, "b": True, "s": "5", "t": "true"})))
     found = {name: get(name) for name in "ifbst"}
     assert found == {"i": 5, "f": 2.0, "b": True, "s": "5", "t": "true"}
     assert compile("i > 4 AND f = 2 AND b AND s = '5' AND t = 'true'")(get) is True
-    wrong = lookup(message(headers=block_of([("i", "x"), ("b", "1"), ("property-types", "i=int,b=bool,,c=int")])))
+    wrong = lookup(said({"i": "x", "b": "1", "property-types": "i=int,b=bool,,c=int"}))
     assert [wrong(name) for name in "ibc"] == ["x", "1", None]
 
 
 @pytest.mark.parametrize("digits", [str(2**63), str(-(2**63) - 1), "9" * 400, "9" * 5_000])
 def test_a_whole_number_of_more_than_64_bits_is_text(digits):
     """Python has such numbers, but none of the arithmetic of a selector."""
-    get = lookup(message(headers=block_of([("i", digits), ("j", str(2**63 - 1)), ("property-types", "i=int,j=int")])))
+    get = lookup(said({"i": digits, "j": str(2**63 - 1), "property-types": "i=int,j=int"}))
     assert get("i") == digits and get("j") == 2**63 - 1
     for text in ("i + 1.5 > 0", "i / 2.5 > 0", "-i < 0", "i > 1", "i BETWEEN 0 AND 1e300"):
         assert compile(text)(get) is False
@@ -452,18 +459,17 @@ def test_any_text_is_a_selector_or_a_fault_with_its_position(text):
 
 def test_the_headers_of_a_message_are_decoded_once_for_all_that_ask(monkeypatch):
     decoded = []
-    counting = lru_cache(16)(lambda block: decoded.append(block) or headers_of(block))
-    monkeypatch.setattr(selectors, "_decoded", counting)
+    monkeypatch.setattr(properties, "unpack", lambda packed: decoded.append(packed) or unpack(packed))
     b = Broker()
     clients = [b.connect().subscribe("s", "topic:t", selector=f"n = '{number}'") for number in range(50)]
-    b.connect().send("topic:t", "text", headers=b"n:7\n")
-    assert [number for number, client in enumerate(clients) if client.texts] == [7] and decoded == [b"n:7\n"]
+    b.connect().send("topic:t", "text", properties=pack({"n": "7"}))
+    assert [number for number, client in enumerate(clients) if client.texts] == [7] and decoded == [pack({"n": "7"})]
 
 
 def test_properties_of_the_broker_are_not_kept_with_the_headers_of_another_message():
     first, second = (
-        ClientMessage("queue:q", "", b"n:7\n", properties={"dead-letter-reason": "x"}),
-        ClientMessage("queue:q", "", b"n:7\n"),
+        ClientMessage("queue:q", "", annotations={"dead-letter-reason": "x"}),
+        ClientMessage("queue:q", ""),
     )
     dead = compile("hyphenated_props:dead-letter-reason = 'x'")
     assert [dead(lookup(put)) for put in (first, second, first)] == [True, False, True]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mombroker.broker.properties import pack
 from mombroker.broker.queue import lane
 from mombroker.broker.verbs import messages
 from tests.broker.bench import ALONE, THREE, Broker
@@ -116,7 +117,7 @@ def test_browsing_takes_nothing_and_goes_on_where_it_stopped(monkeypatch):
     monkeypatch.setattr(lane, "MEMORY", 3_000)  # most of it lies on disk
     b = Broker()
     c = b.connect()
-    c.send(Q, *(f"{number}" for number in range(20)), headers=b"n:1\n")
+    c.send(Q, *(f"{number}" for number in range(20)), properties=pack({"n": "1"}))
     c.send(Q, "urgent", priority=9)
     everything = ["urgent", *(f"{number}" for number in range(20))]
     for limit in (1, 3, 100):
@@ -152,13 +153,13 @@ def test_messages_are_moved_once_some_at_a_time_and_for_good(monkeypatch, memory
     b = Broker(THREE)
     b.connect("b").send(OTHER, "old")
     for number in range(12):
-        b.connect("a").send(Q, f"{number}", headers=b"odd:%d\n" % (number % 2), dedup=("p", number + 1))
+        b.connect("a").send(Q, f"{number}", properties=pack({"odd": str(number % 2)}), dedup=("p", number + 1))
     args, moved = {"destination": Q, "target": OTHER, "where": "odd = '1'", "limit": 2}, 0
     answer = {"after": [], "upto": 0}
     while moved == 0 or answer["after"]:
         answer = b.ask("a", "move", **args, after=answer["after"], upto=answer["upto"])
         moved += answer["moved"]
-        b.connect("a").send(Q, "late", headers=b"odd:1\n")  # not one that was there
+        b.connect("a").send(Q, "late", properties=pack({"odd": "1"}))  # not one that was there
     assert moved == 6
     b.reboot("a")
     assert browsed(b, OTHER, "b") == ["old", "1", "3", "5", "7", "9", "11"]
@@ -190,7 +191,7 @@ def test_dead_letters_go_back_to_where_they_died():
                 answer = b.ask(server, "move", destination=row["destination"], back=True)
                 assert (answer["moved"], answer["left"], answer["after"]) == (1, 0, [])
     assert (c.texts, sub.texts) == (["1", "1"], ["2", "2"])
-    assert c.got[-1].count == 1 and not c.got[-1].properties
+    assert c.got[-1].count == 1 and not c.got[-1].message.annotations
     b.connect("a").send(DLQ, "no dead letter")
     assert b.ask("a", "move", destination=DLQ, back=True)["left"] == 1
 

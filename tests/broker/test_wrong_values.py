@@ -34,7 +34,8 @@ JUNK = [
     msgpack.Timestamp(1, 1),
 ]  # fmt: skip
 PUT = [
-    "queue:q", "/queue/q", b"k:v\n", 4, 1, 0, 0, True, "bytes", "", 0, "p", 1, "a/x", "", False, {"k": "v"}, b"body",
+    "queue:q", "/queue/q", 4, 1, 0, 0, True, "bytes", "", 0, "p", 1, "a/x", "", "text/plain", "t", "c", "/queue/r",
+    b"\x81\xa1k\xa1v", False, b"@\0", {"k": "v"}, b"body",
 ]  # fmt: skip
 TEXTS = [
     b"", b"\n", b"x", b"\n\n\n\n", b"x\ny\nz\n\xff", b"\xff\n\xff\n\xff\n\xff", b"\x1b[2J\nb\nos:system\n",
@@ -188,8 +189,8 @@ def test_nobody_replaces_or_deletes_what_is_the_server_s_own(agent):
 @pytest.mark.parametrize(("type_", "payload"), [
     ("q.consume", [9, 5, "no ' selector"]), ("q.consume", [9, 5, "(" * 5_000]),
     ("q.settle", [4, [], [], [], [], [], 1_000_000]), ("q.consume", [9, 5, "", False, -(1 << 63)]),
-    ("q.put", [*PUT[:2], b"\xff\xfe:\x00", *PUT[3:]]), ("q.put", ["", "", b""]),
-    ("q.put", [*PUT[:6], 1 << 62, *PUT[7:]]), ("q.put", [*PUT[:11], "p", (1 << 63) - 1]),
+    ("q.put", [*PUT[:20], b"=\xff\xfe:\x00", *PUT[21:]]), ("q.put", ["", ""]), ("q.put", ["", "", b""]),
+    ("q.put", [*PUT[:5], 1 << 62, *PUT[6:]]), ("q.put", [*PUT[:10], "p", (1 << 63) - 1]),
 ])  # fmt: skip
 def test_values_that_fit_and_make_no_sense_end_nothing(type_, payload):
     for agent in ("b/queue:q", "b/sub:me:d", "b/_to:queue:new"):

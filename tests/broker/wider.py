@@ -26,6 +26,7 @@ SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 from mombroker.broker.commands import REJECTED  # noqa: E402
 from mombroker.broker.message import ClientMessage, row_of  # noqa: E402
+from mombroker.broker.properties import pack as packed  # noqa: E402
 from mombroker.broker.protocol import Dispatch, Publish  # noqa: E402
 from mombroker.broker.session.handlers import Handlers  # noqa: E402
 from mombroker.broker.wire import pack  # noqa: E402
@@ -33,7 +34,9 @@ from tests.broker.bench import THREE, Broker  # noqa: E402
 
 Q, MOVED = "queue:orders", "queue:others"
 MORE = {
-    "headers": b"color:red\n", "priority": 7, "kind": "text", "group": "g", "group_seq": 3, "typed": True,
+    "properties": packed({"color": "red", "size": 5}), "priority": 7, "kind": "text", "group": "g", "group_seq": 3,
+    "typed": True, "content_type": "text/plain", "type": "t", "correlation": "c-1", "reply_to": "/queue/answers",
+    "form": b"@\0",
 }  # fmt: skip
 MADE: list[dict[str, object]] = []
 put = Handlers._message
@@ -75,7 +78,7 @@ def main() -> None:
     assert b.ask("a", "move", destination=Q, target=MOVED)["moved"] == 1
     same(waiting(b, MOVED), "destination")
     b.connect("a").subscribe("s", MOVED, ack="individual").nack("text", outcome=REJECTED)
-    same(waiting(b, "queue:DLQ.others"), "destination", "properties")
+    same(waiting(b, "queue:DLQ.others"), "destination", "annotations")
     b.connect("a", client_id="me").subscribe("d", "topic:t", durable="d").close()
     b.connect("b").send("topic:t", "text", **MORE)
     same(waiting(b, "sub:me:d"), "group", "message")
@@ -83,7 +86,7 @@ def main() -> None:
 
 def narrower() -> None:
     """What an older program wrote has the default."""
-    old = ClientMessage("queue:q", "/queue/q", b"", body=b"x").values()[:-1]
+    old = ClientMessage("queue:q", "/queue/q", body=b"x").values()[:-1]
     assert ClientMessage.unpack(pack(old)).added == ClientMessage.of(old).added == "as before"
     row = list(row_of(ClientMessage(*old)))[:-1]
     assert ClientMessage.of_row(row, b"x").body == b"x" and ClientMessage.of_row(row, b"x").added == "as before"

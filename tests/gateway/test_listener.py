@@ -3,6 +3,7 @@
 import pytest
 
 from mombroker.broker.commands import Delivery, Disconnect, Receipt, Refused, Send, Sync
+from mombroker.broker.message import ClientMessage
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway import connection, listener
 from mombroker.gateway.times import Times
@@ -20,7 +21,7 @@ def world():
 
 
 def delivery(tag, ack="auto", body=b"x"):
-    return Delivery("a", tag, f"s1#{tag}", "/queue/a", b"", body, ack=ack)
+    return Delivery("a", tag, f"s1#{tag}", ClientMessage("queue:a", "/queue/a", body=body), ack=ack)
 
 
 # -- logins --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from twisted.internet.epollreactor import EPollReactor
 
 from mombroker.broker.commands import Delivery, Receipt, Send, Transact
-from mombroker.broker.headers import V12
+from mombroker.broker.message import ClientMessage
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway.listener import Gateway
@@ -22,6 +22,7 @@ from mombroker.gateway.times import Times
 from mombroker.gateway.tls import Certified
 from mombroker.gateway.users import Logins
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
 
@@ -53,7 +54,10 @@ class Echo:
             for send in command.commands if isinstance(command, Transact) else [command]:
                 if isinstance(send, Send):
                     tag = self.tags[event.conn] = self.tags.get(event.conn, 0) + 1
-                    replies.append(Delivery("e", tag, f"s1#{tag}", send.shown, send.headers, send.body, kind=send.kind))
+                    put = ClientMessage(
+                        send.destination, send.shown, kind=send.kind, properties=send.properties, body=send.body
+                    )
+                    replies.append(Delivery("e", tag, f"s1#{tag}", put))
             if command.receipt is not None:
                 replies.append(Receipt(command.receipt))
         self.gateway.reply(event.conn, replies)

@@ -2,10 +2,10 @@
 
 from twisted.internet import task
 
-from mombroker.broker.headers import V12
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.users import Logins, hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from mombroker.broker.headers import V12
 from mombroker.jms.destinations import TemporaryQueue
 from mombroker.jms.errors import ConnectionLost, LoginRefused, Refused
 from mombroker.jms.machine import AGAIN, DONE, FAIL, Machine, Part, Settings, Subscription
 from mombroker.stomp.frames import CLIENT, FrameError, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 
 
 def frames(data):

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from mombroker.broker.headers import V12
 from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, connect, transport
 from mombroker.jms.transport import Beats
 from mombroker.stomp.frames import CLIENT, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 from tests.gateway.test_sockets import pem  # noqa: F401
 
 PATIENCE_S = 30

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.broker.commands import Delivery
+from mombroker.broker.message import ClientMessage
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.requests import OPTIONS
@@ -86,7 +87,7 @@ def test_each_of_them_is_in_the_docs_with_what_becomes_of_it():
 def test_whatever_a_header_of_send_is_called_it_is_looked_at_and_does_not_travel():
     assert foreign.NAMES[SEND] <= OPTIONS
     for name in [*foreign.SAME[SEND], "_AMQ_DUPL_ID"]:
-        assert asked(SEND, **{name: "7"})[0].headers == b""
+        assert asked(SEND, **{name: "7"})[0].properties == b""
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS - foreign.REFUSED[SEND].keys()))
@@ -145,5 +146,5 @@ def test_the_answer_has_the_destination_as_it_was_sent():
     mine = client()
     (command,) = mine.send(SEND, destination="a", destination_type="MULTICAST")
     assert (command.destination, command.shown) == ("topic:a", "a")
-    (frame,) = mine.say(Delivery("1", 1, "s1#1", command.shown, b"", b""))
+    (frame,) = mine.say(Delivery("1", 1, "s1#1", ClientMessage(command.destination, command.shown)))
     assert frame.headers["destination"] == "a"

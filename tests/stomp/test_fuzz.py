@@ -7,6 +7,7 @@ import resource
 import pytest
 
 from mombroker.broker.commands import Delivery, Receipt, Send, Subscribe, Transact
+from mombroker.broker.message import ClientMessage
 from mombroker.broker.properties import BIT63
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened
 from mombroker.stomp.frames import encode
@@ -98,9 +99,11 @@ class Proxies:
                             self.subs[event.conn] = each
                         elif isinstance(each, Send) and (sub := self.subs.get(event.conn)):
                             tag = self.tags[event.conn] = self.tags.get(event.conn, 0) + 1
-                            replies.append(
-                                Delivery(sub.sub, tag, f"s1#{tag}", each.shown, each.headers, each.body, ack=sub.ack)
-                            )
+                            put = ClientMessage(
+                                each.destination, each.shown, properties=each.properties, correlation=each.correlation,
+                                type=each.type, form=each.form, body=each.body,
+                            )  # fmt: skip
+                            replies.append(Delivery(sub.sub, tag, f"s1#{tag}", put, ack=sub.ack))
                     if command.receipt is not None:
                         replies.append(Receipt(command.receipt))
                 self.world.gateway.reply(event.conn, replies)

@@ -5,12 +5,12 @@ import socket
 import pytest
 
 from mombroker.broker import selectors
-from mombroker.broker.headers import V12
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
 from mombroker.gateway import users
 from mombroker.gateway.users import hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 from tests.net.town import Town
 
 

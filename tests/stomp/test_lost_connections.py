@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from mombroker.broker.headers import V12
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V12
 from tests.stomp.test_stomp_py import one_server
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it

@@ -25,11 +25,13 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
-from mombroker.broker.headers import V10, V11, V12, headers_of
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.properties import pack, unpack
 from mombroker.core.times import LAST_NS
 from mombroker.stomp import session as rules
 from mombroker.stomp import transactions
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V10, V11, V12
 from mombroker.stomp.session import LAST, MARK, Session, Settings
 
 VERSIONS = (V10, V11, V12)
@@ -112,8 +114,8 @@ class Client:
 
     def give(self, tag, sub="a", ack="client", **fields):
         """A delivery; the frame that the client sees."""
-        fields = {"shown": "/queue/a", "headers": b"", "body": b"x", "id": f"s1#{tag + 100}", **fields}
-        (frame,) = self.say(Delivery(sub, tag, ack=ack, **fields))
+        id, put = fields.pop("id", f"s1#{tag + 100}"), message(**fields)
+        (frame,) = self.say(Delivery(sub, tag, id, put, ack=ack))
         return frame
 
     def settles(self, command, frame, **headers):
@@ -125,6 +127,10 @@ class Client:
             if self.session.version == V11:
                 headers["subscription"] = frame.headers["subscription"]
         return self.send(command, **headers)
+
+
+def message(shown="/queue/a", body=b"x", **fields):
+    return ClientMessage("queue:a", shown, body=body, **fields)
 
 
 def client(version=V12, **settings):
@@ -243,7 +249,7 @@ def test_what_follows_connect_is_obeyed_after_the_login(pieces):
     assert mine.take() == [] and mine.frames() == []
     mine.session.accept()
     (command,) = mine.take()
-    assert (command.destination, command.headers, command.body) == ("queue:a", b"x:1\\c2\n", b"hello")
+    assert (command.destination, unpack(command.properties), command.body) == ("queue:a", {"x": "1:2"}, b"hello")
     mine.raw(b"ination:/queue/b\n\n\0")
     assert [command.destination for command in mine.take()] == ["queue:b"]
 
@@ -336,7 +342,7 @@ def test_S11_the_receipt_of_disconnect_is_the_last_frame(any_version):
     assert mine.send("SEND", destination="a") == []  # what follows is ignored
     assert mine.send("FOO") == []
     assert not mine.session.transactions.open
-    frames = mine.say(Receipt("1"), Delivery("a", 1, "s1#1", "a", b"", b""), Receipt(LAST), Receipt("2"))
+    frames = mine.say(Receipt("1"), Delivery("a", 1, "s1#1", message()), Receipt(LAST), Receipt("2"))
     assert [frame.headers for frame in frames] == [{"receipt-id": "1"}, {"receipt-id": "bye"}]
     assert mine.session.closed
 
@@ -425,7 +431,7 @@ def sent(version=V12, body=b"", **headers):
 
 def test_a_plain_send_is_persistent_text_of_middle_priority(any_version):
     (command,) = any_version.send("SEND", b"hello", destination="/queue/a", color="red")
-    assert command == Send("queue:a", b"hello", b"color:red\n", kind="text", shown="/queue/a")
+    assert command == Send("queue:a", b"hello", properties=pack({"color": "red"}), kind="text", shown="/queue/a")
 
 
 def test_a_send_with_a_length_has_bytes(any_version):
@@ -440,8 +446,9 @@ def test_sends_that_differ_in_body_and_receipt_alone_are_alike():
     for number in range(3):
         (command,) = c.send("SEND", b"%d" % number, destination="/queue/a", priority="7", x="1", receipt=f"r{number}")
         assert command == Send(
-            "queue:a", b"%d" % number, b"x:1\n", 7, shown="/queue/a", kind="text", receipt=f"r{number}"
-        )
+            "queue:a", b"%d" % number, 7, shown="/queue/a", kind="text", receipt=f"r{number}",
+            properties=pack({"x": "1"}),
+        )  # fmt: skip
     expiries = set()
     assert [c.send("SEND", destination="a", JMSMessageID=id)[0].message for id in "xyy"] == ["x", "y", "y"]
     for number in range(3):
@@ -468,7 +475,7 @@ def test_frames_that_are_alike_are_alike_in_each_field(name, monkeypatch):
 
 
 def test_S16_a_message_id_of_the_client_is_ignored():
-    assert sent(message_id="mine", timestamp="5", redelivered="true", JMSXDeliveryCount="9", ack="1").headers == b""
+    assert sent(message_id="mine", timestamp="5", redelivered="true", JMSXDeliveryCount="9", ack="1").properties == b""
 
 
 @pytest.mark.parametrize("headers, fields", [
@@ -532,7 +539,7 @@ def test_the_destinations_of_one_subscription_are_not_too_many():
 
 
 def test_the_group_travels_with_the_message():
-    assert headers_of(sent(JMSXGroupID="g", JMSXGroupSeq="2").headers) == {"JMSXGroupID": "g", "JMSXGroupSeq": "2"}
+    assert unpack(sent(JMSXGroupID="g", JMSXGroupSeq="2").properties) == {"JMSXGroupID": "g", "JMSXGroupSeq": "2"}
 
 
 def test_what_a_listener_may_change():
@@ -555,7 +562,7 @@ def test_a_temporary_queue_is_named_for_others_in_reply_to():
     (command,) = mine.send("SUBSCRIBE", destination="/temp-queue/x", id="t", ack="client")
     assert command == Subscribe("t", (f"temp-queue:{ID}/x",), "client")
     (command,) = mine.send("SEND", destination="a", reply_to="/temp-queue/x", color="red")
-    assert headers_of(command.headers) == {"reply-to": f"/remote-temp-queue/{ID}/x", "color": "red"}
+    assert (command.reply_to, unpack(command.properties)) == (f"/remote-temp-queue/{ID}/x", {"color": "red"})
     (command,) = mine.send("SEND", destination="/temp-queue/x")
     assert command.destination == f"temp-queue:{ID}/x"
     (command,) = client().send("SEND", destination=f"/remote-temp-queue/{ID}/x")
@@ -566,7 +573,7 @@ def test_a_reply_to_alone_subscribes():
     mine = client()
     subscribe, send = mine.send("SEND", destination="a", reply_to="/temp-queue/x")
     assert subscribe == Subscribe("/temp-queue/x", (f"temp-queue:{ID}/x",))
-    assert headers_of(send.headers) == {"reply-to": f"/remote-temp-queue/{ID}/x"}
+    assert (send.reply_to, send.properties, send.form) == (f"/remote-temp-queue/{ID}/x", b"", b"")
     assert len(mine.send("SEND", destination="a", reply_to="/temp-queue/x")) == 1
     assert mine.give(1, "/temp-queue/x", "auto").headers["subscription"] == "/temp-queue/x"
     unsubscribe, subscribe = mine.send("SUBSCRIBE", destination="/temp-queue/x", id="t")
@@ -575,10 +582,10 @@ def test_a_reply_to_alone_subscribes():
 
 
 def test_other_reply_tos_are_the_users_own():
-    assert sent(reply_to="/queue/b").headers == b"reply-to:/queue/b\n"
+    assert sent(reply_to="/queue/b").reply_to == "/queue/b"
     mine = client()
     (command,) = mine.send("SEND", destination="a", reply_to="/temp-topic/x")
-    assert headers_of(command.headers) == {"reply-to": f"/remote-temp-topic/{ID}/x"}
+    assert command.reply_to == f"/remote-temp-topic/{ID}/x"
 
 
 # -- SUBSCRIBE -----------------------------------------------------------------------------------------------------
@@ -820,8 +827,10 @@ def test_S15_what_a_message_tells(version):
     mine.send("SUBSCRIBE", destination="/topic/a.>", id="s:1", ack="client")
     (frame,) = mine.say(
         Delivery(
-            "s:1", 7, "s1#99", "/topic/a.b", b"color:red\nx:1\\c2\n", b"bo\0dy", count=3, priority=8, expires=5 * MS,
-            timestamp=NOW, persistent=False, kind="bytes", ack="client", properties={"dead-letter-reason": "a:b"},
+            "s:1", 7, "s1#99", message(
+                "/topic/a.b", b"bo\0dy", properties=pack({"color": "red", "x": "1:2"}), priority=8, timestamp=NOW,
+                persistent=False, kind="bytes", annotations={"dead-letter-reason": "a:b"},
+            ), count=3, expires=5 * MS, ack="client",
         )
     )  # fmt: skip
     expected = {
@@ -835,7 +844,7 @@ def test_S15_what_a_message_tells(version):
 
 def test_S15_a_plain_message_tells_little(any_version):
     any_version.send("SUBSCRIBE", destination="a", id="1")
-    (frame,) = any_version.say(Delivery("1", 1, "s1#1", "a", b"", b"x", kind="text"))
+    (frame,) = any_version.say(Delivery("1", 1, "s1#1", message("a", kind="text")))
     assert set(frame.headers) == {"destination", "message-id", "subscription", "timestamp", "JMSXDeliveryCount"}
 
 
@@ -1201,8 +1210,8 @@ FRAMES = st.builds(
 )  # fmt: skip
 REPLIES = st.sampled_from([
     Receipt("r"), Receipt(LAST), Refused("no", "r"), BrowseEnd("1"),
-    Delivery("a", 1, "s1#101", "a", b"", b"x", ack="client"),
-    Delivery("1", 2, "s1#102", "a", b"a:b\n", b"x"),
+    Delivery("a", 1, "s1#101", message("a"), ack="client"),
+    Delivery("1", 2, "s1#102", message("a", properties=pack({"a": "b"}))),
 ])  # fmt: skip
 
 

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from mombroker.broker.headers import V10, V11, V12
 from mombroker.gateway.users import hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.headers import V10, V11, V12
 from tests.stomp.test_live import StompTown
 
 NUMBERS = itertools.count()

@@ -32,7 +32,7 @@ class DeadLetters:
         """A message that is not in the queue becomes a dead letter; a dead letter does not become one again."""
         message, policy, shown = item.message, self.settings.policy, self.settings.destination
         assert message is not None, "a message in memory"
-        if (reason == EXPIRED and policy.on_expiry == "drop") or "dead-letter-reason" in message.properties:
+        if (reason == EXPIRED and policy.on_expiry == "drop") or "dead-letter-reason" in message.annotations:
             self.messages.dropped += 1
             return
         natives = self.queue.natives
@@ -44,8 +44,8 @@ class DeadLetters:
 def dead_letter(item: QueuedMessage, message: ClientMessage, reason: str, queue: str, now: int) -> ClientMessage:
     """The same message, with reason, time, count and origin; it neither expires nor waits, and stays in its group."""
     dead = message.copy()
-    dead.properties = {
-        **message.properties, "dead-letter-reason": reason, "dead-letter-time": str(now // 1_000_000),
+    dead.annotations = {
+        **message.annotations, "dead-letter-reason": reason, "dead-letter-time": str(now // 1_000_000),
         "dead-letter-count": str(item.count), "dead-letter-from": queue, "original-destination": message.shown,
         "original-message-id": item.message_id,
     }  # fmt: skip

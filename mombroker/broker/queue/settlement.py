@@ -98,7 +98,7 @@ class Settlement:
         self.work.spend(MOVE, item.size)
         if not self.messages.whole(item, True):
             return
-        policy, dead = self.settings.policy, "dead-letter-reason" in self.messages.loaded(item).properties
+        policy, dead = self.settings.policy, "dead-letter-reason" in self.messages.loaded(item).annotations
         item.failures += 1
         if not dead and (at_once or item.failures > policy.max_redeliveries):
             last = ", at last by the loss of its consumer's connection" if lost else ""

@@ -100,9 +100,11 @@ class Handlers:
             expires = expires and times.within(expires + ahead)
         producer, counter = command.dedup or ("", 0)
         return ClientMessage(
-            command.destination, command.shown, command.headers, command.priority, sent, expires,
+            command.destination, command.shown, command.priority, sent, expires,
             times.after(now, command.delay) if command.delay else 0, command.persistent, command.kind, command.group,
-            command.group_seq, producer, counter, session.sender, command.message, command.typed, NOTHING, command.body,
+            command.group_seq, producer, counter, session.sender, command.message, command.content_type, command.type,
+            command.correlation, command.reply_to, command.properties, command.typed, command.form, NOTHING,
+            command.body,
         )  # fmt: skip
 
     def _not_too_large(self, command: Send) -> None:

@@ -201,10 +201,7 @@ class Session(Native):
         expires = message.expires
         if expires:
             expires -= self.clock.ahead
-        self.replies.append(_delivery(Delivery, (
-            consumer.sub, tag, id, message.shown, message.headers, message.body, count, message.priority, expires,
-            message.timestamp, message.persistent, message.kind, consumer.ack, message.properties,
-        )))  # fmt: skip
+        self.replies.append(_delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack)))
 
     def alarm(self) -> None:
         self.feed.alarm()

@@ -9,16 +9,18 @@ from heapq import nsmallest
 
 from mombroker.broker import selectors
 from mombroker.broker.names import name_of
+from mombroker.broker.properties import named
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.work import LOOK, MOVE, WORK_BYTES
+from mombroker.broker.texts import plain
 from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
 from mombroker.core.errors import MomError
 from mombroker.core.requests import LAST_INT, Reply, changes, reads
 
 LOOKS = 1_000  # of work for one request: LOOKS / LOOK messages are looked at, or LOOKS / MOVE moved
 PAGE_BYTES = 4 << 20  # of messages in one answer, or moved at once
-DEAD = ("dead-letter-", "original-")  # how the properties begin that a dead letter has got as such
+DEAD = ("dead-letter-", "original-")  # how the annotations begin that a dead letter has got as such
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Page:
             put = queue.messages.loaded(item)
             looks -= LOOK + item.size // WORK_BYTES
             fits = test is None or test(selectors.lookup(put, item.count + 1, item.message_id))
-            fits = fits and (not self.origin or put.properties.get("dead-letter-from") == self.origin)
+            fits = fits and (not self.origin or put.annotations.get("dead-letter-from") == self.origin)
             if fits and item.id <= self.upto:
                 found.append(item)
                 size += item.size
@@ -122,7 +124,7 @@ class MessageVerbs(DestinationVerbs):
         items, end = Page(_place(after, [-1, 0]), limit, where or "", ids, from_ or "", upto).of(queue, MOVE)
         moved = 0
         for item in items:
-            to = queue.messages.loaded(item).properties.get("dead-letter-from", "") if back else target
+            to = queue.messages.loaded(item).annotations.get("dead-letter-from", "") if back else target
             if to:
                 self._move(queue, item, to)
                 moved += 1
@@ -135,7 +137,7 @@ class MessageVerbs(DestinationVerbs):
         put.destination = where
         put.due = put.counter = 0
         put.producer = put.message = ""
-        put.properties = {name: value for name, value in put.properties.items() if not name.startswith(DEAD)}
+        put.annotations = {name: value for name, value in put.annotations.items() if not name.startswith(DEAD)}
         id = self.home(where)
         queue.messages.withdraw(item)
         self.put(put, id, queue.id)
@@ -153,6 +155,6 @@ def _row(queue: Queue, item: QueuedMessage, state: str, most: int) -> Reply:
     return {
         "id": item.id, "message": item.message_id, "state": state, "holder": item.holder, "deliveries": item.count,
         "priority": put.priority, "timestamp": put.timestamp, "expires": put.expires, "due": item.due,
-        "destination": put.shown, "kind": put.kind, "bytes": len(put.body), "headers": put.headers,
-        "properties": put.properties, "body": put.body[:most],
+        "destination": put.shown, "kind": put.kind, "bytes": len(put.body), "headers": plain(named(put)),
+        "properties": put.annotations, "body": put.body[:most],
     }  # fmt: skip

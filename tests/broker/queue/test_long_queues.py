@@ -7,6 +7,7 @@ counted work; the CPU time of each is looked at with a wide factor, since other 
 import gc
 import shutil
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from mombroker.broker import selectors
 from mombroker.broker.attach import attach
 from mombroker.broker.commands import MODIFIED, RELEASED, BrowseEnd, Delivery, Disposition, Send, Subscribe
 from mombroker.broker.message import ClientMessage
+from mombroker.broker.properties import pack
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.events import Admin, ClientClosed, ClientCommands, ClientOpened, ClientWrote, Tick
@@ -41,10 +43,9 @@ def filled(folder, count, **more):
     run(server, made)
     items = {}
     for number in range(count):
-        rare = b"n:some\n" if number % 1_000 == 999 else b""
-        item = QueuedMessage(
-            server.new_id(), 5, f"a#{number}", ClientMessage(Q, Q, b"k:x\n" + rare, body=b"%d" % number, **more)
-        )
+        rare = {"n": "some"} if number % 1_000 == 999 else {}
+        put = ClientMessage(Q, Q, properties=pack({"k": "x", **rare}), body=b"%d" % number, **more)
+        item = QueuedMessage(server.new_id(), 5, f"a#{number}", put)
         items[item.id] = item.row(queue.id, "p5")
         queue.messages.bytes += item.size
     messages = queue.messages
@@ -198,7 +199,7 @@ def test_a_search_reads_each_message_once_and_lets_others_have_their_turns(serve
     assert s.steps > count / 500
     before = s.read
     for letter in (b"x", b"y"):
-        s.do(other, Send(Q, letter, b"k:%s\n" % letter, shown=Q))
+        s.do(other, Send(Q, letter, properties=pack({"k": letter.decode()}), shown=Q))
         s.rest()
     assert [each.body for each in s.got(searching)] == [b"y"] and s.read == before
 
@@ -295,11 +296,11 @@ def test_a_purge_shows_at_once_and_goes_in_steps(server, count):
     s = server(count)
     conn = s.connect()
     assert s.ask("purge", destination=Q)["purged"] == count
-    s.do(conn, Send(Q, b"new", b"k:x\n", shown=Q))
+    s.do(conn, Send(Q, b"new", properties=pack({"k": "x"}), shown=Q))
     for _ in range(4):
         s.turn()
     shown = s.ask("queues")["queues"][0]
-    assert (shown["messages"], shown["ready"], shown["bytes"]) == (1, 1, 7) and s.queue.messages.count > 1
+    assert (shown["messages"], shown["ready"], shown["bytes"]) == (1, 1, 8) and s.queue.messages.count > 1
     s.rest()
     s.server.check()
     assert (s.queue.messages.count, s.queue.messages.ready, s.queue.messages.stale) == (1, 1, 0)
@@ -362,7 +363,8 @@ def test_delayed_messages_come_and_go_in_steps(server, count):
     s = server(FEW)
     conn = s.connect()
     for start in range(0, count // 10, 500):
-        s.do(conn, *(Send(Q, b"%d" % n, b"k:y\n", delay=SECOND, shown=Q) for n in range(start, start + 500)))
+        like = Send(Q, b"", properties=pack({"k": "y"}), delay=SECOND, shown=Q)
+        s.do(conn, *(replace(like, body=b"%d" % n) for n in range(start, start + 500)))
         s.rest()
     s.now += 2 * SECOND
     s.step(Tick())

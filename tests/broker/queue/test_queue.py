@@ -21,6 +21,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.message import ClientMessage
+from mombroker.broker.properties import pack, unpack
 from mombroker.broker.protocol import Consume
 from mombroker.broker.queue import lane
 from mombroker.broker.queue.consumer import PREFETCH_BYTES, Consumer
@@ -211,13 +212,13 @@ def test_selectors_take_what_they_match_wherever_it_stands():
     b = Broker()
     producer = b.connect()
     for number in range(6):
-        producer.send(Q, str(number), headers=b"kind:%s\n" % (b"odd" if number % 2 else b"even"))
+        producer.send(Q, str(number), properties=pack({"kind": "odd" if number % 2 else "even"}))
     odd = b.connect().subscribe("s", Q, selector="kind = 'odd'", ack="individual", prefetch=2)
     assert odd.texts == ["1", "3"]
     odd.ack("3")
     assert odd.texts == ["1", "3", "5"]
     assert b.connect().subscribe("s", Q, selector="kind = 'even'").texts == ["0", "2", "4"]
-    producer.send(Q, "none", headers=b"kind:none\n")
+    producer.send(Q, "none", properties=pack({"kind": "none"}))
     assert b.connect().subscribe("s", Q, selector="kind = ").refusals
 
 
@@ -255,7 +256,7 @@ def test_a_far_browser_and_an_empty_queue():
 
 def test_what_is_given_back_comes_again_after_a_growing_while_then_goes_to_the_dead_letters():
     b = Broker(with_policy(max_redeliveries=2, redeliver_first=1.0, redeliver_factor=3.0))
-    filled(b, "bad", headers=b"color:red\n", priority=7)
+    filled(b, "bad", properties=pack({"color": "red"}), priority=7)
     consumer = b.connect().subscribe("s", Q, ack="individual")
     for count, wait in ((1, 1), (2, 3)):
         assert [each.count for each in consumer.got][-1] == count
@@ -266,10 +267,11 @@ def test_what_is_given_back_comes_again_after_a_growing_while_then_goes_to_the_d
     consumer.nack("bad")
     assert b.queue(Q).messages.count == 0
     dead = b.connect().subscribe("d", "queue:DLQ.orders", ack="individual").got
-    assert [(each.body, each.headers, each.priority, each.shown) for each in dead] == [
-        (b"bad", b"color:red\n", 7, Q),
-    ]
-    found = dead[0].properties
+    put = dead[0].message
+    assert len(dead) == 1 and (put.body, unpack(put.properties), put.priority, put.shown) == (
+        b"bad", {"color": "red"}, 7, Q,
+    )  # fmt: skip
+    found = put.annotations
     assert found["dead-letter-reason"] == "given back 3 times" and found["dead-letter-count"] == "3"
     assert found["original-destination"] == Q and found["dead-letter-from"] == Q
     assert found["original-message-id"] == consumer.got[0].id
@@ -348,7 +350,7 @@ def test_a_message_that_its_consumers_do_not_survive_becomes_a_dead_letter_and_o
         b.reboot("a")
     undertaker = b.connect().subscribe("d", "queue:DLQ.orders")
     assert undertaker.texts == ["bad"]
-    reason = undertaker.got[0].properties["dead-letter-reason"]
+    reason = undertaker.got[0].message.annotations["dead-letter-reason"]
     assert reason == "given back 3 times, at last by the loss of its consumer's connection"
     consumer = b.connect(where[1]).subscribe("s", Q, ack=ack)
     assert consumer.texts == ["1", "2"]
@@ -700,7 +702,7 @@ def test_a_large_group_that_comes_back_is_not_searched_for_each_of_its_messages(
         __hash__ = int.__hash__
 
     taking, size = Consumers(), 2_000
-    held = [QueuedMessage(Id(id), 5, "m", ClientMessage(Q, Q, b"", group="g")) for id in range(size)]
+    held = [QueuedMessage(Id(id), 5, "m", ClientMessage(Q, Q, group="g")) for id in range(size)]
     consumer = Consumer("a/conn:1", Consume(1, size), None)
     for item in held:
         taking.given(item, item.message, consumer)
@@ -841,7 +843,7 @@ def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
     far = b.connect("b").send(Q, "2", receipt="r")
     assert far.receipts == ["r"] and b.queue(Q).messages.count == 1
     dead = b.connect().subscribe("d", "queue:DLQ.orders").got
-    assert [each.properties["dead-letter-reason"] for each in dead] == ["queue:orders is full"]
+    assert [each.message.annotations["dead-letter-reason"] for each in dead] == ["queue:orders is full"]
     assert far.send(Q, "3").refusals
 
 
@@ -944,7 +946,7 @@ def test_a_selector_finds_what_is_deep_on_disk_and_it_returns_there(monkeypatch)
     b = Broker()
     producer = b.connect()
     for number in range(60):
-        producer.send(Q, str(number), headers=b"rare:%d\n" % (number % 20 == 19), pump=number % 7 == 0)
+        producer.send(Q, str(number), properties=pack({"rare": str(int(number % 20 == 19))}), pump=number % 7 == 0)
     b.pump()
     rare = b.connect().subscribe("s", Q, selector="rare = '1'", ack="individual", prefetch=2)
     assert rare.texts == ["19", "39"]

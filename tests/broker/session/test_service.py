@@ -19,6 +19,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.native import Native
+from mombroker.broker.properties import pack
 from mombroker.broker.protocol import Consume
 from mombroker.broker.session.service import SHARE
 from mombroker.broker.session.session import Session
@@ -43,7 +44,11 @@ def session_of(b: Broker, client: Client) -> Session:
     return b.servers[client.server].clients.sessions[client.conn]
 
 
-OPTIONS = {"headers": b"x:1\n", "kind": "map", "shown": "/queue/in", "group": "g", "dedup": ("p", 1), "message": "mine"}
+OPTIONS = {
+    "properties": pack({"x": "1"}), "kind": "map", "shown": "/queue/in", "group": "g", "dedup": ("p", 1),
+    "message": "mine", "content_type": "text/plain", "type": "t", "correlation": "c", "reply_to": "/queue/r",
+    "form": b"@1",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("destination", "receipt")])
@@ -358,7 +363,7 @@ def test_a_refused_command_ends_the_connection():
 def test_too_large_a_message_is_refused():
     b = Broker()
     b.servers["a"].limits.max_message = 100_000
-    client = b.connect().do(Send(Q, b"x" * 100_000, b"h" * 50_000, receipt="r"))
+    client = b.connect().do(Send(Q, b"x" * 100_000, properties=pack({"h": "h" * 50_000}), receipt="r"))
     assert client.told[-1].receipt == "r", "a body of max_message is taken, whatever its headers"
     client.do(Send(Q, b"x" * 100_001))
     assert "a body is over 100000 bytes: send less, or raise max_message" in client.refusals[0]

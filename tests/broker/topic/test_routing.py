@@ -3,6 +3,7 @@
 import pytest
 
 from mombroker.broker.commands import RELEASED, Receipt, Subscribe, Sync, Unsubscribe
+from mombroker.broker.properties import pack
 from mombroker.broker.session import consumer, topic_feed
 from tests.broker.bench import THREE, Broker, Client
 from tests.core.bus import SECOND, topology
@@ -68,14 +69,14 @@ def test_several_topics_of_one_subscription_are_one_message_each():
     reader = b.connect("b").subscribe("s", A, "topic:*", "topic:a")
     b.connect("a").send(A, "1").send(B, "2")
     assert reader.texts == ["1", "2"]
-    assert [each.shown for each in reader.got] == [A, B]
+    assert [each.message.shown for each in reader.got] == [A, B]
 
 
 def test_a_selector_and_no_local():
     b = Broker(THREE)
     reader = b.connect("a").subscribe("s", A, selector="kind = 'x'").subscribe("t", A, no_local=True)
-    b.connect("b").send(A, "1", headers=b"kind:x\n").send(A, "2")
-    reader.send(A, "mine", headers=b"kind:x\n")
+    b.connect("b").send(A, "1", properties=pack({"kind": "x"})).send(A, "2")
+    reader.send(A, "mine", properties=pack({"kind": "x"}))
     assert [(each.sub, each.body) for each in reader.got] == [("s", b"1"), ("t", b"1"), ("t", b"2"), ("s", b"mine")]
 
 
@@ -436,15 +437,15 @@ def test_other_topics_or_another_selector_make_it_anew():
     reader.ack("new").close()
     assert entries(b, "c") == ["topic:c"]
     reader = durable(b, "c", topics=("topic:c",), selector="kind = 'x'")
-    reader.send("topic:c", "right after", headers=b"kind:x\n").send("topic:c", "unwanted")
+    reader.send("topic:c", "right after", properties=pack({"kind": "x"})).send("topic:c", "unwanted")
     assert reader.texts == ["right after"]
 
 
 def test_a_subscription_has_its_own_selector_and_no_local():
     b = Broker(THREE)
     reader = durable(b, selector="kind = 'x'", no_local=True)
-    reader.send(A, "mine", headers=b"kind:x\n")
-    b.connect("b").send(A, "1", headers=b"kind:x\n").send(A, "2")
+    reader.send(A, "mine", properties=pack({"kind": "x"}))
+    b.connect("b").send(A, "1", properties=pack({"kind": "x"})).send(A, "2")
     assert reader.texts == ["1"] and b.queue("sub:me:d").messages.count == 1
 
 
