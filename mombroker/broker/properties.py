@@ -60,7 +60,7 @@ def unpack(packed: bytes) -> dict[str, Value]:
     if type(found) is not dict:
         raise ValueError(f"{shown(found)} is no map")
     _check(found)
-    if _packed(found) != packed:
+    if not found or _packed(found) != packed:
         raise ValueError("they are not packed as they should be, or have a name twice")
     return found
 

@@ -1,0 +1,99 @@
+"""Headers of a SEND become fields of a message, and a MESSAGE has the very lines that were sent."""
+
+from collections import deque
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.properties import BIT63, FIELDS, pack, unpack
+from mombroker.stomp.frames import CONTROL
+from mombroker.stomp.headers import MAX_MEMO, V10, V11, V12, block_for, block_of, head_of, text_of
+
+TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
+NUMBERS = st.sampled_from([
+    "0", "7", "007", "+7", "-0", "-7", "5.0", "2.50", ".5", "1e5", "1e+16", "1e400", "9" * 19, "9" * 20, "nan", "inf",
+    "true", "TRUE", " false", "1_0", "٣", "", "YQ==", "YR==", "x",
+])  # fmt: skip
+TYPES = st.lists(
+    st.tuples(st.sampled_from([*FIELDS, *"abc"]), st.sampled_from(["int", "float", "bool", "bytes", "null", "char"]))
+).map(lambda pairs: ",".join(f"{name}={kind}" for name, kind in pairs))
+NAMES = st.sampled_from([*FIELDS, *"abcdef", "JMSXGroupID", "a:b", "a\nb"]) | TEXT.filter(
+    lambda name: name and name not in CONTROL
+)
+HEADERS = st.tuples(
+    st.dictionaries(NAMES, TEXT | NUMBERS, max_size=8), st.none() | TYPES, st.randoms(use_true_random=False)
+).map(lambda made: mixed(*made))
+
+
+def mixed(headers, types, chance):
+    pairs = [*headers.items(), *([("property-types", types)] if types is not None else [])]
+    chance.shuffle(pairs)
+    return dict(pairs)
+
+
+def message(headers, typed=False):
+    return ClientMessage("queue:q", "/queue/q", **head_of(headers, typed)._asdict())
+
+
+@given(HEADERS, st.booleans())
+@example({"a": "007"}, True)
+@example({"a": "5", "property-types": "a=int"}, False)
+@example({"property-types": "a=int", "a": "5"}, False)
+@example({"a": "x", "reply-to": "", "correlation-id": "c"}, False)
+def test_what_comes_out_is_what_went_in(headers, typed):
+    put = message(headers, typed)
+    there = ClientMessage.unpack(put.pack())
+    for version in (V10, V11, V12):
+        assert text_of(there, version) == block_for(block_of(headers.items()), version)
+    for name, field in FIELDS.items():
+        assert getattr(put, field) == headers.get(name, "")
+    assert put.typed == typed
+
+
+def test_as_a_rule_the_fields_tell_all():
+    for headers, typed in (
+        ({"content-type": "t", "type": "u", "correlation-id": "1", "reply-to": "/queue/a", "x": "1", "y": ""}, False),
+        ({"x": "5", "y": "true", "z": "2.5", "s": "007x"}, True),
+        ({"type": "u", "size": "5", "s": "x", "new": "true", "property-types": "size=int,new=bool"}, False),
+    ):
+        assert message(headers, typed).form == b""
+    assert message({"x": "1", "type": "u", "y": "2", "reply-to": "/queue/a"}).form == b"@\1\3"
+    assert message({"x": "007"}, True).form == b"=x:007\n"
+
+
+def test_values_have_their_types():
+    typed = message({"a": "5", "b": "007", "c": "TRUE", "d": "1.50", "e": "x", "f": "9" * 19}, True)
+    assert unpack(typed.properties) == {"a": 5, "b": 7, "c": True, "d": 1.5, "e": "x", "f": float("9" * 19)}
+    said = message(
+        {"a": "5", "b": "5", "c": str(BIT63), "d": "YQ==", "e": "", "property-types": "a=int,c=int,d=bytes,e=null"}
+    )
+    assert unpack(said.properties) == {"a": 5, "b": "5", "c": str(BIT63), "d": b"a", "e": None}
+
+
+def test_a_message_of_no_stomp_client_tells_its_types():
+    put = ClientMessage("queue:q", "q", type="t", properties=pack({"a": 5, "s": "x", "b": b"a", "n": None, "f": 2.0}))
+    lines = "type:t\na:5\ns:x\nb:YQ==\nn:\nf:2.0\nproperty-types:a=int,b=bytes,n=null,f=float\n"
+    assert text_of(put, V12) == lines.encode()
+    assert head_of(dict(line.split(":", 1) for line in lines.splitlines()), False).properties == put.properties
+
+
+@pytest.mark.parametrize("form", [
+    b"=", b"=x", b"=x:1\n\n", b"=\nx:1\n", b"=x:1\0\n", b"=\xff:1\n", b"=x:1\ny\n", b"@", b"@\1\1", b"@\xff", b"?",
+    b"=:1\n", b"=x:\r\n",
+])  # fmt: skip
+def test_a_form_that_no_server_has_made_is_passed_over(form):
+    """It would break the frame of a client, who has not sent it."""
+    put = ClientMessage("queue:q", "q", type="t", properties=pack({"a": "1"}), form=form)
+    assert sorted(text_of(put, V12).splitlines()) == [b"a:1", b"type:t"]
+
+
+def test_the_text_of_equal_messages_is_made_once_and_what_is_remembered_is_short():
+    from mombroker.stomp import headers
+
+    headers._remembered.cache_clear()
+    puts = [message({"a": "1", "type": "t"}) for _ in range(3)] + [message({"a": "x" * MAX_MEMO})]
+    deque((text_of(put, V12) for put in puts), maxlen=0)
+    info = headers._remembered.cache_info()
+    assert (info.misses, info.hits) == (1, 2)
