@@ -25,6 +25,7 @@ class PropertyError(MomError):
 MAX_PROPERTIES = 1_000
 MAX_BYTES = 512 << 10  # packed
 BIT63 = 1 << 63  # a property is a whole number of 64 bits, or a float
+TEXT = frozenset((str,))
 KINDS = frozenset((str, bool, int, float, bytes, type(None)))
 
 # What selectors and texts call the standard fields.
@@ -65,9 +66,17 @@ def unpack(packed: bytes) -> dict[str, Value]:
     return found
 
 
+def read(packed: bytes) -> dict[str, Value]:
+    """Of a message: these were packed here, or looked at when they came."""
+    found: dict[str, Value] = msgpack.unpackb(packed) if packed else {}
+    return found
+
+
 def _check(properties: Mapping[str, Value]) -> None:
     if len(properties) > MAX_PROPERTIES:
         raise ValueError(f"{len(properties)} of them, of at most {MAX_PROPERTIES}")
+    if set(map(type, properties.values())) == TEXT == set(map(type, properties)) and "" not in properties:
+        return  # as most often
     for name, value in properties.items():
         if type(name) is not str or not name:
             raise ValueError(f"{shown(name)} is no name")
@@ -107,4 +116,4 @@ def named(message: Sender) -> Mapping[str, Value]:
 @lru_cache(16)  # once for all that look at a message
 def _named(content_type: str, type: str, correlation: str, reply_to: str, packed: bytes) -> Mapping[str, Value]:
     fields = dict(zip(FIELDS, (content_type, type, correlation, reply_to), strict=True))
-    return {**{name: text for name, text in fields.items() if text}, **unpack(packed)}
+    return {**{name: text for name, text in fields.items() if text}, **read(packed)}

@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 
-from mombroker.broker.properties import BIT63, Value
+from mombroker.broker.properties import BIT63, TEXT, Value
 
 Plain = str | bool | int | float
 MAX_REMEMBERED = 1_000  # characters of such a header; longer ones are parsed each time
@@ -22,6 +22,8 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,4
 
 def to_headers(properties: Mapping[str, Value]) -> dict[str, str]:
     """The headers for these properties."""
+    if TEXT.issuperset(map(type, properties.values())):
+        return dict(properties)  # type: ignore[arg-type]
     headers = {name: text_of(value) for name, value in properties.items()}
     types = [f"{name}={_NAMES[type(value)]}" for name, value in properties.items() if type(value) is not str]
     if types:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from mombroker.broker import texts
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.properties import FIELDS, Value, pack, unpack
+from mombroker.broker.properties import FIELDS, Value, pack, read
 from mombroker.broker.texts import TYPES
 
 V10, V11, V12 = "1.0", "1.1", "1.2"
@@ -53,7 +53,12 @@ def unescape(text: str, version: str = V12) -> str:
 
 def block_of(headers: Iterable[tuple[str, str]]) -> bytes:
     """The block of these headers."""
-    return "".join([f"{escape(name)}:{escape(value)}\n" for name, value in headers]).encode()
+    pairs = list(headers)
+    text = "".join([f"{name}:{value}\n" for name, value in pairs])
+    odd = "\\" in text or "\r" in text or "\0" in text
+    if odd or not text.count(":") == text.count("\n") == len(pairs):
+        text = "".join([f"{escape(name)}:{escape(value)}\n" for name, value in pairs])
+    return text.encode()
 
 
 def headers_of(block: bytes) -> dict[str, str]:
@@ -76,8 +81,7 @@ def block_for(block: bytes, version: str) -> bytes:
 
 # A form: where the lines of the standard fields are among all, a byte each; or all lines, as they were.
 PLACES, LINES = b"@", b"="
-MAX_MEMO = 1_024  # bytes of what a text is made of, to be remembered
-_SPECIAL = frozenset((*FIELDS, TYPES))
+_FIRST = {some for count in range(len(FIELDS) + 1) for some in combinations(FIELDS, count)}  # without a form
 _FORM = re.compile(r"(?:[^:\n\r\0]+:[^:\n\r\0]*\n)+")
 
 
@@ -95,41 +99,57 @@ class Head(NamedTuple):
 
 def head_of(headers: dict[str, str], typed: bool) -> Head:
     """`typed`: a value that looks like a number or boolean is one. Raises PropertyError."""
-    if not typed and _SPECIAL.isdisjoint(headers):
-        return Head("", "", "", "", pack(headers), False, b"")
-    fields = [headers.get(name, "") for name in FIELDS]
-    names, kinds = list(headers), texts.types_of(headers.get(TYPES, ""))
-    properties: dict[str, Value] = {
-        name: texts.typed(text, kinds.get(name), typed)
-        for name, text in headers.items()
-        if not (name in FIELDS and text) and name != TYPES
-    }
-    places = [names.index(name) for name, text in zip(FIELDS, fields, strict=True) if text]
-    form = b""
-    if places != [*range(len(places))]:
-        form = PLACES + bytes(min(place, 255) for place in places)
-    content_type, type, correlation, reply_to = fields
-    head = Head(content_type, type, correlation, reply_to, pack(properties), typed, form)
-    if (typed or TYPES in headers or len(names) > 255) and _block(*head) != (block := block_of(headers.items())):
-        head = head._replace(form=LINES + block)
+    block = block_of(headers.items())
+    if not typed and TYPES not in headers and "" not in headers.values() and len(headers) <= 255:
+        head = _head(headers, dict[str, Value](headers), False)
+    else:
+        kinds = texts.types_of(headers.get(TYPES, ""))
+        values = {
+            name: text if name in FIELDS else texts.typed(text, kinds.get(name), typed)
+            for name, text in headers.items()
+            if name != TYPES
+        }
+        head = _head(headers, values, typed)
+        if _block(*head) != block:
+            head = head._replace(form=LINES + block)
+    _made.put(head, block)  # most often it is asked for soon
     return head
+
+
+def _head(headers: dict[str, str], values: dict[str, Value], typed: bool) -> Head:
+    """Of values as they follow each other: those of standard fields are taken out, unless they are empty."""
+    names, get = list(values), headers.get
+    for name in FIELDS.keys() & names:
+        if values[name]:
+            del values[name]
+    said, form = len(names) - len(values), b""
+    if said and tuple(names[:said]) not in _FIRST:
+        form = PLACES + bytes([min(names.index(name), 255) for name in FIELDS if name in names and name not in values])
+    fields = get("content-type", ""), get("type", ""), get("correlation-id", ""), get("reply-to", "")
+    return Head(*fields, pack(values), typed, form)
 
 
 def _block(
     content_type: str, type: str, correlation: str, reply_to: str, packed: bytes, typed: bool, form: bytes
 ) -> bytes:
     """The lines that were sent."""
-    if form.startswith(LINES) and _are_lines(form[1:]):
+    if form[:1] == LINES and _are_lines(form[1:]):
         return form[1:]
-    properties = unpack(packed)
-    headers = dict(texts.to_headers(properties))
+    headers = texts.to_headers(read(packed))
     if typed:
         headers.pop(TYPES, None)
-    pairs = list(headers.items())
-    fields = zip(FIELDS, (content_type, type, correlation, reply_to), strict=True)
-    said = [(name, text) for name, text in fields if text]
-    places: Iterable[int] = form[1:] if len(form) == len(said) + 1 else range(len(said))
-    for place, pair in sorted(zip(places, said, strict=True), key=lambda each: each[0]):
+    pairs, said = list(headers.items()), []
+    if content_type:
+        said.append(("content-type", content_type))
+    if type:
+        said.append(("type", type))
+    if correlation:
+        said.append(("correlation-id", correlation))
+    if reply_to:
+        said.append(("reply-to", reply_to))
+    if len(form) != len(said) + 1:
+        return block_of(said + pairs)
+    for place, pair in sorted(zip(form[1:], said, strict=True)):
         pairs.insert(place, pair)
     return block_of(pairs)
 
@@ -142,18 +162,36 @@ def _are_lines(form: bytes) -> bool:
         return False
 
 
+class Memo:
+    """Lines that were made lately: at most twice MOST."""
+
+    MOST, BYTES = 1_000, 1_024
+
+    def __init__(self) -> None:
+        self.new: dict[Any, bytes] = {}
+        self.old: dict[Any, bytes] = {}
+
+    def get(self, key: Any) -> bytes | None:
+        return self.new.get(key) or self.old.get(key)
+
+    def put(self, key: Any, block: bytes) -> None:
+        if len(block) <= self.BYTES:
+            if len(self.new) >= self.MOST:
+                self.old, self.new = self.new, {}
+            self.new[key] = block
+
+
+_made = Memo()
+
+
 def text_of(message: ClientMessage, version: str) -> bytes:
     """The sender's headers, for a client of this version."""
-    made = (
+    head = (
         message.content_type, message.type, message.correlation, message.reply_to, message.properties, message.typed,
         message.form,
     )  # fmt: skip
-    size = len(message.properties) + len(message.form) + sum(map(len, made[:4]))
-    return (_remembered if size <= MAX_MEMO else _text)(version, *made)
-
-
-def _text(version: str, *made: Any) -> bytes:
-    return block_for(_block(*made), version)
-
-
-_remembered = lru_cache(1_000)(_text)
+    block = _made.get(head)
+    if block is None:
+        block = _block(*head)
+        _made.put(head, block)
+    return block if version == V12 else block_for(block, version)

@@ -1,15 +1,14 @@
 """Headers of a SEND become fields of a message, and a MESSAGE has the very lines that were sent."""
 
-from collections import deque
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.properties import BIT63, FIELDS, pack, unpack
+from mombroker.stomp import headers
 from mombroker.stomp.frames import CONTROL
-from mombroker.stomp.headers import MAX_MEMO, V10, V11, V12, block_for, block_of, head_of, text_of
+from mombroker.stomp.headers import V10, V11, V12, block_for, block_of, head_of, text_of
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
 NUMBERS = st.sampled_from([
@@ -53,12 +52,12 @@ def test_what_comes_out_is_what_went_in(headers, typed):
 
 
 def test_as_a_rule_the_fields_tell_all():
-    for headers, typed in (
+    for said, typed in (
         ({"content-type": "t", "type": "u", "correlation-id": "1", "reply-to": "/queue/a", "x": "1", "y": ""}, False),
         ({"x": "5", "y": "true", "z": "2.5", "s": "007x"}, True),
         ({"type": "u", "size": "5", "s": "x", "new": "true", "property-types": "size=int,new=bool"}, False),
     ):
-        assert message(headers, typed).form == b""
+        assert message(said, typed).form == b""
     assert message({"x": "1", "type": "u", "y": "2", "reply-to": "/queue/a"}).form == b"@\1\3"
     assert message({"x": "007"}, True).form == b"=x:007\n"
 
@@ -89,11 +88,15 @@ def test_a_form_that_no_server_has_made_is_passed_over(form):
     assert sorted(text_of(put, V12).splitlines()) == [b"a:1", b"type:t"]
 
 
-def test_the_text_of_equal_messages_is_made_once_and_what_is_remembered_is_short():
-    from mombroker.stomp import headers
-
-    headers._remembered.cache_clear()
-    puts = [message({"a": "1", "type": "t"}) for _ in range(3)] + [message({"a": "x" * MAX_MEMO})]
-    deque((text_of(put, V12) for put in puts), maxlen=0)
-    info = headers._remembered.cache_info()
-    assert (info.misses, info.hits) == (1, 2)
+def test_the_lines_of_equal_messages_are_made_once_and_those_that_are_remembered_are_few(monkeypatch):
+    made = []
+    monkeypatch.setattr(headers, "_made", headers.Memo())
+    monkeypatch.setattr(headers, "_block", lambda *head, block=headers._block: made.append(head) or block(*head))
+    put = message({"a": "1", "type": "t"})
+    assert [text_of(put, version) for version in (V12, V11, V12)] == [b"a:1\ntype:t\n"] * 3 and not made
+    for number in range(3 * headers.Memo.MOST):
+        message({"a": f"{number}"})
+    assert text_of(put, V12) == text_of(put, V12) == b"a:1\ntype:t\n" and len(made) == 1
+    large = message({"a": "x" * headers.Memo.BYTES})
+    assert text_of(large, V12) == text_of(large, V12) and len(made) == 3
+    assert len(headers._made.new) + len(headers._made.old) <= 2 * headers.Memo.MOST

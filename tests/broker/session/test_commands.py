@@ -19,6 +19,7 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
+from mombroker.broker.properties import pack
 from mombroker.broker.queue import consumer as consumers
 from mombroker.broker.session import deliveries
 from mombroker.broker.topic.subscription import DRAINING, Subscription
@@ -189,7 +190,7 @@ def test_a_drain_brings_what_is_there_and_takes_the_rest_of_the_credit(worker):
 
 def test_a_drain_ends_though_what_is_there_is_not_for_this_consumer():
     b = Broker()
-    b.connect().send(Q, *"123", headers=b"x:1\n").send(Q, "4", headers=b"x:2\n")
+    b.connect().send(Q, *"123", properties=pack({"x": "1"})).send(Q, "4", properties=pack({"x": "2"}))
     first = lasting(b).subscribe("s", Q, ack="individual", exclusive=True, credit=0)
     client = lasting(b).subscribe("s", Q, ack="individual", selector="x = '2'", credit=0)
     assert client.do(Flow("s", 9, drain=True)).drains == [("s", 0)], "another one is exclusive"
@@ -199,7 +200,9 @@ def test_a_drain_ends_though_what_is_there_is_not_for_this_consumer():
 
 def test_a_drain_looks_through_a_long_queue_to_its_end():
     b = Broker()
-    b.connect().send(Q, *map(str, range(5_000)), headers=b"x:1\n").send(Q, "last", headers=b"x:2\n")
+    b.connect().send(Q, *map(str, range(5_000)), properties=pack({"x": "1"})).send(
+        Q, "last", properties=pack({"x": "2"})
+    )
     client = lasting(b).subscribe("s", Q, ack="individual", selector="x = '2'", credit=0)
     assert client.do(Flow("s", 9, drain=True)).drains == [("s", 1)]
 
