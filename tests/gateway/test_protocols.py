@@ -3,6 +3,7 @@
 import pytest
 
 from mombroker.broker.commands import Delivery, Login, Send, Sync
+from mombroker.broker.message import ClientMessage
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway.session import Session
@@ -105,7 +106,7 @@ def test_clients_of_two_protocols_are_served_by_one_listener(world):
     assert [type(event) for event in world.events[:2]] == [ClientOpened] * 2
     assert world.take()[2:] == [ClientCommands(2, [Send("queue:a", b"one")])]
     assert world.gateway.room.unfinished.total == 2
-    delivery = Delivery("s", 1, "s1#1", "a", b"", b"x")
+    delivery = Delivery("s", 1, "s1#1", ClientMessage("queue:a", "a", body=b"x"))
     for number in (1, 2):
         world.gateway.reply(number, [delivery])
     assert (mine.drain(), stomp.commands()) == (b"x\n", ["MESSAGE"])
