@@ -5,6 +5,7 @@ import pytest
 from mombroker.broker.properties import pack
 from mombroker.broker.queue import lane
 from mombroker.broker.verbs import messages
+from mombroker.core.events import Admin
 from tests.broker.bench import ALONE, THREE, Broker
 from tests.core.bus import topology
 
@@ -287,3 +288,16 @@ def test_a_topic_is_shown_with_who_listens():
     assert (found["takers_here"], found["subscriptions_here"], found["created"]) == (2, ["sub:me:d"], "")
     assert b.ask("a", "topic", destination="topic:x.y")["takers_here"] == 0
     assert found["policy"]["max_pending"] == 1_000
+
+
+def test_what_two_operators_delete_at_once_leaves_no_dead_letter():
+    b = Broker(THREE)
+    for verb, name in (("create_topic", "topic:t"), ("create_queue", Q)):
+        b.ask("c", verb, destination=name)
+    for server, ticket in (("a", 901), ("b", 902), ("c", 903)):
+        b.servers[server].step(Admin(ticket, "delete_topic", {"destination": "topic:t"}), b.now)
+    for ticket in (904, 905):
+        b.servers["c"].step(Admin(ticket, "delete_destination", {"destination": Q}), b.now)
+    b.pump()
+    assert [b.replies[ticket]["deleted"] for ticket in range(901, 906)] == ["topic:t"] * 3 + [Q] * 2
+    assert not any(server.names.known or len(server.dead_letters.letters) for server in b.servers.values())

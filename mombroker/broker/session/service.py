@@ -29,6 +29,7 @@ from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
+from mombroker.core.reaction import DELETE
 from mombroker.core.transaction import COMMIT
 
 SHARE = 1_000  # commands of a client that are obeyed until others have their turn: some 15 ms
@@ -292,5 +293,7 @@ class Sessions(Native):
                 post(agent, message.source, Refuse(note_of(message).consumer, reason))
             elif message.type == End.wire:
                 post(agent, message.source, Ended(note_of(message).number))
+            if message.type == DELETE:
+                return True  # by two operators at once
             return message.type in KINDS and (message.type != ClientMessage.wire or not kind.startswith("queue:"))
         return kind in TABLES and message.type != Publish.wire
