@@ -12,6 +12,7 @@ from mombroker.broker.properties import pack
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
+from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.world import MS
 
@@ -479,4 +480,5 @@ class Choices(Everything):
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls,
+    "operators": Operators,
 }  # fmt: skip
