@@ -97,7 +97,7 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
                 undelivered += repair.start_anew(server, domain, epoch, unseen, buried)
         for message, agent, reason in repair.give_up(server, undelivered):
             report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
-        server.batch.meta |= leaving.withdrawn(metas[name], [lost])
+        server.tx.rows.meta |= leaving.withdrawn(metas[name], [lost])
         server.clients.lost(lost)
         server.stop()
         batches[name] = server.ready(now).batch
@@ -112,7 +112,7 @@ def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> Non
     """Let the survivors pass on what they have for each other; no agent reacts."""
     conns: dict[int, tuple[str, int]] = {}
     numbers = count(1)
-    now = max((server.now for server in servers.values()), default=0)
+    now = max((server.tx.now for server in servers.values()), default=0)
     for name, server in servers.items():
         for peer, other in servers.items():
             if name < peer and server.topology.shared_domain(name, peer):

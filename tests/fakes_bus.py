@@ -29,7 +29,7 @@ class ResendsUncommitted(Node):
         if isinstance(event, LinkUp) and self.up:
             server, link = self.server, self.server.channel.conns[event.conn]
             rows = server.reader.queue_out(link.id, link.acked, link.durable, 1000)
-            for batch in (server.in_flight, server.batch):
+            for batch in (server.tx.in_flight, server.tx.rows):
                 for key, data in batch.queue_out if batch else []:
                     if key >> LINK_BITS == link.id:
                         rows.append((key & ((1 << LINK_BITS) - 1), data))

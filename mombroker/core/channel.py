@@ -26,8 +26,8 @@ from mombroker.core.trace import NO_OUT, Out
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 from mombroker.ordering.base import Ordering, Packet, Rows
 
-SENT = trace.template("kind", "origin", "number", "agent", "dests", "payload", "sent", "done", "out", "detail")
-TAKEN = trace.template(
+SENT = ("kind", "origin", "number", "agent", "dests", "payload", "sent", "done", "out", "detail")
+TAKEN = (
     "kind", "origin", "number", "agent", "payload", "domain", "peer", "hops", "sent", "received", "delivered", "done",
     "detail",
 )  # fmt: skip
@@ -73,7 +73,8 @@ class Channel:
 
     __slots__ = (
         "tx", "clock", "readers", "at_once", "routes", "domains", "links", "epochs", "conns", "trouble", "owning",
-        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances",
+        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances", "_left",
+        "_taken",
     )  # fmt: skip
 
     engine: Engine
@@ -105,6 +106,7 @@ class Channel:
         self.conns: dict[int, Link] = {}
         self.trouble: dict[str, str] = {}
         self.sent = self.received = self.forwarded = self.holds = 0
+        self._left, self._taken = trace.recorder(tx, *SENT), trace.recorder(tx, *TAKEN)
 
     def core(self, domain: Domain, rows: Rows) -> Ordering:
         """The ordering core of a domain, from its rows; without rows a new one. Raises StoreError for other rows."""
@@ -146,12 +148,11 @@ class Channel:
     ) -> None:  # fmt: skip
         """Log what became of a message at one of our agents."""
         tx = self.tx
-        if tx.logs:
-            now, origin = tx.now, message.origin
-            tx.rows.log.append(TAKEN(
-                kind, origin, message.number, agent, message.size, domain, peer, self.hops(origin), message.sent,
-                received, delivered or now, now, detail,
-            ))  # fmt: skip
+        now, origin = tx.now, message.origin
+        self._taken(
+            kind, origin, message.number, agent, message.size, domain, peer, self.hops(origin), message.sent, received,
+            delivered or now, now, detail,
+        )  # fmt: skip
 
     # -- sending -----------------------------------------------------------------------------------------------
 
@@ -172,11 +173,10 @@ class Channel:
 
     def _sent(self, message: Message, out: Out) -> None:
         tx = self.tx
-        if tx.logs:
-            tx.rows.log.append(SENT(
-                "send", message.origin, message.number, message.source, message.dests, message.size, message.sent,
-                tx.now, out, message.type,
-            ))  # fmt: skip
+        self._left(
+            "send", message.origin, message.number, message.source, message.dests, message.size, message.sent, tx.now,
+            out, message.type,
+        )  # fmt: skip
         tx.urge(COMMIT if out or message.note is None else LINGER)  # what destinations do among themselves may linger
 
     def _send_what_has_a_route(self, message: Message) -> None:
@@ -203,12 +203,9 @@ class Channel:
             return
         self.sent += 1
         tx.urge(LINGER)
-        if tx.logs:
-            now, name, number, size = tx.now, tx.name, message.number, message.size
-            tx.rows.log += (
-                SENT("send", name, number, source, message.dests, size, now, now, NO_OUT, message.type),
-                TAKEN("react", name, number, agent, size, "", "", 0, now, now, now, now, ""),
-            )
+        now, name, number, size = tx.now, tx.name, message.number, message.size
+        self._left("send", name, number, source, message.dests, size, now, now, NO_OUT, message.type)
+        self._taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
         self.engine.react_now(native, message)
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:

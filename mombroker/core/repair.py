@@ -34,20 +34,20 @@ def start_anew(
         if (message.origin, message.number, agent) not in buried:
             buried.add((message.origin, message.number, agent))
             undelivered.append((message, agent, reason))
-    rows = server.batch.core
+    rows = server.tx.rows.core
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
     consumer.core = server.channel.core(consumer.domain, {})
     consumer.pending, consumer.mine = 0, {}
-    server.batch.meta[OWN + domain] = None
+    server.tx.rows.meta[OWN + domain] = None
     consumer.touched = True
     for link in consumer.links.values():
-        server.batch.acked[link.id] = link.sent
+        server.tx.rows.acked[link.id] = link.sent
         link.sent = link.durable = link.acked = link.received = link.received_durable = link.held = 0
         link.next, link.incarnation, link.changed = 1, "", True
         link.touch()
     server.channel.epochs[domain] = epoch
-    server.batch.meta[EPOCH + domain] = epoch
+    server.tx.rows.meta[EPOCH + domain] = epoch
     return undelivered
 
 

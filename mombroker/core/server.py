@@ -108,12 +108,10 @@ class AgentServer:
     # -- for the parts -----------------------------------------------------------------------------------------
 
     now: int = _of_tx("now")
-    level: int = _of_tx("level")
     batch: Batch = _of_tx("rows")
-    in_flight: Batch | None = _of_tx("in_flight")
     durable_id: int = _of_tx("durable_id")
     durable_batch: int = _of_tx("durable_batch")
-    next_id: int = _of_tx("next_id")
+    next_id: int = _of_tx("_next_id")
     notes: list[str] = _of_tx("notes")
 
     def mark(self, level: int) -> None:
@@ -233,12 +231,12 @@ class AgentServer:
     @property
     def urgency(self) -> int:
         """0: nothing to do; 1: the batch may linger; 2: commit now."""
-        return self.level
+        return self.tx.level
 
     @property
     def busy(self) -> bool:
         """A turn would find something to do."""
-        return bool(self.level or self.more or self.notes or self.engine.inboxes.run or self.natives.busy())
+        return bool(self.tx.level or self.more or self.notes or self.engine.inboxes.run or self.natives.busy())
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""
@@ -264,5 +262,7 @@ class AgentServer:
 
     def check(self) -> None:
         """Assert the invariants of all parts."""
+        tx = self.tx
+        assert not self.natives.late() or tx.in_flight or tx.level or not tx.rows.empty(), "no commit is due"
         self.engine.check()
         self.channel.check()

@@ -28,7 +28,7 @@ class StatusVerbs:
     @reads
     def why(self) -> Reply:
         """What waits on the server, and for what."""
-        return {"now": self.server.now, "waits": why(self.server)}
+        return {"now": self.server.tx.now, "waits": why(self.server)}
 
 
 def status(server: AgentServer) -> Reply:
@@ -37,8 +37,8 @@ def status(server: AgentServer) -> Reply:
     return {
         "server": server.name,
         "incarnation": channel.incarnation,
-        "now": server.now,
-        "ahead_ns": server.ahead,
+        "now": server.tx.now,
+        "ahead_ns": server.clock.ahead,
         "domains": [_domain(server, consumer) for consumer in server.channel.domains.values()],
         "links": links,
         "agents_in_memory": len(engine.residents.loaded),
@@ -52,7 +52,7 @@ def status(server: AgentServer) -> Reply:
         "dead_letters": len(server.dead_letters.letters),
         "names": len(server.names.known),
         "store_bytes": server.alarms.bytes,
-        "full": server.full(),
+        "full": server.tx.full(),
         "stuck": _stuck(server),
         "problems": _problems(server),
     }
@@ -63,7 +63,7 @@ def _domain(server: AgentServer, consumer: DomainChannel) -> Reply:
     came = [packet.note[0] or consumer.since for packet, _ in core.held()]
     return {
         "domain": consumer.name, "ordering": consumer.domain.backend, "members": list(consumer.members),
-        "held": sum(link.held for link in links), "held_longest_ns": server.now - min(came) if came else 0,
+        "held": sum(link.held for link in links), "held_longest_ns": server.tx.now - min(came) if came else 0,
         "parked": len(core.parked()), "relays": consumer.relays,
         "duplicates": core.duplicates + sum(link.duplicates for link in links),
         "waiting": sum(link.sent - link.acked for link in links),
@@ -90,15 +90,16 @@ def _stuck(server: AgentServer) -> list[Reply]:
 
 def clock_trouble(server: AgentServer) -> str:
     """A sentence, if the server's time is far ahead of the machine's clock, or that is not believed yet."""
-    if server.behind:
+    clock = server.clock
+    if clock.behind:
         return (
-            f"the machine's clock is {times.shown(server.behind)} ahead of the time of {server.name}: for a minute "
+            f"the machine's clock is {times.shown(clock.behind)} ahead of the time of {server.name}: for a minute "
             "nothing expires or falls due by it; if it is wrong, set it right before that, or stop the server"
         )
-    if server.ahead <= times.FAR:
+    if clock.ahead <= times.FAR:
         return ""
     return (
-        f"the time of {server.name} is {times.shown(server.ahead)} ahead of its machine's clock, which is wrong or was "
+        f"the time of {server.name} is {times.shown(clock.ahead)} ahead of its machine's clock, which is wrong or was "
         "once: messages live and wait as long as they should, but the log tells that time; once the clock is right, "
         f"stop {server.name} and run `mom store clock`"
     )
@@ -117,7 +118,7 @@ def _problems(server: AgentServer) -> list[str]:
             f"{what}: {waiting} messages wait for {agents}; bring the class back and start {server.name} again, or "
             f"delete what is not needed any more by `mom agent delete`"
         )
-    if server.full():
+    if server.tx.full():
         waiting = {
             link.peer: link.sent - link.acked for c in server.channel.domains.values() for link in c.links.values()
         }
@@ -152,7 +153,7 @@ def _problems(server: AgentServer) -> list[str]:
 
 def _away(server: AgentServer, consumer: DomainChannel, link: Link) -> bool:
     seen = max(link.last_seen, consumer.since)
-    return not link.conn and link.waiting() and server.now - seen > AWAY_NS
+    return not link.conn and link.waiting() and server.tx.now - seen > AWAY_NS
 
 
 def _costs_disk(server: AgentServer, link: Link) -> str:

@@ -57,26 +57,17 @@ DEFAULTS = Record()
 STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
 
 
-def recorder(tx: Any) -> Callable[..., None]:
-    """What appends to `tx.rows.log`: `record(kind, field=value, ...)`; the other fields have their defaults.
+def recorder(tx: Any, *fields: str) -> Callable[..., None]:
+    """What appends a record to `tx.rows.log`: `record(kind, field=value, ...)`; the other fields have their defaults.
 
-    Made from text, as named tuples are: no call on the way of a message may go through a dict of its arguments.
+    With `fields` it takes the values of these, in this order: for what is on the way of every message, where the names
+    of arguments would cost more than all else. Made from text, as named tuples are. It does nothing if the log is off.
     """
-    takes = ", ".join(f"{name}=DEFAULTS.{name}" for name in FIELDS)
+    if not tx.topology.log.get("enabled", True):
+        return lambda *_, **named: None
+    names = DEFAULTS._asdict()
+    takes = ", ".join(fields or (f"{name}=DEFAULTS.{name}" for name in FIELDS))
     text = f"lambda {takes}: tx.rows.log.append(new(Record, ({', '.join(FIELDS)},)))"
-    made: Callable[..., None] = eval(text, {"tx": tx, "new": tuple.__new__, "Record": Record, "DEFAULTS": DEFAULTS})
+    names |= {"tx": tx, "new": tuple.__new__, "Record": Record, "DEFAULTS": DEFAULTS}
+    made: Callable[..., None] = eval(text, names)
     return made
-
-
-def template(*fields: str) -> Callable[..., Record]:
-    """What makes a record from the values of these fields, in this order; the other fields have their defaults.
-
-    For records on the way of every message: names of arguments cost more than all else in them.
-    """
-    text = f"lambda {', '.join(fields)}: new(Record, ({', '.join(FIELDS)},))"
-    made: Callable[..., Record] = eval(text, {**DEFAULTS._asdict(), "new": tuple.__new__, "Record": Record})
-    return made
-
-
-def silent(*_: Any, **fields: Any) -> None:
-    """Where the log is off."""

@@ -26,12 +26,11 @@ class Transaction:
     rows          the open batch: a part puts and deletes its rows in its tables
     durable_id    the last id of rows that are durable; durable_batch likewise
     record        appends a record to the log: record(kind, field=value, ...), see trace.py
-    logs          is the log on? What has made a record by a template appends it to `rows.log` only then
     """
 
     __slots__ = (
-        "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "level", "notes",
-        "next_id", "id_limit", "in_flight", "record", "logs",
+        "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "record",
+        "_level", "_notes", "_next_id", "_id_limit", "_in_flight",
     )  # fmt: skip
 
     def __init__(
@@ -41,31 +40,30 @@ class Transaction:
         self.now = now  # ns of our clock, which never goes back
         self.full = full  # true when the server lacks room and takes no work from outside
         self.rows = Batch(number=1)
-        self.logs = bool(topology.log.get("enabled", True))
-        self.record = trace.recorder(self) if self.logs else trace.silent
+        self.record = trace.recorder(self)
         self.durable_batch = 0
-        self.durable_id = self.next_id = self.id_limit = int(reader.meta().get(NEXT, 0))
-        self.level = COMMIT
-        self.notes: list[str] = []  # lines for the operator's log
-        self.in_flight: Batch | None = None
+        self.durable_id = self._next_id = self._id_limit = int(reader.meta().get(NEXT, 0))
+        self._level = COMMIT
+        self._notes: list[str] = []  # lines for the operator's log
+        self._in_flight: Batch | None = None
 
     def new_id(self) -> int:
         """The next id of rows and messages; ids rise over all restarts."""
-        self.next_id += 1
-        if self.next_id > self.id_limit:
-            self.id_limit = self.next_id + ID_CHUNK
-            self.rows.meta[NEXT] = self.id_limit
-        return self.next_id
+        self._next_id += 1
+        if self._next_id > self._id_limit:
+            self._id_limit = self._next_id + ID_CHUNK
+            self.rows.meta[NEXT] = self._id_limit
+        return self._next_id
 
     def urge(self, level: int) -> None:
         """The open batch is to be committed: LINGER, or COMMIT."""
-        if level > self.level:
-            self.level = level
+        if level > self._level:
+            self._level = level
 
     def note(self, text: str) -> None:
         """One line for the operator's log."""
-        if len(self.notes) < MAX_NOTES:
-            self.notes.append(line(text))
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append(line(text))
 
     def filled(self) -> bool:
         """True when the open batch has reached its size: no further reaction joins it."""
@@ -73,8 +71,8 @@ class Transaction:
         return rows.bytes >= limits.batch_bytes or len(rows.queue_out) >= limits.batch_rows
 
     def written(self, table: str, id: Any) -> Any:
-        """The row of `id` in `table` (agents, items, held) as of the open batch; None if there is none."""
-        for batch in (self.rows, self.in_flight):
+        """The row of `id` in `table` (meta, agents, items, held) as of the open batch; None if there is none."""
+        for batch in (self.rows, self._in_flight):
             if batch is not None:
                 rows = getattr(batch, table)
                 if id in rows:
@@ -83,6 +81,7 @@ class Transaction:
 
 
 _READ: dict[str, Callable[[Reader, Any], Any]] = {
+    "meta": lambda reader, id: reader.meta().get(id),
     "agents": lambda reader, id: reader.agent(id),
     "items": lambda reader, id: reader.item(id),
     "held": lambda reader, id: reader.held_row(id),
@@ -90,7 +89,13 @@ _READ: dict[str, Callable[[Reader, Any], Any]] = {
 
 
 class Commits(Transaction):
-    """1. At most one batch is under way; the next one is open meanwhile. 2. Batches are durable in their order."""
+    """1. At most one batch is under way; the next one is open meanwhile.
+    2. Batches are durable in their order.
+
+    level       how much the open batch hurries; 0: not at all
+    notes       lines for the operator's log
+    in_flight   the batch under way
+    """
 
     __slots__ = ("_last_id", "_closed", "_times")
 
@@ -102,10 +107,22 @@ class Commits(Transaction):
         self._closed = 0  # when it was closed, if it has records,
         self._times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
 
+    @property
+    def level(self) -> int:
+        return self._level
+
+    @property
+    def notes(self) -> list[str]:
+        return self._notes
+
+    @property
+    def in_flight(self) -> Batch | None:
+        return self._in_flight
+
     def close(self, last: bool = False) -> None:
         """Close the open batch, which is under way from now on, and open the next one."""
-        assert self.in_flight is None, "one batch is under way"
-        batch = self.in_flight = self.rows
+        assert self._in_flight is None, "one batch is under way"
+        batch = self._in_flight = self.rows
         closed, durable = self._times
         if durable and (batch.log or last):  # what one row of the log cannot say of itself is in the next
             batch.log.insert(0, trace.Record("commit", sent=closed, done=durable))
@@ -113,14 +130,14 @@ class Commits(Transaction):
         self._closed = self.now if batch.log else 0
         if not batch.empty():
             batch.meta[NOW] = self.now
-        self._last_id = self.next_id
+        self._last_id = self._next_id
         self.rows = Batch(number=batch.number + 1)
-        self.level = 0
+        self._level = 0
 
     def committed(self, batch: Batch, now: int) -> None:
         """The batch that was under way is durable, and was so when its outputs began to leave, at `now`."""
-        assert batch is self.in_flight, "another batch is under way"
-        self.in_flight = None
+        assert batch is self._in_flight, "another batch is under way"
+        self._in_flight = None
         self.durable_batch, self.durable_id = batch.number, self._last_id
         if self._closed:
             self._times = (self._closed, max(now, self._closed))

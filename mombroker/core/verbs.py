@@ -9,7 +9,7 @@ from mombroker.core import times
 from mombroker.core.batch import ItemRow
 from mombroker.core.collection import Collection
 from mombroker.core.errors import MomError, Overloaded
-from mombroker.core.message import decode
+from mombroker.core.message import decode, new_message
 from mombroker.core.meta import EXPORTED, USER
 from mombroker.core.reaction import DELETE, Program
 from mombroker.core.requests import Reply, changes, reads
@@ -37,7 +37,7 @@ class AgentVerbs:
         """One agent that lives here, with its fields and the first items of its collections."""
         server = self.server
         id = server.names.address(agent)
-        row = server.written_agent(id)
+        row = server.tx.written("agents", id)
         if row is None:
             home = id.partition("/")[0]
             if home == server.name:
@@ -80,9 +80,9 @@ class AgentVerbs:
         size = len(payload) + sum(map(len, dests[1:]))
         if size > server.limits.max_message:
             raise MomError(f"{size} bytes are over max_message = {server.limits.max_message}")
-        expires = times.after(server.now, ttl_ns) if ttl_ns else 0
-        message = server.message(f"{server.name}/_admin", dests, type, payload, expires)
-        server.send(message)
+        expires = times.after(server.tx.now, ttl_ns) if ttl_ns else 0
+        message = new_message(server.tx, f"{server.name}/_admin", dests, type, payload, expires)
+        server.channel.send(message)
         return {"message": f"{message.origin}#{message.number}", "to": list(dests)}
 
     @changes
@@ -103,13 +103,13 @@ class AgentVerbs:
         """Delete an agent with its state, wherever it lives."""
         server = self.server
         id = server.names.address(agent)
-        server.send(server.message(f"{server.name}/_admin", (id,), DELETE, b""))
+        server.channel.send(new_message(server.tx, f"{server.name}/_admin", (id,), DELETE, b""))
         server.engine.give_up(id)
         return {"agent": id}
 
     def _open(self) -> None:
         server = self.server
-        if server.full():
+        if server.tx.full():
             raise Overloaded(
                 f"{server.name} takes no work from outside: {', '.join(server.alarms.why())}; see `mom status`"
             )
@@ -171,56 +171,49 @@ class UserVerbs:
 
     def __init__(self, tx: Transaction):
         self.tx = tx
+        rows = tx.reader.meta().items()
+        self._hashes = {key.removeprefix(USER): str(value) for key, value in rows if key.startswith(USER)}
 
     @reads
     def users(self) -> Reply:
         """The names of the users that clients log in as."""
-        return {"users": list(self._hashes())}
+        return {"users": sorted(self._hashes)}
 
     @reads
     def user_hashes(self) -> Reply:
         """The users with the hashes of their passcodes, to be given to other servers."""
-        return {"hashes": self._hashes()}
+        return {"hashes": dict(sorted(self._hashes.items()))}
 
     @changes
     def set_user(self, user: str, hash: str, new: bool = False) -> Reply:
         """Add a user with the hash of a passcode if it is `new`, else change the passcode."""
         if len(user) > MAX_USER or not user.isprintable() or user != user.strip():
             raise MomError(f"a user's name has 1 to {MAX_USER} printable characters, and no spaces around them")
-        there = user in self._hashes()
+        there = user in self._hashes
         if new and there:
             already = f"there is a user {user!r} on {self.tx.name} already"
             raise MomError(f"{already}; `mom user passwd` changes the passcode")
         if not new and not there:
             raise MomError(f"there is no user {user!r} on {self.tx.name}; `mom user add` makes one")
-        self.tx.rows.meta[USER + user] = hash
+        self._hashes[user] = self.tx.rows.meta[USER + user] = hash
         return {"user": user, "hash": hash}
 
     @changes
     def renew_user(self, user: str, hash: str, was: str) -> Reply:
         """Store another hash of the same passcode, if it was not changed since."""
-        if self._hashes().get(user) != was:
+        if self._hashes.get(user) != was:
             raise MomError(f"the passcode of {user!r} was changed meanwhile")
-        self.tx.rows.meta[USER + user] = hash
+        self._hashes[user] = self.tx.rows.meta[USER + user] = hash
         return {"user": user, "hash": hash}
 
     @changes
     def delete_user(self, user: str) -> Reply:
         """Delete a user; its connections are closed."""
-        if user not in self._hashes():
+        if user not in self._hashes:
             raise MomError(f"there is no user {user!r} on {self.tx.name}; see `mom user list`")
+        del self._hashes[user]
         self.tx.rows.meta[USER + user] = None
         return {"user": user}
-
-    def _hashes(self) -> dict[str, str]:
-        """The hash of each user's passcode, as of the open batch."""
-        rows: dict[str, str | int | None] = {**self.tx.reader.meta()}
-        for batch in (self.tx.in_flight, self.tx.rows):
-            rows.update(batch.meta if batch else {})
-        return {
-            key.removeprefix(USER): str(rows[key])
-            for key in sorted(rows) if key.startswith(USER) and rows[key] is not None
-        }  # fmt: skip
 
 
 class LogVerbs:
@@ -230,6 +223,5 @@ class LogVerbs:
     @changes
     def exported(self, seq: int) -> Reply:
         """Log records up to this one are somewhere else too, and may go when their time is over."""
-        known = self.tx.rows.meta.get(EXPORTED) or self.tx.reader.meta().get(EXPORTED, 0)
-        mark = self.tx.rows.meta[EXPORTED] = max(seq, int(known or 0))
+        mark = self.tx.rows.meta[EXPORTED] = max(seq, int(self.tx.written("meta", EXPORTED) or 0))
         return {"exported": mark}

@@ -144,7 +144,7 @@ class Node:
         assert not (idle and server.busy), f"{self.name} was thought idle and was not"
         if self._died_with_open_batch():
             return
-        if server.more and (self.flying is None or not server.batch_full()):
+        if server.more and (self.flying is None or not server.tx.filled()):
             self._soon()  # a full batch has to wait for the commit under way
         if self.flying is None:
             urgency = server.urgency
@@ -269,7 +269,7 @@ class Node:
             self.events += self.server.closed
 
     def _die(self, point: str) -> bool:
-        if point == "in commit" and not self.server.batch.empty():
+        if point == "in commit" and not self.server.tx.rows.empty():
             point = "in commit, next open"
         return self.cluster.dies(self, point)
 
@@ -278,7 +278,7 @@ class Node:
         if forwarded > self.forwarded and self._die("open batch of a router"):
             return True
         self.forwarded = forwarded
-        return not self.server.batch.empty() and self._die("open batch")
+        return not self.server.tx.rows.empty() and self._die("open batch")
 
     def _died_after_sending(self, ready: Ready) -> bool:
         kinds = {frame[0] for _, frames in ready.frames for frame in frames}

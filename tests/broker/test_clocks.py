@@ -18,14 +18,14 @@ def ahead(b: Broker, *servers: str) -> Broker:
     """These are ten years ahead of the wall clock, which is that of the test."""
     for name in servers:
         server = b.servers[name]
-        server.now, server.ahead = b.now + TEN_YEARS, TEN_YEARS
+        server.tx.now, server.clock.ahead = b.now + TEN_YEARS, TEN_YEARS
     return b
 
 
 def wait(b: Broker, seconds: float) -> None:
     for server in b.servers.values():
-        if server.ahead:
-            server.now += int(seconds * SECOND)
+        if server.clock.ahead:
+            server.tx.now += int(seconds * SECOND)
     b.later(seconds)
 
 
@@ -107,7 +107,7 @@ def test_a_server_that_starts_ten_years_later_begins_where_its_store_ends_and_it
     b.now += TEN_YEARS
     b.boot("a")
     server = b.servers["a"]
-    assert server.now == stored and b.queue("queue:in").messages.count == 1
-    server.behind = b.now - server.now  # as the driver does
+    assert server.tx.now == stored and b.queue("queue:in").messages.count == 1
+    server.clock.behind = b.now - server.tx.now  # as the driver does
     (problem,) = status(server)["problems"]
     assert problem.startswith("the machine's clock is 3650 days ahead of the time of a: ")

@@ -60,8 +60,8 @@ class Alone:
             if not ready.batch.empty():
                 self.store.commit(ready.batch)
             self.server.committed(ready, self.now)
-            self.notes += self.server.notes
-            self.server.notes.clear()
+            self.notes += self.server.tx.notes
+            self.server.tx.notes.clear()
             self.server.check()
             self.told += [reply for _, some in ready.clients for reply in some]
             self.replies.update(ready.replies)

@@ -5,6 +5,7 @@ import pytest
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.limits import Limits
+from mombroker.core.message import new_note
 from tests.broker.bench import ALONE, Broker
 
 Q = "queue:q"
@@ -30,7 +31,7 @@ def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
     server = b.servers["a"]
     send(b, queue, b"second")
     assert queue.messages.count == 2 and not server.engine.inboxes.boxes
-    sent, reacted = server.batch.log[-2:]
+    sent, reacted = server.tx.rows.log[-2:]
     assert (sent[0], sent[1:3], sent[4], reacted[0], reacted[3]) == (
         "send",
         reacted[1:3],
@@ -48,9 +49,9 @@ def test_in_any_other_case_it_waits_for_its_turn(way):
     server = b.servers["a"]
     engine = server.engine
     if way == "full batch":
-        server.batch.bytes = 2_000
+        server.tx.rows.bytes = 2_000
     elif way == "inbox":
-        server.send(server.note_to("a/conn:9", (queue.id,), ClientMessage(Q, Q, body=b"second")))
+        server.channel.send(new_note(server.tx, "a/conn:9", (queue.id,), ClientMessage(Q, Q, body=b"second")))
     elif way == "reaction":
         engine.running = "a/other"
     else:

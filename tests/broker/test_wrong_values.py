@@ -18,7 +18,7 @@ from mombroker.broker.wire import KINDS
 from mombroker.core.batch import Batch, InRow, TaskRow
 from mombroker.core.errors import SENTENCE_CHARS, PeerError, UnknownNotification
 from mombroker.core.events import Admin, ClientClosed, ClientCommands, LinkDown, LinkFrames
-from mombroker.core.message import BOUNCE, Message
+from mombroker.core.message import BOUNCE, Message, new_message
 from tests.broker.bench import Broker
 from tests.core.bus import topology
 from tests.core.sample_agents import Put as Text
@@ -117,7 +117,7 @@ class Town:
             self.broker.stores["b"].commit(ready.batch)
             server.committed(ready, self.broker.now)
             server.check()
-            assert all(line.isprintable() and len(line) <= SENTENCE_CHARS for line in server.notes)
+            assert all(line.isprintable() and len(line) <= SENTENCE_CHARS for line in server.tx.notes)
 
 
 def wrong_values(honest: dict[str, tuple[str, list[Any]]]) -> list[tuple[str, str, bytes, bool]]:
@@ -243,7 +243,7 @@ def test_what_comes_from_afar_is_a_dead_letter_and_its_neighbour_keeps_the_link(
     ]  # fmt: skip
     server = b.servers["a"]
     for type_, payload, agent in wrong:
-        server.send(server.message("a/x", (agent,), type_, payload))
+        server.channel.send(new_message(server.tx, "a/x", (agent,), type_, payload))
         b.pump()
     assert len(b.servers["c"].dead_letters.letters) == len(wrong) and b.servers["c"].channel.domains["y"].link("b").conn
     b.reboot("c")

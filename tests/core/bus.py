@@ -65,7 +65,7 @@ class Bus:
         for conn, (owner, _, _) in list(self.conns.items()):
             if owner == name:
                 self._close(conn)
-        self.servers.pop(name).in_flight = None
+        self.servers.pop(name)
 
     def _close(self, conn: int) -> None:
         owner, peer, other = self.conns.pop(conn)

@@ -48,7 +48,7 @@ def test_while_disk_or_memory_is_short_producers_wait_and_consumers_empty_the_qu
     b.connect().send("queue:orders", "1", "2", "3")
     server = b.servers["a"]
     server.step(short, b.now)
-    assert [word in line for line in server.notes] == [True]
+    assert [word in line for line in server.tx.notes] == [True]
     producer = b.connect().send("queue:orders", "4", receipt="r")
     topic = b.connect().send("topic:news", "5", receipt="r")
     assert producer.receipts == topic.receipts == []

@@ -142,10 +142,10 @@ def multicast(folder, count: int) -> tuple[int, int]:
     def run() -> None:
         nonlocal rows, size
         while server.busy:
-            server.turn(server.now)
-            ready = server.ready(server.now)
+            server.turn(server.tx.now)
+            ready = server.ready(server.tx.now)
             opened.commit(ready.batch)
-            server.committed(ready, server.now)
+            server.committed(ready, server.tx.now)
             rows, size = rows + written(ready.batch)[0], size + written(ready.batch)[1]
 
     run()

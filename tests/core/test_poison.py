@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from mombroker.agents.notifications import encode
+from mombroker.core.message import new_message
 from tests.core.bus import Bus
 from tests.core.sample_agents import Do, Put, Sink
 from tests.core.trio import AGENTS, bus, got, tell
@@ -96,7 +97,7 @@ def test_whoever_is_in_its_last_attempt_is_alone(monkeypatch):
     b.crash("b")
     server = b.boot("b")
     for agent, text in [("b/sink", "ask a/source"), ("b/sink", "kill"), (child, "innocent")]:
-        server.engine.deliver(server.message("a/source", (agent,), *encode(Put(text))), [agent])
+        server.engine.deliver(new_message(server.tx, "a/source", (agent,), *encode(Put(text))), [agent])
     server.engine.inboxes.boxes[child].queue[0].trying = 2
     with pytest.raises(KeyboardInterrupt):
         b.pump()
@@ -112,12 +113,12 @@ def test_a_search_for_poison_commits_once_more_for_many_messages():
         tell(b, "sink", f"{number}")
     b.crash("b")
     b.boot("b")
-    before = b.servers["b"].batch.number
+    before = b.servers["b"].tx.rows.number
     assert b.servers["b"].engine.poison.left == 512
     b.join("a", "b")
     b.pump()
     assert len(got(b)) == 50 and b.servers["b"].engine.poison.left == 512 - 50
-    assert b.servers["b"].batch.number - before < 20
+    assert b.servers["b"].tx.rows.number - before < 20
 
 
 def test_those_behind_a_message_that_fails_are_not_taken_for_killers(monkeypatch):

@@ -71,6 +71,8 @@ def test_every_field_has_a_default_of_its_kind_which_a_store_need_not_keep():
 
 def test_a_record_is_made_by_names_and_a_name_that_is_not_a_field_is_an_error():
     class Tx:
+        topology = topology({"d": "ab"})
+
         class rows:
             log: list[Record] = []
 
@@ -78,6 +80,8 @@ def test_a_record_is_made_by_names_and_a_name_that_is_not_a_field_is_an_error():
     record("send", detail="x", sent=3)
     record(*range(len(FIELDS)))
     assert Tx.rows.log == [Record("send", sent=3, detail="x"), tuple(range(len(FIELDS)))]
+    trace.recorder(Tx, "detail", "kind")("x", "hold")
+    assert Tx.rows.log.pop() == Record("hold", detail="x")
     assert all(type(each) is Record for each in Tx.rows.log)
     with pytest.raises(TypeError, match="regoin"):
         record("send", regoin="north")

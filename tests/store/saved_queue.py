@@ -48,7 +48,7 @@ def main(target: str) -> None:
         go(ClientCommands(1, [Send(QUEUE, text.encode(), shown=QUEUE) for text in ("a", "b", "c", "d", "e", "f")]))
         go(ClientCommands(1, [Subscribe("s", (QUEUE,), ack="individual", prefetch=3)]))
         go(ClientCommands(1, [Disposition(told[1].tag, MODIFIED), Disposition(told[0].tag)]))
-        row = ItemRow(server.new_id(), "paris/author", "h", 7, b"head", b"body")
+        row = ItemRow(server.tx.new_id(), "paris/author", "h", 7, b"head", b"body")
         made.commit(Batch(items={row.id: row}, agents={"paris/author": ("sample:A", b"")}))
         made.close()
         store.backup(folder, target)

@@ -26,7 +26,7 @@ class RetryVerbs(DestinationVerbs):
         row, tx = self.letters.row(id), self.tx
         letter, message = letter_of(row), decode(row.body)
         agents = (letter["agent"],) if letter["agent"] else message.dests
-        number = tx.next_id + 1  # of what is sent
+        number = tx.new_id() + 1  # of what is sent
         if message.type in (ClientMessage.wire, Publish.wire):
             where = self._again(message, agents, target)
         else:

@@ -45,14 +45,14 @@ def filled(folder, count, **more):
     for number in range(count):
         rare = {"n": "some"} if number % 1_000 == 999 else {}
         put = ClientMessage(Q, Q, properties=pack({"k": "x", **rare}), body=b"%d" % number, **more)
-        item = QueuedMessage(server.new_id(), 5, f"a#{number}", put)
+        item = QueuedMessage(server.tx.new_id(), 5, f"a#{number}", put)
         items[item.id] = item.row(queue.id, "p5")
         queue.messages.bytes += item.size
     messages = queue.messages
     messages.lane(5).rest = messages.ready = messages.count = count
     queue.change()
-    server.batch.items.update(items)
-    server.batch.meta["next"] = server.next_id
+    server.tx.rows.items.update(items)
+    server.tx.rows.meta["next"] = server.tx.new_id()
     run(server, made)
     made.close()
 

@@ -521,7 +521,7 @@ def test_a_queue_does_not_stand_still_when_others_fill_every_batch():
     waiting.dispatcher.resume("test")
     for left in (3, 1, 0):
         other.send("queue:other", large(0, 20_000), pump=False)
-        assert b.servers["a"].batch_full()
+        assert b.servers["a"].tx.filled()
         b.release("a", b.commit("a"))
         assert waiting.messages.ready == left
     b.pump()

@@ -122,7 +122,7 @@ def test_what_a_slow_connection_has_not_taken_is_told():
     slow = b.connect("b").subscribe("s", A, ack="individual", prefetch=1).subscribe("t", B, "topic:x", prefetch=1)
     b.connect("a").send(A, *map(str, range(15)))
     server = b.servers["b"]
-    (note,) = [line for line in server.notes if "dropped so far" in line][1:]
+    (note,) = [line for line in server.tx.notes if "dropped so far" in line][1:]
     assert note.startswith(f"client {slow.conn} does not take") and "'s': 10 dropped" in note
     assert server.clients.describe(slow.conn) == {"pending": 3, "dropped": 11} and server.clients.dropped == 11
     found = b.ask("b", "topics")
