@@ -249,6 +249,17 @@ def test_a_policy_is_set_on_all_servers_and_deleted_again(topology):
     assert "write 'queue:o*' or 'topic:o*'" in b.ask("a", "set_policy", match="o*", values={"max_messages": 1})
 
 
+def test_a_policy_that_a_store_holds_in_former_words_is_in_force():
+    b = Broker()
+    former = '{"match": "queue:o*", "max_messages": 1, "full": "drop-oldest", "redeliver": 2}'
+    b.stores["a"].disk.meta["policy:7"] = former
+    b.reboot("a")
+    (row,) = b.ask("a", "policies")["policies"]
+    assert (row["overflow"], row["max_redeliveries"]) == ("drop-head", 2)
+    b.connect().send(Q, "1", "2")
+    assert b.connect().subscribe("s", Q).texts == ["2"]
+
+
 def test_a_raised_limit_lets_those_go_on_who_wait():
     b = Broker(topology({"x": "ab"}, policies=[{"match": Q, "max_messages": 1}]))
     c = b.connect("a").send(Q, "1", "2", receipt="r")
