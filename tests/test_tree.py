@@ -156,7 +156,7 @@ def of_room(users: str, used: str) -> dict[str, set[str]]:
 KNOW_THE_SERVER = {
     "mombroker.broker.attach", "mombroker.core.channel",
     "mombroker.core.domain_channel", "mombroker.core.link", "mombroker.core.repair", "mombroker.core.server",
-    "mombroker.core.status", "mombroker.core.verbs",
+    "mombroker.core.status",
 }  # fmt: skip
 
 

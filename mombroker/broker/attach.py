@@ -1,5 +1,7 @@
 """What makes a server a broker: sessions of clients, queues and topics, and what operators may ask of them."""
 
+from functools import partial
+
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.verbs.messages import MessageVerbs
 from mombroker.broker.verbs.policies import PolicyVerbs
@@ -8,17 +10,16 @@ from mombroker.broker.verbs.retry import RetryVerbs
 from mombroker.broker.verbs.subscriptions import SubscriptionVerbs
 from mombroker.broker.verbs.topics import TopicVerbs
 from mombroker.core.server import AgentServer
-from mombroker.core.status import StatusVerbs
+from mombroker.core.status import StatusVerbs, closed
 from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
 
 
 def attach(server: AgentServer) -> Sessions:
     """Have a server serve clients. The server calls it while it is made, before it takes up what its store holds."""
     sessions = Sessions(server.natives, server.alarms.why)
+    agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server))
     letters = LetterVerbs(server.dead_letters.letters, server.program)
-    server.requests.add(
-        StatusVerbs(server), AgentVerbs(server), letters, RetryVerbs(sessions, letters), QueueVerbs(sessions),
-        SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions), PolicyVerbs(sessions.policies),
-        UserVerbs(server.tx), LogVerbs(server.tx),
-    )  # fmt: skip
+    of_core = StatusVerbs(server), agents, letters, UserVerbs(server.tx), LogVerbs(server.tx)
+    destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
+    server.requests.add(*of_core, *destinations, RetryVerbs(sessions, letters), PolicyVerbs(sessions.policies))
     return sessions

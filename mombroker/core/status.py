@@ -58,6 +58,13 @@ def status(server: AgentServer) -> Reply:
     }
 
 
+def closed(server: AgentServer) -> str:
+    """Why it takes no work from outside; empty if it does."""
+    if server.tx.full():
+        return f"takes no work from outside: {', '.join(server.alarms.why())}; see `mom status`"
+    return "is stopping" if server.stopping else ""
+
+
 def _domain(server: AgentServer, consumer: DomainChannel) -> Reply:
     links, core = consumer.links.values(), consumer.core
     came = [packet.note[0] or consumer.since for packet, _ in core.held()]

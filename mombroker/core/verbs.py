@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from mombroker.core import times
 from mombroker.core.batch import ItemRow
 from mombroker.core.collection import Collection
+from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, Overloaded
+from mombroker.core.ids import home_of
 from mombroker.core.message import decode, new_message
 from mombroker.core.meta import EXPORTED, USER
+from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE, Program
 from mombroker.core.requests import Reply, changes, reads
-from mombroker.core.server import AgentServer
 from mombroker.core.transaction import Transaction
 
 MAX_USER = 100
@@ -22,40 +25,42 @@ FIRST_ITEMS = 5  # of a collection that are shown with its agent
 
 
 class AgentVerbs:
-    def __init__(self, server: AgentServer):
-        self.server = server
+    """closed tells why no work is taken from outside; empty if it is."""
+
+    def __init__(self, natives: Natives, engine: Engine, program: Program, closed: Callable[[], str]):
+        self.tx, self.names, self.send_message = natives.tx, natives.names, natives.send
+        self.engine, self.program, self.closed = engine, program, closed
 
     @reads
     def agents(self, after: str = "", limit: int = 1_000) -> Reply:
         """The agents of the server in the order of their ids, those behind `after`."""
-        rows = self.server.reader.agents(after, min(limit, MAX_PAGE))
-        names = {id: name for name, id in self.server.names.known.items()}
+        rows = self.tx.reader.agents(after, min(limit, MAX_PAGE))
+        names = {id: name for name, id in self.names.known.items()}
         return {"agents": [{"agent": id, "class": path, "name": names.get(id, "")} for id, path in rows]}
 
     @reads
     def agent(self, agent: str) -> Reply:
         """One agent that lives here, with its fields and the first items of its collections."""
-        server = self.server
-        id = server.names.address(agent)
-        row = server.tx.written("agents", id)
+        me, inboxes = self.tx.name, self.engine.inboxes
+        id = self.names.address(agent)
+        row = self.tx.written("agents", id)
+        home, _, name = id.partition("/")
+        if row is None and home == me:
+            raise MomError(f"there is no agent {id}; see `mom agent list`")
         if row is None:
-            home = id.partition("/")[0]
-            if home == server.name:
-                raise MomError(f"there is no agent {id}; see `mom agent list`")
-            raise MomError(f"{id} does not live on {server.name}; ask its home server {home}")
-        box = server.engine.inboxes.boxes.get(id)
-        name = id.partition("/")[2]
-        native = server.clients.owns(row[0])
+            raise MomError(f"{id} does not live on {me}; ask its home server {home}")
+        path, state = row
+        box, native = inboxes.boxes.get(id), self.engine.clients.owns(path)
         return {
-            "agent": id, "name": name if server.names.known.get(name) == id else "", "class": row[0],
-            "waiting": server.engine.inboxes.count(box) if box else 0, "blocked": bool(box and box.blocked()),
-            "fields": {} if native else server.program.describe(row[0], row[1]),
-            "items": {} if native else self._items(id, row[0]),
+            "agent": id, "name": name if self.names.known.get(name) == id else "", "class": path,
+            "waiting": inboxes.count(box) if box else 0, "blocked": bool(box and box.blocked()),
+            "fields": {} if native else self.program.describe(path, state),
+            "items": {} if native else self._items(id, path),
         }  # fmt: skip
 
     def _items(self, agent: str, path: str) -> dict[str, Reply]:
         """How many rows each collection of an agent has, and the first of them, as they are on disk."""
-        program, reader = self.server.program, self.server.reader
+        program, reader = self.program, self.tx.reader
         found = {}
         for name in program.collections(path):
             rows = reader.items(agent, name, None, FIRST_ITEMS)
@@ -66,23 +71,23 @@ class AgentVerbs:
     @reads
     def home(self, agent: str) -> Reply:
         """The server where the agent of this name or id lives."""
-        return {"home": self.server.names.address(agent).partition("/")[0]}
+        return {"home": home_of(self.names.address(agent))}
 
     @changes
     def send(self, to: list[str], type: str, fields: dict[str, Any] | None = None, ttl_ns: int = 0) -> Reply:
         """Send a notification to agents."""
         self._open()
-        server = self.server
-        dests = tuple(dict.fromkeys(map(server.names.address, to)))
+        tx = self.tx
+        dests = tuple(dict.fromkeys(map(self.names.address, to)))
         if not dests:
             raise MomError("a message needs a receiver: name an agent")
-        payload = server.program.compose(type, fields or {})
+        payload = self.program.compose(type, fields or {})
         size = len(payload) + sum(map(len, dests[1:]))
-        if size > server.limits.max_message:
-            raise MomError(f"{size} bytes are over max_message = {server.limits.max_message}")
-        expires = times.after(server.tx.now, ttl_ns) if ttl_ns else 0
-        message = new_message(server.tx, f"{server.name}/_admin", dests, type, payload, expires)
-        server.channel.send(message)
+        if size > tx.limits.max_message:
+            raise MomError(f"{size} bytes are over max_message = {tx.limits.max_message}")
+        expires = times.after(tx.now, ttl_ns) if ttl_ns else 0
+        message = new_message(tx, f"{tx.name}/_admin", dests, type, payload, expires)
+        self.send_message(message)
         return {"message": f"{message.origin}#{message.number}", "to": list(dests)}
 
     @changes
@@ -91,30 +96,24 @@ class AgentVerbs:
     ) -> None:
         """Make an agent of a class under a new name, here or on another server."""
         self._open()
-        program, limits = self.server.program, self.server.limits
-        program.allowed(class_, remote=True)
-        state = program.initial(class_, fields or {})
-        if len(state) > limits.max_message:
-            raise MomError(f"{len(state)} bytes of fields are over max_message = {limits.max_message}")
-        self.server.names.deploy(ticket, name, class_, state, server or self.server.name)
+        most = self.tx.limits.max_message
+        self.program.allowed(class_, remote=True)
+        state = self.program.initial(class_, fields or {})
+        if len(state) > most:
+            raise MomError(f"{len(state)} bytes of fields are over max_message = {most}")
+        self.names.deploy(ticket, name, class_, state, server or self.tx.name)
 
     @changes
     def delete(self, agent: str) -> Reply:
         """Delete an agent with its state, wherever it lives."""
-        server = self.server
-        id = server.names.address(agent)
-        server.channel.send(new_message(server.tx, f"{server.name}/_admin", (id,), DELETE, b""))
-        server.engine.give_up(id)
+        id = self.names.address(agent)
+        self.send_message(new_message(self.tx, f"{self.tx.name}/_admin", (id,), DELETE, b""))
+        self.engine.give_up(id)
         return {"agent": id}
 
     def _open(self) -> None:
-        server = self.server
-        if server.tx.full():
-            raise Overloaded(
-                f"{server.name} takes no work from outside: {', '.join(server.alarms.why())}; see `mom status`"
-            )
-        if server.stopping:
-            raise Overloaded(f"{server.name} is stopping")
+        if reason := self.closed():
+            raise Overloaded(f"{self.tx.name} {reason}")
 
 
 class LetterVerbs:
