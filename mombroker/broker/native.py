@@ -25,10 +25,10 @@ class Native:
     rows_are: ClassVar[dict[str, str]] = {}
     handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
 
-    __slots__ = ("natives", "tx", "id", "collections")
+    __slots__ = ("natives", "tx", "turns", "id", "collections")
 
     def __init__(self, natives: Natives, id: str, state: bytes = b""):
-        self.natives, self.tx, self.id = natives, natives.tx, id
+        self.natives, self.tx, self.turns, self.id = natives, natives.tx, natives.turns, id
         self.collections: dict[str, Collection] = {}
 
     @classmethod
@@ -68,7 +68,7 @@ class Native:
 
     def touch(self) -> None:
         """Let `flush` be called when the reactions at hand are done."""
-        self.natives.touch(self)
+        self.turns.touch(self)
 
     def change(self) -> None:
         """Let the row be written when the batch closes."""

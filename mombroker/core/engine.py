@@ -18,7 +18,7 @@ from mombroker.core.inbox import Entry, Inbox, Inboxes
 from mombroker.core.message import Message, new_message
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import CREATE, Names
-from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
+from mombroker.core.natives import Clients, NativeAgent, NativeHost
 from mombroker.core.poison import PoisonSearch
 from mombroker.core.reaction import DELETE, Program, Reaction
 from mombroker.core.residents import Resident, Residents
@@ -39,7 +39,7 @@ class Engine:
         tx: Transaction,
         clock: Clock,
         names: Names,
-        natives: NativeScheduler,
+        natives: NativeHost,
         collections: Collections,
         dead: DeadLetters,
         timers: Timers,
@@ -51,7 +51,7 @@ class Engine:
     ):
         self.tx, self.clock, self.names, self.natives, self.collections = tx, clock, names, natives, collections
         self.dead, self.timers, self.program, self.send, self.record = dead, timers, program, send, record
-        self.handlers, self.readers = types.handlers, types.readers
+        self.handlers, self.readers, self.turns = types.handlers, types.readers, natives.turns
         self.inboxes = Inboxes(tx, dead.unreadable)
         self.residents = Residents(tx, program, collections)
         self.poison = PoisonSearch(tx, self.inboxes, unclean)
@@ -159,16 +159,16 @@ class Engine:
     def turn(self, budget: int) -> bool:
         """Run reactions to a fixed point; False when the budget ended before the work."""
         while (budget := self._work(budget)) >= 0:
-            if not self.natives.flush():
+            if not self.turns.flush():
                 return True
         return False
 
     def _work(self, budget: int) -> int:
         """React while there is something to react to; what is left of the budget, -1 when the work is not done."""
-        inboxes, natives, poison, filled = self.inboxes, self.natives, self.poison, self.tx.filled
+        inboxes, turns, poison, filled = self.inboxes, self.turns, self.poison, self.tx.filled
         run = inboxes.run
         while run:
-            if budget <= 0 or natives.work <= 0 or filled():
+            if budget <= 0 or turns.work <= 0 or filled():
                 return -1
             if poison.left and poison.waits():
                 return budget
@@ -195,7 +195,7 @@ class Engine:
             for _ in range(max(RUN - 1, box.suspects)):  # a few more of the same agent, while it is at hand
                 if not box.queue or box.until or box.name or filled() or (poison.left and not box.suspects):
                     break
-                if natives.work <= 0:
+                if turns.work <= 0:
                     break
                 budget -= 1
                 self._react(box, box.queue[0])
@@ -276,7 +276,7 @@ class Engine:
                 if not native.deletable:
                     raise UnknownNotification(f"{box.agent} is not to be deleted")
                 native.deleted()
-                self.natives.remove(native)
+                self.natives.remove(box.agent)
             else:
                 native.react(message)
         except UnknownName as error:
@@ -299,7 +299,7 @@ class Engine:
         self.record("react", message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
         if message.type == DELETE:
             del self.residents.loaded[box.agent]
-            self.natives.drop_rows(box.agent)
+            self.natives.remove(box.agent)
             where = entry.domain, entry.peer, entry.received
             self.record("delete", message, box.agent, *where, detail=resident.path)
         else:
@@ -360,7 +360,7 @@ class Engine:
         """An agent that cannot be loaded is deleted: what waits for it becomes dead letters."""
         box = self.inboxes.boxes.get(agent)
         if box is not None and box.stuck:
-            self.natives.drop_rows(agent)
+            self.natives.remove(agent)
             box.stuck = None
             self.inboxes.wake(box)
 
@@ -380,7 +380,7 @@ class Engine:
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """The batch that changed `items` is durable."""
         self.collections.committed(items)
-        self.natives.committed()
+        self.turns.committed()
         boxes, self.after_commit = self.after_commit, []
         for box in boxes:
             self.inboxes.wake(box)

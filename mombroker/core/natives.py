@@ -14,6 +14,7 @@ from mombroker.core.names import Names
 from mombroker.core.replicated import Replication
 from mombroker.core.timers import Timers
 from mombroker.core.transaction import LINGER, Transaction
+from mombroker.core.turns import Turns
 
 
 class NativeAgent(Protocol):
@@ -63,27 +64,24 @@ class SendNow(Protocol):
 class Natives:
     """The broker's only door to the core.
 
-    1. A touched native agent is flushed when the reactions at hand are done, at the latest when the batch closes.
-    2. The row of a changed one is written when the batch closes.
-    3. A removed one sends and writes nothing more, not even in the reaction that removed it.
-    4. One with more work than fits into a turn is touched in the next turn; one that waits for a commit makes it due.
+    1. The row of a changed native agent is written when the batch closes.
+    2. A removed one sends and writes nothing more, not even in the reaction that removed it.
 
     tx         the open batch, and what else a part may ask of its server
     clock      how our clock stands to the wall clock and to those of other servers
     names      the agents that are known by name
-    agents     those in memory, by id
+    agents     the native agents, by id; all are in memory
+    turns      when they are flushed, and what is left of the turn's work
     types      what is done with messages of some types, whoever they are for
-    work       what is left of `turn_work` in this turn; see core/limits.py
+    replication   what a replicated table is made with
     send       sends a message
     send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
                another one is at work, which might not expect that this one changes
-    replication   what a replicated table is made with
-    distance   the links between us and another server; raises MomError for one that is not on this bus
     """
 
     __slots__ = (
-        "tx", "clock", "names", "agents", "work", "send", "send_now", "types", "replication", "distance",
-        "_timers", "_collections", "_touched", "_changed", "_late", "_soon", "_turns",
+        "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "send_now",
+        "_timers", "_collections", "_changed",
     )  # fmt: skip
 
     def __init__(
@@ -97,22 +95,13 @@ class Natives:
         send_now: SendNow,
         types: MessageTypes,
         replication: Replication,
-        distance: Callable[[str], int],
     ):
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
-        self.send, self.send_now, self.distance = send, send_now, distance
+        self.send, self.send_now = send, send_now
         self.types, self.replication = types, replication
         self.agents: dict[str, NativeAgent] = {}
-        self.work = tx.limits.turn_work
-        self._touched: dict[NativeAgent, None] = {}
+        self.turns = Turns(tx, self.agents)
         self._changed: dict[NativeAgent, None] = {}
-        self._late: dict[NativeAgent, None] = {}  # to be touched by the next commit
-        self._soon: dict[NativeAgent, None] = {}  # to be touched by the next turn
-        self._turns = 0
-
-    def lookup(self, id: str) -> NativeAgent | None:
-        """One of our native agents."""
-        return self.agents.get(id)
 
     def post(self, source: str, to: str, note: Note) -> None:
         """Send a note to an agent; a failure is not told."""
@@ -126,47 +115,23 @@ class Natives:
         """An agent's collection, as it is in the store."""
         return self._collections.open(agent, name)
 
-    def touch(self, native: NativeAgent) -> None:
-        """Have its `flush` called, once for all that happens until then."""
-        self._touched[native] = None
-
-    def touch_late(self, native: NativeAgent) -> None:
-        """Have its `flush` called after the commit: it waits for rows that are not durable yet."""
-        self._late[native] = None
-
-    def go_on(self, native: NativeAgent) -> None:
-        """It has more to do: in this turn if there is work left, else in the next one, when others had theirs."""
-        (self._touched if self.work > 0 else self._soon)[native] = None
-
-    def next_turn(self, native: NativeAgent) -> None:
-        """It has more to do, in the next turn."""
-        self._soon[native] = None
-
-    def armed(self, native: NativeAgent) -> bool:
-        """It will be flushed, without anything coming from outside."""
-        return native in self._touched or native in self._soon or native in self._late
-
     def change(self, native: NativeAgent) -> None:
         """Let its row be written when the batch closes."""
         self._changed[native] = None
         self.tx.urge(LINGER)
 
-    def remove(self, native: NativeAgent, written: bool = True) -> None:
-        """It is gone, and its rows if it ever had any."""
-        self.agents.pop(native.id, None)
-        for those in (self._touched, self._changed, self._late, self._soon):
-            those.pop(native, None)
+    def remove(self, id: str, written: bool = True) -> None:
+        """An agent is gone, and its rows, except its inbox, if it ever had any."""
+        if native := self.agents.pop(id, None):
+            self._changed.pop(native, None)
+            self.turns.forget(native)
         if written:
-            self.drop_rows(native.id)
-
-    def drop_rows(self, agent: str) -> None:
-        """Delete the rows of a deleted agent, except its inbox."""
-        self._timers.drop(agent)
-        self._collections.drop(agent)
+            self._timers.drop(id)
+            self._collections.drop(id)
 
 
-class NativeScheduler(Natives):
-    """The core's side: native agents are created, flushed and written."""
+class NativeHost(Natives):
+    """The core's side of the door: native agents are created and written."""
 
     __slots__ = ()
 
@@ -180,49 +145,13 @@ class NativeScheduler(Natives):
         if native := self.agents.get(agent):
             native.alarm()
 
-    def begin(self) -> None:
-        """A turn begins. Those that wait for it take turns in being the first."""
-        self.work = self.tx.limits.turn_work
-        if self._soon:
-            self._turns += 1
-            waiting = [*self._soon]
-            first = self._turns % len(waiting)
-            self._touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
-            self._soon = {}
-
-    def busy(self) -> bool:
-        """A turn would find something to do."""
-        return bool(self._touched or self._soon)
-
-    def waiting(self) -> bool:
-        """Some wait for the next turn."""
-        return bool(self._soon)
-
-    def flush(self) -> bool:
-        """Let the touched ones say what they have to; False if there are none."""
-        if not self._touched:
-            return False
-        touched, self._touched = self._touched, {}
-        for native in touched:
-            if self.agents.get(native.id) is native:
-                native.flush()
-        return True
-
     def close(self) -> None:
         """The open batch closes."""
-        self.flush()
+        self.turns.flush()
         changed, self._changed = self._changed, {}
         for native in changed:
             if self.agents.get(native.id) is native:
                 self.tx.rows.agents[native.id] = (native.path, native.pack())
-
-    def committed(self) -> None:
-        self._touched.update(self._late)
-        self._late = {}
-
-    def late(self) -> bool:
-        """Some wait for the next commit."""
-        return bool(self._late)
 
     def check(self) -> None:
         for native in self.agents.values():

@@ -37,7 +37,7 @@ from mombroker.core.message import Message, Note, new_message, new_note
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import CLEAN, NOW, UNCLEAN
 from mombroker.core.names import Names
-from mombroker.core.natives import Clients, NativeAgent, NativeScheduler
+from mombroker.core.natives import Clients, NativeAgent, NativeHost
 from mombroker.core.reaction import Program
 from mombroker.core.replicated import Replication
 from mombroker.core.requests import Requests
@@ -88,9 +88,9 @@ class AgentServer:
         self.requests = Requests(tx, self.timers.alarm)
         replication = Replication(tx, channel.send, self.requests.tickets.answer, types.obey)
         self.names = Names(replication, channel.distance)
-        self.natives = NativeScheduler(
+        self.natives = NativeHost(
             tx, self.clock, self.names, collections, self.timers, channel.send, channel.send_now,
-            types, replication, channel.distance,
+            types, replication,
         )  # fmt: skip
         self.engine = Engine(
             tx, self.clock, self.names, self.natives, collections, self.dead_letters, self.timers, program,
@@ -210,10 +210,10 @@ class AgentServer:
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.now = max(self.now, now)
-        self.natives.begin()
+        self.natives.turns.begin()
         self.timers.tick()
         self.requests.tickets.hurry()
-        self.more = not self.engine.turn(self.limits.turn_reactions) or self.natives.waiting()
+        self.more = not self.engine.turn(self.limits.turn_reactions) or self.natives.turns.waiting()
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.batch_full():
@@ -236,7 +236,7 @@ class AgentServer:
     @property
     def busy(self) -> bool:
         """A turn would find something to do."""
-        return bool(self.tx.level or self.more or self.notes or self.engine.inboxes.run or self.natives.busy())
+        return bool(self.tx.level or self.more or self.notes or self.engine.inboxes.run or self.natives.turns.busy())
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""
@@ -263,6 +263,6 @@ class AgentServer:
     def check(self) -> None:
         """Assert the invariants of all parts."""
         tx = self.tx
-        assert not self.natives.late() or tx.in_flight or tx.level or not tx.rows.empty(), "no commit is due"
+        assert not self.natives.turns.late() or tx.in_flight or tx.level or not tx.rows.empty(), "no commit is due"
         self.engine.check()
         self.channel.check()

@@ -66,12 +66,12 @@ class Browser:
                 break
             if lane.rest and queue.tx.durable_id < self.upto:
                 ended = False  # some of it cannot be read yet
-                queue.natives.touch_late(queue)
+                queue.turns.touch_late(queue)
                 break
         if items:
             queue.post(self.key[0], Dispatch(self.key[1], items))
         if ended:
             queue.post(self.key[0], Browsed(self.key[1]))
-        elif self.credit > 0 and self.room > 0 and not queue.natives.armed(queue):
-            queue.natives.go_on(queue)
+        elif self.credit > 0 and self.room > 0 and not queue.turns.armed(queue):
+            queue.turns.go_on(queue)
         return ended

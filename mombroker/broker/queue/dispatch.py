@@ -103,7 +103,7 @@ class Dispatcher:
                 return
             item = messages.first()
             if item is None:
-                self.queue.natives.touch_late(self.queue)
+                self.queue.turns.touch_late(self.queue)
                 return
             if item.id <= messages.purged:
                 return  # it goes first
@@ -221,7 +221,7 @@ class Dispatcher:
             if not consumer.hungry:
                 return True
         if lane.rest and self.tx.durable_id < lane.last:
-            self.queue.natives.touch_late(self.queue)
+            self.queue.turns.touch_late(self.queue)
         else:
             searched_to[number] = lane.last
         return True
@@ -231,7 +231,7 @@ class Dispatcher:
         if self.pauses:
             return True
         if self.consumers.changed:
-            self.queue.natives.go_on(self.queue)
+            self.queue.turns.go_on(self.queue)
             return True
         return self.work.enough() or self.work.spent()
 

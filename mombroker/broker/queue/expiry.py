@@ -116,7 +116,7 @@ class Expiry:
             while len(lane):
                 item = lane.first()
                 if item is None:
-                    self.queue.natives.touch_late(self.queue)
+                    self.queue.turns.touch_late(self.queue)
                     return
                 if item.id > messages.purged:
                     break

@@ -214,7 +214,7 @@ class Queue(Native):
 
     def take_on(self, note: Consume, session: str) -> bool:
         """A new consumer; False if it was not taken on."""
-        if not self.remote(session) and self.natives.lookup(session) is None:
+        if not self.remote(session) and session not in self.natives.agents:
             return False  # its connection has ended, perhaps with the last process
         try:
             matches = message_filter(note.selector, note.no_local)
@@ -278,7 +278,7 @@ class Queue(Native):
     def check(self) -> None:
         """Assert the invariants. Whatever is to be done is being done, or waits for something from outside."""
         self.messages.check()
-        if self.natives.armed(self):
+        if self.turns.armed(self):
             return
         assert not self.settlement.returning, "what lost connections had is left lying"
         assert not self.messages.purged and not self.schedule.ripe, "a purge, or what was due, is left lying"

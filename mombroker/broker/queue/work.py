@@ -26,25 +26,25 @@ class Work:
 
     def begin(self) -> None:
         """Take a share of what is left of the turn's work; count anew for a new batch."""
-        left = self.queue.natives.work
+        left = self.queue.turns.work
         self.until = left - max(1, left // SHARE) if left > 0 else left
         number = self.queue.tx.rows.number
         if self.batch != number:
             self.batch, self.moved = number, 0
 
     def spend(self, cost: int, size: int) -> None:
-        self.queue.natives.work -= cost + size // WORK_BYTES
+        self.queue.turns.work -= cost + size // WORK_BYTES
 
     def looks(self) -> int:
         """How many messages, when they have been looked at, have used up what is left of the share."""
-        return max(1, -(-(self.queue.natives.work - self.until) // LOOK))
+        return max(1, -(-(self.queue.turns.work - self.until) // LOOK))
 
     def spent(self) -> bool:
         """Has the share been used up? Then the queue goes on when others had their turn."""
-        natives = self.queue.natives
-        if natives.work > self.until:
+        turns = self.queue.turns
+        if turns.work > self.until:
             return False
-        natives.go_on(self.queue)
+        turns.go_on(self.queue)
         return True
 
     def enough(self) -> bool:
@@ -53,6 +53,6 @@ class Work:
         tx = self.queue.tx
         if self.moved < tx.limits.batch_bytes // (8 if tx.filled() else 2):
             return False
-        self.queue.natives.touch_late(self.queue)
+        self.queue.turns.touch_late(self.queue)
         tx.urge(COMMIT)
         return True

@@ -148,7 +148,7 @@ class Handlers:
         """As `_where`. One of this connection is made by being used; of others only they know whether it is there."""
         kind, _, name = destination.partition(":")
         home, *rest = name.split("/", 2)
-        self.natives.distance(home)  # raises for a server that is not on this bus
+        self.names.distance(home)  # raises for a server that is not on this bus
         if len(rest) < 2:
             raise MomError(f"{destination} is nobody's: write it as the reply-to of a message has it")
         if kind == "temp-topic":

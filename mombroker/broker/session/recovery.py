@@ -84,4 +84,4 @@ def _connection_lost(natives: Natives, id: str) -> None:
     """The connection of a stored session was lost with the last process of this server."""
     for home in msgpack.unpackb(_state(natives, id)):
         natives.post(id, home, Gone())
-    natives.drop_rows(id)
+    natives.remove(id)

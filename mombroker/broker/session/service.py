@@ -153,8 +153,8 @@ class Sessions(Native):
         self.commands.direct = False
         self.going = late | self.going
         if self.going:
-            self.natives.next_turn(self)
-        self.natives.work -= SHARE - left
+            self.turns.next_turn(self)
+        self.turns.work -= SHARE - left
 
     def _obey(self, session: Session, left: int) -> int:
         """Obey so many commands of it at most, the rest in the next turn; how many of `left` are left."""
@@ -162,7 +162,7 @@ class Sessions(Native):
         while commands and not session.key:
             if not left:
                 self.going[session] = None
-                self.natives.next_turn(self)
+                self.turns.next_turn(self)
                 return 0
             left -= 1
             command = commands[0]

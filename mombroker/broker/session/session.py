@@ -171,7 +171,7 @@ class Session(Native):
             raise MomError(f"{shown} has a consumer, or messages that are not acknowledged: end them first")
         self.temporary.discard(id)
         self.homes.pop(id, None)
-        self.natives.remove(self.natives.agents[id], written=False)
+        self.natives.remove(id, written=False)
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
@@ -285,8 +285,8 @@ class Session(Native):
         for home in self.homes:
             self.post(home, protocol.Gone(failed.get(home, [])))
         for id in self.temporary:
-            self.natives.remove(self.natives.agents[id], written=False)
-        self.natives.remove(self, written=not all(map(self._is_ours, self.homes)))
+            self.natives.remove(id, written=False)
+        self.natives.remove(self.id, written=not all(map(self._is_ours, self.homes)))
 
     def check(self) -> None:
         self.feed.check()

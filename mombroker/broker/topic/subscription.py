@@ -242,7 +242,7 @@ class Subscription(Queue):
     def idle(self) -> None:
         """End it if nobody has consumed from it for longer than its policy allows."""
         timeout, tx = self.settings.policy.idle_timeout, self.tx
-        if not timeout or not self.seen or self.natives.lookup(self.id) is not self:
+        if not timeout or not self.seen or self.natives.agents.get(self.id) is not self:
             return
         at = max(times.after(self.seen, times.of_seconds(timeout)), self._grace)
         if at <= tx.now and self.natives.clock.ahead <= times.FAR:
@@ -262,9 +262,9 @@ class Subscription(Queue):
             self._end_it()
 
     def _end_it(self) -> None:
-        if self.natives.lookup(self.id) is self:
+        if self.natives.agents.get(self.id) is self:
             self.deleted()
-            self.natives.remove(self)
+            self.natives.remove(self.id)
 
     def deleted(self) -> None:
         self.service.topics.release(self, self.epochs)

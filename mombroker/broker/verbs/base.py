@@ -41,7 +41,7 @@ class DestinationVerbs:
         else:
             name = shown if shown in self.names.known else name_of(shown)
             id = self.names.known.get(name) or f"{me}/{name}"
-        found = self.natives.lookup(id)
+        found = self.natives.agents.get(id)
         if isinstance(found, Queue):
             return found
         self.names.present(id, shown)

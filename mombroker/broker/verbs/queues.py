@@ -55,7 +55,7 @@ class QueueVerbs(DestinationVerbs):
     def release(self, destination: str, holder: str) -> Reply:
         """Take back what the clients of a dead server have of a queue or subscription."""
         queue = self.find(destination)
-        self.natives.distance(holder)  # raises for one that is not on this bus
+        self.names.distance(holder)  # raises for one that is not on this bus
         if holder == self.tx.name:
             raise MomError(f"{holder} runs: what its clients hold comes back when their connections end")
         returned = queue.release(lambda proxy: proxy.startswith(f"{holder}/"))
