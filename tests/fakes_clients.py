@@ -343,3 +343,17 @@ def half_refused(transact: Callable[..., None]) -> Callable[..., None]:
         transact(handlers, session, command)
 
     return send_first
+
+
+def refused_and_retried(_: Callable[[Waiting, Session], None]) -> Callable[[Waiting, Session], None]:
+    """What has waited in vain is refused, and obeyed when it can be."""
+
+    def in_vain(waiting: Waiting, session: Session) -> None:
+        if not session.reason:
+            session.unanswered(session.key)
+        else:
+            waiting._refuse(session, Refused(session.reason, session.commands[0].receipt, scope=COMMAND))
+        session.until = 0
+        waiting.go_on(session)
+
+    return in_vain

@@ -3,142 +3,23 @@
 All of them are judged alike, by model.py. What a program adds is that its situation comes up often.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
-from mombroker.broker.commands import MODIFIED, Delivery, Disposition, Send, Transact, Uncommitted
+from mombroker.broker.commands import Delivery, Uncommitted
 from mombroker.broker.properties import pack
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
+from mombroker.sim.workers import MODES, QUEUES, TOPICS, A, B, Enduringly, Everything, Queues, Worker
 from mombroker.sim.world import MS
 
-QUEUES = [f"queue:q{n}" for n in range(3)]
-TOPICS = [f"topic:t{n}" for n in range(3)]
-A, B = TOPICS[:2]
 SLOWEST = 200 * MS
 PROOFS = 3
 COLORS = ("red", "blue")
-MODES = ("auto", "client", "individual", "individual")
-
-
-# -- everything at random ------------------------------------------------------------------------------------------
-
-
-class Worker(Client):
-    """Does one thing after another, as long as there is something left to do."""
-
-    work: "Everything"
-
-    def begin(self, connection: Connection) -> None:
-        if not connection.open or self.work.left <= 0:
-            return
-        self.work.left -= 1
-        deeds = self.work.deeds
-        self.rng.choices([*deeds], [*deeds.values()])[0](self, connection)
-        self.work.world.after(self.pause(), self.begin, connection)
-
-    def send(self, connection: Connection) -> None:
-        group = self.rng.choice(("", "", "g"))
-        connection.send(self.rng.choice(self.work.destinations), self.rng.random() < 0.7, group=group)
-
-    def listen(self, connection: Connection) -> None:
-        several = ["topic:*"] if self.rng.random() < 0.1 else self.rng.sample(TOPICS, self.rng.choice((1, 1, 2)))
-        connection.listen(*several, prefetch=self.rng.choice((1, 3, 0)), ack=self.rng.choice(MODES[:3]))
-
-    def take(self, connection: Connection) -> None:
-        queue = self.rng.choice(self.work.queues)
-        if queue not in connection.subs.values():
-            connection.subscribe(queue, prefetch=self.rng.choice((1, 3, 0)), ack=self.rng.choice(MODES))
-
-    def keep(self, connection: Connection) -> None:
-        """The durable subscription of this client, or one that is shared by all that have no client id."""
-        stream = self.work.durables[self.client_id]
-        if stream not in connection.subs.values():
-            durable = self.work.lasting[stream][1]
-            connection.subscribe(stream, durable, prefetch=self.rng.choice((1, 3)), ack="individual")
-
-    def stop(self, connection: Connection) -> None:
-        if connection.subs:
-            connection.unsubscribe(self.rng.choice(list(connection.subs)))
-
-    def transact(self, connection: Connection) -> None:
-        """Settle some of what was delivered by sending something: all of it or nothing."""
-        given = [tag for tag, given in connection.unsettled.items() if given.ack == "individual"]
-        tags = given[: self.rng.randint(0, 2)]
-        settles = [connection.unsettled.pop(tag) for tag in tags]
-        together: list[Sent] = []
-        commands: list[Send | Disposition] = []
-        destinations = self.work.destinations
-        for destination in self.rng.sample(destinations, self.rng.randint(1, min(3, len(destinations)))):
-            sent, command = connection.message(destination)
-            sent.together, sent.settles = together, settles
-            together.append(sent)
-            commands.append(command)
-        for tag, each in zip(tags, settles, strict=True):
-            each.passed_on = [sent for sent in together if sent.destination in QUEUES]
-            commands.insert(self.rng.randint(0, len(commands)), Disposition(tag))
-        connection.do(Transact(commands, connection.receipt(together[0])))
-
-    def leave(self, connection: Connection) -> None:
-        connection.leave()
-
-    def settle(self, connection: Connection, tag: int) -> None:
-        if not connection.open or tag not in connection.unsettled:
-            return
-        given = connection.unsettled[tag]
-        if given.ack == "individual" and self.work.left > 0:
-            dice = self.rng.random()
-            if dice < 0.15:
-                connection.do(Disposition(tag, MODIFIED))
-                del connection.unsettled[tag]
-                return
-            if dice < 0.3:
-                other = [name for name in QUEUES if name not in given.stream.destinations]
-                given.passed_on = [connection.send(self.rng.choice(other), receipt=False)]
-        self.acknowledge(connection, tag)
-
-
-class Everything(Clients):
-    """Queues, topics, transactions and whatever subscriptions there are, one of the queues often full."""
-
-    policies: ClassVar[list[dict[str, Any]]] = [
-        {
-            "match": "queue:q2",
-            "max_messages": 5,
-            "block_seconds": 1.0,
-            "redeliver_first": 0.01,
-            "max_redeliveries": 1000,
-        },
-        *Clients.policies,
-    ]
-    patient = False
-    destinations = [*QUEUES, *TOPICS, *TOPICS]
-    deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
-        Worker.send: 62, Worker.listen: 10, Worker.take: 10, Worker.keep: 4, Worker.stop: 4, Worker.transact: 4,
-        Worker.leave: 2,
-    }  # fmt: skip
-
-    def __init__(self, rng: Random):
-        super().__init__(rng)
-        self.left = self.rng.choice((40, 80, 160))
-
-    def cast(self) -> Sequence[Client]:
-        ids = [f"c{n}" if n % 2 else "" for n in range(self.rng.randint(3, 7))]
-        self.queues = [self.queue(name) for name in QUEUES]
-        shared = self.lasts(Stream((A, B), "shared"), "", "shared")
-        self.durables = {id: self.lasts(Stream((A, B), "durable"), id, "d") if id else shared for id in ids}
-        return [Worker(self, id) for id in ids]
-
-
-class Queues(Everything):
-    """Nothing but queues."""
-
-    destinations = QUEUES
-    deeds = {Worker.send: 60, Worker.take: 20, Worker.stop: 6, Worker.transact: 10, Worker.leave: 4}
 
 
 # -- causes before effects -----------------------------------------------------------------------------------------
@@ -479,6 +360,5 @@ class Choices(Everything):
 
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
-    "openings": Openings, "choices": Choices, "pulls": Pulls,
-    "operators": Operators,
+    "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
 }  # fmt: skip

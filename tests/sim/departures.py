@@ -29,7 +29,7 @@ from mombroker.sim.cluster import Cluster
 from mombroker.sim.faults import draw
 from mombroker.sim.mischief import Trial
 from mombroker.sim.model import Stream
-from mombroker.sim.programs import QUEUES, Everything, Worker
+from mombroker.sim.workers import QUEUES, Everything, Worker
 from mombroker.sim.workloads import Wander
 from mombroker.sim.world import MS
 from mombroker.store.memory import MemoryStore

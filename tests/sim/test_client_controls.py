@@ -88,6 +88,9 @@ CONTROLS = {
     "refused with what is behind": Control(
         "pulls", partial(replaced, Sessions, "refuse", fakes.refused_with_the_rest), (27, 28, 33)
     ),
+    "refused, and tried again": Control(
+        "enduringly", partial(replaced, Waiting, "_in_vain", fakes.refused_and_retried), (1, 5, 6)
+    ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }
 
