@@ -10,21 +10,19 @@ import traceback
 from collections.abc import Callable
 
 from mombroker.core.batch import ItemRow
-from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.inbox import Entry, Inbox, Inboxes
 from mombroker.core.message import Message, new_message
-from mombroker.core.message_types import MessageTypes
-from mombroker.core.names import CREATE, Names
+from mombroker.core.names import CREATE
 from mombroker.core.natives import Clients, NativeAgent, NativeHost
 from mombroker.core.poison import PoisonSearch
 from mombroker.core.reaction import DELETE, Program, Reaction
 from mombroker.core.residents import Resident, Residents
 from mombroker.core.timers import Timers
 from mombroker.core.topology import AgentDecl
-from mombroker.core.transaction import COMMIT, LINGER, Transaction
+from mombroker.core.transaction import COMMIT, LINGER
 
 RUN = 16  # reactions of one agent before it is another's turn
 
@@ -36,22 +34,19 @@ class Engine:
 
     def __init__(
         self,
-        tx: Transaction,
-        clock: Clock,
-        names: Names,
         natives: NativeHost,
         collections: Collections,
         dead: DeadLetters,
         timers: Timers,
         program: Program,
-        types: MessageTypes,
-        send: Callable[[Message], None],
         record: Callable[..., None],
         unclean: int,
     ):
-        self.tx, self.clock, self.names, self.natives, self.collections = tx, clock, names, natives, collections
-        self.dead, self.timers, self.program, self.send, self.record = dead, timers, program, send, record
-        self.handlers, self.readers, self.turns = types.handlers, types.readers, natives.turns
+        tx = self.tx = natives.tx
+        self.clock, self.names, self.turns, self.send = natives.clock, natives.names, natives.turns, natives.send
+        self.handlers, self.readers = natives.types.handlers, natives.types.readers
+        self.natives, self.collections, self.dead, self.timers = natives, collections, dead, timers
+        self.program, self.record = program, record
         self.inboxes = Inboxes(tx, dead.unreadable)
         self.residents = Residents(tx, program, collections)
         self.poison = PoisonSearch(tx, self.inboxes, unclean)

@@ -93,9 +93,8 @@ class AgentServer:
             types, replication,
         )  # fmt: skip
         self.engine = Engine(
-            tx, self.clock, self.names, self.natives, collections, self.dead_letters, self.timers, program,
-            types, channel.send, channel.record, unclean,
-        )  # fmt: skip
+            self.natives, collections, self.dead_letters, self.timers, program, channel.record, unclean
+        )
         channel.engine, channel.dead_letters = self.engine, self.dead_letters
         self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
         self.clients = self.engine.clients = attach(self)
