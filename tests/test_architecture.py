@@ -11,6 +11,7 @@ from mombroker.core.events import ClientCommands, ClientOpened, ClientWrote, Rea
 from mombroker.stomp.frames import encode
 from mombroker.stomp.session import Session
 from tests.core.bus import Bus, topology
+from tests.test_tree import ARROWS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -107,3 +108,17 @@ def test_a_message_passes_the_stations_in_their_order():
         if file.startswith(ROOMS) and not any(at.endswith(f"/{file}") and name == done for at, done in went)
     ]
     assert lost == []  # once one is not found, those behind it are not either
+
+
+def test_the_layers_of_the_core_are_as_the_page_tells():
+    """A part imports its own layer and those below; files that the page does not name are below all."""
+    table = PAGE.partition("## The layers of the core\n")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in table.splitlines() if re.match(r"\| \d+ \|", line)]
+    layer = {file: int(row[1]) for row in rows for file in re.findall(r"`core/(\w+)\.py`", row[2])}
+    assert {"server", "engine", "channel", "link", "transaction"} <= layer.keys()
+    wrong = []
+    for path in sorted((ROOT / "mombroker" / "core").glob("*.py")):
+        needs = ARROWS.get(f"mombroker.core.{path.stem}", set())
+        names = sorted(name.removeprefix("mombroker.core.") for name in needs)
+        wrong += [f"{path.stem} -> {name}" for name in names if layer.get(name, 0) > layer.get(path.stem, 0)]
+    assert wrong == []
