@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mombroker.core import times
 from mombroker.core.alarms import Alarms
-from mombroker.core.batch import Batch, HeldRow, ItemRow, Reader
+from mombroker.core.batch import Reader
 from mombroker.core.channel import Channel
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
@@ -33,22 +32,16 @@ from mombroker.core.events import (
     Tick,
 )
 from mombroker.core.limits import Limits
-from mombroker.core.message import Message, Note, new_message, new_note
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import CLEAN, NOW, UNCLEAN
 from mombroker.core.names import Names
-from mombroker.core.natives import Clients, NativeAgent, NativeHost
+from mombroker.core.natives import Clients, NativeHost
 from mombroker.core.reaction import Program
 from mombroker.core.replicated import Replication
 from mombroker.core.requests import Requests
 from mombroker.core.timers import Timers
 from mombroker.core.topology import Topology
-from mombroker.core.transaction import Commits
-
-
-def _of_tx(name: str) -> Any:
-    """The server's name for one of its transaction's, while parts still ask the server for it."""
-    return property(lambda self: getattr(self.tx, name), lambda self, value: setattr(self.tx, name, value))
+from mombroker.core.transaction import COMMIT, Commits
 
 
 class AgentServer:
@@ -104,83 +97,11 @@ class AgentServer:
         self.clients.recover()
         channel.recover()
 
-    # -- for the parts -----------------------------------------------------------------------------------------
-
-    now: int = _of_tx("now")
-    batch: Batch = _of_tx("rows")
-    durable_id: int = _of_tx("durable_id")
-    durable_batch: int = _of_tx("durable_batch")
-    next_id: int = _of_tx("_next_id")
-    notes: list[str] = _of_tx("notes")
-
-    def mark(self, level: int) -> None:
-        self.tx.urge(level)
-
-    def new_id(self) -> int:
-        return self.tx.new_id()
-
-    def note(self, text: str) -> None:
-        self.tx.note(text)
-
-    def full(self) -> bool:
-        return self.tx.full()
-
-    def batch_full(self) -> bool:
-        return self.tx.filled()
-
-    def distance(self, server: str) -> int:
-        return self.channel.distance(server)
-
-    def send(self, message: Message) -> None:
-        self.channel.send(message)
-
-    def send_now(self, source: str, native: NativeAgent, note: Note) -> None:
-        self.channel.send_now(source, native, note)
-
-    def by_our_clock(self, at: int, message: Message) -> int:
-        return self.clock.by_ours(at, message)
-
-    @property
-    def ahead(self) -> int:
-        return self.clock.ahead
-
-    @ahead.setter
-    def ahead(self, ns: int) -> None:
-        self.clock.ahead = ns
-
-    @property
-    def behind(self) -> int:
-        return self.clock.behind
-
-    @behind.setter
-    def behind(self, ns: int) -> None:
-        self.clock.behind = ns
-
-    def written_agent(self, agent: str) -> tuple[str, bytes] | None:
-        row: tuple[str, bytes] | None = self.tx.written("agents", agent)
-        return row
-
-    def written_item(self, id: int) -> ItemRow | None:
-        row: ItemRow | None = self.tx.written("items", id)
-        return row
-
-    def written_held(self, id: int) -> HeldRow | None:
-        row: HeldRow | None = self.tx.written("held", id)
-        return row
-
-    def message(
-        self, source: str, dests: tuple[str, ...], type: str, payload: bytes, expires: int = 0, flags: int = 0
-    ) -> Message:
-        return new_message(self.tx, source, dests, type, payload, expires, flags)
-
-    def note_to(self, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0) -> Message:
-        return new_note(self.tx, source, dests, note, expires, flags)
-
     # -- events ------------------------------------------------------------------------------------------------
 
     def step(self, event: object, now: int) -> None:
         """One event. Raises PeerError for bytes that break the protocol (close that link) and PeerRefused."""
-        self.now = max(self.now, now)
+        self.tx.now = max(self.tx.now, now)
         match event:
             case LinkFrames(peer, conn, frames):
                 self.channel.receive(peer, conn, frames)
@@ -196,10 +117,10 @@ class AgentServer:
             case TaskDone(id, payload, reason):
                 self.timers.done(id, payload, reason)
             case StoreSize():
-                was = self.full()
+                was = self.alarms.full()
                 for line in self.alarms.measured(event):
-                    self.note(line)
-                if was and not self.full():
+                    self.tx.note(line)
+                if was and not self.alarms.full():
                     self.channel.grant()
             case Admin(ticket, verb, args):
                 self.requests.ask(ticket, verb, args)
@@ -208,22 +129,22 @@ class AgentServer:
 
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
-        self.now = max(self.now, now)
+        self.tx.now = max(self.tx.now, now)
         self.natives.turns.begin()
         self.timers.tick()
         self.requests.tickets.hurry()
         self.more = not self.engine.turn(self.limits.turn_reactions) or self.natives.turns.waiting()
         if self.reader.damaged:
             self.aside.take()
-        if self.more and self.batch_full():
-            self.mark(2)
+        if self.more and self.tx.filled():
+            self.tx.urge(COMMIT)
 
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""
         self.stopping = True
-        self.batch.meta[CLEAN] = 1
-        self.batch.meta[UNCLEAN] = 0
-        self.mark(2)
+        self.tx.rows.meta[CLEAN] = 1
+        self.tx.rows.meta[UNCLEAN] = 0
+        self.tx.urge(COMMIT)
 
     # -- commits -----------------------------------------------------------------------------------------------
 
@@ -235,7 +156,8 @@ class AgentServer:
     @property
     def busy(self) -> bool:
         """A turn would find something to do."""
-        return bool(self.tx.level or self.more or self.notes or self.engine.inboxes.run or self.natives.turns.busy())
+        tx, turns = self.tx, self.natives.turns
+        return bool(tx.level or self.more or tx.notes or self.engine.inboxes.run or turns.busy())
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""

@@ -12,6 +12,7 @@ from twisted.internet import defer
 
 from mombroker.core import times
 from mombroker.core.batch import Batch
+from mombroker.core.clock import Clock
 from mombroker.core.errors import PeerError, PeerRefused
 from mombroker.core.events import LinkFrame, Ready, StoreSize, Tick
 from mombroker.net.committer import Committer
@@ -27,23 +28,31 @@ DAY_NS = 86_400 * times.SECOND
 TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be set
 
 
+class Open(Protocol):
+    """The open batch of a server."""
+
+    now: int
+    full: Callable[[], bool]
+
+    @property
+    def notes(self) -> list[str]: ...
+    def filled(self) -> bool: ...
+
+
 class Machine(Protocol):
     """The part of an agent server that the loop turns."""
 
-    now: int
-    ahead: int
-    behind: int
+    clock: Clock
     more: bool
-    notes: list[str]
 
+    @property
+    def tx(self) -> Open: ...
     @property
     def urgency(self) -> int: ...
     @property
     def busy(self) -> bool: ...
     def step(self, event: Any, now: int) -> None: ...
     def turn(self, now: int) -> None: ...
-    def batch_full(self) -> bool: ...
-    def full(self) -> bool: ...
     def ready(self, now: int) -> Ready: ...
     def committed(self, ready: Ready, now: int) -> None: ...
     def stop(self) -> None: ...
@@ -96,20 +105,20 @@ class Driver:
         cpu: Callable[[], int] = time.thread_time_ns,
         resources: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
     ):
-        self.reactor, self.server, self.store = reactor, server, store
+        self.reactor, self.server, self.store, self._clock = reactor, server, store, server.clock
         self.committer, self.outputs, self.failed = committer, outputs, failed
         self.dead = False
         self.commits = 0
         self.longest_ns, self.longest, self.long = 0, "", 0  # the longest piece of work, and how many were over LONG_NS
         self.wall, self._steady, self._cpu, self._resources = now, steady, cpu, resources
         self._cpu_then, self._cpu_at = cpu(), 0  # when it was last looked at, and at what time
-        self._last_now = server.now
+        self._last_now = server.tx.now
         self._agreed = (now(), steady())  # a wall clock that was right, and the steady one
-        self._ahead = (server.now, self._agreed[1])  # of it: the last time that we gave, and when by the steady clock
+        self._ahead = (server.tx.now, self._agreed[1])  # the last time that we gave, and when by the steady clock
         self._doubted: int | None = None  # when, by the steady clock, the wall clock was found far ahead
-        server.ahead = max(0, server.now - self._agreed[0])
-        if (behind := self._agreed[0] - server.now) > times.LONG:  # either was down for so long, or is set wrong
-            server.behind, self._agreed, self._doubted = behind, self._ahead, self._ahead[1]
+        self._clock.ahead = max(0, server.tx.now - self._agreed[0])
+        if (behind := self._agreed[0] - server.tx.now) > times.LONG:  # either was down for so long, or is set wrong
+            self._clock.behind, self._agreed, self._doubted = behind, self._ahead, self._ahead[1]
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
         self._linger: Any = None
@@ -130,12 +139,12 @@ class Driver:
         wall, last = self.wall(), self._last_now
         if last <= wall <= last + times.FAR and self._doubted is None:
             self._last_now = wall
-            if self.server.ahead:
-                self.server.ahead = 0
+            if self._clock.ahead:
+                self._clock.ahead = 0
             return wall
         now = self._last_now = self._in_doubt(wall)
-        self.server.ahead = max(0, now - wall)
-        self.server.behind = 0 if self._doubted is None else max(0, wall - now)
+        self._clock.ahead = max(0, now - wall)
+        self._clock.behind = 0 if self._doubted is None else max(0, wall - now)
         return now
 
     def _in_doubt(self, wall: int) -> int:
@@ -152,7 +161,7 @@ class Driver:
         if self._doubted is None:
             self._doubted = steady
             ahead = times.shown(wall - expected)
-            self.server.notes.append(
+            self.server.tx.notes.append(
                 f"the clock was set {ahead} ahead: it is believed once it has stayed so for a minute"
             )
         return max(self._last_now, expected)
@@ -218,11 +227,11 @@ class Driver:
             self._took(now, "turn")
         if self.dead:
             return
-        if server.notes:
-            for line in server.notes:
+        if notes := server.tx.notes:
+            for line in notes:
                 self.outputs.note(line)
-            server.notes.clear()
-        if server.more and (self._flying is None or not server.batch_full()):
+            notes.clear()
+        if server.more and (self._flying is None or not server.tx.filled()):
             self._soon()  # a full batch has to wait for the commit under way
         if self._flying is None:
             urgency = server.urgency
@@ -278,7 +287,7 @@ class Driver:
         size = self._guarded(self.store.size)
         if not self.dead:
             self.post(StoreSize(size, *self._resources()))
-            if self.server.full() and self._stopped is None and not self.dead and self._again is None:
+            if self.server.tx.full() and self._stopped is None and not self.dead and self._again is None:
                 self._again = self.reactor.callLater(SIZE_EVERY_NS / 1e9, self._look_again)
 
     def _look_again(self) -> None:

@@ -76,3 +76,14 @@ def test_who_waits_too_long_for_room_is_told_what_is_short():
 @pytest.mark.parametrize(("least", "told"), [(0, 0), (1, 1), (UNDER_WAY - 1, 1), (UNDER_WAY, 0)])
 def test_a_limit_that_comes_too_late_is_told(least, told):
     assert len(Alarms(Limits(min_free=least)).warnings()) == told
+
+
+def test_limits_that_are_read_anew_count_for_all_parts_at_once():
+    b = Broker()
+    server = b.servers["a"]
+    server.step(StoreSize(5), b.now)
+    assert not status(server)["full"]
+    server.limits.take(Limits(max_store=5, batch_rows=0))
+    assert status(server)["full"] and server.tx.filled()
+    server.limits.take(Limits())
+    assert not status(server)["full"] and not server.tx.filled() and server.limits == Limits()

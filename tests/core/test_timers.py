@@ -26,7 +26,7 @@ def test_time_does_not_go_back_over_a_restart():
     before = b.now
     b.crash("a")
     b.now -= 3600 * SECOND
-    assert b.boot("a").now == before
+    assert b.boot("a").tx.now == before
     b.now = before
     b.send("a", "source", Do("timer", 10))
     b.later(9)

@@ -126,7 +126,7 @@ def test_two_members_that_tell_all_at_once_have_one_order_in_every_round(trio):
             tell(trio, name, f"{name}{number}", *WHO)
         trio.pump()
     assert got(trio, "a") == got(trio, "b") == got(trio, "c")
-    assert len(got(trio, "a")) == 3 * ROUNDS and not any(s.consumers["x"].pending for s in trio.servers.values())
+    assert len(got(trio, "a")) == 3 * ROUNDS and not any(s.channel.domains["x"].pending for s in trio.servers.values())
 
 
 def test_what_is_for_the_sender_alone_does_not_overtake_what_it_sent_before(trio):

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 from twisted.internet import task
 
@@ -17,23 +19,24 @@ class World:
 
     def __init__(self, hold=False, committer=None):
         self.calls = []
-        self.clock = task.Clock()
-        self.notes, self.more, self.filled, self.level = [], False, False, 0
+        self.reactor = task.Clock()
+        self.notes, self.more, self.is_full, self.level = [], False, False, 0
         self.more_turns = 0
         self.short = False  # of room
         self.plans = []  # Ready objects to come
         self.batches = 0
         self.hold, self.flying = hold, []
-        self.now, self.behind = 0, 0  # the server's, from its store
+        self.tx, self.now = self, 0  # the server's, from its store
+        self.clock = SimpleNamespace(ahead=0, behind=0)
         self.wall = 1000 * SECOND
         self.raises = {}
         self.driver = self.boot(committer)
 
     def boot(self, committer=None):
-        return Driver(self.clock, self, self, committer or self, self, self.failed, lambda: self.wall, self._steady)
+        return Driver(self.reactor, self, self, committer or self, self, self.failed, lambda: self.wall, self._steady)
 
     def _steady(self):
-        return int(self.clock.seconds() * SECOND)
+        return int(self.reactor.seconds() * SECOND)
 
     # server
     @property
@@ -47,8 +50,8 @@ class World:
     def full(self):
         return self.short
 
-    def batch_full(self):
-        return self.filled
+    def filled(self):
+        return self.is_full
 
     def _call(self, *call):
         self.calls.append(call if len(call) > 1 else call[0])
@@ -123,8 +126,8 @@ class World:
         self.calls.clear()
 
     def settle(self):
-        while any(call.getTime() <= self.clock.seconds() for call in self.clock.getDelayedCalls()):
-            self.clock.advance(0)
+        while any(call.getTime() <= self.reactor.seconds() for call in self.reactor.getDelayedCalls()):
+            self.reactor.advance(0)
 
     def take(self):
         self.settle()
@@ -215,9 +218,9 @@ def test_a_batch_that_is_not_urgent_lingers(world):
     world.plans.append(world.plan())
     world.driver.post("ack")
     assert world.take() == [("step", "ack"), "turn"]
-    world.clock.advance(LINGER_S * 0.9)
+    world.reactor.advance(LINGER_S * 0.9)
     assert world.take() == []
-    world.clock.advance(LINGER_S * 0.2)
+    world.reactor.advance(LINGER_S * 0.2)
     assert world.take()[:2] == ["ready", ("submit", 2)]
 
 
@@ -229,7 +232,7 @@ def test_an_urgent_event_ends_the_linger(world):
     world.level = 2
     world.driver.post("message")
     assert world.take()[:4] == [("step", "message"), "turn", "ready", ("submit", 2)]
-    world.clock.advance(1)
+    world.reactor.advance(1)
     assert "ready" not in world.take()
 
 
@@ -243,11 +246,11 @@ def test_a_full_batch_waits_for_the_commit_under_way_without_spinning():
     world = World(hold=True)
     world.start()
     world.plans.append(world.plan())
-    world.level, world.more, world.filled = 2, True, True
+    world.level, world.more, world.is_full = 2, True, True
     world.driver.post("x")
     assert world.take() == [("step", "x"), "turn", "ready", ("submit", 2), "turn"]
     assert world.take() == []
-    world.more = world.filled = False
+    world.more = world.is_full = False
     world.flying.pop()(None)
     assert "turn" in world.take()
 
@@ -267,7 +270,7 @@ def test_the_timer_is_set_anew_by_each_ready_and_rings_once(world):
 
     def ring(seconds):
         world.wall += int(seconds * SECOND)
-        world.clock.advance(seconds)
+        world.reactor.advance(seconds)
         return [call for call in world.take() if call[0] == "step" and call[1] == Tick()]
 
     plan(world.wall + 10 * SECOND)
@@ -297,10 +300,10 @@ def test_time_goes_on_when_the_wall_clock_is_set_back_until_that_has_come_up_wit
     world.wall -= 3600 * SECOND
     assert world.driver.now() == first
     for seconds in (8, 80):
-        world.clock.advance(seconds)
+        world.reactor.advance(seconds)
         world.wall += seconds * SECOND
         assert world.driver.now() == (first := first + seconds * SECOND * 7 // 8)
-    world.clock.advance(8 * 3600)
+    world.reactor.advance(8 * 3600)
     world.wall += 8 * 3600 * SECOND
     assert world.driver.now() == world.wall
     world.wall -= 100  # what went before does not count for the next time
@@ -312,9 +315,9 @@ def test_a_wall_clock_that_is_far_ahead_for_a_second_is_not_believed(world):
     first = world.driver.now()
     for away in (TEN_YEARS, 0, TEN_YEARS, 0):
         world.wall += SECOND + away
-        world.clock.advance(1)
+        world.reactor.advance(1)
         first += SECOND
-        assert world.driver.now() == first and world.ahead == 0
+        assert world.driver.now() == first and world.clock.ahead == 0
         world.wall -= away
     assert world.notes == ["the clock was set 3650 days ahead: it is believed once it has stayed so for a minute"] * 2
 
@@ -325,9 +328,9 @@ def test_a_wall_clock_that_stays_far_ahead_is_believed_after_a_minute(world):
     world.wall += 3600 * SECOND
     assert world.driver.now() == first
     for seconds in (59, 1):
-        world.clock.advance(seconds)
+        world.reactor.advance(seconds)
         world.wall += seconds * SECOND
-    assert world.driver.now() == world.wall and world.ahead == 0
+    assert world.driver.now() == world.wall and world.clock.ahead == 0
     world.wall += SECOND
     assert world.driver.now() == world.wall
 
@@ -336,50 +339,50 @@ def test_a_start_far_ahead_of_the_store_is_doubted_for_a_minute_too(world):
     world.now = world.wall  # of its store
     world.wall += TEN_YEARS
     driver = world.boot()
-    assert driver.now() == world.now and world.behind == TEN_YEARS
+    assert driver.now() == world.now and world.clock.behind == TEN_YEARS
     for _ in range(2):
-        world.clock.advance(29)
+        world.reactor.advance(29)
         world.wall += 29 * SECOND
-        assert driver.now() == world.wall - TEN_YEARS and world.behind == TEN_YEARS
-    world.clock.advance(2)
+        assert driver.now() == world.wall - TEN_YEARS and world.clock.behind == TEN_YEARS
+    world.reactor.advance(2)
     world.wall += 2 * SECOND
-    assert driver.now() == world.wall and world.behind == 0
+    assert driver.now() == world.wall and world.clock.behind == 0
 
 
 def test_a_start_with_a_wrong_clock_that_is_set_right_within_a_minute_changes_nothing(world):
     world.now = world.wall
     world.wall += TEN_YEARS
     driver = world.boot()
-    world.clock.advance(30)
+    world.reactor.advance(30)
     world.wall += 30 * SECOND - TEN_YEARS
-    assert driver.now() == world.wall == world.now + 30 * SECOND and (world.ahead, world.behind) == (0, 0)
+    assert driver.now() == world.wall == world.now + 30 * SECOND and (world.clock.ahead, world.clock.behind) == (0, 0)
 
 
 def test_a_start_after_half_a_year_or_with_a_new_store_is_none_to_be_doubted(world):
     world.now = world.wall
     world.wall += TEN_YEARS // 20
-    assert world.boot().now() == world.wall and world.behind == 0
+    assert world.boot().now() == world.wall and world.clock.behind == 0
     assert at_start(world.wall, 0) == at_start(world.wall, world.now) == world.wall
     assert at_start(world.now + TEN_YEARS, world.now) == at_start(1, world.now) == world.now
 
 
 def test_an_idle_hour_is_an_hour(world):
     world.driver.now()
-    world.clock.advance(3600)
+    world.reactor.advance(3600)
     world.wall += 3600 * SECOND
-    assert world.driver.now() == world.wall and world.ahead == 0
+    assert world.driver.now() == world.wall and world.clock.ahead == 0
 
 
 def test_a_server_whose_time_is_years_ahead_knows_it_and_its_timers_are_on_time(world):
     """Catching up would take decades."""
     world.now = world.wall + TEN_YEARS  # of its store
     driver = world.boot()
-    assert world.ahead == TEN_YEARS
+    assert world.clock.ahead == TEN_YEARS
     for _ in range(3):
-        world.clock.advance(100)
+        world.reactor.advance(100)
         world.wall += 100 * SECOND
         driver.now()
-    assert driver.now() == world.wall + TEN_YEARS and world.ahead == TEN_YEARS
+    assert driver.now() == world.wall + TEN_YEARS and world.clock.ahead == TEN_YEARS
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -389,7 +392,7 @@ def test_timers_ring_when_the_wall_clock_is_set_back_by_an_hour(restart):
 
     def wait(seconds):
         for _ in range(seconds):
-            world.clock.advance(1)
+            world.reactor.advance(1)
             world.wall += SECOND
             if ("step", Tick()) in world.take():
                 return True
@@ -434,8 +437,8 @@ def test_an_error_of_ours_ends_it(world, where):
     assert world.take()[-1] == ("failed", "ours")
     world.raises.clear()
     world.driver.post("y")
-    world.clock.advance(1000)
-    assert world.take() == [] and world.clock.getDelayedCalls() == []
+    world.reactor.advance(1000)
+    assert world.take() == [] and world.reactor.getDelayedCalls() == []
 
 
 def test_after_a_failed_commit_nothing_is_committed_or_sent():
@@ -450,7 +453,7 @@ def test_after_a_failed_commit_nothing_is_committed_or_sent():
     world.take()
     world.flying.pop()(StoreFailed("disk full"))
     world.driver.post("z")
-    world.clock.advance(1000)
+    world.reactor.advance(1000)
     assert world.take() == [("failed", "disk full")]
     assert world.driver.stop().called
 
@@ -472,7 +475,7 @@ def test_stop_finishes_the_commit_under_way_then_marks_the_last_batch():
     assert not stopped.called
     world.flying.pop()(None)
     assert world.take() == [("committed", 3)] and stopped.called
-    assert world.clock.getDelayedCalls() == []
+    assert world.reactor.getDelayedCalls() == []
 
 
 def test_stop_when_nothing_is_under_way(world):
@@ -531,7 +534,7 @@ def test_while_room_is_short_it_is_looked_at_every_second_though_nobody_commits(
     def looks(seconds):
         world.take()
         for _ in range(seconds):
-            world.clock.advance(1)
+            world.reactor.advance(1)
         return sum(call == ("step", StoreSize(5, 7, 100, 30)) for call in world.take())
 
     assert looks(3) == 3
@@ -563,7 +566,7 @@ def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_lo
     world = World()
     spent = [0]
     world.driver = Driver(
-        world.clock, world, world, world, world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
+        world.reactor, world, world, world, world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
     )
     world.driver.start()
 
@@ -579,16 +582,16 @@ def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_lo
     world.driver.post(Admin(1, "browse", {}))
     costs(21, "step")
     world.driver.post(Tick())
-    world.clock.advance(0)
+    world.reactor.advance(0)
     assert world.driver.turns() == {"longest_ms": 25.0, "of": "browse", "long": 2}
     costs(40, "turn")
     world.driver.post(Tick())
-    world.clock.advance(0)
+    world.reactor.advance(0)
     assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}
     costs(1, "turn")
     costs(4, "step", waits=90)  # another process had the processor
     world.driver.post(Tick())
-    world.clock.advance(0)
+    world.reactor.advance(0)
     assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}
 
 
@@ -602,7 +605,7 @@ def test_staging_and_what_leaves_behind_a_commit_are_measured_too(work, of):
         world.wall += 50_000_000
 
     world.driver = Driver(
-        world.clock, world, world, Inline(), world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
+        world.reactor, world, world, Inline(), world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
     )
     world.begin = world.finish = lambda *args: None
     setattr(world, work, costly)
