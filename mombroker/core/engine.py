@@ -384,3 +384,4 @@ class Engine:
     def check(self) -> None:
         self.natives.check()
         self.inboxes.check()
+        self.timers.check()

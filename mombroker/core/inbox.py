@@ -188,5 +188,6 @@ class Inboxes:
         for box in self.boxes.values():
             assert all(not entry.done for entry in box.queue), f"{box.agent} keeps a consumed message"
             assert box.runnable == (box in self.run), box.agent
+            assert box.suspects <= len(box.queue), f"{box.agent} suspects messages that are gone"
             ids = [entry.id for entry in box.queue]
             assert ids == sorted(ids) and (not ids or ids[-1] <= box.cursor), box.agent

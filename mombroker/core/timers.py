@@ -125,3 +125,7 @@ class Timers:
             self.unreadable(task.data, task.agent, error)
         else:
             self.send(new_message(self.tx, message.source, message.dests, message.type, message.payload))
+
+    def check(self) -> None:
+        ringing = {id for _, id, _ in self.heap}
+        assert all(task.kind != "timer" or id in ringing for id, task in self.tasks.items()), "a timer will never ring"
