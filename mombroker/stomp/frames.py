@@ -30,6 +30,7 @@ CONTROL = frozenset((
 END = b"\0\n"  # of what a server says: line ends may follow a NUL, and some clients read a line there
 LENGTH_DIGITS = 12
 MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
+MAX_STRANGE, SAMPLE = 256, 16  # after so many new heads in a row, one of so many is remembered, until one comes again
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _PLAIN = re.compile(rb"[!-9;-\[\]-~]*")  # a value that means itself in every version
@@ -105,7 +106,7 @@ class Parser:
 
     __slots__ = (
         "version", "limits", "commands", "first", "known", "receipt", "_data", "_at", "_seen", "_lines", "_head",
-        "_heads", "_last", "_quick",
+        "_heads", "_last", "_quick", "_strange",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, version: str = V10, commands: frozenset[str] = CLIENT):
@@ -125,6 +126,7 @@ class Parser:
         self.version, self.limits = version, limits
         self._heads: dict[bytes, Known] = {}  # without their receipt
         self._last: Known | None = None  # with one
+        self._strange = 0  # new heads in a row
         roomy = limits.line >= MAX_KNOWN_BYTES and limits.head >= 2 * MAX_KNOWN_BYTES and limits.headers > 0
         self._quick = roomy and self.commands is CLIENT  # what is read in a shorter way cannot be over a limit
 
@@ -241,7 +243,8 @@ class Parser:
 
     def _known_head(self, head: bytes) -> tuple[str, dict[str, str], int | None]:
         """Command, headers and content-length: remembered, if only the receipt is new."""
-        if len(head) > MAX_KNOWN_BYTES:
+        self._strange = strange = self._strange + 1
+        if len(head) > MAX_KNOWN_BYTES or (strange > MAX_STRANGE and strange % SAMPLE):
             return self._read_head(head)
         key, receipt = head, None
         if (cut := head.find(b"\nreceipt:")) >= 0:
@@ -258,6 +261,8 @@ class Parser:
                 self._heads.clear()
             mine = {name: value for name, value in headers.items() if name != "receipt"}
             known = self._heads[key] = Known(command, mine, length)
+        else:
+            self._strange = 0
         self.known, self.receipt = known, None
         if receipt is None:
             return known.command, known.headers, known.length

@@ -9,6 +9,8 @@ from mombroker.stomp.frames import (
     BODIES,
     CLIENT,
     CONTROL,
+    MAX_STRANGE,
+    SAMPLE,
     SERVER,
     Frame,
     FrameError,
@@ -264,6 +266,23 @@ def test_F14_before_a_login_limits_are_small():
             assert parser.waiting < 20_000
     assert one(b"CONNECT\n\n" + b"x" * 1024 + b"\0", V10, first=True, limits=BEFORE_LOGIN)
     assert fault(b"CONNECT\n\n" + b"x" * 1025, V10, first=True, limits=BEFORE_LOGIN)
+
+
+def test_of_heads_that_never_come_again_few_are_remembered():
+    parser = Parser(Limits(), V12)
+    parser.first = False
+
+    def known(name):
+        parser.feed(encode("SEND", [("destination", "/queue/a"), ("id", name), ("receipt", "r")]))
+        frame = parser.next()
+        assert frame.headers == {"destination": "/queue/a", "id": name, "receipt": "r"}
+        return parser.known is not None
+
+    assert all(known(f"{number}") for number in range(MAX_STRANGE))
+    assert sum(known(f"more {number}") for number in range(10 * SAMPLE)) == 10
+    for number in range(8 * SAMPLE):
+        known("xy"[number % 2])
+    assert known("x") and known("y") and known("another"), "some have come again"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
