@@ -1,4 +1,5 @@
-"""What is made from the code itself: docs/cli.md, docs/topology.md, docs/tables.md and etc/completion/.
+"""What is made from the code itself: docs/cli.md, docs/topology.md, docs/tables.md, docs/invariants.md
+and etc/completion/.
 
 `python -m mombroker.admin.cli.reference` in a checkout writes them anew.
 """
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mombroker.admin.cli import completion, main, tables_reference, topology_reference
+from mombroker.admin.cli import completion, invariants, main, tables_reference, topology_reference
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEAD = """# mom: the command line
@@ -29,6 +30,7 @@ def files() -> dict[Path, str]:
         docs / "cli.md": "\n".join([HEAD, *map(_section, main.commands())]),
         docs / "topology.md": topology_reference.document(),
         docs / "tables.md": tables_reference.document(),
+        docs / "invariants.md": invariants.document(ROOT),
     }
     for shell in completion.SHELLS:
         made[ROOT / "etc" / "completion" / f"mom.{shell}"] = completion.script(shell)
