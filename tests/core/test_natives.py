@@ -1,4 +1,4 @@
-"""The broker's door to the core, and the turns of native agents."""
+"""The broker's door to the core, and what it does with native agents."""
 
 from typing import Any
 
@@ -41,14 +41,6 @@ def made(natives: NativeHost, count: int, flushed: Any = lambda native: None) ->
     return found, log
 
 
-def test_touched_ones_are_flushed_once_in_order(natives):
-    (one, two), log = made(natives, 2)
-    for native in (two, one, two):
-        natives.turns.touch(native)
-    assert natives.turns.busy() and natives.turns.flush() and not natives.turns.flush()
-    assert log == ["a/1", "a/0"]
-
-
 def test_one_that_was_removed_says_and_writes_nothing_more(natives):
     (one, two), log = made(natives, 2)
     one.flushed = lambda native: natives.remove(two.id, written=False)
@@ -65,34 +57,6 @@ def test_changed_ones_get_their_row_when_the_batch_closes(natives):
     assert natives.tx.level == LINGER and natives.tx.rows.agents == {}
     natives.close()
     assert natives.tx.rows.agents == {"a/0": ("tests:Native", b"state of a/0")}
-
-
-def test_who_has_more_to_do_goes_on_in_this_turn_while_there_is_work_left(natives):
-    (one, two), log = made(natives, 2)
-    natives.turns.begin()
-    natives.turns.go_on(one), natives.turns.next_turn(two)
-    assert natives.turns.waiting() and natives.turns.flush() and log == ["a/0"]
-    natives.turns.work = 0
-    natives.turns.go_on(one)
-    assert not natives.turns.flush() and natives.turns.armed(one)
-
-
-def test_those_that_wait_for_the_next_turn_take_turns_in_being_the_first(natives):
-    all_of_them, log = made(natives, 3)
-    for _ in range(3):
-        for native in all_of_them:
-            natives.turns.next_turn(native)
-        natives.turns.begin()
-        natives.turns.flush()
-    assert log[::3] == ["a/1", "a/2", "a/0"]
-
-
-def test_who_waits_for_durable_rows_is_touched_by_the_next_commit(natives):
-    (one,), log = made(natives, 1)
-    natives.turns.touch_late(one)
-    assert not natives.turns.flush()
-    natives.turns.committed()
-    assert natives.turns.flush() and log == ["a/0"]
 
 
 def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):

@@ -1,0 +1,68 @@
+"""Who is flushed when, and what is left for the next turn."""
+
+import pytest
+
+from mombroker.core.turns import Turns
+from tests.core.bus import Bus, topology
+
+
+class Native:
+    """Logs when it is flushed."""
+
+    def __init__(self, id: str, log: list[str]):
+        self.id, self.log = id, log
+
+    def flush(self) -> None:
+        self.log.append(self.id)
+
+
+@pytest.fixture
+def scene() -> tuple[Turns, list[Native], list[str]]:
+    log: list[str] = []
+    natives = [Native(f"a/{number}", log) for number in range(3)]
+    return Turns(Bus(topology({})).servers["a"].tx, {native.id: native for native in natives}), natives, log
+
+
+def test_touched_ones_are_flushed_once_in_order(scene):
+    turns, (one, two, _), log = scene
+    for native in (two, one, two):
+        turns.touch(native)
+    assert turns.busy() and turns.flush() and not turns.flush()
+    assert log == ["a/1", "a/0"]
+
+
+def test_who_has_more_to_do_goes_on_in_this_turn_while_there_is_work_left(scene):
+    turns, (one, two, _), log = scene
+    turns.begin()
+    turns.go_on(one), turns.next_turn(two)
+    assert turns.waiting() and turns.flush() and log == ["a/0"]
+    turns.work = 0
+    turns.go_on(one)
+    assert not turns.flush() and turns.armed(one)
+
+
+def test_those_that_wait_for_the_next_turn_take_turns_in_being_the_first(scene):
+    turns, natives, log = scene
+    for _ in range(3):
+        for native in natives:
+            turns.next_turn(native)
+        turns.begin()
+        turns.flush()
+    assert log[::3] == ["a/1", "a/2", "a/0"]
+
+
+def test_who_waits_for_durable_rows_is_touched_by_the_next_commit(scene):
+    turns, (one, *_), log = scene
+    turns.touch_late(one)
+    assert turns.late() and not turns.flush()
+    turns.committed()
+    assert turns.flush() and log == ["a/0"]
+
+
+@pytest.mark.parametrize("way", [Turns.touch, Turns.touch_late, Turns.next_turn])
+def test_one_that_is_forgotten_is_not_flushed_any_more(scene, way):
+    turns, (one, *_), log = scene
+    way(turns, one)
+    turns.forget(one)
+    turns.begin(), turns.committed()
+    assert not turns.flush() and log == []
