@@ -27,6 +27,11 @@ def test_some_seeds_are_clean(program):
         assert counts[what] > 1.5 * len(seeds), what
 
 
+def test_seeds_that_have_failed_are_clean():
+    """306: what came too late for a former consumer was taken for its session's new one."""
+    all_clean("enduringly", range(306, 307))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_two_thousand_seeds_are_clean(program):

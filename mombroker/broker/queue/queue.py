@@ -222,6 +222,7 @@ class Queue(Native):
             self.post(session, Refuse(note.consumer, str(error)))
             return False
         consumer = Consumer(session, note, matches)
+        self.settlement.begin(consumer.key)
         if note.browser:
             self.dispatcher.browsers[consumer.key] = Browser(consumer, self.tx.new_id())
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Settle
@@ -17,15 +18,27 @@ from mombroker.broker.queue.work import MOVE, Work
 from mombroker.core.batch import HeldRow
 
 SETTLED = 8  # messages that cost as much as looking at one
+NONE: Mapping[str, int] = MappingProxyType({})  # an idle queue is small
 
 
 class Settlement:
     """1. While something of `returning` sessions is not back at its place, nothing is given.
 
     returning   sessions that have gone, and some of what they had is still unacked
+    first       of a session, the first consumer whose settlements count: all that those before it had was taken back
     """
 
-    __slots__ = ("queue", "settings", "messages", "consumers", "dead_letters", "dispatcher", "work", "returning")
+    __slots__ = (
+        "queue",
+        "settings",
+        "messages",
+        "consumers",
+        "dead_letters",
+        "dispatcher",
+        "work",
+        "returning",
+        "first",
+    )
 
     def __init__(
         self, queue: Native, settings: Settings, messages: QueueMessages, consumers: Consumers,
@@ -34,10 +47,13 @@ class Settlement:
         self.queue, self.settings, self.messages, self.consumers = queue, settings, messages, consumers
         self.dead_letters, self.dispatcher, self.work = dead_letters, dispatcher, work
         self.returning: dict[str, None] = {}
+        self.first: Mapping[str, int] = NONE
 
     # -- outcomes ------------------------------------------------------------------------------------------------
 
     def settle(self, note: Settle, session: str) -> None:
+        if note.consumer < self.first.get(session, 0):
+            return
         messages = self.messages
         held, freed = messages.unacked.get(session, {}), 0
         if note.undeliverable_here:
@@ -132,6 +148,14 @@ class Settlement:
 
     # -- consumers that leave ------------------------------------------------------------------------------------
 
+    def begin(self, key: Key) -> None:
+        """A consumer joins. If its session has nothing, what it still settles for former consumers is of no effect: it
+        may have the same messages again."""
+        session, number = key
+        if all(each != session for each, _ in [*self.consumers.consumers, *self.dispatcher.browsers]):
+            if session in self.returning or not self.messages.unacked.get(session):
+                self.first = {**self.first, session: number}
+
     def leave(self, key: Key) -> None:
         """A consumer wants no more. What it was sent stays with it until that is settled, or its session has gone."""
         self.dispatcher.browsers.pop(key, None)
@@ -159,6 +183,8 @@ class Settlement:
         """Take back what these sessions hold, and let their consumers go. Returns how many messages that were."""
         for key in [key for key in [*self.consumers.consumers, *self.dispatcher.browsers] if whose(key[0])]:
             self.leave(key)
+        if self.first:
+            self.first = {session: number for session, number in self.first.items() if not whose(session)}
         gone = [session for session in self.messages.unacked if whose(session)]
         count = sum(len(self.messages.unacked[session]) for session in gone)
         self.returning.update(dict.fromkeys(gone))

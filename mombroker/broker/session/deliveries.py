@@ -169,9 +169,9 @@ class Deliveries:
         consumer.outcomes = {}
         credit = 0
         if consumer.open and not consumer.explicit:
-            credit = sum(len(ids) for name, ids in outcomes.items() if name != UNDELIVERABLE_HERE) - consumer.recounted
+            credit = sum(map(len, outcomes.values())) - len(outcomes.get(UNDELIVERABLE_HERE, ())) - consumer.recounted
         consumer.recounted = 0
-        while any(len(ids) > TOLD for ids in outcomes.values()):  # not all of it in one reaction
+        while max(map(len, outcomes.values()), default=0) > TOLD:  # not all of it in one reaction
             part = {name: ids[:TOLD] for name, ids in outcomes.items()}
             outcomes = {name: ids[TOLD:] for name, ids in outcomes.items()}
             self._post(consumer.home, Settle(consumer.number, **part))

@@ -20,6 +20,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.properties import pack
+from mombroker.broker.protocol import Settle
 from mombroker.broker.queue import consumer as consumers
 from mombroker.broker.session import deliveries
 from mombroker.broker.topic.subscription import DRAINING, Subscription
@@ -111,6 +112,28 @@ def test_a_subscription_that_is_taken_over_ends_alone_and_what_it_had_goes_to_th
     assert old.send(Q, "2").texts == ["1", "2"] and b.queue("sub:me:d").messages.count == 1
     new.ack("1")
     assert b.queue("sub:me:d").messages.count == 0
+
+
+def test_what_is_settled_too_late_does_not_count_for_who_has_the_message_again():
+    """1. b's client leaves, and subscribes anew. 2. a's client takes the subscription over before that comes. 3. b
+    takes it over, and is sent the message again. 4. What b's session gives back for its former consumer comes."""
+    b = Broker(THREE)
+    ours = lasting(b, "a", "me").subscribe("s", T, durable="d", ack="individual").unsubscribe("s")
+    theirs = lasting(b, "b", "me").subscribe("s", T, durable="d", ack="individual")
+    b.cut("a", "b")
+    b.connect("a").send(T, "1")
+    theirs.unsubscribe("s").subscribe("t", T, durable="d", ack="individual")
+    assert [each.count for each in ours.subscribe("t", T, durable="d", ack="individual").got] == [2]
+    b.join("a", "b")
+    b.pump()
+    assert ours.scopes == [(SUBSCRIPTION, "t")] and [each.count for each in theirs.got] == [3]
+    queue, session = b.queue("sub:me:d"), b.servers["b"].clients.sessions[theirs.conn]
+    (row,) = session.subs["t"].unsettled.values()
+    session.post(queue.id, Settle(1, released=[row]))
+    b.pump()
+    assert [each.count for each in theirs.got] == [3] and queue.describe()["unacked"] == 1
+    theirs.ack("1")
+    assert queue.messages.count == 0
 
 
 def test_a_subscription_that_is_refused_lets_the_commands_behind_it_go_on():
