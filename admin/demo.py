@@ -216,14 +216,14 @@ def figures(stores: dict[str, Any], type: str) -> Figures:
         while page := reader.log(after, audit.PAGE):
             after = page[-1][0]
             for _, record in page:
-                kind, id, sent, done = record[0], (record[1], record[2]), record[9], record[12]
-                if kind == "send" and record[15] == type:
+                kind, id, sent, done = record.kind, (record.origin, record.number), record.sent, record.done
+                if kind == "send" and record.detail == type:
                     ids.add(id)
                 elif kind == "react":
                     reactions.append((id, sent, done))
                 elif kind == "hold":
                     found.held += 1
-                for _, _, control, _ in record[13]:
+                for _, _, control, _ in record.out:
                     found.hops += 1
                     found.control_bytes += control
     mine = [(sent, done) for id, sent, done in reactions if id in ids]

@@ -244,7 +244,7 @@ def _unread(logs: _Logs, stores: Mapping[str, Store]) -> set[MessageId]:
     found: set[MessageId] = set()
     for server in sorted({server for server, _ in missing if server in stores}):
         tail = _records(stores[server], logs.upto[server])
-        found.update((record[1], record[2]) for _, record in tail if record[0] == "send")
+        found.update((record.origin, record.number) for _, record in tail if record.kind == "send")
     return found & missing
 
 

@@ -178,8 +178,8 @@ def judge(topology: Topology, storm: Storm) -> Row:
         records = [record for reader in stores.values() for _, record in _records(reader)]
     out = told(topology, talkers)
     return {
-        "messages": sum(record[0] == "send" and record[15] == "bench.Say" for record in records),
-        "reactions": found.reactions, "held": sum(record[0] == "hold" for record in records),
+        "messages": sum(record.kind == "send" and record.detail == "bench.Say" for record in records),
+        "reactions": found.reactions, "held": sum(record.kind == "hold" for record in records),
         "violations": len(found.violations), "duplicates": len(found.duplicates), "lost": len(found.lost),
         "unsent": len(found.unsent), "waiting": found.waiting, "not_judged": found.unjudged + found.uncut,
         "told": sum(out.values()), "heard": sum(heard(topology, talkers).values()),

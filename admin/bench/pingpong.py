@@ -112,7 +112,7 @@ def stamped(reader: SqliteReader, after: int) -> Iterator[tuple[str, str, int, i
     """What the log says of each packet: its domain, receiver, control bytes and control integers."""
     while page := reader.log(after, 10_000):
         for _, record in page:
-            yield from record[13]
+            yield from record.out
         after = page[-1][0]
 
 

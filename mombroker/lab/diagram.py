@@ -213,31 +213,33 @@ class _Noted:
         self.stamped: dict[tuple[str, str, str], list[str]] = {}  # in `_line`: what has the number 1, 2, ...
 
     def take(self, server: str, record: Record) -> None:
-        kind, message, domain, peer = record[0], f"{record[1]}#{record[2]}", record[6], record[7]
-        if kind in ("send", "forward", "relay") and record[1]:
-            for _, to, size, ints in record[13]:
-                self.left.setdefault((message, server, to), record[9] if kind == "send" else record[12])
+        kind, message, domain, peer = record.kind, f"{record.origin}#{record.number}", record.domain, record.peer
+        if kind in ("send", "forward", "relay") and record.origin:
+            for _, to, size, ints in record.out:
+                self.left.setdefault((message, server, to), record.sent if kind == "send" else record.done)
                 self.stamps.setdefault((message, server, to), _sizes(size, ints))
                 self.rank.setdefault((message, server, to), len(self.rank))
-            for key in dict.fromkeys(self._line(server, into, to) for into, to, _, _ in record[13]):
+            for key in dict.fromkeys(self._line(server, into, to) for into, to, _, _ in record.out):
                 if key[2] or kind != "relay":
                     self.stamped.setdefault(key, []).append(message)
         if kind in ("send", "forward"):
-            self.homes.update((message, agent.partition("/")[0]) for agent in record[4])
+            self.homes.update((message, agent.partition("/")[0]) for agent in record.dests)
         if kind == "hold" and domain in self.topology.domains:
             self.into[message, server] = domain
-            self.first[message, server] = record[10]
+            self.first[message, server] = record.received
             members = self.topology.domains[domain].members
-            self.missing[message, server] = [(members[who], n) for who, n in record[14] if who < len(members)]
-        elif domain and record[1] and kind in ("react", "forward", "relay", "dead", "drop", "expire"):
+            self.missing[message, server] = [(members[who], n) for who, n in record.missing if who < len(members)]
+        elif domain and record.origin and kind in ("react", "forward", "relay", "dead", "drop", "expire"):
             passed = kind in ("forward", "relay")
-            if peer == record[1] and record[9]:
-                self.left.setdefault((message, peer, server), record[9])
-            known = self.came.setdefault((message, server), Arrow(message, peer, server, 0, record[10], passed=passed))
+            if peer == record.origin and record.sent:
+                self.left.setdefault((message, peer, server), record.sent)
+            known = self.came.setdefault(
+                (message, server), Arrow(message, peer, server, 0, record.received, passed=passed)
+            )
             known.passed = known.passed and passed
-            known.onward = peer != record[1]
+            known.onward = peer != record.origin
             if kind != "relay":
-                known.delivered = known.delivered or record[11] or record[12]
+                known.delivered = known.delivered or record.delivered or record.done
             self.into.setdefault((message, server), domain)
 
     def _line(self, server: str, domain: str, to: str) -> tuple[str, str, str]:

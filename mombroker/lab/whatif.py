@@ -88,7 +88,8 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
     for server, records in logs.items():
         last = back = 0
         for at, record in enumerate(records):
-            kind, id, domain, peer, out = record[0], (record[1], record[2]), record[6], record[7], record[13]
+            kind, domain, peer, out = record.kind, record.domain, record.peer, record.out
+            id = record.origin, record.number
             there.add(server)
             wrote[id].add(server)
             if domain:
@@ -99,36 +100,36 @@ def read(logs: Mapping[str, Iterable[Record]], cut: Collection[str] = ()) -> Tra
             if kind in ("expire", "dead", "drop"):
                 stopped.add(id)
             if at == 0 and server in cut:
-                begun = max(begun, record[12] or record[10] or record[9])
+                begun = max(begun, record.done or record.received or record.sent)
             if kind in ("send", "react", "forward"):  # others are told of later, or have no such time
-                if record[12] + back < last:
-                    back = last + 1 - record[12]
-                last = record[12] + back
-            received, done = record[10] + back, record[12] + back
+                if record.done + back < last:
+                    back = last + 1 - record.done
+                last = record.done + back
+            received, done = record.received + back, record.done + back
             control = sum(each[2] for each in out)
-            if record[1]:
+            if record.origin:
                 paid[id].packets += len(out)
                 paid[id].control_bytes += control
             elif out:
                 told.append((done, len(out), control))
             if kind == "send":
-                dests = dict.fromkeys(agent.partition("/")[0] for agent in record[4])
+                dests = dict.fromkeys(agent.partition("/")[0] for agent in record.dests)
                 passed[id].update(dests)
                 others = tuple(d for d in dests if d != server)
-                sends[server].append(Sent(id, record[9] + back, server, others, payload=record[5]))
-                left[id, server] = record[9] + back
+                sends[server].append(Sent(id, record.sent + back, server, others, payload=record.payload))
+                left[id, server] = record.sent + back
             elif kind == "hold":
                 paid[id].held += 1
             elif domain and kind in ("react", "forward", "dead", "drop", "expire"):
-                if (id, server) not in seen and record[10]:  # 0: its server has died while it waited
+                if (id, server) not in seen and record.received:  # 0: its server has died while it waited
                     seen.add((id, server))
                     came.append((id, peer, server, received))
                 if kind == "forward":
                     left[id, server] = done
                 elif id not in delivered[server]:
-                    delivered[server][id] = record[11] + back if record[11] else done
-                    paid[id].latencies.append((record[11] or record[12]) - record[9])
-                    paid[id].hops += record[8]
+                    delivered[server][id] = record.delivered + back if record.delivered else done
+                    paid[id].latencies.append((record.delivered or record.done) - record.sent)
+                    paid[id].hops += record.hops
     known = {send.id for each in sends.values() for send in each}
     for server, each in sends.items():
         each.sort(key=lambda send: (send.at, send.id))

@@ -21,14 +21,14 @@ class Fates:
         self.expired: set[MessageId] = set()  # on their way: not for agents where they had arrived before
         for log in logs:
             for record in log:
-                kind, id, agent = record[0], (record[1], record[2]), record[3]
+                kind, id, agent = record.kind, (record.origin, record.number), record.agent
                 if kind == "react":
                     self.reacted.add((id, agent))
                 elif kind == "delete":
                     self.deleted.add(agent)
                 elif kind in ("dead", "expire", "drop"):
                     if agent:
-                        self.dead[id, agent] = record[15]
+                        self.dead[id, agent] = record.detail
                     else:
                         self.expired.add(id)
 
@@ -44,11 +44,11 @@ def agent_events(logs: list[list[Record]], fates: Fates) -> list[Event]:
     events: list[Event] = []
     for log in logs:
         for record in log:
-            id = (record[1], record[2])
-            if record[0] == "send":
-                events.append(("send", record[3], id, [agent for agent in record[4] if fates.awaited(id, agent)]))
-            elif record[0] == "react":
-                events.append(("deliver", record[3], id))
+            id = (record.origin, record.number)
+            if record.kind == "send":
+                events.append(("send", record.agent, id, [agent for agent in record.dests if fates.awaited(id, agent)]))
+            elif record.kind == "react":
+                events.append(("deliver", record.agent, id))
     return events
 
 
@@ -117,9 +117,9 @@ def _broken_chains(node: Node) -> list[str]:
     """Each agent's state is the effect of exactly the reactions in the log, in their order."""
     chains: dict[str, tuple[int, int]] = {}
     for record in node.trace:
-        if record[0] == "react" and "/_" not in record[3]:
-            count, chain = chains.get(record[3], (0, 0))
-            chains[record[3]] = count + 1, crc32(f"{record[1]}#{record[2]}".encode(), chain)
+        if record.kind == "react" and "/_" not in record.agent:
+            count, chain = chains.get(record.agent, (0, 0))
+            chains[record.agent] = count + 1, crc32(f"{record.origin}#{record.number}".encode(), chain)
     wrong = []
     for agent, (path, state) in node.disk.store.disk.agents.items():
         if node.server.clients.owns(path):

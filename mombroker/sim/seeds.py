@@ -160,11 +160,11 @@ def run(
     result.counts = {
         "servers": len(made.nodes), "crashes": made.crashes, "boots": sum(node.epoch for node in nodes),
         "calls": made.world.calls, "records": len(records), **made.network.counts,
-        "sends": sum(record[0] == "send" for record in records),
-        "reactions": sum(record[0] == "react" for record in records),
+        "sends": sum(record.kind == "send" for record in records),
+        "reactions": sum(record.kind == "react" for record in records),
         "damaged": sum(map(len, made.mischief.damages.done.values())), "aside": sum(len(aside(node)) for node in nodes),
         "lies": made.mischief.lies, "wrong_stores": int(made.mischief.masked is not None),
-        "held": sum(record[0] == "hold" for record in records),
+        "held": sum(record.kind == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip
     if isinstance(made.workload, Clients):

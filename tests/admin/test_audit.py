@@ -168,7 +168,7 @@ def edited(bus: Bus, edit) -> Findings:
 
 
 def reacts_of(records: list, agent: str) -> list[int]:
-    return [at for at, record in enumerate(records) if record[0] == "react" and record[3] == agent]
+    return [at for at, record in enumerate(records) if record.kind == "react" and record.agent == agent]
 
 
 def test_an_unchanged_log_is_clean(rested):

@@ -12,6 +12,7 @@ from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.reference import ROOT
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
+from mombroker.core.trace import Record
 from mombroker.lab import diagram, recording
 from mombroker.lab.communities import communities
 from mombroker.lab.diagram import Arrow, Story
@@ -299,8 +300,10 @@ BUS = layouts.build({"left": ("a", "b", "r"), "right": ("r", "c", "d")})
 
 def record(kind, id, domain="", peer="", sent=0, received=0, delivered=0, done=0, out=(), missing=()):
     origin, number = id.split("#")
-    return (kind, origin, int(number), "", (), 0, domain, peer, 0, sent, received, delivered, done,
-            [(into, to, 7, 3) for into, to in out], list(missing), "")  # fmt: skip
+    return Record(
+        kind, origin, int(number), domain=domain, peer=peer, sent=sent, received=received, delivered=delivered,
+        done=done, out=[(into, to, 7, 3) for into, to in out], missing=list(missing),
+    )  # fmt: skip
 
 
 ACROSS = {
@@ -450,7 +453,7 @@ def test_what_the_logs_cannot_name_they_say_so_of():
         assert "waited 0.00 ms for an earlier message that the logs do not name<" in diagram.svg(story, "title")
         assert not any(arrow.bare for arrow in story.arrows)
     send = logs["a"][1]
-    logs["a"][1] = (*send[:4], ("b/x", "c/x"), *send[5:])
+    logs["a"][1] = send._replace(dests=("b/x", "c/x"))
     story = diagram.logged(logs, VECTOR)
     assert [arrow.waited_for for arrow in story.arrows if arrow.held] == ["a#2"]
     assert not any(arrow.bare for arrow in story.arrows)
@@ -524,7 +527,7 @@ def test_a_cause_was_in_order_in_the_step_of_the_core_that_set_free_what_waited_
 
     def watched(watch, frm, packet):
         step, sender = receive(watch, frm, packet), watch.domain.members[frm]
-        steps.append((watch.server.name, sender, watch.came[frm] - 1, [packet, *step.deliver], step.freed))
+        steps.append((watch.tx.name, sender, watch.came[frm] - 1, [packet, *step.deliver], step.freed))
         return step
 
     monkeypatch.setattr(recording._Watch, "receive", watched)

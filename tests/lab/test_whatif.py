@@ -8,6 +8,7 @@ import pytest
 from mombroker import store
 from mombroker.admin.cli.log import every
 from mombroker.core.layouts import build
+from mombroker.core.trace import Record
 from mombroker.lab import diagram, whatif
 from mombroker.lab.bus import Bus
 from mombroker.lab.communities import communities
@@ -63,7 +64,7 @@ def test_where_old_records_are_gone_both_sides_count_the_same_messages(ran, seed
 def test_what_waited_when_its_server_died_says_nothing_of_its_link(ran):
     """When it came is forgotten, and is 0 in the log."""
     _, logs = ran
-    forgot = {name: [(*each[:10], 0, *each[11:]) for each in records] for name, records in logs.items()}
+    forgot = {name: [each._replace(received=0) for each in records] for name, records in logs.items()}
     assert whatif.read(logs).delays and not whatif.read(forgot).delays
 
 
@@ -146,7 +147,7 @@ def test_a_clock_that_was_set_back_hides_no_cause(back):
     def record(kind, id, sent, done, dests=(), peer="", domain="", out=()):
         came = done if kind == "react" else 0
         times = (sent * MS, came * MS, came * MS, done * MS)
-        return (kind, *id, "s1/x", dests, 5, domain, peer, 1, *times, list(out), [], "")
+        return Record(kind, *id, "s1/x", dests, 5, domain, peer, 1, *times, out=list(out))
 
     first, answer, last = ("s1", 1), ("s2", 1), ("s1", 2)
     logs = {

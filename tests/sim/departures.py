@@ -182,7 +182,9 @@ def run_agents(seed: int) -> tuple[list[str], dict[str, int]]:
         node.disk.store, node.trace, node.events = stores[name], first.nodes[name].trace, first.nodes[name].events
     wrong += second.run(rng.choice((100, 400)) * MS)
     notices = sum(
-        record[0] == "dead" and home_of(record[3]) in gone for node in second.nodes.values() for record in node.trace
+        record.kind == "dead" and home_of(record.agent) in gone
+        for node in second.nodes.values()
+        for record in node.trace
     )
     second.nodes.update({name: first.nodes[name] for name in gone})
     wrong += judge(second)[0]

@@ -21,7 +21,7 @@ def at_rest(workload: type, seed: int = 0) -> Trial:
 
 
 def reactions(node: Node, agent: str) -> list[int]:
-    return [at for at, record in enumerate(node.trace) if record[0] == "react" and record[3] == agent]
+    return [at for at, record in enumerate(node.trace) if record.kind == "react" and record.agent == agent]
 
 
 def busiest(cluster: Trial) -> tuple[Node, str]:
@@ -61,7 +61,7 @@ def leave(node: Node, agent: str) -> None:
 
 def bury(node: Node, agent: str) -> None:
     record = node.trace[reactions(node, agent)[0]]
-    node.trace.append(("dead", *record[1:15], "no reason"))
+    node.trace.append(record._replace(kind="dead", detail="no reason"))
 
 
 @pytest.mark.parametrize(

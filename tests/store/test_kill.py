@@ -51,7 +51,7 @@ def batches_are_whole(folder, told: int) -> int:
     assert opened.queue_out(1, 0, 1 << 39, 999) == [(first + k, b"%d" % n * 200) for k in range(10)]
     assert [(row.sent, row.acked) for row in opened.links()] == [(n * 10, (n - 1) * 10)]
     assert opened.core("core")[9, n % 7] == b"%d" % n
-    assert [record[2] for _, record in opened.log(0, 1 << 30)] == list(range(1, n + 1))
+    assert [record.number for _, record in opened.log(0, 1 << 30)] == list(range(1, n + 1))
     opened.close()
     return n
 

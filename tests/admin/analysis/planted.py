@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from mombroker import store
 from mombroker.admin.analysis import files
-from mombroker.core.trace import FIELDS, as_dict
+from mombroker.core.trace import FIELDS
 from mombroker.store import columns
 from mombroker.store.folder import STORE
 
@@ -26,7 +26,9 @@ def read(target: Path) -> Rows:
     if not files.is_export(target):
         for folder in sorted(path.parent for path in target.glob(f"*/{STORE}")):
             reader = store.read(folder)
-            found[folder.name] = [{**as_dict(record), "dests": list(record[4])} for _, record in reader.log(0, 1 << 40)]
+            found[folder.name] = [
+                {**record._asdict(), "dests": list(record.dests)} for _, record in reader.log(0, 1 << 40)
+            ]
             reader.close()
         return found
     for file in files.chosen(target):

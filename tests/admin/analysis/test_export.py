@@ -108,8 +108,8 @@ def test_a_row_says_what_the_record_said(stores, tmp_path, played):
             ]
             plain["missing"] = [{"member": member, "sequence": sequence} for member, sequence in plain["missing"]]
             assert {name: row[name] for name in FIELDS} == plain
-            assert row["ordering"] == backends.get(record[6], "")
-            at = record[12] or record[11] or record[10] or record[9]
+            assert row["ordering"] == backends.get(record.domain, "")
+            at = record.done or record.delivered or record.received or record.sent
             assert int(row["time"].timestamp() * 10**6 + 0.5) == at // 1000
             count += 1
     assert count == len(rows) > 4000

@@ -140,7 +140,7 @@ def test_an_export_of_an_earlier_version_is_read_with_nulls(spark, played, tmp_p
     older(*files.every(tmp_path))
     list(export.export({"s03": reader}, tmp_path))
     rows = source.read(spark, tmp_path).select("seq", "kind", "commit_bytes").collect()
-    assert sorted((row.seq, row.kind) for row in rows) == [(seq, record[0]) for seq, record in reader.log(0, 1 << 30)]
+    assert sorted((row.seq, row.kind) for row in rows) == [(seq, record.kind) for seq, record in reader.log(0, 1 << 30)]
     assert {(row.seq > old.end, row.commit_bytes is None) for row in rows} == {(False, True), (True, False)}
 
 
@@ -149,7 +149,7 @@ def test_only_the_columns_that_are_asked_for_are_read(spark, played):
     assert frame.columns == ["payload", "kind"]
     sends = [record for each in played.written.values() for commit in each for record in commit.records]
     assert frame.where("kind = 'send'").agg({"payload": "sum"}).collect()[0][0] == sum(
-        record[5] for record in sends if record[0] == "send"
+        record.payload for record in sends if record.kind == "send"
     )
 
 
