@@ -74,7 +74,7 @@ class Channel:
     __slots__ = (
         "tx", "clock", "readers", "at_once", "routes", "domains", "links", "epochs", "conns", "trouble", "owning",
         "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances", "_left",
-        "_taken",
+        "_taken", "_logs",
     )  # fmt: skip
 
     engine: Engine
@@ -107,6 +107,7 @@ class Channel:
         self.trouble: dict[str, str] = {}
         self.sent = self.received = self.forwarded = self.holds = 0
         self._left, self._taken = trace.recorder(tx, *SENT), trace.recorder(tx, *TAKEN)
+        self._logs = bool(topology.log.get("enabled", True))
 
     def core(self, domain: Domain, rows: Rows) -> Ordering:
         """The ordering core of a domain, from its rows; without rows a new one. Raises StoreError for other rows."""
@@ -147,12 +148,12 @@ class Channel:
         delivered: int = 0, detail: str = "",
     ) -> None:  # fmt: skip
         """Log what became of a message at one of our agents."""
-        tx = self.tx
-        now, origin = tx.now, message.origin
-        self._taken(
-            kind, origin, message.number, agent, message.size, domain, peer, self.hops(origin), message.sent, received,
-            delivered or now, now, detail,
-        )  # fmt: skip
+        if self._logs:
+            now, origin = self.tx.now, message.origin
+            self._taken(
+                kind, origin, message.number, agent, message.size, domain, peer, self.hops(origin), message.sent,
+                received, delivered or now, now, detail,
+            )  # fmt: skip
 
     # -- sending -----------------------------------------------------------------------------------------------
 
@@ -173,10 +174,11 @@ class Channel:
 
     def _sent(self, message: Message, out: Out) -> None:
         tx = self.tx
-        self._left(
-            "send", message.origin, message.number, message.source, message.dests, message.size, message.sent, tx.now,
-            out, message.type,
-        )  # fmt: skip
+        if self._logs:
+            self._left(
+                "send", message.origin, message.number, message.source, message.dests, message.size, message.sent,
+                tx.now, out, message.type,
+            )  # fmt: skip
         tx.urge(COMMIT if out or message.note is None else LINGER)  # what destinations do among themselves may linger
 
     def _send_what_has_a_route(self, message: Message) -> None:
