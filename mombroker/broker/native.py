@@ -83,4 +83,4 @@ class Native:
     def accept(self, collection: Collection) -> None:
         """Changes of a collection join the open batch."""
         if collection.accept():
-            self.tx.urge(LINGER)
+            self.tx.urgency = self.tx.urgency or LINGER

@@ -179,7 +179,8 @@ class Channel:
                 "send", message.origin, message.number, message.source, message.dests, message.size, message.sent,
                 tx.now, out, message.type,
             )  # fmt: skip
-        tx.urge(COMMIT if out or message.note is None else LINGER)  # what destinations do among themselves may linger
+        later = message.note is not None and not out  # what destinations do among themselves may linger
+        tx.urgency = tx.urgency or LINGER if later else COMMIT
 
     def _send_what_has_a_route(self, message: Message) -> None:
         """Some of its agents live on no server of this bus: their copies end here, the others go on."""
@@ -204,7 +205,7 @@ class Channel:
             self.send(message)
             return
         self.sent += 1
-        tx.urge(LINGER)
+        tx.urgency = tx.urgency or LINGER
         now, name, number, size = tx.now, tx.name, message.number, message.size
         self._left("send", name, number, source, message.dests, size, now, now, NO_OUT, message.type)
         self._taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
@@ -343,9 +344,9 @@ class Channel:
         link.last_seen = self.tx.now
         for kind, domain, number, value in frames:
             part = self.domains.get(domain)
-            if part is None or peer not in part.domain:
+            if part is None or peer not in part.members:
                 raise PeerError(f"{peer} speaks of domain {domain}, which is not one of both of us")
-            link = part.link(peer)
+            link = part.links.get(peer) or part.link(peer)
             if kind == "data":
                 for data in link.fresh(number, value):
                     self._packet(part, link, data)

@@ -171,7 +171,7 @@ class Collections:
             del items[id]
         for collection in [collection for collection in self.changed if collection.agent == agent]:
             del self.changed[collection]
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """The batch that changed `items` is durable."""

@@ -32,7 +32,7 @@ class Aside:
                 self._known.add((damage.table, damage.id))
                 self._take(damage)
         self.kept.accept()
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     def _take(self, damage: Damage) -> None:
         tx, rows, agent = self.tx, self.tx.rows, damage.agent

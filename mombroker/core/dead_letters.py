@@ -80,7 +80,7 @@ class DeadLetters:
     def _keep(self, head: dict[str, object], body: bytes) -> None:
         self.letters.add(self.tx.now, json.dumps(head).encode(), body)
         self.letters.accept()
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     def _bury(self, message: Message, agent: str, reason: str, notice: str, attempts: int, text: str) -> None:
         head: dict[str, object] = {

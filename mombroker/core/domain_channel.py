@@ -18,7 +18,7 @@ class DomainChannel:
 
     __slots__ = (
         "tx", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since", "pending", "mine",
-        "returned", "_all",
+        "returned", "numbers", "_all",
     )  # fmt: skip
 
     def __init__(
@@ -28,9 +28,10 @@ class DomainChannel:
         self.domain = domain
         self.name = domain.name
         self.members = domain.members
-        self.me = domain.index(tx.name)
+        self.numbers = {member: at for at, member in enumerate(domain.members)}  # in the clocks of the domain
+        self.me = self.numbers[tx.name]
         self.core = core
-        self.links: dict[str, Link] = {row.peer: Link(links, row, domain.index(row.peer)) for row in rows}
+        self.links: dict[str, Link] = {row.peer: Link(links, row, self.numbers[row.peer]) for row in rows}
         self.touched = False  # the core has changed since its rows were last taken
         self.relays = 0  # packets passed on for others
         self.since = tx.now
@@ -47,22 +48,22 @@ class DomainChannel:
         link = self.links.get(peer)
         if link is None:
             row = LinkRow(self._all.new_id(), self.name, peer, 0, 0, 0, "")
-            link = self.links[peer] = Link(self._all, row, self.domain.index(peer))
+            link = self.links[peer] = Link(self._all, row, self.numbers[peer])
         return link
 
     def send(self, hops: list[str], body: bytes, out: Out) -> None:
         """One multicast of this domain's clock to the members `hops`."""
-        index = self.domain.index
+        numbers = self.numbers
         self.touched = True
-        self.enqueue(self.core.send([index(hop) for hop in hops], body), out)
+        self.enqueue(self.core.send([numbers[hop] for hop in hops], body), out)
 
     def send_own(self, hops: list[str], message: Message, out: Out) -> None:
         """The same, and a copy for ourselves, which the core delivers."""
-        index = self.domain.index
+        numbers = self.numbers
         self.mine[message.origin, message.number] = message
         self._count(1)
         self.touched = True
-        self.enqueue(self.core.send([*(index(hop) for hop in hops), self.me], message.encode()), out)
+        self.enqueue(self.core.send([*(numbers[hop] for hop in hops), self.me], message.encode()), out)
 
     def own_copy(self, packet: Packet) -> Message | None:
         """The message of a copy of our own that the core delivers, if it is one of this process."""

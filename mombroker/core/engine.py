@@ -82,7 +82,7 @@ class Engine:
             self.send(new_message(tx, id, (id,), CREATE, declared.cls.encode() + b"\n" + state))
         elif row != (declared.cls, state) and not self.clients.owns(row[0]):
             tx.rows.agents[id] = (declared.cls, state)
-            tx.urge(COMMIT)
+            tx.urgency = COMMIT
 
     # -- deliveries --------------------------------------------------------------------------------------------
 
@@ -98,7 +98,8 @@ class Engine:
                 inboxes.add(message, agent, domain, peer, received, payload)
             else:
                 self._apply_now(handler, message, agent, domain, peer, received)
-        self.tx.urge(LINGER if message.note is not None and not message.data else COMMIT)
+        tx = self.tx
+        tx.urgency = tx.urgency or LINGER if message.note is not None and not message.data else COMMIT
 
     def _apply_now(
         self, handler: Callable[[Message], None], message: Message, agent: str, domain: str, peer: str, received: int
@@ -154,8 +155,9 @@ class Engine:
     def turn(self, budget: int) -> bool:
         """Run reactions to a fixed point; False when the budget ended before the work."""
         while (budget := self._work(budget)) >= 0:
-            if not self.turns.flush():
+            if not self.turns.touched:
                 return True
+            self.turns.flush()
         return False
 
     def _work(self, budget: int) -> int:
@@ -374,12 +376,15 @@ class Engine:
 
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """The batch that changed `items` is durable."""
-        self.collections.committed(items)
-        self.turns.committed()
+        if items:
+            self.collections.committed(items)
+        if self.turns.late:
+            self.turns.committed()
         boxes, self.after_commit = self.after_commit, []
         for box in boxes:
             self.inboxes.wake(box)
-        self.residents.evict()
+        if self.residents.loaded:
+            self.residents.evict()
 
     def check(self) -> None:
         self.natives.check()

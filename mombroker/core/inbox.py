@@ -173,7 +173,7 @@ class Inboxes:
             box.suspects -= 1
         if entry.stored:
             self._delete(entry.id, entry.payload)
-            self.tx.urge(COMMIT)
+            self.tx.urgency = COMMIT
 
     def close(self) -> None:
         """The open batch closes: what is left gets its row."""

@@ -62,7 +62,7 @@ class Links:
         for link, sent, received in self._closed:
             link.committed(sent, received)
         if self.touched:
-            self.tx.urge(COMMIT)
+            self.tx.urgency = COMMIT
 
 
 class Link:
@@ -127,12 +127,13 @@ class Link:
                 self.window_bytes += size
         self.changed = True
         self.touched[self] = None
-        tx.urge(COMMIT)
+        tx.urgency = COMMIT
 
     def touch(self, urgent: bool = True) -> None:
         """Its row or frames are to be looked at when the batch closes."""
         self.touched[self] = None
-        self.tx.urge(COMMIT if urgent else LINGER)
+        tx = self.tx
+        tx.urgency = COMMIT if urgent else tx.urgency or LINGER
 
     def waiting(self) -> bool:
         """True when the peer lacks something that we have."""
@@ -210,7 +211,7 @@ class Link:
             self.next = max(self.next, upto + 1)
             self.changed = True
             self.tx.rows.acked[self.id] = upto
-            self.tx.urge(LINGER)
+            self.tx.urgency = self.tx.urgency or LINGER
         self.touch(urgent=self.sendable())
 
     # -- in ----------------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ class Link:
         limits = self.tx.limits
         if self.held >= limits.max_held:
             return 0
-        if self.tx.full():
+        if self.tx.full:
             return 1
         return max(1, min(limits.link_window, limits.link_window_bytes // max(1, self.mean_bytes)))
 

@@ -118,7 +118,7 @@ class Natives:
     def change(self, native: NativeAgent) -> None:
         """Let its row be written when the batch closes."""
         self._changed[native] = None
-        self.tx.urge(LINGER)
+        self.tx.urgency = self.tx.urgency or LINGER
 
     def remove(self, id: str, written: bool = True) -> None:
         """An agent is gone, and its rows, except its inbox, if it ever had any."""
@@ -147,7 +147,8 @@ class NativeHost(Natives):
 
     def close(self) -> None:
         """The open batch closes."""
-        self.turns.flush()
+        if self.turns.touched:
+            self.turns.flush()
         changed, self._changed = self._changed, {}
         for native in changed:
             if self.agents.get(native.id) is native:

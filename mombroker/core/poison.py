@@ -64,7 +64,7 @@ class PoisonSearch:
         near.sort(key=lambda other: not other.suspects)
         run.extendleft(reversed(near))
         self.marks = self.tx.rows.number
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
         return ""
 
     def acquit(self, box: Inbox, entry: Entry) -> None:
@@ -73,4 +73,4 @@ class PoisonSearch:
             other.trying -= 1
             self.inboxes.write(box.agent, other)
         box.suspects = entry.trying = 0
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT

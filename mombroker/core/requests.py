@@ -148,12 +148,12 @@ class Tickets:
     until   ticket -> when whoever asked no longer waits for the registry
     """
 
-    __slots__ = ("tx", "until", "_ring", "_answers")
+    __slots__ = ("tx", "until", "answers", "_ring")
 
     def __init__(self, tx: Transaction, ring: Callable[[int], None]):
         self.tx, self._ring = tx, ring
         self.until: dict[int, int] = {}
-        self._answers: list[tuple[int, Reply | str]] = []
+        self.answers: list[tuple[int, Reply | str]] = []
 
     def open(self, ticket: int) -> None:
         self.until[ticket] = times.after(self.tx.now, DECIDE_NS)
@@ -166,7 +166,7 @@ class Tickets:
     def answer(self, ticket: int, reply: Reply | str) -> None:
         """The answer to an operator, a refusal if it is a sentence; unless one was given already."""
         if self.until.pop(ticket, None) is not None:
-            self._answers.append((ticket, reply))
+            self.answers.append((ticket, reply))
 
     def hurry(self) -> None:
         """An operator does not wait for a registry that is down."""
@@ -176,12 +176,7 @@ class Tickets:
                 f"{self.tx.topology.registry or self.tx.name}, which decides names and policies, does not answer "
                 f"{self.tx.name}: what was asked for is done as soon as it does; see `mom status`",
             )
-            self.tx.urge(COMMIT)
-
-    def answers(self) -> list[tuple[int, Reply | str]]:
-        """Those of the batch that closes."""
-        answers, self._answers = self._answers, []
-        return answers
+            self.tx.urgency = COMMIT
 
 
 class Requests:
@@ -216,7 +211,7 @@ class Requests:
         if reply is not None:
             self.tickets.answer(ticket, reply)
         self.tickets.wait(ticket)
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     def _call(self, ticket: int, name: str, args: Args) -> Reply | None:
         verb = self.verbs.get(name)

@@ -52,11 +52,11 @@ class Residents:
         if state != resident.state:
             resident.state = state
             rows.agents[resident.id] = (resident.path, state)
-            self.tx.urge(COMMIT)
+            self.tx.urgency = COMMIT
         resident.batch = rows.number
         for collection in resident.collections.values():
             if collection.accept():
-                self.tx.urge(COMMIT)
+                self.tx.urgency = COMMIT
 
     def collection(self, agent: str, name: str) -> Collection:
         """A collection of an agent in memory."""

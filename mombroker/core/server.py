@@ -67,7 +67,7 @@ class AgentServer:
         self.alarms = Alarms(self.limits)
         meta = reader.meta()
         begin = times.at_start(now, int(meta.get(NOW, 0)))
-        tx = self.tx = Commits(name, topology, self.limits, reader, begin, self.alarms.full)
+        tx = self.tx = Commits(name, topology, self.limits, reader, begin)
         self.clock = Clock(tx, max(now, tx.now))
         types = self.types = MessageTypes()
         unclean = int(meta.get(UNCLEAN, 0)) + 1 if meta.get(CLEAN) == 0 else 0
@@ -117,10 +117,11 @@ class AgentServer:
             case TaskDone(id, payload, reason):
                 self.timers.done(id, payload, reason)
             case StoreSize():
-                was = self.alarms.full()
+                was = self.tx.full
                 for line in self.alarms.measured(event):
                     self.tx.note(line)
-                if was and not self.alarms.full():
+                self.tx.full = self.alarms.full()
+                if was and not self.tx.full:
                     self.channel.grant()
             case Admin(ticket, verb, args):
                 self.requests.ask(ticket, verb, args)
@@ -132,44 +133,50 @@ class AgentServer:
         self.tx.now = max(self.tx.now, now)
         self.natives.turns.begin()
         self.timers.tick()
-        self.requests.tickets.hurry()
-        self.more = not self.engine.turn(self.limits.turn_reactions) or self.natives.turns.waiting()
+        if self.requests.tickets.until:
+            self.requests.tickets.hurry()
+        self.more = not self.engine.turn(self.limits.turn_reactions) or bool(self.natives.turns.soon)
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.tx.filled():
-            self.tx.urge(COMMIT)
+            self.tx.urgency = COMMIT
+
+    def limit(self, limits: Limits) -> None:
+        """Take over other limits, for all parts at once."""
+        self.limits.take(limits)
+        self.tx.full = self.alarms.full()
 
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""
         self.stopping = True
         self.tx.rows.meta[CLEAN] = 1
         self.tx.rows.meta[UNCLEAN] = 0
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     # -- commits -----------------------------------------------------------------------------------------------
 
     @property
     def urgency(self) -> int:
         """0: nothing to do; 1: the batch may linger; 2: commit now."""
-        return self.tx.level
+        return self.tx.urgency
 
     @property
     def busy(self) -> bool:
         """A turn would find something to do."""
         tx, turns = self.tx, self.natives.turns
-        return bool(tx.level or self.more or tx.notes or self.engine.inboxes.run or turns.busy())
+        return bool(tx.urgency or self.more or tx.notes or self.engine.inboxes.run or turns.touched or turns.soon)
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""
-        tx = self.tx
+        tx, tickets, timers = self.tx, self.requests.tickets, self.timers
         tx.now = max(tx.now, now)
         self.engine.close()
         ready = Ready(tx.rows)
         self.channel.close(ready)
-        ready.replies = self.requests.tickets.answers()
+        ready.replies, tickets.answers = tickets.answers, []
         ready.clients = self.clients.replies()
-        ready.tasks = self.timers.take_deferred()
-        ready.timer = self.timers.next
+        ready.tasks, timers.deferred = timers.deferred, []
+        ready.timer = timers.next
         tx.close(last=self.stopping)
         return ready
 
@@ -184,6 +191,6 @@ class AgentServer:
     def check(self) -> None:
         """Assert the invariants of all parts."""
         tx = self.tx
-        assert not self.natives.turns.late() or tx.in_flight or tx.level or not tx.rows.empty(), "no commit is due"
+        assert not self.natives.turns.late or tx.in_flight or tx.urgency or not tx.rows.empty(), "no commit is due"
         self.engine.check()
         self.channel.check()

@@ -52,7 +52,7 @@ def status(server: AgentServer) -> Reply:
         "dead_letters": len(server.dead_letters.letters),
         "names": len(server.names.known),
         "store_bytes": server.alarms.bytes,
-        "full": server.tx.full(),
+        "full": server.tx.full,
         "stuck": _stuck(server),
         "problems": _problems(server),
     }
@@ -60,7 +60,7 @@ def status(server: AgentServer) -> Reply:
 
 def closed(server: AgentServer) -> str:
     """Why it takes no work from outside; empty if it does."""
-    if server.tx.full():
+    if server.tx.full:
         return f"takes no work from outside: {', '.join(server.alarms.why())}; see `mom status`"
     return "is stopping" if server.stopping else ""
 
@@ -125,7 +125,7 @@ def _problems(server: AgentServer) -> list[str]:
             f"{what}: {waiting} messages wait for {agents}; bring the class back and start {server.name} again, or "
             f"delete what is not needed any more by `mom agent delete`"
         )
-    if server.tx.full():
+    if server.tx.full:
         waiting = {
             link.peer: link.sent - link.acked for c in server.channel.domains.values() for link in c.links.values()
         }

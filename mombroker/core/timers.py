@@ -54,12 +54,12 @@ class Timers:
     def add(self, task: TaskRow) -> None:
         self.tx.rows.tasks[task.id] = task
         self._schedule(task)
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     def cancel(self, id: int) -> None:
         if self.tasks.pop(id, None):
             self.tx.rows.tasks[id] = None
-            self.tx.urge(COMMIT)
+            self.tx.urgency = COMMIT
 
     def drop(self, agent: str) -> None:
         """An agent was deleted: delete its tasks."""
@@ -80,11 +80,6 @@ class Timers:
                 type_, body = self.notice("DeferDone", task=id, packed=payload)
             self.send(new_message(self.tx, task.agent, (task.agent,), type_, body))
 
-    def take_deferred(self) -> list[tuple[int, str, bytes]]:
-        """The functions that are to run once the batch that closes is durable."""
-        deferred, self.deferred = self.deferred, []
-        return deferred
-
     def _schedule(self, task: TaskRow) -> None:
         self.tasks[task.id] = task
         if task.kind == "timer":
@@ -98,7 +93,7 @@ class Timers:
     def alarm(self, at: int, agent: str = "") -> None:
         """Let there be a turn when a time has come, in which a native agent is told of it."""
         if not self.heap or at < self.heap[0][0]:
-            self.tx.urge(LINGER)  # so that the driver learns of it
+            self.tx.urgency = self.tx.urgency or LINGER  # so that the driver learns of it
         heappush(self.heap, (at, ALARM, agent))
 
     def retry(self, at: int, agent: str) -> None:
@@ -109,7 +104,7 @@ class Timers:
         while self.heap and self.heap[0][0] <= self.tx.now:
             at, id, agent = heappop(self.heap)
             if id == ALARM:
-                self.tx.urge(LINGER)  # so that the driver learns of the next one
+                self.tx.urgency = self.tx.urgency or LINGER  # so that the driver learns of the next one
                 self.on_alarm(agent)
             elif id == RETRY:
                 self.on_retry(agent, at)

@@ -25,25 +25,24 @@ class Transaction:
 
     rows          the open batch: a part puts and deletes its rows in its tables
     durable_id    the last id of rows that are durable; durable_batch likewise
+    urgency       how much the open batch hurries: 0 not at all, LINGER, COMMIT; a part raises it, and never lowers it
     record        appends a record to the log: record(kind, field=value, ...), see trace.py
     """
 
     __slots__ = (
         "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "record",
-        "_level", "_notes", "_next_id", "_id_limit", "_in_flight",
+        "urgency", "_notes", "_next_id", "_id_limit", "_in_flight",
     )  # fmt: skip
 
-    def __init__(
-        self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int, full: Callable[[], bool]
-    ):
+    def __init__(self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int):
         self.name, self.topology, self.limits, self.reader = name, topology, limits, reader
         self.now = now  # ns of our clock, which never goes back
-        self.full = full  # true when the server lacks room and takes no work from outside
+        self.full = False  # true while the server lacks room and takes no work from outside
         self.rows = Batch(number=1)
         self.record = trace.recorder(self)
         self.durable_batch = 0
         self.durable_id = self._next_id = self._id_limit = int(reader.meta().get(NEXT, 0))
-        self._level = COMMIT
+        self.urgency = COMMIT
         self._notes: list[str] = []  # lines for the operator's log
         self._in_flight: Batch | None = None
 
@@ -54,11 +53,6 @@ class Transaction:
             self._id_limit = self._next_id + ID_CHUNK
             self.rows.meta[NEXT] = self._id_limit
         return self._next_id
-
-    def urge(self, level: int) -> None:
-        """The open batch is to be committed: LINGER, or COMMIT."""
-        if level > self._level:
-            self._level = level
 
     def note(self, text: str) -> None:
         """One line for the operator's log."""
@@ -92,24 +86,17 @@ class Commits(Transaction):
     """1. At most one batch is under way; the next one is open meanwhile.
     2. Batches are durable in their order.
 
-    level       how much the open batch hurries; 0: not at all
     notes       lines for the operator's log
     in_flight   the batch under way
     """
 
     __slots__ = ("_last_id", "_closed", "_times")
 
-    def __init__(
-        self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int, full: Callable[[], bool]
-    ):
-        super().__init__(name, topology, limits, reader, now, full)
+    def __init__(self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int):
+        super().__init__(name, topology, limits, reader, now)
         self._last_id = 0  # of the batch under way
         self._closed = 0  # when it was closed, if it has records,
         self._times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
-
-    @property
-    def level(self) -> int:
-        return self._level
 
     @property
     def notes(self) -> list[str]:
@@ -132,7 +119,7 @@ class Commits(Transaction):
             batch.meta[NOW] = self.now
         self._last_id = self._next_id
         self.rows = Batch(number=batch.number + 1)
-        self._level = 0
+        self.urgency = 0
 
     def committed(self, batch: Batch, now: int) -> None:
         """The batch that was under way is durable, and was so when its outputs began to leave, at `now`."""

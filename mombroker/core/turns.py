@@ -20,81 +20,69 @@ class Turns:
     3. One that is forgotten is not flushed any more.
 
     agents   those that are in memory, by id
+    touched  those that the next `flush` is for,
+    late     those that the next commit touches,
+    soon     those that the next turn touches
     work     what is left of `turn_work` in this turn; see core/limits.py
     """
 
-    __slots__ = ("tx", "agents", "work", "_touched", "_late", "_soon", "_count")
+    __slots__ = ("tx", "agents", "work", "touched", "late", "soon", "_count")
 
     def __init__(self, tx: Transaction, agents: Mapping[str, Flushed]):
         self.tx, self.agents = tx, agents
         self.work = tx.limits.turn_work
-        self._touched: dict[Flushed, None] = {}
-        self._late: dict[Flushed, None] = {}  # to be touched by the next commit
-        self._soon: dict[Flushed, None] = {}  # to be touched by the next turn
+        self.touched: dict[Flushed, None] = {}
+        self.late: dict[Flushed, None] = {}
+        self.soon: dict[Flushed, None] = {}
         self._count = 0
 
     # -- for native agents ---------------------------------------------------------------------------------------
 
     def touch(self, native: Flushed) -> None:
         """Have its `flush` called, once for all that happens until then."""
-        self._touched[native] = None
+        self.touched[native] = None
 
     def touch_late(self, native: Flushed) -> None:
         """Have its `flush` called after the commit: it waits for rows that are not durable yet."""
-        self._late[native] = None
+        self.late[native] = None
 
     def go_on(self, native: Flushed) -> None:
         """It has more to do: in this turn if there is work left, else in the next one, when others had theirs."""
-        (self._touched if self.work > 0 else self._soon)[native] = None
+        (self.touched if self.work > 0 else self.soon)[native] = None
 
     def next_turn(self, native: Flushed) -> None:
         """It has more to do, in the next turn."""
-        self._soon[native] = None
+        self.soon[native] = None
 
     def armed(self, native: Flushed) -> bool:
         """It will be flushed, without anything coming from outside."""
-        return native in self._touched or native in self._soon or native in self._late
+        return native in self.touched or native in self.soon or native in self.late
 
     # -- for the core --------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A turn begins. Those that wait for it take turns in being the first."""
         self.work = self.tx.limits.turn_work
-        if self._soon:
+        if self.soon:
             self._count += 1
-            waiting = [*self._soon]
+            waiting = [*self.soon]
             first = self._count % len(waiting)
-            self._touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
-            self._soon = {}
+            self.touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
+            self.soon = {}
 
-    def busy(self) -> bool:
-        """A turn would find something to do."""
-        return bool(self._touched or self._soon)
-
-    def waiting(self) -> bool:
-        """Some wait for the next turn."""
-        return bool(self._soon)
-
-    def flush(self) -> bool:
-        """Flush the touched ones; False if there are none."""
-        if not self._touched:
-            return False
-        touched, self._touched = self._touched, {}
+    def flush(self) -> None:
+        """Flush the touched ones."""
+        touched, self.touched = self.touched, {}
         for native in touched:
             if self.agents.get(native.id) is native:
                 native.flush()
-        return True
 
     def forget(self, native: Flushed) -> None:
         """It was removed."""
-        for those in (self._touched, self._late, self._soon):
+        for those in (self.touched, self.late, self.soon):
             those.pop(native, None)
 
     def committed(self) -> None:
         """A batch is durable."""
-        self._touched.update(self._late)
-        self._late = {}
-
-    def late(self) -> bool:
-        """Some wait for the next commit."""
-        return bool(self._late)
+        self.touched.update(self.late)
+        self.late = {}

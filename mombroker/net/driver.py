@@ -32,7 +32,7 @@ class Open(Protocol):
     """The open batch of a server."""
 
     now: int
-    full: Callable[[], bool]
+    full: bool
 
     @property
     def notes(self) -> list[str]: ...
@@ -287,7 +287,7 @@ class Driver:
         size = self._guarded(self.store.size)
         if not self.dead:
             self.post(StoreSize(size, *self._resources()))
-            if self.server.tx.full() and self._stopped is None and not self.dead and self._again is None:
+            if self.server.tx.full and self._stopped is None and not self.dead and self._again is None:
                 self._again = self.reactor.callLater(SIZE_EVERY_NS / 1e9, self._look_again)
 
     def _look_again(self) -> None:

@@ -250,7 +250,7 @@ class Node:
     def reload(self, topology: Topology) -> list[str]:
         """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
         at = topology.servers[self.name]
-        self.server.limits.take(Limits(**topology.limits))
+        self.server.limit(Limits(**topology.limits))
         self.stomp.settings.limits.body = self.server.limits.max_message
         self.gateway.room.unfinished.most = self.server.limits.max_unfinished
         self.gateway.room.max_transactions = self.server.limits.max_transactions

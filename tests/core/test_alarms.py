@@ -83,7 +83,7 @@ def test_limits_that_are_read_anew_count_for_all_parts_at_once():
     server = b.servers["a"]
     server.step(StoreSize(5), b.now)
     assert not status(server)["full"]
-    server.limits.take(Limits(max_store=5, batch_rows=0))
+    server.limit(Limits(max_store=5, batch_rows=0))
     assert status(server)["full"] and server.tx.filled()
-    server.limits.take(Limits())
+    server.limit(Limits())
     assert not status(server)["full"] and not server.tx.filled() and server.limits == Limits()

@@ -52,9 +52,9 @@ def test_one_that_was_removed_says_and_writes_nothing_more(natives):
 
 def test_changed_ones_get_their_row_when_the_batch_closes(natives):
     (one,), _ = made(natives, 1)
-    assert natives.tx.level == 0
+    assert natives.tx.urgency == 0
     natives.change(one)
-    assert natives.tx.level == LINGER and natives.tx.rows.agents == {}
+    assert natives.tx.urgency == LINGER and natives.tx.rows.agents == {}
     natives.close()
     assert natives.tx.rows.agents == {"a/0": ("tests:Native", b"state of a/0")}
 
@@ -69,7 +69,7 @@ def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
     natives.remove("a/0")
     assert tx.rows.agents == {"a/0": None} and list(tx.rows.dropped) == ["a/0"]
     assert [row.agent for row in tx.rows.items.values()] == ["a/1"]
-    assert tx.rows.dropped["a/0"] >= max(tx.rows.items) and tx.level == COMMIT
+    assert tx.rows.dropped["a/0"] >= max(tx.rows.items) and tx.urgency == COMMIT
     assert list(natives._collections.changed) == [kept]
 
 

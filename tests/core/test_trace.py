@@ -33,7 +33,7 @@ from mombroker.store.sqlite import SqliteStore
 from tests.core.bus import topology
 
 bus, memory = topology({"d": "ab"}), MemoryStore(topology({"d": "ab"}), "a", "i")
-tx = Transaction("a", bus, Limits(), memory, 5, lambda: False)
+tx = Transaction("a", bus, Limits(), memory, 5)
 tx.record("send", origin="a", number=1, sent=5, region="north")
 tx.record("react", origin="a", number=1, done=6)
 old = columns.pack([tuple(record)[:-1] for record in tx.rows.log])  # by a version that does not know the field

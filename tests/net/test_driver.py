@@ -47,6 +47,7 @@ class World:
     def busy(self):
         return self.level > 0 or self.more or bool(self.notes)
 
+    @property
     def full(self):
         return self.short
 

@@ -54,5 +54,5 @@ class Work:
         if self.moved < tx.limits.batch_bytes // (8 if tx.filled() else 2):
             return False
         self.queue.turns.touch_late(self.queue)
-        tx.urge(COMMIT)
+        tx.urgency = COMMIT
         return True

@@ -76,7 +76,7 @@ class Handlers:
         destination = command.destination
         where = self.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         where = where or self._where(session, destination)
-        if len(command.body) > self.limits.max_message or self.tx.full():
+        if len(command.body) > self.limits.max_message or self.tx.full:
             self._not_too_large(command)
         message = self._message(session, command)
         if where:
@@ -111,7 +111,7 @@ class Handlers:
         limit = self.limits.max_message
         if len(command.body) > limit:  # the protocol bounds the headers
             raise MomError(f"a body is over {limit} bytes: send less, or raise max_message in [limits]")
-        if self.tx.full():
+        if self.tx.full:
             seconds = self.policies.of(command.destination).block_seconds
             raise Wait(STORE, seconds, OVERFULL.format(", ".join(self._lacks())))
 

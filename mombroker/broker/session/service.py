@@ -135,7 +135,7 @@ class Sessions(Native):
 
     def speaking(self, session: Session) -> None:
         self._speaking.append(session)
-        self.tx.urge(COMMIT)
+        self.tx.urgency = COMMIT
 
     # -- commands ------------------------------------------------------------------------------------------------
 

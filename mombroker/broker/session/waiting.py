@@ -111,7 +111,7 @@ class Waiting:
         """It is later."""
         now = self.tx.now
         for session in list(self.sessions):
-            if session.key == STORE and not self.tx.full():
+            if session.key == STORE and not self.tx.full:
                 self.go_on(session)
             elif session.key == STORE:
                 self._alarm(now + POLL_NS)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from mombroker.broker.queue.dedup import MAX_RANGES
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session import deliveries
+from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
 from tests.broker.bench import ALONE, THREE, Broker, Client
@@ -849,12 +851,13 @@ def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
 
 def test_a_full_store_takes_no_work():
     b = Broker()
-    b.servers["a"].limits.max_store = 10
-    b.servers["a"].alarms.bytes = 11
+    server = b.servers["a"]
+    server.limit(replace(server.limits, max_store=10))
+    server.step(StoreSize(11), b.now)
     producer = filled(b, "1", receipt="r")
     b.later(10)
     assert producer.receipts == []
-    b.servers["a"].alarms.bytes = 9
+    server.step(StoreSize(9), b.now)
     b.later(1)
     assert producer.receipts == ["r"]
 
@@ -1004,7 +1007,7 @@ def test_an_idle_queue_takes_less_than_two_kilobytes_also_after_a_restart():
         gc.collect()
         tracemalloc.start()
         queues = [Queue(server.clients, f"a/queue:name{number}", kind) for number in range(200)]
-        server.natives.turns._touched.clear()
+        server.natives.turns.touched.clear()
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
