@@ -171,7 +171,7 @@ class Engine:
                 return budget
             box = run.popleft()
             box.runnable = False
-            if box.blocked():  # it failed after it was woken
+            if box.until or box.name or box.stuck:  # it failed after it was woken
                 continue
             if not box.queue and not inboxes.refill(box, bool(poison.left)):
                 self.after_commit.append(box)
@@ -285,15 +285,15 @@ class Engine:
         finally:
             self.running = ""
         self.reactions += 1
-        self.inboxes.finish(box, entry)
         self.record("react", message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
+        self.inboxes.finish(box, entry)
 
     def _accept(self, box: Inbox, entry: Entry, resident: Resident, reaction: Reaction, state: bytes) -> None:
         """A reaction succeeded."""
         message = entry.message
         self.reactions += 1
-        self.inboxes.finish(box, entry)
         self.record("react", message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
+        self.inboxes.finish(box, entry)
         if message.type == DELETE:
             del self.residents.loaded[box.agent]
             self.natives.remove(box.agent)
@@ -372,7 +372,8 @@ class Engine:
     def close(self) -> None:
         """The open batch closes."""
         self.natives.close()
-        self.inboxes.close()
+        if self.inboxes.new:
+            self.inboxes.close()
 
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """The batch that changed `items` is durable."""

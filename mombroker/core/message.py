@@ -53,15 +53,16 @@ class Message:
     def encode(self) -> bytes:
         """Fixed numbers, the head as lines of text (origin, source, type, dests), then the payload."""
         if not self.data:
-            if self.note is not None:
-                self.payload = self.note.pack()
             key = (self.origin, self.source, self.type, self.dests)
             head = _HEADS.get(key)
             if head is None:
                 head = "\n".join((self.origin, self.source, self.type, *self.dests)).encode()
                 if len(head) <= _MAX_HEAD:
                     _remember(_HEADS, key, head)
-            self.data = self._fixed(head) + self.payload
+            start = self._fixed(head)
+            if self.note is not None:
+                self.payload = self.note.pack()
+            self.data = start + self.payload
         return self.data
 
     def _fixed(self, head: bytes) -> bytes:

@@ -86,8 +86,8 @@ class Names(Replicated):
 
     def present(self, id: str, shown: str) -> None:
         """Raises NoRoute for an agent whose home has left the bus."""
-        if reason := self.departed(id, shown):
-            raise NoRoute(reason)
+        if id[: id.index("/")] not in self.tx.topology.servers:
+            raise NoRoute(self.departed(id, shown))
 
     def deploy(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
         """Make an agent of an author under a new name; the reply to `ticket` follows the decision."""

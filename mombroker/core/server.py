@@ -131,11 +131,13 @@ class AgentServer:
     def turn(self, now: int) -> None:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.tx.now = max(self.tx.now, now)
-        self.natives.turns.begin()
-        self.timers.tick()
+        turns = self.natives.turns
+        turns.begin()
+        if self.timers.heap:
+            self.timers.tick()
         if self.requests.tickets.until:
             self.requests.tickets.hurry()
-        self.more = not self.engine.turn(self.limits.turn_reactions) or bool(self.natives.turns.soon)
+        self.more = not self.engine.turn(self.limits.turn_reactions) or bool(turns.soon)
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.tx.filled():

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from mombroker.core import trace
@@ -25,13 +26,14 @@ class Transaction:
 
     rows          the open batch: a part puts and deletes its rows in its tables
     durable_id    the last id of rows that are durable; durable_batch likewise
+    new_id()      the next id of rows and messages; ids rise over all restarts
     urgency       how much the open batch hurries: 0 not at all, LINGER, COMMIT; a part raises it, and never lowers it
     record        appends a record to the log: record(kind, field=value, ...), see trace.py
     """
 
     __slots__ = (
         "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "record",
-        "urgency", "_notes", "_next_id", "_id_limit", "_in_flight",
+        "urgency", "new_id", "_notes", "_in_flight",
     )  # fmt: skip
 
     def __init__(self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int):
@@ -41,18 +43,11 @@ class Transaction:
         self.rows = Batch(number=1)
         self.record = trace.recorder(self)
         self.durable_batch = 0
-        self.durable_id = self._next_id = self._id_limit = int(reader.meta().get(NEXT, 0))
+        self.durable_id = int(reader.meta().get(NEXT, 0))
+        self.new_id = count(self.durable_id + 1).__next__  # so often that a method of ours would be felt
         self.urgency = COMMIT
         self._notes: list[str] = []  # lines for the operator's log
         self._in_flight: Batch | None = None
-
-    def new_id(self) -> int:
-        """The next id of rows and messages; ids rise over all restarts."""
-        self._next_id += 1
-        if self._next_id > self._id_limit:
-            self._id_limit = self._next_id + ID_CHUNK
-            self.rows.meta[NEXT] = self._id_limit
-        return self._next_id
 
     def note(self, text: str) -> None:
         """One line for the operator's log."""
@@ -90,11 +85,12 @@ class Commits(Transaction):
     in_flight   the batch under way
     """
 
-    __slots__ = ("_last_id", "_closed", "_times")
+    __slots__ = ("_last_id", "_id_limit", "_closed", "_times")
 
     def __init__(self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int):
         super().__init__(name, topology, limits, reader, now)
         self._last_id = 0  # of the batch under way
+        self._id_limit = self.durable_id  # a restart begins above it
         self._closed = 0  # when it was closed, if it has records,
         self._times = (0, 0)  # and of the last such batch, until the log has it, when it was known to be durable
 
@@ -110,6 +106,10 @@ class Commits(Transaction):
         """Close the open batch, which is under way from now on, and open the next one."""
         assert self._in_flight is None, "one batch is under way"
         batch = self._in_flight = self.rows
+        last_id = self.new_id()  # it stands for all those before
+        if last_id > self._id_limit:
+            self._id_limit = last_id + ID_CHUNK
+            batch.meta[NEXT] = self._id_limit
         closed, durable = self._times
         if durable and (batch.log or last):  # what one row of the log cannot say of itself is in the next
             batch.log.insert(0, trace.Record("commit", sent=closed, done=durable))
@@ -117,7 +117,7 @@ class Commits(Transaction):
         self._closed = self.now if batch.log else 0
         if not batch.empty():
             batch.meta[NOW] = self.now
-        self._last_id = self._next_id
+        self._last_id = last_id
         self.rows = Batch(number=batch.number + 1)
         self.urgency = 0
 

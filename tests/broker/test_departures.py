@@ -4,6 +4,7 @@ and nobody else notices."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -166,7 +167,7 @@ def test_the_registry_has_left_and_another_decides_from_then_on():
     """Its policies stay, and one that is set now goes before them, though the ids of its successor are lower."""
     b = Broker(replace(WHOLE, registry="c", checked=True))
     b.connect("a").send("queue:old", "1")
-    b.servers["c"].tx._next_id += 1_000_000
+    b.servers["c"].tx.new_id = count(1_000_000).__next__
     b.ask("a", "set_policy", match="queue:*", values={"max_messages": 1})
     without_c(b, replace(LEFT, registry="b", checked=True))
     assert b.connect("b").send("queue:new", "1", receipt="r").receipts == ["r"]

@@ -32,12 +32,24 @@ class Dispatcher:
     searches   those that did not end in one turn
     """
 
-    __slots__ = ("queue", "tx", "messages", "consumers", "dead_letters", "work", "pauses", "browsers", "searches")
+    __slots__ = (
+        "queue",
+        "tx",
+        "turns",
+        "messages",
+        "consumers",
+        "dead_letters",
+        "work",
+        "pauses",
+        "browsers",
+        "searches",
+    )
 
     def __init__(
         self, queue: Native, messages: QueueMessages, consumers: Consumers, dead_letters: DeadLetters, work: Work
     ):
-        self.queue, self.tx, self.messages, self.consumers = queue, queue.tx, messages, consumers
+        self.queue, self.tx, self.turns = queue, queue.tx, queue.turns
+        self.messages, self.consumers = messages, consumers
         self.dead_letters, self.work = dead_letters, work
         self.pauses: frozenset[str] = frozenset()
         self.browsers: dict[Key, Browser] = {}
@@ -50,12 +62,12 @@ class Dispatcher:
     def resume(self, reason: str) -> None:
         if reason in self.pauses:
             self.pauses -= {reason}
-            self.queue.touch()
+            self.turns.touch(self.queue)
 
     def run(self) -> None:
         """Give, and send what was given."""
         self._pump()
-        for consumer in self.consumers:
+        for consumer in self.consumers.consumers.values():
             if consumer.pending:
                 self._dispatch(consumer)
         for browser in list(self.browsers.values()):
@@ -76,7 +88,7 @@ class Dispatcher:
         offered = not self.pauses and (not messages.ready or (consumers.selective and self._unwanted(item)))
         if offered and (consumer := consumers.choose(item, message)):
             if not consumer.pending:
-                self.queue.touch()
+                self.turns.touch(self.queue)
             self.give(consumer, item, message)
             return
         messages.append(item)
@@ -84,7 +96,7 @@ class Dispatcher:
             for consumer in consumers.waiting():
                 consumer.searched_to[item.lane] = item.id
         elif consumers.consumers:
-            self.queue.touch()
+            self.turns.touch(self.queue)
 
     def give(self, consumer: Consumer, item: QueuedMessage, message: ClientMessage) -> None:
         """A consumer gets a message that is in no lane; `run` sends it."""
@@ -103,7 +115,7 @@ class Dispatcher:
                 return
             item = messages.first()
             if item is None:
-                self.queue.turns.touch_late(self.queue)
+                self.turns.touch_late(self.queue)
                 return
             if item.id <= messages.purged:
                 return  # it goes first
@@ -130,10 +142,10 @@ class Dispatcher:
             if item.stored:
                 item.message = None
             if size >= DISPATCH_BYTES:
-                self.queue.post(consumer.key[0], Dispatch(consumer.key[1], items))
+                self.queue.natives.post(self.queue.id, consumer.key[0], Dispatch(consumer.key[1], items))
                 items, size = [], 0
         if items:
-            self.queue.post(consumer.key[0], Dispatch(consumer.key[1], items))
+            self.queue.natives.post(self.queue.id, consumer.key[0], Dispatch(consumer.key[1], items))
         self.queue.change()
 
     # -- credit --------------------------------------------------------------------------------------------------
@@ -151,7 +163,7 @@ class Dispatcher:
             self.consumers.drained(key)
             self.consumers.draining += (key,)
         self.queue.change()
-        self.queue.touch()
+        self.turns.touch(self.queue)
 
     def _answer_drains(self) -> None:
         """Who is to have what was there, and no more, has it: take its credit."""
@@ -221,7 +233,7 @@ class Dispatcher:
             if not consumer.hungry:
                 return True
         if lane.rest and self.tx.durable_id < lane.last:
-            self.queue.turns.touch_late(self.queue)
+            self.turns.touch_late(self.queue)
         else:
             searched_to[number] = lane.last
         return True

@@ -107,7 +107,7 @@ class Queue(Native):
         draining = self.consumers.draining
         remote = [
             [c.key[0], c.credit, c.note.values(), *([True] if c.key in draining else ())]
-            for c in self.consumers if self.remote(c.key[0])
+            for c in self.consumers.consumers.values() if self.remote(c.key[0])
         ]  # fmt: skip
         returning = [session for session in self.settlement.returning if self.remote(session)]
         stale = [messages.stale, messages.stale_bytes, messages.stale_ready]
