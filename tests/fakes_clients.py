@@ -27,7 +27,7 @@ from mombroker.broker.topic.routing import Entry, Topics
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError
-from mombroker.core.message import BOUNCE, Message, new_note
+from mombroker.core.message import Message
 
 FOR_EVER = 1e9  # seconds
 
@@ -81,13 +81,13 @@ def central_table() -> Iterator[None]:
 
     def announce(topics: Topics, table: Table) -> None:
         registry = topics.tx.topology.registry
-        topics.natives.send(new_note(topics.tx, topics.agent, (f"{registry}/_table",), table, 0, BOUNCE))
+        topics.natives.post(topics.agent, f"{registry}/_table", table)
 
     def handle(topics: Topics, message: Message) -> None:
         tx = topics.tx
         if message.dests == (f"{tx.topology.registry}/_table",):
             everyone = tuple(f"{name}/_topics" for name in tx.topology.servers)
-            topics.natives.send(new_note(tx, f"{message.origin}/_topics", everyone, note_of(message), 0, BOUNCE))
+            topics.natives.cast(f"{message.origin}/_topics", everyone, note_of(message))
         else:
             message.origin, origin = message.source.partition("/")[0], message.origin
             try:

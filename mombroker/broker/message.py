@@ -72,7 +72,7 @@ class ClientMessage(Note):
     def of(cls, values: Any) -> Self:
         if older.is_one(values):
             values = older.converted(values)
-        return cls(*shape(cls).read(values))
+        return cls(*SHAPE.read(values))
 
     @classmethod
     def of_row(cls, values: list[Any], body: bytes) -> Self:
@@ -81,7 +81,8 @@ class ClientMessage(Note):
         return cls.of([*values[:at], body, *values[at:]])
 
 
-PUT = shape(ClientMessage).names
+SHAPE = shape(ClientMessage)
+PUT = SHAPE.names
 BODY = PUT.index("body")
 
 

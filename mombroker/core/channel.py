@@ -19,7 +19,7 @@ from mombroker.core.events import LinkFrame, Ready
 from mombroker.core.hello import Hello
 from mombroker.core.ids import home_of
 from mombroker.core.link import Link, Links
-from mombroker.core.message import BOUNCE, Message, Note, decode, ident, new_note
+from mombroker.core.message import BOUNCE, Message, Note, decode, ident
 from mombroker.core.meta import EPOCH, INCARNATION, OWN
 from mombroker.core.topology import Domain, RoutingTable
 from mombroker.core.trace import NO_OUT, Out
@@ -73,8 +73,8 @@ class Channel:
 
     __slots__ = (
         "tx", "clock", "readers", "at_once", "routes", "domains", "links", "epochs", "conns", "trouble", "owning",
-        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances", "_left",
-        "_taken", "_logs",
+        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances", "_hops",
+        "_left", "_taken", "_logs",
     )  # fmt: skip
 
     engine: Engine
@@ -92,6 +92,7 @@ class Channel:
         topology, reader = tx.topology, tx.reader
         self.routes = RoutingTable(topology, tx.name)
         self._distances: dict[str, int] = {}
+        self._hops: dict[str, tuple[str, str]] = {}  # final server -> domain and next server
         self.incarnation = str(meta.get(INCARNATION, ""))
         self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in topology.domains}
         rows = reader.links()
@@ -194,13 +195,26 @@ class Channel:
         for agent in homeless:
             self.dead_letters.homeless(message, agent)
 
+    def post(self, source: str, to: str, note: Note) -> None:
+        """Send a note to an agent; a failure is not told."""
+        self.send(self._note(source, (to,), note))
+
+    def cast(self, source: str, to: tuple[str, ...], note: Note) -> None:
+        """Send one note to several agents."""
+        self.send(self._note(source, to, note))
+
+    def _note(self, source: str, to: tuple[str, ...], note: Note) -> Message:
+        """A message that carries a note of a destination or session."""
+        tx = self.tx
+        return Message(tx.name, tx.new_id(), source, to, note.wire, b"", tx.now, 0, BOUNCE, b"", note, note.size)
+
     def send_now(self, source: str, native: Native, note: Note) -> None:
         """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
 
         Not to be called while another one is at work, which might not expect that this one changes.
         """
         tx, agent = self.tx, native.id
-        message = new_note(tx, source, (agent,), note, 0, BOUNCE)
+        message = self._note(source, (agent,), note)
         if not self.engine.idle(agent) or (self.owning and any(part.pending for part in self.owning)):
             self.send(message)
             return
@@ -217,7 +231,7 @@ class Channel:
         Returns the local agents whose copies are to be handed over now, and what was stamped. All packets that leave
         in one domain are one multicast.
         """
-        me, hop = self.tx.name, self.routes.hop
+        me, hops = self.tx.name, self._hops
         if len(message.dests) == 1:  # the common case, without tables
             agent = message.dests[0]
             home = agent[: agent.index("/")]
@@ -227,7 +241,7 @@ class Channel:
                     part.send_own([], message, stamped)
                     return [], stamped
                 return [agent], NO_OUT
-            into, peer = hop(home)
+            into, peer = hops.get(home) or self._hop(home)
             if into != domain:
                 self.domains[into].send([peer], message.encode(), stamped)
             return [], stamped
@@ -238,7 +252,7 @@ class Channel:
             if home == me:
                 local.append(agent)
             else:
-                into, peer = hop(home)
+                into, peer = hops.get(home) or self._hop(home)
                 if into != domain:
                     leaving.setdefault(into, {})[peer] = None
         out: Out = []
@@ -250,6 +264,10 @@ class Channel:
             own.send_own(list(leaving.get(own.name, ())), message, out)
             local = []
         return local, out
+
+    def _hop(self, home: str) -> tuple[str, str]:
+        found = self._hops[home] = self.routes.hop(home)
+        return found
 
     def _orders_own(self, message: Message, leaving: Container[str], domain: str) -> DomainChannel | None:
         """Whose core delivers our own copy; None: it is handed over now.

@@ -84,13 +84,6 @@ def new_message(
     )  # fmt: skip
 
 
-def new_note(
-    tx: Transaction, source: str, dests: tuple[str, ...], note: Note, expires: int = 0, flags: int = 0
-) -> Message:
-    """A message that carries a note of a destination or session."""
-    return Message(tx.name, tx.new_id(), source, dests, note.wire, b"", tx.now, expires, flags, b"", note, note.size)
-
-
 TYPE_CHARS = 256  # of the name of a type
 _FIXED = Struct(">IQQQB")  # bytes of the head, number, sent, expires, flags
 _START = _FIXED.size

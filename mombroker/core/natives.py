@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collection, Collections
-from mombroker.core.message import BOUNCE, Message, Note, new_note
+from mombroker.core.message import Message, Note
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
 from mombroker.core.replicated import Replication
@@ -57,8 +56,13 @@ class Clients(Protocol):
     def replies(self) -> list[tuple[int, list[Any]]]: ...  # of the batch that closes
 
 
-class SendNow(Protocol):
-    def __call__(self, source: str, native: NativeAgent, note: Note) -> None: ...
+class Channel(Protocol):
+    """What sends the messages of native agents; see channel.py."""
+
+    def send(self, message: Message) -> None: ...
+    def post(self, source: str, to: str, note: Note) -> None: ...
+    def cast(self, source: str, to: tuple[str, ...], note: Note) -> None: ...
+    def send_now(self, source: str, native: NativeAgent, note: Note) -> None: ...
 
 
 class Natives:
@@ -75,12 +79,13 @@ class Natives:
     types      what is done with messages of some types, whoever they are for
     replication   what a replicated table is made with
     send       sends a message
+    post       sends a note to an agent; cast to several
     send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
                another one is at work, which might not expect that this one changes
     """
 
     __slots__ = (
-        "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "send_now",
+        "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "post", "cast", "send_now",
         "_timers", "_collections", "_changed",
     )  # fmt: skip
 
@@ -91,21 +96,16 @@ class Natives:
         names: Names,
         collections: Collections,
         timers: Timers,
-        send: Callable[[Message], None],
-        send_now: SendNow,
+        channel: Channel,
         types: MessageTypes,
         replication: Replication,
     ):
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
-        self.send, self.send_now = send, send_now
+        self.send, self.post, self.cast, self.send_now = channel.send, channel.post, channel.cast, channel.send_now
         self.types, self.replication = types, replication
         self.agents: dict[str, NativeAgent] = {}
         self.turns = Turns(tx, self.agents)
         self._changed: dict[NativeAgent, None] = {}
-
-    def post(self, source: str, to: str, note: Note) -> None:
-        """Send a note to an agent; a failure is not told."""
-        self.send(new_note(self.tx, source, (to,), note, 0, BOUNCE))
 
     def alarm(self, at: int, native: NativeAgent) -> None:
         """Let it know that a time has come; in memory only."""

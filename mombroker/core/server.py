@@ -82,8 +82,7 @@ class AgentServer:
         replication = Replication(tx, channel.send, self.requests.tickets.answer, types.obey)
         self.names = Names(replication, channel.distance)
         self.natives = NativeHost(
-            tx, self.clock, self.names, collections, self.timers, channel.send, channel.send_now,
-            types, replication,
+            tx, self.clock, self.names, collections, self.timers, channel, types, replication,
         )  # fmt: skip
         self.engine = Engine(
             self.natives, collections, self.dead_letters, self.timers, program, channel.record, unclean

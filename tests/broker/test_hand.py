@@ -5,7 +5,6 @@ import pytest
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.limits import Limits
-from mombroker.core.message import new_note
 from tests.broker.bench import ALONE, Broker
 
 Q = "queue:q"
@@ -51,7 +50,7 @@ def test_in_any_other_case_it_waits_for_its_turn(way):
     if way == "full batch":
         server.tx.rows.bytes = 2_000
     elif way == "inbox":
-        server.channel.send(new_note(server.tx, "a/conn:9", (queue.id,), ClientMessage(Q, Q, body=b"second")))
+        server.channel.post("a/conn:9", queue.id, ClientMessage(Q, Q, body=b"second"))
     elif way == "reaction":
         engine.running = "a/other"
     else:

@@ -74,7 +74,7 @@ def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
 
 
 DOOR = {
-    "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "send_now", "post", "alarm",
+    "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "send_now", "post", "cast", "alarm",
     "collection", "change", "remove",
 }  # fmt: skip
 

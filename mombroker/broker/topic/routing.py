@@ -14,7 +14,7 @@ from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Publish, Seen, Table
 from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.broker.wire import Note, note_of
-from mombroker.core.message import BOUNCE, Message, new_note
+from mombroker.core.message import Message
 from mombroker.core.meta import TOPIC
 from mombroker.core.natives import Natives
 
@@ -133,7 +133,7 @@ class Topics:
 
     def _send(self, servers: Iterable[str], note: Note) -> None:
         dests = tuple(f"{name}/_topics" for name in servers)
-        self.natives.send(new_note(self.tx, self.agent, dests, note, 0, BOUNCE))
+        self.natives.cast(self.agent, dests, note)
 
     def unknown(self, epochs: Iterable[Epoch]) -> list[str]:
         """Servers that may publish without knowing of these entries."""
@@ -212,7 +212,7 @@ class Topics:
             self.unheard += 1
             return
         dests = tuple([f"{name}/_topics" for name in servers])
-        self.natives.send(new_note(self.tx, source, dests, Publish(put, epochs), 0, BOUNCE))
+        self.natives.cast(source, dests, Publish(put, epochs))
 
     def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
         """The servers that have entries for a topic, and those of our own."""

@@ -10,7 +10,7 @@ from mombroker.broker.verbs.base import DestinationVerbs
 from mombroker.broker.wire import note_of
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
-from mombroker.core.message import BOUNCE, Message, decode, new_message, new_note
+from mombroker.core.message import Message, decode, new_message
 from mombroker.core.requests import Reply, changes
 from mombroker.core.verbs import LetterVerbs, letter_of
 
@@ -49,7 +49,7 @@ class RetryVerbs(DestinationVerbs):
             self.put(put, self.home(put.destination), message.source)
             return [put.destination]
         homes = [agent for agent in agents if home_of(agent) in self.tx.topology.servers]
-        self.natives.send(new_note(self.tx, message.source, tuple(homes), Publish(put, None), flags=BOUNCE))
+        self.natives.cast(message.source, tuple(homes), Publish(put, None))
         return homes
 
     def _successor(self, agent: str) -> str:
