@@ -47,7 +47,7 @@ def topology_of(folder: Path) -> Topology:
         for name in ("s1", "s2", "s3")
     }
     domains = {"d1": Domain("d1", ("s1", "s2")), "d2": Domain("d2", ("s2", "s3"))}
-    policies = [{"match": "*", "redeliver_first": 0.01, "redeliver_max": 0.1, "max_redeliveries": 1000}]
+    policies = [{"match": "*", "redelivery_delay": 0.01, "max_redelivery_delay": 0.1, "max_redeliveries": 1000}]
     return Topology("storm", servers, domains, [], "s1", policies=policies)
 
 

@@ -63,7 +63,7 @@ def set_policy(
     \b
     Example:
       mom policy set 'queue:orders*' max_messages=100000 overflow=reject
-      mom policy set queue:jobs max_redeliveries=3 redeliver_first=5 dead_letter=queue:jobs.failed
+      mom policy set queue:jobs max_redeliveries=3 redelivery_delay=5 dead_letter=queue:jobs.failed
     """
     _change(file, server, output, columns, match=match, values=values(settings))
 

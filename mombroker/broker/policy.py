@@ -15,7 +15,11 @@ from mombroker.core.topology import suggestion
 KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
 WILD = re.compile(r"[*?[]")
 # What rows of stores may still say, from before the names had the field's words: a setting, or its value.
-FORMER = {"redeliver": "max_redeliveries", "full": "overflow", "nack": "on_nack", "expired": "on_expiry"}
+FORMER = {
+    "redeliver": "max_redeliveries", "full": "overflow", "nack": "on_nack", "expired": "on_expiry",
+    "redeliver_first": "redelivery_delay", "redeliver_factor": "redelivery_delay_multiplier",
+    "redeliver_max": "max_redelivery_delay",
+}  # fmt: skip
 FORMER_VALUES = {("overflow", "drop-oldest"): "drop-head"}
 
 
@@ -31,9 +35,9 @@ class Policy:
     overflow: str = "block"  # or "reject", "drop-head"
     block_seconds: float = 30.0  # then a blocked SEND is rejected
     max_redeliveries: int = 5  # failures before the dead-letter queue
-    redeliver_first: float = 1.0
-    redeliver_factor: float = 2.0
-    redeliver_max: float = 60.0
+    redelivery_delay: float = 1.0  # after the first failure
+    redelivery_delay_multiplier: float = 2.0
+    max_redelivery_delay: float = 60.0
     on_nack: str = "redeliver"  # or "dead-letter"
     dead_letter: str = ""  # queue; empty: DLQ.NAME
     on_expiry: str = "dead-letter"  # or "drop"
@@ -62,10 +66,10 @@ class Policy:
             raise MomError("max_pending must be 1 or more: a message has to be kept until it is handed out")
 
     def backoff_ns(self, failures: int) -> int:
-        delay = self.redeliver_first
+        delay = self.redelivery_delay
         for _ in range(min(failures - 1, 100)):
-            delay *= self.redeliver_factor
-        return times.of_seconds(min(delay, self.redeliver_max))
+            delay *= self.redelivery_delay_multiplier
+        return times.of_seconds(min(delay, self.max_redelivery_delay))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

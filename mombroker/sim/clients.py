@@ -262,7 +262,13 @@ class Clients(Workload):
     """Some clients on all servers."""
 
     policies: ClassVar[list[dict[str, Any]]] = [
-        {"match": "*", "redeliver_first": 0.01, "redeliver_max": 0.1, "max_redeliveries": 1000, "max_pending": 100_000},
+        {
+            "match": "*",
+            "redelivery_delay": 0.01,
+            "max_redelivery_delay": 0.1,
+            "max_redeliveries": 1000,
+            "max_pending": 100_000,
+        },
     ]
 
     patient = True  # it may go on for a while when the faults are over

@@ -95,7 +95,7 @@ class Everything(Clients):
 
     policies: ClassVar[list[dict[str, Any]]] = [
         {
-            "match": "queue:q2", "max_messages": 5, "block_seconds": 1.0, "redeliver_first": 0.01,
+            "match": "queue:q2", "max_messages": 5, "block_seconds": 1.0, "redelivery_delay": 0.01,
             "max_redeliveries": 1000,
         },
         *Clients.policies,

@@ -69,8 +69,8 @@ IGNORED: dict[str, dict[str, str]] = {
         "transformation": _BODIES,
         "x-message-ttl": "give each message an expiration",
         "activemq.maximumRedeliveries": f"{_POLICY}: max_redeliveries",
-        "activemq.redeliveryDelay": f"{_POLICY}: redeliver_first",
-        "activemq.initialRedeliveryDelay": f"{_POLICY}: redeliver_first",
+        "activemq.redeliveryDelay": f"{_POLICY}: redelivery_delay",
+        "activemq.initialRedeliveryDelay": f"{_POLICY}: redelivery_delay",
         "activemq.maximumPendingMessageLimit": f"{_POLICY}: max_pending",
     },
 }

@@ -354,7 +354,7 @@ def test_who_loses_messages_is_asked_first(bus):
 def test_a_policy_is_listed_with_all_that_it_says(bus):
     (row, *_) = [row for row in bus.json("policy", "list") if row["match"] == "queue:fragile*"]
     head = bus.mom("policy", "list").stdout.splitlines()[0].split()
-    assert sorted(head) == sorted(row) and "block_seconds" in head and "redeliver_factor" in head
+    assert sorted(head) == sorted(row) and "block_seconds" in head and "redelivery_delay_multiplier" in head
 
 
 def test_times_that_never_come_and_numbers_that_nothing_can_hold(bus):
@@ -369,8 +369,8 @@ def test_times_that_never_come_and_numbers_that_nothing_can_hold(bus):
     bus.mom("queue", "move", "late", "later", "9" * 30, code=2)
     for wrong in (
         "block_seconds=Infinity",
-        "redeliver_first=NaN",
-        "redeliver_factor=1e200",
+        "redelivery_delay=NaN",
+        "redelivery_delay_multiplier=1e200",
         "max_messages=" + "9" * 25,
     ):
         assert bus.mom("policy", "set", "queue:late", wrong, code=1).stderr.count("\n") == 1

@@ -8,7 +8,7 @@ from mombroker.broker.policy import Policy, policy, stored
 from mombroker.core.errors import MomError
 from mombroker.core.times import LAST_NS, LAST_S, SECOND
 
-TIMES = ["block_seconds", "redeliver_first", "redeliver_factor", "redeliver_max"]
+TIMES = ["block_seconds", "redelivery_delay", "redelivery_delay_multiplier", "max_redelivery_delay"]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e200, 1e10, 10**400])
@@ -27,14 +27,14 @@ def test_an_amount_is_one_that_a_row_can_hold(name):
 
 
 def test_the_delay_after_a_failure_grows_up_to_its_most():
-    made = Policy(redeliver_first=0.5, redeliver_factor=3.0, redeliver_max=10.0)
+    made = Policy(redelivery_delay=0.5, redelivery_delay_multiplier=3.0, max_redelivery_delay=10.0)
     assert [made.backoff_ns(failures) / SECOND for failures in (1, 2, 3, 4, 1_000)] == [0.5, 1.5, 4.5, 10.0, 10.0]
 
 
 @pytest.mark.parametrize("first", [0.0, 1e-300, 1.0, float(LAST_S)])
 @pytest.mark.parametrize("factor", [0.0, 0.5, float(LAST_S)])
 def test_the_delay_is_never_more_than_a_row_can_hold(first, factor):
-    made = Policy(redeliver_first=first, redeliver_factor=factor, redeliver_max=float(LAST_S))
+    made = Policy(redelivery_delay=first, redelivery_delay_multiplier=factor, max_redelivery_delay=float(LAST_S))
     assert all(0 <= made.backoff_ns(failures) <= LAST_NS for failures in (1, 2, 100, 10**6))
 
 
@@ -45,8 +45,14 @@ def test_what_an_older_server_accepted_keeps_no_server_down():
     assert stored(old) == Policy(match="orders*", max_redeliveries=7)
 
 
-OLD_WORDS = {"redeliver": 7, "full": "drop-oldest", "nack": "dead-letter", "expired": "drop"}
-NEW_WORDS = {"max_redeliveries": 7, "overflow": "drop-head", "on_nack": "dead-letter", "on_expiry": "drop"}
+OLD_WORDS = {
+    "redeliver": 7, "full": "drop-oldest", "nack": "dead-letter", "expired": "drop", "redeliver_first": 0.5,
+    "redeliver_factor": 3.0, "redeliver_max": 9.0,
+}  # fmt: skip
+NEW_WORDS = {
+    "max_redeliveries": 7, "overflow": "drop-head", "on_nack": "dead-letter", "on_expiry": "drop",
+    "redelivery_delay": 0.5, "redelivery_delay_multiplier": 3.0, "max_redelivery_delay": 9.0,
+}  # fmt: skip
 
 
 def test_a_store_may_hold_former_words():

@@ -133,7 +133,7 @@ def test_browsing_takes_nothing_and_goes_on_where_it_stopped(monkeypatch):
 
 
 def test_what_is_held_or_backs_off_can_be_looked_at():
-    b = Broker(topology({}, policies=[{"match": "*", "redeliver_first": 50.0}]))
+    b = Broker(topology({}, policies=[{"match": "*", "redelivery_delay": 50.0}]))
     c = b.connect().subscribe("s", Q, ack="individual", prefetch=3)
     b.connect().send(Q, "1", "2", "3", "4")
     c.nack("2")

@@ -199,7 +199,7 @@ def test_individual_settles_one(broker):
 
 
 def test_recover_gives_back_what_was_received_and_what_was_not_in_order():
-    broker = with_policy("queue:*", redeliver_first=0.0)
+    broker = with_policy("queue:*", redelivery_delay=0.0)
     filled(broker, "1", "2", "3", "4")
     context = broker.connect(ack="client")
     consumer = context.consumer("orders")

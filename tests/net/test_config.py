@@ -56,7 +56,7 @@ fields = { greeting = "hello", times = [1, 2.5, true] }
 match = "queue:orders.*"
 max_messages = 1_000
 overflow = "reject"
-redeliver_first = 0.5
+redelivery_delay = 0.5
 [[policies]]
 match = "*"
 create = false
@@ -115,7 +115,7 @@ def test_the_sample_means_what_it_says():
         limits={"max_message": 1000},
         log={"enabled": False, "max_age_days": 7},
         policies=[
-            {"match": "queue:orders.*", "max_messages": 1000, "overflow": "reject", "redeliver_first": 0.5},
+            {"match": "queue:orders.*", "max_messages": 1000, "overflow": "reject", "redelivery_delay": 0.5},
             {"match": "*", "create": False},
         ],
     )
@@ -175,7 +175,7 @@ WRONG = [
         "policies[0]: overflow must be 'block' or 'reject' or 'drop-head', not 'drop'",
     ),
     ('overflow = "reject"', 'full = "reject"', "policies[0]: a policy has no 'full' any more: write 'overflow'"),
-    ("redeliver_first = 0.5", "redeliver_frist = 0.5", "policies[0]: a policy has no 'redeliver_frist'; it has"),
+    ("redelivery_delay = 0.5", "redelivery_dealy = 0.5", "policies[0]: a policy has no 'redelivery_dealy'; it has"),
     (
         'match = "queue:orders.*"',
         'match = "orders.*"',

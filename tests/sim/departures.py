@@ -48,7 +48,7 @@ class Mortal(Worker):
 
 class Departures(Everything):
     policies: ClassVar[list[dict[str, Any]]] = [
-        {"match": GRAVE, "redeliver_first": 0.01, "max_redeliveries": 1000},
+        {"match": GRAVE, "redelivery_delay": 0.01, "max_redeliveries": 1000},
         *({**policy, "dead_letter": GRAVE} for policy in Everything.policies),
     ]
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {**Everything.deeds, Mortal.expire: 12}

@@ -168,8 +168,14 @@ NAMES = [
 PLACES = [b"/queue/a", b"/queue/b", b"/topic/a", b"/topic/b", b"/temp-queue/t"] * 8 + [b"/remote-temp-queue/x"]
 SELECTORS = [b"", b"size + 1.5 > 0", b"size / 2.5 > n", b"-size * n < 1e300", b"n BETWEEN size AND 5 OR n IS NULL"]
 POLICIES = [
-    {"match": "queue:a", "max_messages": 5, "overflow": "drop-head", "redeliver_first": 1e9, "redeliver_factor": 1e9},
-    {"match": "queue:b", "max_bytes": 9_000, "redeliver_max": 1e9, "block_seconds": 4e9},
+    {
+        "match": "queue:a",
+        "max_messages": 5,
+        "overflow": "drop-head",
+        "redelivery_delay": 1e9,
+        "redelivery_delay_multiplier": 1e9,
+    },
+    {"match": "queue:b", "max_bytes": 9_000, "max_redelivery_delay": 1e9, "block_seconds": 4e9},
     {"match": "*", "max_redeliveries": 1, "on_expiry": "drop"},
 ]
 

@@ -25,7 +25,7 @@ QUEUE = "queue:orders"
 
 def topology() -> Topology:
     """One server, whose queues offer again after a minute what was given back."""
-    policies = [{"match": "queue:*", "redeliver_first": 60.0}]
+    policies = [{"match": "queue:*", "redelivery_delay": 60.0}]
     return Topology("test", {"paris": Server("paris", "127.0.0.1", 16300)}, {}, registry="paris", policies=policies)
 
 

@@ -257,7 +257,7 @@ def test_a_far_browser_and_an_empty_queue():
 
 
 def test_what_is_given_back_comes_again_after_a_growing_while_then_goes_to_the_dead_letters():
-    b = Broker(with_policy(max_redeliveries=2, redeliver_first=1.0, redeliver_factor=3.0))
+    b = Broker(with_policy(max_redeliveries=2, redelivery_delay=1.0, redelivery_delay_multiplier=3.0))
     filled(b, "bad", properties=pack({"color": "red"}), priority=7)
     consumer = b.connect().subscribe("s", Q, ack="individual")
     for count, wait in ((1, 1), (2, 3)):
@@ -755,7 +755,7 @@ def test_a_full_queue_rejects_or_drops_its_oldest_as_its_policy_says():
 
 
 def test_a_queue_that_drops_its_oldest_drops_delayed_ones_and_those_that_back_off_too():
-    b = Broker(with_policy(max_messages=3, overflow="drop-head", redeliver_first=5.0))
+    b = Broker(with_policy(max_messages=3, overflow="drop-head", redelivery_delay=5.0))
     producer = b.connect()
     for number in range(10):
         producer.send(Q, str(number), delay=(20 - number) * SECOND)
