@@ -47,7 +47,7 @@ def agent_per_topic() -> Iterator[None]:
         if message.type != Publish.wire:
             deliver(engine, message, agents, *where, **when)
             return
-        put = note_of(message).put
+        put = note_of(message).message
         id = f"{engine.tx.name}/_topic:{(put if isinstance(put, ClientMessage) else ClientMessage(*put)).destination}"
         engine.natives.agents.setdefault(id, TopicAgent(engine.natives, id))
         publish = engine.handlers.pop(Publish.wire)
@@ -107,7 +107,7 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
         epochs = hold(topics, taker, patterns)
         for epoch in epochs:
             entry: Entry = topics.entries[epoch]
-            entry.takers[taker] = 0
+            entry.subscribers[taker] = 0
         return epochs
 
     return take

@@ -22,8 +22,8 @@ def topic() -> None:
 def list_topics(file: Path, server: str | None, limit: int, output: str, columns: str) -> None:
     """List the topics and patterns that somebody listens to, and the topics that were created.
 
-    servers have subscriptions of it; takers_here are those of the server that answers, and unknown_to are servers that
-    have not said yet that they know of them.
+    servers have subscriptions of it; subscribers_here are those of the server that answers, and unknown_to are servers
+    that have not said yet that they know of them.
 
     \b
     Example:
@@ -35,13 +35,13 @@ def list_topics(file: Path, server: str | None, limit: int, output: str, columns
 
 @topic.command("show")
 @options.file_option
-@options.server_option("Only the takers of this server; without it those of all.")
+@options.server_option("Only the subscribers of this server; without it those of all.")
 @click.argument("topic")
 @output_options
 def show_topic(file: Path, server: str | None, topic: str, output: str, columns: str) -> None:
     """Show who listens to a topic, by which patterns, and its policy.
 
-    takers are consumers and subscriptions, by server; subscriptions are the durable and shared ones.
+    subscribers are consumers and subscriptions, by server; subscriptions are the durable and shared ones.
 
     \b
     Example:
@@ -51,11 +51,11 @@ def show_topic(file: Path, server: str | None, topic: str, output: str, columns:
     (name,) = destinations.topics_of((topic,))
     answers = list(options.answers(options.load(file), server, "topic", destination=f"topic:{name}"))
     found = dict(answers[0][1])
-    del found["takers_here"], found["subscriptions_here"]
-    takers = {each.name: answer["takers_here"] for each, answer in answers}
+    del found["subscribers_here"], found["subscriptions_here"]
+    subscribers = {each.name: answer["subscribers_here"] for each, answer in answers}
     kept = sorted(name for _, answer in answers for name in answer["subscriptions_here"])
     policy = found.pop("policy")
-    show_one({**found, "takers": takers, "subscriptions": kept, "policy": policy}, output, columns)
+    show_one({**found, "subscribers": subscribers, "subscriptions": kept, "policy": policy}, output, columns)
 
 
 @topic.command()

@@ -27,10 +27,10 @@ def is_pattern(text: str) -> bool:
 
 @dataclass(slots=True)
 class Consume(Note):
-    """A proxy's consumer of a queue or subscription. `credit` messages may be sent to it."""
+    """A session's consumer of a queue or subscription. `credit` messages may be sent to it."""
 
     wire = "q.consume"
-    consumer: Count  # the proxy's number for it
+    consumer: Count  # the session's number for it
     credit: Credit
     selector: str = ""
     exclusive: bool = False
@@ -83,7 +83,7 @@ class Flow(Note):
 
 @dataclass(slots=True)
 class Gone(Note):
-    """The proxy's connection has ended: whatever it holds goes back to its original place. `failed`: what was in hand
+    """The session's connection has ended: whatever it holds goes back to its original place. `failed`: what was in hand
     when the connection was lost, which counts as a failure."""
 
     wire = "q.gone"
@@ -120,7 +120,7 @@ class Spec:
         return spec
 
 
-# -- to a proxy ----------------------------------------------------------------------------------------------------
+# -- to a session ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class Dispatch(Note):
     items: list[tuple[Count, str, Count, ClientMessage]]
 
     def values(self) -> list[Any]:
-        return [self.consumer, [(*item, put.values()) for *item, put in self.items]]
+        return [self.consumer, [(*item, message.values()) for *item, message in self.items]]
 
 
 @dataclass(slots=True)
@@ -194,15 +194,15 @@ class Publish(Note):
     """A message to a topic. `epochs`: the last of each server's table that is known here; None: it goes everywhere."""
 
     wire = "t.publish"
-    put: ClientMessage
+    message: ClientMessage
     epochs: dict[str, Count] | None
 
     @property
     def size(self) -> int:
-        return self.put.size
+        return self.message.size
 
     def values(self) -> list[Any]:
-        return [self.put.values(), self.epochs]
+        return [self.message.values(), self.epochs]
 
 
 @dataclass(slots=True)

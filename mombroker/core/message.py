@@ -32,7 +32,7 @@ class Message:
     type, payload   the notification's wire name and its packed fields
     sent, expires   wall-clock nanoseconds; 0 = never expires
     flags           BOUNCE, VOLATILE
-    note            the notification itself while it stays on this server, where destinations and proxies talk to
+    note            the notification itself while it stays on this server, where destinations and sessions talk to
                     each other: packed only if it leaves or must wait on disk
     size            bytes of the packed fields (of what counts of them, in a note)
     """

@@ -66,7 +66,7 @@ def _carriers(disk: Disk) -> Iterator[tuple[str, int, bytes]]:
     for id, row in disk.queue_in.items():
         if not row.payload and ("queue_in", id) not in disk.bad and (message := decode(row.data)).type in CARRIERS:
             note = note_of(message)
-            yield "queue_in", id, (note.put if isinstance(note, Publish) else note).body
+            yield "queue_in", id, (note.message if isinstance(note, Publish) else note).body
     for id, item in disk.items.items():
         if (item.collection in LANES or item.collection == DELAYED) and ("message", id) not in disk.bad:
             yield "message", id, item.body

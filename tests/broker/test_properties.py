@@ -124,7 +124,7 @@ def test_a_message_of_before_is_read_from_wire_and_rows():
     )  # fmt: skip
     assert ClientMessage.unpack(msgpack.packb(OLD)) == new
     assert ClientMessage.of_row(OLD[:-1], b"body") == new == ClientMessage.of_row(list(new.values())[:-1], b"body")
-    assert Publish.unpack(msgpack.packb([OLD, None])).put == new
+    assert Publish.unpack(msgpack.packb([OLD, None])).message == new
     assert Dispatch.unpack(msgpack.packb([5, [[1, "a#1", 2, OLD]]])).items == [(1, "a#1", 2, new)]
     typed = [*OLD[:15], True, *OLD[16:]]
     assert unpack(ClientMessage.of(typed).properties)["size"] == 7

@@ -73,11 +73,11 @@ def test_topics_are_listed_with_the_servers_that_listen():
     b.connect("b").subscribe("s", "topic:x", "topic:y.*")
     b.connect("c").subscribe("s", "topic:x")
     rows = b.ask("a", "topics")["topics"]
-    assert [(row["topic"], row["servers"], row["takers_here"]) for row in rows] == [
+    assert [(row["topic"], row["servers"], row["subscribers_here"]) for row in rows] == [
         ("topic:x", ["b", "c"], 0), ("topic:y.*", ["b"], 0),
     ]  # fmt: skip
     assert b.ask("b", "topics", limit=1, after="")["after"] == "topic:x"
-    assert b.ask("b", "topics", limit=1, after="topic:x")["topics"][0]["takers_here"] == 1
+    assert b.ask("b", "topics", limit=1, after="topic:x")["topics"][0]["subscribers_here"] == 1
 
 
 def test_a_queue_is_shown_with_its_consumers_and_its_policy():
@@ -88,7 +88,7 @@ def test_a_queue_is_shown_with_its_consumers_and_its_policy():
     assert (found["messages"], found["ready"], found["unacked"], found["policy"]["max_messages"]) == (3, 1, 2, 7)
     (row,) = found["consumers"]
     assert (row["selector"], row["exclusive"], row["credit"], row["unacked"]) == ("a is null", True, 0, 2)
-    assert row["proxy"].startswith("b/conn:") and consumer.texts == ["one", "two"]
+    assert row["session"].startswith("b/conn:") and consumer.texts == ["one", "two"]
     assert "ask its home server a" in b.ask("c", "destination", destination=Q)
     assert "there is no queue:nothing; see `mom queue list`" in b.ask("a", "destination", destination="queue:nothing")
     for shown, words in (
@@ -296,8 +296,8 @@ def test_a_topic_is_shown_with_who_listens():
     b.connect("c").subscribe("s", "topic:x.>")
     found = b.ask("c", "topic", destination="topic:x.y")
     assert found["patterns"] == ["topic:x.*", "topic:x.>", "topic:x.y"] and found["servers"] == ["b", "c"]
-    assert (found["takers_here"], found["subscriptions_here"], found["created"]) == (2, ["sub:me:d"], "")
-    assert b.ask("a", "topic", destination="topic:x.y")["takers_here"] == 0
+    assert (found["subscribers_here"], found["subscriptions_here"], found["created"]) == (2, ["sub:me:d"], "")
+    assert b.ask("a", "topic", destination="topic:x.y")["subscribers_here"] == 0
     assert found["policy"]["max_pending"] == 1_000
 
 

@@ -27,7 +27,7 @@ class Subscriber(Protocol):
 
     @property
     def dropped(self) -> int: ...
-    def copy(self, put: ClientMessage, message: str, /) -> None: ...
+    def copy(self, message: ClientMessage, id: str, /) -> None: ...
 
 
 class Service(Protocol):
@@ -36,17 +36,17 @@ class Service(Protocol):
     policies: Policies
 
     def confirm(self) -> None: ...  # servers have said that they know entries
-    def set_by_our_clock(self, put: ClientMessage, message: Message, /) -> None: ...
+    def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...
 
 
 class Entry:
-    """One of our own entries; its takers, each with its epoch, and the servers that have not said that they know it."""
+    """One of our own entries: its subscribers, each with its epoch, and the servers that may not know it yet."""
 
-    __slots__ = ("epoch", "pattern", "takers", "unknown")
+    __slots__ = ("epoch", "pattern", "subscribers", "unknown")
 
     def __init__(self, epoch: Epoch, pattern: str, unknown: Iterable[str]):
         self.epoch, self.pattern, self.unknown = epoch, pattern, set(unknown)
-        self.takers: dict[Subscriber, Epoch] = {}
+        self.subscribers: dict[Subscriber, Epoch] = {}
 
 
 class Topics:
@@ -90,12 +90,12 @@ class Topics:
 
     def recover(self) -> None:
         """Durable subscriptions have taken up their entries; the others were of connections that are gone."""
-        self._withdraw([entry for entry in self.entries.values() if not entry.takers])
+        self._withdraw([entry for entry in self.entries.values() if not entry.subscribers])
 
     # -- subscriptions of this server ----------------------------------------------------------------------------
 
-    def hold(self, taker: Subscriber, patterns: Iterable[str]) -> list[Epoch]:
-        """From now on `taker` gets copies of these topics. Returns the entries that it holds."""
+    def hold(self, subscriber: Subscriber, patterns: Iterable[str]) -> list[Epoch]:
+        """From now on `subscriber` gets copies of these topics. Returns the entries that it holds."""
         fresh = []
         entries = []
         for pattern in patterns:
@@ -108,17 +108,17 @@ class Topics:
             entries.append(entry)
         since = max(entry.epoch for entry in entries)
         for entry in entries:
-            entry.takers[taker] = since
+            entry.subscribers[subscriber] = since
         if fresh:
             self._announce(Table([(entry.epoch, entry.pattern) for entry in fresh], []))
         return [entry.epoch for entry in entries]
 
-    def release(self, taker: Subscriber, epochs: Iterable[Epoch]) -> None:
+    def release(self, subscriber: Subscriber, epochs: Iterable[Epoch]) -> None:
         ended = []
         for epoch in epochs:
             entry = self.entries[epoch]
-            del entry.takers[taker]
-            if not entry.takers:
+            del entry.subscribers[subscriber]
+            if not entry.subscribers:
                 ended.append(entry)
         self._withdraw(ended)
 
@@ -199,12 +199,12 @@ class Topics:
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    def publish(self, put: ClientMessage, source: str) -> None:
+    def publish(self, message: ClientMessage, source: str) -> None:
         """Send a client's message to a topic on its way: one copy to each server that has subscriptions."""
-        servers, _ = self._route(put.destination)
+        servers, _ = self._route(message.destination)
         self.published += 1
         epochs: dict[str, Epoch] | None = None
-        if self._everywhere(put.destination):
+        if self._everywhere(message.destination):
             servers = list(self.tx.topology.servers)
         else:
             epochs = {name: self.latest[name] for name in servers}
@@ -212,7 +212,7 @@ class Topics:
             self.unheard += 1
             return
         dests = tuple([f"{name}/_topics" for name in servers])
-        self.natives.cast(source, dests, Publish(put, epochs))
+        self.natives.cast(source, dests, Publish(message, epochs))
 
     def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
         """The servers that have entries for a topic, and those of our own."""
@@ -226,26 +226,26 @@ class Topics:
             self.routes[topic] = route
         return route
 
-    def _publish(self, message: Message) -> None:
+    def _publish(self, envelope: Message) -> None:
         """Expand the copy that has come to this server."""
-        note: Publish = note_of(message)
-        put = note.put
-        if put.expires or put.due:
-            self.service.set_by_our_clock(put, message)
+        note: Publish = note_of(envelope)
+        message = note.message
+        if message.expires or message.due:
+            self.service.set_by_our_clock(message, envelope)
         known = note.epochs.get(self.tx.name, 0) if note.epochs is not None else None
-        takers: dict[Subscriber, None] = {}
-        for epoch in self._route(put.destination)[1]:
+        subscribers: dict[Subscriber, None] = {}
+        for epoch in self._route(message.destination)[1]:
             entry = self.entries.get(epoch)
             if entry is not None:
-                for taker, since in entry.takers.items():
+                for subscriber, since in entry.subscribers.items():
                     if known is None or known >= since:
-                        takers[taker] = None
+                        subscribers[subscriber] = None
         self.copies += 1
-        if not takers:
+        if not subscribers:
             self.unheard += 1
-        id = put.message or f"{message.origin}#{message.number}"
-        for taker in takers:
-            taker.copy(put, id)
+        id = message.message or f"{envelope.origin}#{envelope.number}"
+        for subscriber in subscribers:
+            subscriber.copy(message, id)
 
 
 def _packed(entry: Entry) -> str:

@@ -25,7 +25,7 @@ class QueueVerbs(DestinationVerbs):
         about = described(queue) if isinstance(queue, Subscription) else queue.describe()
         consumers = [
             {
-                "proxy": each.key[0], "credit": each.credit, "selector": each.note.selector,
+                "session": each.key[0], "credit": each.credit, "selector": each.note.selector,
                 "priority": each.note.priority, "exclusive": each.note.exclusive,
                 "unacked": len(queue.messages.unacked.get(each.key[0], ())),
             }
@@ -58,5 +58,5 @@ class QueueVerbs(DestinationVerbs):
         self.names.distance(holder)  # raises for one that is not on this bus
         if holder == self.tx.name:
             raise MomError(f"{holder} runs: what its clients hold comes back when their connections end")
-        returned = queue.release(lambda proxy: proxy.startswith(f"{holder}/"))
+        returned = queue.release(lambda session: session.startswith(f"{holder}/"))
         return {"destination": self.sessions.shown(queue.name), "released": returned}

@@ -39,17 +39,18 @@ class RetryVerbs(DestinationVerbs):
     def _again(self, message: Message, agents: tuple[str, ...], to: str) -> list[str]:
         """A client's message, to a queue or a topic."""
         note = note_of(message)
-        put = note.put if message.type == Publish.wire else note
-        put.expires = put.due = 0
+        sent = note.message if message.type == Publish.wire else note
+        sent.expires = sent.due = 0
         if to:
-            put.destination, put.producer = to if to.startswith("queue:") else destinations.one(to), ""
-            if not put.destination.startswith("queue:"):
+            sent.destination = to if to.startswith("queue:") else destinations.one(to)
+            sent.producer = ""
+            if not sent.destination.startswith("queue:"):
                 raise MomError(f"{to} is no queue: write NAME or /queue/NAME")
         if to or message.type == ClientMessage.wire:
-            self.put(put, self.home(put.destination), message.source)
-            return [put.destination]
+            self.put(sent, self.home(sent.destination), message.source)
+            return [sent.destination]
         homes = [agent for agent in agents if home_of(agent) in self.tx.topology.servers]
-        self.natives.cast(message.source, tuple(homes), Publish(put, None))
+        self.natives.cast(message.source, tuple(homes), Publish(sent, None))
         return homes
 
     def _successor(self, agent: str) -> str:

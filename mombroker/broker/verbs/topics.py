@@ -30,9 +30,9 @@ class TopicVerbs(DestinationVerbs):
             entry = topics.own.get(name)
             rows.append({
                 "topic": name, "servers": sorted(servers.get(name, ())), "created": name in created,
-                "takers_here": len(entry.takers) if entry else 0,
+                "subscribers_here": len(entry.subscribers) if entry else 0,
                 "unknown_to": sorted(entry.unknown) if entry else [],
-                "dropped_here": sum(taker.dropped for taker in entry.takers) if entry else 0,
+                "dropped_here": sum(subscriber.dropped for subscriber in entry.subscribers) if entry else 0,
             })  # fmt: skip
         more = names[limit - 1] if len(names) > limit else ""
         counts = {
@@ -46,12 +46,12 @@ class TopicVerbs(DestinationVerbs):
         """Who listens to a topic, as this server knows them, and its policy."""
         name, topics = _topic(destination), self.sessions.topics
         found = sorted(topics.patterns.fit(name))
-        takers = {taker for _, epoch in found if (entry := topics.entries.get(epoch)) for taker in entry.takers}
-        kept = sorted(self.sessions.shown(taker.name) for taker in takers if isinstance(taker, Subscription))
+        here = {each for _, epoch in found if (entry := topics.entries.get(epoch)) for each in entry.subscribers}
+        kept = sorted(self.sessions.shown(each.name) for each in here if isinstance(each, Subscription))
         return {
             "topic": name, "created": self.names.known.get(name_of(name), "").partition("/")[0],
             "patterns": sorted({topics.table[home][epoch] for home, epoch in found}),
-            "servers": sorted({home for home, _ in found}), "takers_here": len(takers), "subscriptions_here": kept,
+            "servers": sorted({home for home, _ in found}), "subscribers_here": len(here), "subscriptions_here": kept,
             "policy": self.sessions.policies.of(name).as_dict(),
         }  # fmt: skip
 
