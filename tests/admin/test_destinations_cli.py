@@ -387,7 +387,7 @@ def test_a_topic_is_created_shown_and_deleted(bus):
         context.consumer("/topic/fix*,/topic/fixed")
         found = bus.json("topic", "show", "fixed")
     assert (found["topic"], found["created"], found["servers"]) == ("topic:fixed", "b", ["a"])
-    assert found["takers"] == {"a": 1, "b": 0} and found["subscriptions"] == []
+    assert found["subscribers"] == {"a": 1, "b": 0} and found["subscriptions"] == []
     assert "topic:fixed" in bus.mom("topic", "list").stdout
     refused = bus.mom("topic", "delete", "fixed", code=1, stdin="n\n")
     assert "Delete topic:fixed? [y/N]" in refused.output
