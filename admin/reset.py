@@ -117,9 +117,9 @@ def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> Non
         for peer, other in servers.items():
             if name < peer and server.topology.shared_domain(name, peer):
                 try:
-                    mine, theirs = server.channel.greet(peer), other.channel.greet(name)
-                    server.channel.admit(theirs)
-                    other.channel.admit(mine)
+                    mine, theirs = server.neighbours.greet(peer), other.neighbours.greet(name)
+                    server.neighbours.admit(theirs)
+                    other.neighbours.admit(mine)
                 except PeerRefused:
                     continue  # reset before this run was cut short: what they have for each other is reported
                 one, two = next(numbers), next(numbers)

@@ -27,7 +27,7 @@ class ResendsUncommitted(Node):
     def post(self, event: Any) -> None:
         super().post(event)
         if isinstance(event, LinkUp) and self.up:
-            server, link = self.server, self.server.channel.conns[event.conn]
+            server, link = self.server, self.server.neighbours.conns[event.conn]
             rows = server.reader.queue_out(link.id, link.acked, link.durable, 1000)
             for batch in (server.tx.in_flight, server.tx.rows):
                 for key, data in batch.queue_out if batch else []:
@@ -64,7 +64,7 @@ class AcknowledgesFromMemory(Node):
     """A duplicate is acknowledged at once, with the number that was received, durable or not."""
 
     def post(self, event: Any) -> None:
-        link = self.server.channel.conns.get(event.conn) if self.up and isinstance(event, LinkFrames) else None
+        link = self.server.neighbours.conns.get(event.conn) if self.up and isinstance(event, LinkFrames) else None
         known = link.received if link else 0
         super().post(event)
         if link and self.up and any(frame[0] == "data" and frame[2] <= known for frame in event.frames):

@@ -14,13 +14,13 @@ from mombroker import ordering
 from mombroker.core import trace
 from mombroker.core.clock import Clock
 from mombroker.core.domain_channel import DomainChannel
-from mombroker.core.errors import MomError, NoRoute, PeerError, PeerRefused, StoreError, sentence
+from mombroker.core.errors import MomError, NoRoute, PeerError, StoreError, sentence
 from mombroker.core.events import LinkFrame, Ready
-from mombroker.core.hello import Hello
 from mombroker.core.ids import home_of
 from mombroker.core.link import Link, Links
 from mombroker.core.message import BOUNCE, Message, Note, decode, ident
-from mombroker.core.meta import EPOCH, INCARNATION, OWN
+from mombroker.core.meta import OWN
+from mombroker.core.neighbours import Neighbours
 from mombroker.core.topology import Domain, RoutingTable
 from mombroker.core.trace import NO_OUT, Out
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
@@ -65,15 +65,13 @@ class Channel:
     readers    message type -> what reads its payload; raises UnknownNotification
     at_once    types that are applied where they are sent before anything else happens
     domains    by name: the parts that serve one domain
-    epochs     domain -> epoch of its clocks
-    conns      connections that are up, by number
-    trouble    peer -> why its link is refused; set by the driver
+    neighbours   who is connected to us
     owning     the parts whose cores deliver our own copies
     """
 
     __slots__ = (
-        "tx", "clock", "readers", "at_once", "routes", "domains", "links", "epochs", "conns", "trouble", "owning",
-        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "incarnation", "_distances", "_hops",
+        "tx", "clock", "readers", "at_once", "routes", "domains", "links", "neighbours", "conns", "owning",
+        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
         "_left", "_taken", "_logs",
     )  # fmt: skip
 
@@ -93,8 +91,6 @@ class Channel:
         self.routes = RoutingTable(topology, tx.name)
         self._distances: dict[str, int] = {}
         self._hops: dict[str, tuple[str, str]] = {}  # final server -> domain and next server
-        self.incarnation = str(meta.get(INCARNATION, ""))
-        self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in topology.domains}
         rows = reader.links()
         self.links = Links(tx, meta, rows)
         self.domains: dict[str, DomainChannel] = {}
@@ -104,8 +100,8 @@ class Channel:
             pending = int(meta.get(OWN + domain.name, 0))
             self.domains[domain.name] = DomainChannel(tx, self.links, domain, core, mine, pending)
         self.owning = [part for part in self.domains.values() if part.core.own]
-        self.conns: dict[int, Link] = {}
-        self.trouble: dict[str, str] = {}
+        self.neighbours = Neighbours(tx, meta, self.domains)
+        self.conns = self.neighbours.conns
         self.sent = self.received = self.forwarded = self.holds = 0
         self._left, self._taken = trace.recorder(tx, *SENT), trace.recorder(tx, *TAKEN)
         self._logs = bool(topology.log.get("enabled", True))
@@ -295,63 +291,6 @@ class Channel:
                 assert packet in step.deliver, "what a core has addressed to its own member it takes at once"
                 for done in step.deliver:
                     self._deliver(part, done)
-
-    # -- handshake ---------------------------------------------------------------------------------------------
-
-    def _link_to(self, peer: str) -> tuple[DomainChannel, Link]:
-        me = self.tx.name
-        domain = self.tx.topology.shared_domain(me, peer)
-        if domain is None:
-            raise PeerRefused(f"{peer} shares no domain with {me}; check that both use the same topology file")
-        part = self.domains[domain.name]
-        return part, part.link(peer)
-
-    def greet(self, peer: str) -> Hello:
-        """Our side of the handshake with a neighbour."""
-        part, link = self._link_to(peer)
-        sent, acked, received, limit = link.numbers()
-        return Hello(
-            server=self.tx.name, incarnation=self.incarnation, domain=part.name, digest=part.domain.digest(),
-            epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=0, term=0,
-            sent=sent, acked=acked, received=received, limit=limit,
-        )  # fmt: skip
-
-    def admit(self, hello: Hello) -> None:
-        """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
-        part, link = self._link_to(hello.server)
-        if hello.domain != part.name or hello.digest != part.domain.digest():
-            raise PeerRefused(
-                f"{hello.server} orders domain {part.name} differently (members, back end or options): give both "
-                f"servers the same topology file"
-            )
-        if hello.epoch != self.epochs[part.name]:
-            raise PeerRefused(
-                f"the clocks of domain {part.name} were started anew for some servers only ({hello.server} is at "
-                f"epoch {hello.epoch}, we are at {self.epochs[part.name]}): run `mom domain reset` again for all"
-            )
-        if hello.graph != self.tx.topology.graph():
-            raise PeerRefused(f"{hello.server} has another graph of domains: give both servers the same topology file")
-        link.admit(hello)
-
-    def up(self, conn: int, hello: Hello) -> None:
-        """A connection is up, since both ends have admitted each other. Raises PeerRefused if ours would not now."""
-        self.admit(hello)
-        _, link = self._link_to(hello.server)
-        self.conns.pop(link.conn, None)
-        self.conns[conn] = link
-        self.trouble.pop(hello.server, None)
-        link.last_seen = self.tx.now
-        link.up(conn, hello)
-
-    def down(self, conn: int) -> None:
-        """A connection is gone."""
-        if conn in self.conns:
-            self.conns.pop(conn).down()
-
-    def grant(self) -> None:
-        """There is room again: neighbours get credit."""
-        for link in self.conns.values():
-            link.touch()
 
     # -- receiving ---------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def start_anew(
         link.sent = link.durable = link.acked = link.received = link.received_durable = link.held = 0
         link.next, link.incarnation, link.changed = 1, "", True
         link.touch()
-    server.channel.epochs[domain] = epoch
+    server.neighbours.epochs[domain] = epoch
     server.tx.rows.meta[EPOCH + domain] = epoch
     return undelivered
 

@@ -75,6 +75,7 @@ class AgentServer:
         self.more = False
         self.stopping = False
         channel = self.channel = self.transport(tx, self.clock, meta, types.readers, types.at_once)
+        self.neighbours = channel.neighbours
         collections = Collections(tx)
         self.dead_letters = DeadLetters(tx, collections, program.notice, channel.send, channel.record)
         self.timers = Timers(tx, program.notice, channel.send, self.dead_letters.unreadable)
@@ -107,9 +108,9 @@ class AgentServer:
             case ClientCommands() | ClientWrote() | ClientOpened() | ClientClosed():
                 self.clients.step(event)
             case LinkUp(_, conn, hello):
-                self.channel.up(conn, hello)
+                self.neighbours.up(conn, hello)
             case LinkDown(_, conn):
-                self.channel.down(conn)
+                self.neighbours.down(conn)
             case Tick():
                 self.timers.tick()
                 self.requests.tickets.hurry()
@@ -121,7 +122,7 @@ class AgentServer:
                     self.tx.note(line)
                 self.tx.full = self.alarms.full()
                 if was and not self.tx.full:
-                    self.channel.grant()
+                    self.neighbours.grant()
             case Admin(ticket, verb, args):
                 self.requests.ask(ticket, verb, args)
             case _:

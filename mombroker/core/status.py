@@ -36,7 +36,7 @@ def status(server: AgentServer) -> Reply:
     links = [_link(server, link) for consumer in server.channel.domains.values() for link in consumer.links.values()]
     return {
         "server": server.name,
-        "incarnation": channel.incarnation,
+        "incarnation": server.neighbours.incarnation,
         "now": server.tx.now,
         "ahead_ns": server.clock.ahead,
         "domains": [_domain(server, consumer) for consumer in server.channel.domains.values()],
@@ -82,7 +82,7 @@ def _link(server: AgentServer, link: Link) -> Reply:
         "peer": link.peer, "domain": link.domain, "up": bool(link.conn), "sent": link.sent, "acked": link.acked,
         "received": link.received, "waiting": link.sent - link.acked, "held": link.held,
         "duplicates": link.duplicates, "last_seen": link.last_seen,
-        "trouble": server.channel.trouble.get(link.peer, ""),
+        "trouble": server.neighbours.trouble.get(link.peer, ""),
     }  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _problems(server: AgentServer) -> list[str]:
         for link in consumer.links.values():
             if link.broken:
                 out.append(f"nothing more is sent to {link.peer}: {link.broken}")
-            reason = server.channel.trouble.get(link.peer)
+            reason = server.neighbours.trouble.get(link.peer)
             if reason:
                 waiting_for = sum(
                     any(origin == link.member for origin, _ in missing) for _, missing in consumer.core.held()
@@ -210,6 +210,6 @@ def why(server: AgentServer) -> list[Reply]:
                 out.append({
                     "kind": "link" if not link.conn else "credit", "peer": link.peer, "domain": consumer.name,
                     "packets": link.sent - link.acked, "last_seen": link.last_seen,
-                    "trouble": server.channel.trouble.get(link.peer, ""),
+                    "trouble": server.neighbours.trouble.get(link.peer, ""),
                 })  # fmt: skip
     return out

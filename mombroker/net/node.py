@@ -137,7 +137,7 @@ class Node:
         }  # fmt: skip
         self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
-            shared.reactor, self.name, topology, self.server.channel, self.driver.post, self.log, self.admin, secret,
+            shared.reactor, self.name, topology, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
             token, self.times,
         )  # fmt: skip
 

@@ -111,7 +111,7 @@ class Mischief:
             (conn, end)
             for conn in self.cluster.network.connections.values()
             for end in conn.open
-            if nodes[end].up and nodes[conn.other(end)].up and conn.number in nodes[end].server.channel.conns
+            if nodes[end].up and nodes[conn.other(end)].up and conn.number in nodes[end].server.neighbours.conns
         ]
         if not ways:
             return
@@ -119,7 +119,7 @@ class Mischief:
         me, peer = nodes[end], nodes[conn.other(end)]
         if me.stopping:
             return
-        link = me.server.channel.conns[conn.number]
+        link = me.server.neighbours.conns[conn.number]
         self._greet_wrongly(peer, me, link)
         frame, before = lie(self.world.rng, peer.server, me.server, link), (link.received, link.acked)
         self.lies += 1

@@ -238,13 +238,13 @@ class Node:
     # -- links -----------------------------------------------------------------------------------------------------
 
     def greet(self, peer: str) -> Hello:
-        return self.server.channel.greet(peer)
+        return self.server.neighbours.greet(peer)
 
     def admit(self, hello: Hello) -> None:
-        self.server.channel.admit(hello)
+        self.server.neighbours.admit(hello)
 
     def refused(self, peer: str, error: PeerRefused) -> None:
-        self.server.channel.trouble[peer] = str(error)
+        self.server.neighbours.trouble[peer] = str(error)
 
     def undialled(self, peer: str) -> None:
         """An attempt has failed: try again later, as long as we have something for that peer."""

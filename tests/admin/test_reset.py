@@ -129,7 +129,7 @@ def test_a_reset_that_was_cut_short_is_refused_by_the_peers_and_may_be_repeated(
     for name in b.topology.servers:
         b.boot(name)
     with pytest.raises(PeerRefused, match="some servers only"):
-        b.servers["a"].channel.admit(b.servers["b"].channel.greet("a"))
+        b.servers["a"].neighbours.admit(b.servers["b"].neighbours.greet("a"))
     reset_bus(b, "r")
     tell(b, "after", *"abcdr")
     assert got(b, "b") == ["before", "after"]

@@ -90,9 +90,9 @@ class Bus:
         if any({owner, peer} == {a, b} for owner, peer, _ in self.conns.values()):
             return
         one, two = next(self.numbers), next(self.numbers)
-        hello_a, hello_b = self.servers[a].channel.greet(b), self.servers[b].channel.greet(a)
-        self.servers[a].channel.admit(hello_b)
-        self.servers[b].channel.admit(hello_a)
+        hello_a, hello_b = self.servers[a].neighbours.greet(b), self.servers[b].neighbours.greet(a)
+        self.servers[a].neighbours.admit(hello_b)
+        self.servers[b].neighbours.admit(hello_a)
         self.conns[one], self.conns[two] = (a, b, two), (b, a, one)
         self.servers[a].step(LinkUp(b, one, hello_b), self.now)
         self.servers[b].step(LinkUp(a, two, hello_a), self.now)

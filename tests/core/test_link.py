@@ -160,7 +160,7 @@ def test_a_wiped_store_is_refused_by_both_ends(wiped):
     b.boot(wiped)
     other = "ab".replace(wiped, "")
     with pytest.raises(PeerRefused, match="mom domain reset"):
-        b.servers[other].channel.admit(b.servers[wiped].channel.greet(other))
+        b.servers[other].neighbours.admit(b.servers[wiped].neighbours.greet(other))
 
 
 @pytest.mark.parametrize("old", ["a", "b"])
@@ -174,9 +174,9 @@ def test_a_restored_store_is_refused(old):
     b.boot(old)
     other = "ab".replace(old, "")
     with pytest.raises(PeerRefused, match="old copy"):
-        b.servers[old].channel.admit(b.servers[other].channel.greet(old))
+        b.servers[old].neighbours.admit(b.servers[other].neighbours.greet(old))
     with pytest.raises(PeerRefused, match="old copy"):
-        b.servers[other].channel.admit(b.servers[old].channel.greet(other))
+        b.servers[other].neighbours.admit(b.servers[old].neighbours.greet(other))
 
 
 def test_a_restored_store_that_has_sent_anew_is_refused():
@@ -193,21 +193,21 @@ def test_a_restored_store_that_has_sent_anew_is_refused():
         tell(b, text)
         b.crash("a")
     b.boot("a")
-    assert link(b, "a", "b").durable == 3 and b.servers["b"].channel.greet("a").received == 2
+    assert link(b, "a", "b").durable == 3 and b.servers["b"].neighbours.greet("a").received == 2
     with pytest.raises(PeerRefused, match="b has received 2 messages of a in x, which sent only 0: the store of a was"):
-        b.servers["a"].channel.admit(b.servers["b"].channel.greet("a"))
+        b.servers["a"].neighbours.admit(b.servers["b"].neighbours.greet("a"))
 
 
 def test_another_order_or_epoch_is_refused():
     b = bus()
-    hello = b.servers["a"].channel.greet("b")
+    hello = b.servers["a"].neighbours.greet("b")
     hello.digest = "x"
     with pytest.raises(PeerRefused, match="orders domain x differently"):
-        b.servers["b"].channel.admit(hello)
-    b.servers["a"].channel.epochs["x"] = 1
+        b.servers["b"].neighbours.admit(hello)
+    b.servers["a"].neighbours.epochs["x"] = 1
     with pytest.raises(PeerRefused, match="started anew for some servers only"):
-        b.servers["b"].channel.admit(b.servers["a"].channel.greet("b"))
-    hello = b.servers["b"].channel.greet("a")
+        b.servers["b"].neighbours.admit(b.servers["a"].neighbours.greet("b"))
+    hello = b.servers["b"].neighbours.greet("a")
     hello.epoch, hello.graph = 1, "y"
     with pytest.raises(PeerRefused, match="another graph"):
-        b.servers["a"].channel.admit(hello)
+        b.servers["a"].neighbours.admit(hello)

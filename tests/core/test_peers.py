@@ -123,11 +123,11 @@ def test_a_greeting_out_of_range_is_refused_or_does_no_harm(field):
     made.cut("a", "b")
     one, two = made.servers["a"], made.servers["b"]
     for wrong in (
-        (0, 1 << 62, (1 << 63) - 1) if type(getattr(one.channel.greet("b"), field)) is int else ("", "\x1b[2J" * 900)
+        (0, 1 << 62, (1 << 63) - 1) if type(getattr(one.neighbours.greet("b"), field)) is int else ("", "\x1b[2J" * 900)
     ):
-        hello = replace(one.channel.greet("b"), **{field: wrong})
+        hello = replace(one.neighbours.greet("b"), **{field: wrong})
         try:
-            two.channel.admit(hello)
+            two.neighbours.admit(hello)
         except PeerRefused as error:
             assert str(error).isprintable() and len(str(error)) <= SENTENCE_CHARS
             continue
