@@ -369,12 +369,6 @@ class Engine:
 
     # -- commits -----------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """The open batch closes."""
-        self.natives.close()
-        if self.inboxes.new:
-            self.inboxes.close()
-
     def committed(self, items: dict[int, ItemRow | None]) -> None:
         """The batch that changed `items` is durable."""
         if items:

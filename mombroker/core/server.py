@@ -132,7 +132,9 @@ class AgentServer:
         """Run reactions to a fixed point, or to the cap (then `more` is True)."""
         self.tx.now = max(self.tx.now, now)
         turns = self.natives.turns
-        turns.begin()
+        turns.work = self.limits.turn_work
+        if turns.soon:
+            turns.begin()
         if self.timers.heap:
             self.timers.tick()
         if self.requests.tickets.until:
@@ -172,7 +174,9 @@ class AgentServer:
         """Close the open batch. Not to be called while another one is under way."""
         tx, tickets, timers = self.tx, self.requests.tickets, self.timers
         tx.now = max(tx.now, now)
-        self.engine.close()
+        self.natives.close()
+        if self.engine.inboxes.new:
+            self.engine.inboxes.close()
         ready = Ready(tx.rows)
         self.channel.close(ready)
         ready.replies, tickets.answers = tickets.answers, []

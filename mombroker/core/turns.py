@@ -61,14 +61,12 @@ class Turns:
     # -- for the core --------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A turn begins. Those that wait for it take turns in being the first."""
-        self.work = self.tx.limits.turn_work
-        if self.soon:
-            self._count += 1
-            waiting = [*self.soon]
-            first = self._count % len(waiting)
-            self.touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
-            self.soon = {}
+        """A turn begins for which some wait: they take turns in being the first."""
+        self._count += 1
+        waiting = [*self.soon]
+        first = self._count % len(waiting)
+        self.touched.update(dict.fromkeys(waiting[first:] + waiting[:first]))
+        self.soon = {}
 
     def flush(self) -> None:
         """Flush the touched ones."""

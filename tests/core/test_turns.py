@@ -34,7 +34,6 @@ def test_touched_ones_are_flushed_once_in_order(scene):
 
 def test_who_has_more_to_do_goes_on_in_this_turn_while_there_is_work_left(scene):
     turns, (one, two, _), log = scene
-    turns.begin()
     turns.go_on(one), turns.next_turn(two)
     turns.flush()
     assert list(turns.soon) == [two] and log == ["a/0"]
@@ -69,5 +68,6 @@ def test_one_that_is_forgotten_is_not_flushed_any_more(scene, way):
     turns, (one, *_), log = scene
     way(turns, one)
     turns.forget(one)
-    turns.begin(), turns.committed(), turns.flush()
+    assert not turns.soon
+    turns.committed(), turns.flush()
     assert log == []
