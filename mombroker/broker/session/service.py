@@ -30,7 +30,6 @@ from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, Cl
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE
-from mombroker.core.transaction import COMMIT
 
 SHARE = 1_000  # commands of a client that are obeyed until others have their turn: some 15 ms
 WAITING = "_to:"
@@ -60,7 +59,7 @@ class Sessions(Native):
         self.waiting = self.held_back.sessions
         self.sessions: dict[int, Session] = {}
         self.going: dict[Session, None] = {}
-        self._speaking: list[Session] = []  # with replies in the open batch
+        self.speaking: list[Session] = []
         natives.agents[self.id] = self
 
     def _temporary_queue(self, id: str) -> Queue:
@@ -124,18 +123,12 @@ class Sessions(Native):
 
     def replies(self) -> list[tuple[int, list[Any]]]:
         """Of the batch that closes, per connection."""
-        if not self._speaking:
-            return []
         found = []
-        for session in self._speaking:
+        for session in self.speaking:
             found.append((session.conn, session.replies))
             session.replies = []
-        self._speaking = []
+        self.speaking.clear()
         return found
-
-    def speaking(self, session: Session) -> None:
-        self._speaking.append(session)
-        self.tx.urgency = COMMIT
 
     # -- commands ------------------------------------------------------------------------------------------------
 

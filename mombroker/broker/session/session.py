@@ -25,6 +25,7 @@ from mombroker.core.errors import MomError, line
 from mombroker.core.events import ClientOpened
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
+from mombroker.core.transaction import COMMIT
 
 _delivery = tuple.__new__  # a third of the time of Delivery(...)
 
@@ -34,8 +35,8 @@ class Service(Protocol):
 
     policies: Policies
     topics: Topics
+    speaking: list[Session]  # those with replies in the open batch
 
-    def speaking(self, session: Session) -> None: ...  # it has a reply, the first in the open batch
     def refuse(self, session: Session, refused: Refused) -> None: ...
     def resume(self, session: Session, home: str) -> None: ...  # a subscription of another server has answered
     def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None: ...
@@ -84,9 +85,14 @@ class Session(Native):
     def pack(self) -> bytes:
         return bytes(pack([home for home in self.homes if not self._is_ours(home)]))
 
+    def _speak(self) -> None:
+        """It has a reply, the first in the open batch."""
+        self.service.speaking.append(self)
+        self.tx.urgency = COMMIT
+
     def reply(self, reply: Any) -> None:
         if not self.replies:
-            self.service.speaking(self)
+            self._speak()
         self.replies.append(reply)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
@@ -197,7 +203,7 @@ class Session(Native):
         if consumer.ack == "auto":
             deliveries.autos.append(tag)
         if not self.replies:
-            self.service.speaking(self)
+            self._speak()
         expires = message.expires
         if expires:
             expires -= self.clock.ahead
