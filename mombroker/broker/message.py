@@ -59,6 +59,9 @@ class ClientMessage(Note):
 
     @property
     def size(self) -> int:
+        """What it counts in a queue: the same when it comes and when it goes, also if it came to an older program."""
+        if self.form[:1] == older.LINES:
+            return len(self.form) - 1 + len(self.body)
         texts = self.content_type + self.type + self.correlation + self.reply_to
         return len(texts) + len(self.properties) + len(self.form) + len(self.body)
 

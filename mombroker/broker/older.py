@@ -15,6 +15,7 @@ from mombroker.broker.properties import FIELDS, PropertyError, Value, pack
 from mombroker.broker.shapes import Count, Shape, Time, Within
 
 HEADERS, BODY = 2, 17  # places in the list of fields
+LINES = b"="  # how the form of such a message begins; then come the sender's lines, which it counts by
 _ESCAPED = re.compile(r"\\(.)", re.S)
 _SIGNS = {"n": "\n", "c": ":", "r": "\r"}
 
@@ -51,7 +52,8 @@ def is_one(values: Any) -> bool:
 
 
 def converted(values: list[Any]) -> list[Any]:
-    """The fields of a ClientMessage. STOMP gets them as they were written. Raises ValueError."""
+    """The fields of a ClientMessage. STOMP gets them as they were written, and queues have counted those lines. Raises
+    ValueError."""
     old = Older(*_shape.read(values))
     headers = dict(_line(line) for line in old.headers.decode().split("\n")[:-1])
     kinds = texts.types_of(headers.pop(texts.TYPES, ""))
@@ -66,7 +68,7 @@ def converted(values: list[Any]) -> list[Any]:
     return [
         old.destination, old.shown, old.priority, old.timestamp, old.expires, old.due, old.persistent, old.kind,
         old.group, old.group_seq, old.producer, old.counter, old.sender, old.message, *fields, packed, old.typed,
-        b"=" + old.headers if old.headers else b"", old.annotations, old.body,
+        LINES + old.headers if old.headers else b"", old.annotations, old.body,
     ]  # fmt: skip
 
 

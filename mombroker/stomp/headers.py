@@ -1,20 +1,24 @@
 """Headers of STOMP as text, and what those of a SEND mean: fields of a neutral message, of which MESSAGE is made again.
 
 The *block* are the sender's headers as lines `name:value\\n` in the escapes of STOMP 1.2. A client gets the very lines
-that another one has sent. Most follow from the fields; of others the message has, in `form`, what these lack.
+that another one has sent. They follow from the fields; where they do not, the message has what these lack in `form`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from mombroker.broker import texts
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.properties import FIELDS, Value, pack, read
+from mombroker.broker.older import LINES
+from mombroker.broker.properties import FIELDS, MAX_PROPERTIES, Value, pack, read
+from mombroker.broker.shapes import Within
 from mombroker.broker.texts import TYPES
+from mombroker.broker.wire import Note
 
 V10, V11, V12 = "1.0", "1.1", "1.2"
 _UNSAFE = re.compile(r"[\\\r\n:\0]")
@@ -79,10 +83,26 @@ def block_for(block: bytes, version: str) -> bytes:
 
 # -- neutral -------------------------------------------------------------------------------------------------------
 
-# A form: where the lines of the standard fields are among all, a byte each; or all lines, as they were.
-PLACES, LINES = b"@", b"="
+# A form: where the lines of the standard fields are among all, a byte each; or packed, how all was written; or, of old
+# messages, all lines: LINES.
+PLACES, WRITTEN = b"@", b"%"
 _FIRST = {some for count in range(len(FIELDS) + 1) for some in combinations(FIELDS, count)}  # without a form
-_FORM = re.compile(r"(?:[^:\n\r\0]+:[^:\n\r\0]*\n)+")
+_LINES = re.compile(r"(?:[^:\n\r\0]+:[^:\n\r\0]*\n)+")
+_Place = Annotated[int, Within(0, MAX_PROPERTIES + len(FIELDS))]
+
+
+@dataclass(slots=True)
+class Written(Note):
+    """Headers that are not as they are usually written for their fields.
+
+    places   where the lines of the standard fields are among all, then that of `property-types`, if it was sent
+    texts    of those properties whose values have another one, by number
+    types    the text of `property-types`, if it is not what the values say
+    """
+
+    places: list[_Place]
+    texts: dict[int, str]
+    types: str | None
 
 
 class Head(NamedTuple):
@@ -111,7 +131,7 @@ def head_of(headers: dict[str, str], typed: bool) -> Head:
         }
         head = _head(headers, values, typed)
         if _block(*head) != block:
-            head = head._replace(form=LINES + block)
+            head = head._replace(form=_form(headers, values))
     _made.put(head, block)  # most often it is asked for soon
     return head
 
@@ -129,16 +149,27 @@ def _head(headers: dict[str, str], values: dict[str, Value], typed: bool) -> Hea
     return Head(*fields, pack(values), typed, form)
 
 
+def _form(headers: dict[str, str], properties: dict[str, Value]) -> bytes:
+    """What the lines have that the fields do not tell."""
+    names = list(headers)
+    places = [names.index(name) for name in (*FIELDS, TYPES) if name in headers and name not in properties]
+    written = {
+        number: headers[name]
+        for number, (name, value) in enumerate(properties.items())
+        if texts.text_of(value) != headers[name]
+    }
+    kinds = headers.get(TYPES)
+    usual = texts.to_headers(properties).get(TYPES)
+    return WRITTEN + Written(places, written, None if kinds == usual else kinds).pack()
+
+
 def _block(
     content_type: str, type: str, correlation: str, reply_to: str, packed: bytes, typed: bool, form: bytes
 ) -> bytes:
     """The lines that were sent."""
     if form[:1] == LINES and _are_lines(form[1:]):
         return form[1:]
-    headers = texts.to_headers(read(packed))
-    if typed:
-        headers.pop(TYPES, None)
-    pairs, said = list(headers.items()), []
+    headers, said = texts.to_headers(read(packed)), []
     if content_type:
         said.append(("content-type", content_type))
     if type:
@@ -147,19 +178,39 @@ def _block(
         said.append(("correlation-id", correlation))
     if reply_to:
         said.append(("reply-to", reply_to))
-    if len(form) != len(said) + 1:
+    if form[:1] == WRITTEN and (how := _written(form[1:])):
+        places, usual = how.places, headers.pop(TYPES, "")
+        names = list(headers)
+        headers.update((names[number], text) for number, text in how.texts.items() if 0 <= number < len(names))
+        if len(places) == len(said) + 1:
+            said.append((TYPES, usual if how.types is None else how.types))
+    else:
+        places = list(form[1:])
+        if typed:
+            headers.pop(TYPES, None)
+    pairs = list(headers.items())
+    if len(places) != len(said):
         return block_of(said + pairs)
-    for place, pair in sorted(zip(form[1:], said, strict=True)):
+    for place, pair in sorted(zip(places, said, strict=True)):
         pairs.insert(place, pair)
     return block_of(pairs)
 
 
+# Of a form that a server has from another one; no client can read what is none.
+
+
 def _are_lines(form: bytes) -> bool:
-    """A server may have it from another one, and no client can read what is not."""
     try:
-        return _FORM.fullmatch(form.decode()) is not None
+        return _LINES.fullmatch(form.decode()) is not None
     except UnicodeDecodeError:
         return False
+
+
+def _written(form: bytes) -> Written | None:
+    try:
+        return Written.unpack(form)
+    except ValueError:
+        return None
 
 
 class Memo:

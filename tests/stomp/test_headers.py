@@ -4,8 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker import older
+from mombroker.broker.message import ClientMessage, row_of
 from mombroker.broker.properties import BIT63, FIELDS, pack, unpack
+from mombroker.broker.wire import pack as packed
 from mombroker.stomp import headers as rules
 from mombroker.stomp.frames import CONTROL
 from mombroker.stomp.headers import V10, V11, V12, block_for, block_of, head_of, text_of
@@ -50,6 +52,7 @@ def test_what_comes_out_is_what_went_in(headers, typed):
     for name, field in FIELDS.items():
         assert getattr(put, field) == headers.get(name, "")
     assert put.typed == typed
+    assert there.size == put.size <= len(block_of(headers.items())) + 16 * len(headers) + 8  # nothing is there twice
 
 
 def test_as_a_rule_the_fields_tell_all():
@@ -60,7 +63,14 @@ def test_as_a_rule_the_fields_tell_all():
     ):
         assert message(said, typed).form == b""
     assert message({"x": "1", "type": "u", "y": "2", "reply-to": "/queue/a"}).form == b"@\1\3"
-    assert message({"x": "007"}, True).form == b"=x:007\n"
+    assert message({"x": "007", "y": "7", "z": "TRUE"}, True).form == b"%" + packed([[], {0: "007", 2: "TRUE"}, None])
+    assert message({"property-types": "x=int", "x": "7"}).form == b"%" + packed([[0], {}, None])
+    assert message({"property-types": "x=uint", "x": "7"}, True).form == b"%" + packed([[0], {}, "x=uint"])
+
+
+def test_one_number_written_otherwise_costs_no_large_header_twice():
+    for odd in ("007", "1.50", "1e3", "TRUE", "+5"):
+        assert message({"trace": "x" * 10_000, "n": odd}, True).size < 10_050
 
 
 def test_values_have_their_types():
@@ -81,7 +91,9 @@ def test_a_message_of_no_stomp_client_tells_its_types():
 
 @pytest.mark.parametrize("form", [
     b"=", b"=x", b"=x:1\n\n", b"=\nx:1\n", b"=x:1\0\n", b"=\xff:1\n", b"=x:1\ny\n", b"@", b"@\1\1", b"@\xff", b"?",
-    b"=:1\n", b"=x:\r\n",
+    b"=:1\n", b"=x:\r\n", b"%", b"%\xc1", b"%\x91" * 2_000, b"%" + packed({}), b"%" + packed([[], {}]),
+    b"%" + packed([[0, 0, 0], {}, None]), b"%" + packed([[-1], {}, None]), b"%" + packed([[0], {0: b"x"}, None]),
+    b"%" + packed([[0], {9: "x", -1: "x"}, None]), b"%" + packed([[0], {}, 7]), b"%\x93\x91\x00\x81\x00\xa1\xff\xc0",
 ])  # fmt: skip
 def test_a_form_that_no_server_has_made_is_passed_over(form):
     """It would break the frame of a client, who has not sent it."""
@@ -101,3 +113,20 @@ def test_the_lines_of_equal_messages_are_made_once_and_those_that_are_remembered
     large = message({"a": "x" * rules.Memo.BYTES})
     assert text_of(large, V12) == text_of(large, V12) and len(made) == 3
     assert len(rules._made.new) + len(rules._made.old) <= 2 * rules.Memo.MOST
+
+
+def test_what_a_form_says_ends_no_line():
+    form = b"%" + packed([[0, 1], {0: "1\nb:2"}, "x\n\nbody"])
+    put = ClientMessage("queue:q", "q", type="t", properties=pack({"a": "1"}), form=form)
+    assert text_of(put, V12) == b"type:t\nproperty-types:x\\n\\nbody\na:1\\nb\\c2\n"
+
+
+@given(HEADERS, st.booleans(), st.binary(max_size=9))
+def test_an_old_message_counts_what_it_counted_however_often_it_is_written(headers, typed, body):
+    block = block_of(headers.items())
+    row = ["queue:q", "/queue/q", block, 4, 0, 0, 0, True, "bytes", "", 0, "", 0, "", "", typed, {}]
+    old = ClientMessage.of_row(row, body)
+    again = ClientMessage.of_row(list(row_of(ClientMessage.unpack(old.pack()))), body)
+    assert old.size == again.size == again.copy().size == len(block) + len(body)
+    assert text_of(again, V12) == block and again == old
+    assert old.form == (older.LINES + block if block else b"")

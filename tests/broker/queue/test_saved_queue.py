@@ -6,7 +6,7 @@ from pathlib import Path
 from mombroker import store
 from mombroker.agents import program
 from mombroker.broker.attach import attach
-from mombroker.broker.commands import Delivery, Subscribe
+from mombroker.broker.commands import Delivery, Disposition, Subscribe
 from mombroker.broker.properties import unpack
 from mombroker.core.events import ClientCommands, ClientOpened, Tick
 from mombroker.core.server import AgentServer
@@ -84,3 +84,22 @@ def test_messages_of_schema_5_have_the_headers_that_were_sent(tmp_path):
     assert sent(paris.take(saved_headers.QUEUE, 7)) == [b"2", b"3", b"4"]
     paris.store.close()
     assert store.verify(tmp_path) == []
+
+
+def counted(paris: Paris, queue: str) -> int:
+    return paris.server.natives.agents[f"paris/{queue}"].describe()["bytes"]
+
+
+def test_messages_of_schema_5_leave_as_many_bytes_as_they_have_brought(tmp_path):
+    """Also when they were written anew, and beside new ones, a part of which goes."""
+    old = {body: len(headers) + len(body) for body, (headers, _) in saved_headers.SENT.items()}
+    shutil.copy(saved_headers.FILE, tmp_path / "store.sqlite")
+    for seconds, bodies in ((3, [b"1", b"2", b"3", b"4"]), (5, [b"3", b"4"]), (7, [b"4"])):
+        paris = Paris(tmp_path, saved_headers.topology()).connect()
+        given = paris.take("queue:late", seconds, ack="individual")
+        assert [each.body for each in given] == bodies
+        assert counted(paris, "queue:late") == sum(old[body] for body in bodies)
+        for each in given[: len(given) // 2]:
+            paris.go(ClientCommands(1, [Disposition(each.tag)]), seconds)
+        assert counted(paris, "queue:late") == sum(old[body] for body in bodies[len(bodies) // 2 :])
+        paris.store.close()
