@@ -73,6 +73,7 @@ class Admin:
 class ClientOpened:
     """A client has logged in. Connection ids are never reused while the server runs.
 
+    user      empty for one who is anonymous
     session   `SERVER/...`, unique for ever: part of the names of its temporary destinations, `temp-queue:SESSION/NAME`
     strict    any refusal ends the connection; else only what the refusal names
     """

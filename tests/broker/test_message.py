@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
+
+import pytest
 
 from mombroker.broker.commands import Send
-from mombroker.broker.message import PUT, ClientMessage
+from mombroker.broker.message import PUT, ClientMessage, maker
 from mombroker.broker.properties import pack
 from tests.broker.bench import Broker
+from tests.broker.samples import others
 
 Q = "queue:orders"
 
@@ -18,20 +22,30 @@ def test_a_field_that_is_added_to_messages_survives_wire_row_move_and_dead_lette
 
 def test_each_field_of_a_message_is_what_its_client_has_said():
     b = Broker()
-    b.connect(client_id="me").do(Send(
-        Q, b"body", 7, b.now + 10**12, False, 10**9, "g", 3, ("p", 5), "text", "/queue/orders", "r",
-        "", "text/plain", "t", "c-1", "/queue/answers", pack({"color": "red"}), True, b"@",
-    ))  # fmt: skip
+    said = others(Send, "destination") | {"expires": b.now + 10**12, "delay": 10**9}
+    b.connect(client_id="me").do(Send(Q, **said))
     item = b.queue(Q).schedule.due(b.now + 10**9)[0]
-    values = dict(zip(PUT, item.message.values(), strict=True))
-    assert values == {
-        "destination": Q, "shown": "/queue/orders", "priority": 7, "timestamp": b.now,
-        "expires": b.now + 10**12, "due": b.now + 10**9, "persistent": False, "kind": "text", "group": "g",
-        "group_seq": 3, "producer": "p", "counter": 5, "sender": "me", "message": "", "content_type": "text/plain",
-        "type": "t", "correlation": "c-1", "reply_to": "/queue/answers", "properties": pack({"color": "red"}),
-        "typed": True, "form": b"@", "annotations": {},
-        "body": b"body",
+    made = {
+        "destination": Q, "timestamp": b.now, "due": b.now + 10**9, "producer": "p", "counter": 5, "sender": "me",
+        "annotations": {},
     }  # fmt: skip
+    assert made.keys().isdisjoint(said) and said.keys() - set(PUT) == {"delay", "dedup", "receipt"}
+    for name, value in zip(PUT, item.message.values(), strict=True):
+        assert value == (made | said)[name], name
+
+
+def test_a_field_that_its_source_lacks_has_its_default():
+    @dataclass
+    class Small:
+        destination: str = Q
+        priority: int = 7
+        body: bytes = b"x"
+        expires: int = 5
+
+    made = maker(Small, "shown", "expires")(Small(), "/queue/orders", 9)
+    assert made == ClientMessage(Q, "/queue/orders", 7, expires=9, body=b"x")
+    with pytest.raises(AssertionError, match="a message has no"):
+        maker(Small, "show")
 
 
 def test_a_copy_of_a_message_is_equal_and_another():

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mombroker.broker import texts
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, row_of
 from mombroker.broker.properties import (
     BIT63,
     FIELDS,
@@ -123,7 +123,7 @@ def test_a_message_of_before_is_read_from_wire_and_rows():
         annotations={"k": "v"}, body=b"body",
     )  # fmt: skip
     assert ClientMessage.unpack(msgpack.packb(OLD)) == new
-    assert ClientMessage.of_row(OLD[:-1], b"body") == new == ClientMessage.of_row(list(new.values())[:-1], b"body")
+    assert ClientMessage.of_row(OLD[:-1], b"body") == new == ClientMessage.of_row(list(row_of(new)), b"body")
     assert Publish.unpack(msgpack.packb([OLD, None])).message == new
     assert Dispatch.unpack(msgpack.packb([5, [[1, "a#1", 2, OLD]]])).items == [(1, "a#1", 2, new)]
     typed = [*OLD[:15], True, *OLD[16:]]
@@ -143,6 +143,6 @@ def test_a_wrong_message_of_before_is_refused(at, value):
 
 @pytest.mark.parametrize("row", [ItemRow(9, "a/queue:q", "p4", 0, b"", b"body"), HeldRow(9, "a/queue:q", b"", b"body")])
 def test_a_row_with_wrong_properties_is_refused(row):
-    head = bytes(26) + msgpack.packb(["a#1", 4, *ClientMessage("queue:q", "q", properties=b"\x81\xa1a").values()[:-1]])
+    head = bytes(26) + msgpack.packb(["a#1", 4, *row_of(ClientMessage("queue:q", "q", properties=b"\x81\xa1a"))])
     with pytest.raises(StoreError, match="message 9 of a/queue:q cannot be read: properties: they cannot be unpacked"):
         item_of(row._replace(head=head))

@@ -3,7 +3,7 @@
 import copy
 import json
 import random
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import msgpack
@@ -33,10 +33,19 @@ JUNK = [
     [[5, "topic:x"]], [None], ["topic:\n"], {}, {"x": 1}, {"b": 1}, {1: 1}, DEEP, msgpack.ExtType(3, b"x"),
     msgpack.Timestamp(1, 1),
 ]  # fmt: skip
-PUT = [
-    "queue:q", "/queue/q", 4, 1, 0, 0, True, "bytes", "", 0, "p", 1, "a/x", "", "text/plain", "t", "c", "/queue/r",
-    b"\x81\xa1k\xa1v", False, b"@\0", {"k": "v"}, b"body",
-]  # fmt: skip
+
+
+def put(**fields: Any) -> list[Any]:
+    """A message that is as it should be, but for these fields: values that no message may have, too."""
+    made = ClientMessage(
+        "queue:q", "/queue/q", timestamp=1, producer="p", counter=1, sender="a/x", content_type="text/plain", type="t",
+        correlation="c", reply_to="/queue/r", properties=b"\x81\xa1k\xa1v", form=b"@\0", annotations={"k": "v"},
+        body=b"body",
+    )  # fmt: skip
+    return replace(made, **fields).values()
+
+
+PUT = put()
 TEXTS = [
     b"", b"\n", b"x", b"\n\n\n\n", b"x\ny\nz\n\xff", b"\xff\n\xff\n\xff\n\xff", b"\x1b[2J\nb\nos:system\n",
     b"x" * 100_000, b"x\nnowhere\nos:system\n", b"queue:n\nb\nmombroker.agents.queue:Queue\njunk", b"x\nb\n", b"null",
@@ -79,7 +88,7 @@ class Town:
             "c.dispatch": (self.proxy, [number, [[77, "a#7", 1, PUT]]]), "c.started": (self.proxy, [number, []]),
             "c.last": (self.proxy, [number]), "c.ended": (self.proxy, [number]), "c.browsed": (self.proxy, [number]),
             "c.refuse": (self.proxy, [number, "no"]), "q.full": ("b/_clients", ["b/queue:q", True]),
-            "t.publish": ("b/_topics", [["topic:t", *PUT[1:]], {"b": 1 << 50}]),
+            "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
         }  # fmt: skip
 
@@ -189,8 +198,8 @@ def test_nobody_replaces_or_deletes_what_is_the_server_s_own(agent):
 @pytest.mark.parametrize(("type_", "payload"), [
     ("q.consume", [9, 5, "no ' selector"]), ("q.consume", [9, 5, "(" * 5_000]),
     ("q.settle", [4, [], [], [], [], [], 1_000_000]), ("q.consume", [9, 5, "", False, -(1 << 63)]),
-    ("q.put", [*PUT[:20], b"=\xff\xfe:\x00", *PUT[21:]]), ("q.put", ["", ""]), ("q.put", ["", "", b""]),
-    ("q.put", [*PUT[:5], 1 << 62, *PUT[6:]]), ("q.put", [*PUT[:10], "p", (1 << 63) - 1]),
+    ("q.put", put(form=b"=\xff\xfe:\x00")), ("q.put", ["", ""]), ("q.put", ["", "", b""]),
+    ("q.put", put(expires=1 << 62)), ("q.put", put(counter=(1 << 63) - 1)),
 ])  # fmt: skip
 def test_values_that_fit_and_make_no_sense_end_nothing(type_, payload):
     for agent in ("b/queue:q", "b/sub:me:d", "b/_to:queue:new"):
@@ -259,7 +268,7 @@ def test_what_was_stored_before_it_was_checked_is_parked_once():
     rows = {
         101: InRow(101, "a/queue:q", b"no message"), 102: InRow(102, "a/queue:q", b""),
         103: InRow(103, "a/queue:q", head + b"\x05"),
-        104: InRow(104, "a/queue:q", head + msgpack.packb([*PUT[:3], "x"])),
+        104: InRow(104, "a/queue:q", head + msgpack.packb(put(timestamp="x"))),
         105: InRow(105, "a/conn:5", head + b"\x05"), 106: InRow(106, "a/queue:q", head + msgpack.packb(PUT)),
         107: InRow(107, "a/nobody", b"\xff" * 60),
     }  # fmt: skip

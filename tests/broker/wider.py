@@ -4,40 +4,39 @@ Whatever becomes of a message, all of its fields go with it. A program by itself
 anything else is imported.
 """
 
+import ast
 import dataclasses
 import sys
 from importlib.machinery import SourceFileLoader
 from types import CodeType
 
-LAST = b'    body: bytes = b""\n'
-ADDED = LAST + b'    added: str = "as before"\n'
+ADDED = '    added: str = "as before"'
 read = SourceFileLoader.get_code
 
 
 def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
     if name != "mombroker.broker.message":
         return read(self, name)
-    source = self.get_data(self.path)
-    assert source.count(LAST) == 1, "the message has another last field"
-    return compile(source.replace(LAST, ADDED), self.path, "exec")
+    source = self.get_data(self.path).decode()
+    (cls,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == "ClientMessage")
+    lines, fields = source.splitlines(), [node for node in cls.body if isinstance(node, ast.AnnAssign)]  # type: ignore[attr-defined]
+    last = max(node.end_lineno or 0 for node in fields if "LOCAL" not in ast.unparse(node))
+    return compile("\n".join([*lines[:last], ADDED, *lines[last:]]), self.path, "exec")
 
 
 SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
-from mombroker.broker.commands import REJECTED  # noqa: E402
-from mombroker.broker.message import ClientMessage, row_of  # noqa: E402
-from mombroker.broker.properties import pack as packed  # noqa: E402
+from mombroker.broker.commands import REJECTED, Send  # noqa: E402
+from mombroker.broker.message import PUT, ClientMessage, row_of  # noqa: E402
 from mombroker.broker.protocol import Dispatch, Publish  # noqa: E402
 from mombroker.broker.session.handlers import Handlers  # noqa: E402
 from mombroker.broker.wire import pack  # noqa: E402
 from tests.broker.bench import THREE, Broker  # noqa: E402
+from tests.broker.samples import others  # noqa: E402
 
 Q, MOVED = "queue:orders", "queue:others"
-MORE = {
-    "properties": packed({"color": "red", "size": 5}), "priority": 7, "kind": "text", "group": "g", "group_seq": 3,
-    "typed": True, "content_type": "text/plain", "type": "t", "correlation": "c-1", "reply_to": "/queue/answers",
-    "form": b"@\0",
-}  # fmt: skip
+# All that a sender can say; but such a message would not wait, would have no row, or be dropped the second time.
+MORE = others(Send, "destination", "body", "delay", "expires", "persistent", "dedup", "receipt", "message", "shown")
 MADE: list[dict[str, object]] = []
 put = Handlers._message
 
@@ -86,9 +85,9 @@ def main() -> None:
 
 def narrower() -> None:
     """What an older program wrote has the default."""
-    old = ClientMessage("queue:q", "/queue/q", body=b"x").values()[:-1]
+    old = ClientMessage("queue:q", "/queue/q", body=b"x").values()[: PUT.index("added")]
     assert ClientMessage.unpack(pack(old)).added == ClientMessage.of(old).added == "as before"
-    row = list(row_of(ClientMessage(*old)))[:-1]
+    row = list(row_of(ClientMessage(*old)))[: PUT.index("added") - 1]
     assert ClientMessage.of_row(row, b"x").body == b"x" and ClientMessage.of_row(row, b"x").added == "as before"
     newer = [*ClientMessage(*old).values(), "of a later one still"]
     assert (
@@ -100,6 +99,7 @@ def narrower() -> None:
 
 
 if __name__ == "__main__":
+    assert PUT[-1] == "added", f"no field was added to {PUT}"
     main()
     narrower()
     sys.stdout.write("all fields are there\n")

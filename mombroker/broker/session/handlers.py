@@ -20,7 +20,7 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Spec
@@ -40,6 +40,7 @@ NAME_S = 5.0  # until a name must be decided
 START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
 OVERFULL = "this server takes no work, it is short of room: {}; see `mom status`"
 MAX_TEMPORARY = 1_000  # queues of one connection
+_made = maker(Send, "timestamp", "expires", "due", "producer", "counter", "sender", "annotations")
 
 
 class Handlers:
@@ -98,14 +99,9 @@ class Handlers:
         if ahead := self.clock.ahead:  # the client has another clock than we
             sent -= ahead
             expires = expires and times.within(expires + ahead)
+        due = times.after(now, command.delay) if command.delay else 0
         producer, counter = command.dedup or ("", 0)
-        return ClientMessage(
-            command.destination, command.shown, command.priority, sent, expires,
-            times.after(now, command.delay) if command.delay else 0, command.persistent, command.kind, command.group,
-            command.group_seq, producer, counter, session.sender, command.message, command.content_type, command.type,
-            command.correlation, command.reply_to, command.properties, command.typed, command.form, NOTHING,
-            command.body,
-        )  # fmt: skip
+        return _made(command, sent, expires, due, producer, counter, session.sender, NOTHING)
 
     def _not_too_large(self, command: Send) -> None:
         limit = self.limits.max_message

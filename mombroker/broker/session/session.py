@@ -49,6 +49,7 @@ class Session(Native):
 
     name      names its temporary destinations
     strict    whatever is refused ends it
+    user      who has logged in; empty for one who is anonymous
     sender    who sends what it sends: the client id, or its own, for no-local
     subs      its subscriptions by the client's names; `consumers`, by number, has also ended ones with deliveries
     homes     what it has consumed from
@@ -62,7 +63,7 @@ class Session(Native):
     def __init__(self, natives: Natives, id: str, service: Service, opened: ClientOpened):
         super().__init__(natives, id)
         self.service, self.topics, self.clock = service, service.topics, natives.clock
-        self.conn, self.client_id, self.strict = opened.conn, opened.client_id, opened.strict
+        self.conn, self.user, self.client_id, self.strict = opened.conn, opened.user, opened.client_id, opened.strict
         self.name = opened.session or id
         self.sender = opened.client_id or id
         self.commands: deque[Command] = deque()  # not obeyed yet

@@ -26,6 +26,7 @@ from mombroker.broker.session.session import Session
 from mombroker.core.events import ClientCommands, ClientWrote
 from mombroker.core.limits import Limits
 from tests.broker.bench import ALONE, THREE, Broker, Client
+from tests.broker.samples import others
 from tests.core.bus import SECOND, topology
 
 Q, R = "queue:in", "queue:out"
@@ -44,22 +45,18 @@ def session_of(b: Broker, client: Client) -> Session:
     return b.servers[client.server].clients.sessions[client.conn]
 
 
-OPTIONS = {
-    "properties": pack({"x": "1"}), "kind": "map", "shown": "/queue/in", "group": "g", "dedup": ("p", 1),
-    "message": "mine", "content_type": "text/plain", "type": "t", "correlation": "c", "reply_to": "/queue/r",
-    "form": b"@1",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("destination", "receipt")])
-def test_each_option_of_a_send_reaches_its_destination(name):
+@pytest.mark.parametrize(("name", "value"), others(Send, "destination", "receipt").items())
+def test_each_option_of_a_send_reaches_its_destination(name, value):
     b = Broker()
     session, handlers = session_of(b, b.connect()), b.servers["a"].clients.commands
-    former = getattr(Send(Q, b"x"), name)
-    value = OPTIONS.get(name, b"y" if name == "body" else not former if isinstance(former, bool) else 7)
     plain = Send(Q, b"x", group="of a number" if name == "group_seq" else "")
     asked = replace(plain, **{name: value})
     assert handlers._message(session, plain) != handlers._message(session, asked)
+
+
+def test_a_session_knows_who_has_logged_in():
+    b = Broker()
+    assert session_of(b, b.connect()).user == "user"
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
