@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
 from mombroker.broker import older
-from mombroker.broker.properties import Packed
-from mombroker.broker.shapes import LOCAL, Count, Time, Within
+from mombroker.broker.properties import FIELDS, Packed, named
+from mombroker.broker.shapes import LOCAL, Count, Time, Within, getter
+from mombroker.broker.texts import plain
 from mombroker.broker.wire import Note, shape
 
 
@@ -71,6 +72,12 @@ class ClientMessage(Note):
     def copy(self) -> ClientMessage:
         return ClientMessage(*_values(self))
 
+    def told(self) -> dict[str, Any]:
+        """For an operator: what JSON has, so all but the body. `headers` are the sender's, standard fields too, and
+        `properties` what the broker has added."""
+        fields = plain(dict(zip(TOLD, _told(self), strict=True)))
+        return {"destination": self.shown, **fields, "headers": plain(named(self)), "properties": self.annotations}
+
     @classmethod
     def of(cls, values: Any) -> Self:
         if older.is_one(values):
@@ -87,14 +94,6 @@ class ClientMessage(Note):
 SHAPE = shape(ClientMessage)
 PUT = SHAPE.names
 BODY = PUT.index("body")
-
-
-def _fields(*names: str) -> Callable[[ClientMessage], tuple[Any, ...]]:
-    """These fields of a message as a tuple: code made from the list, in a third of the time of an attrgetter."""
-    made: Callable[[ClientMessage], tuple[Any, ...]] = eval(
-        f"lambda put: ({', '.join(f'put.{name}' for name in names)})"
-    )
-    return made
 
 
 def maker(source: type[Any], *given: str) -> Callable[..., ClientMessage]:
@@ -115,5 +114,9 @@ def maker(source: type[Any], *given: str) -> Callable[..., ClientMessage]:
     return made
 
 
-_values = _fields(*PUT)
-row_of = _fields(*(name for name in PUT if name != "body"))  # that has its own place
+_values = getter(*PUT)
+row_of = getter(*(name for name in PUT if name != "body"))  # that has its own place
+# What `told` has by this name; not the body, nor what is about this way alone, and other names for the rest.
+_OTHERWISE = {"destination", "shown", "message", "properties", *FIELDS.values(), "form", "annotations", "body"}
+TOLD = [name for name in PUT if name not in _OTHERWISE]
+_told = getter(*TOLD)

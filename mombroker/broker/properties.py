@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgpack
 
-from mombroker.broker.shapes import Read, shown
+from mombroker.broker.shapes import Read, getter, shown
 from mombroker.broker.wire import pack as _packed
 from mombroker.core.errors import MomError
 
@@ -98,22 +98,16 @@ _known = lru_cache(1_000)(unpack)
 Packed = Annotated[bytes, Read(_read)]
 
 
-class Sender(Protocol):
-    """What a sender has said of its message, beside the body."""
-
-    content_type: str
-    type: str
-    correlation: str
-    reply_to: str
-    properties: bytes
+_said = getter(*FIELDS.values(), "properties")
 
 
-def named(message: Sender) -> Mapping[str, Value]:
-    """Its properties, and those standard fields that it has, by name. Not to be changed: others look at it, too."""
-    return _named(message.content_type, message.type, message.correlation, message.reply_to, message.properties)
+def named(message: Any) -> Mapping[str, Value]:
+    """Properties of a message, and those standard fields that it has, by name. Not to be changed: others look at it,
+    too."""
+    return _named(*_said(message))
 
 
 @lru_cache(16)  # once for all that look at a message
-def _named(content_type: str, type: str, correlation: str, reply_to: str, packed: bytes) -> Mapping[str, Value]:
-    fields = dict(zip(FIELDS, (content_type, type, correlation, reply_to), strict=True))
-    return {**{name: text for name, text in fields.items() if text}, **read(packed)}
+def _named(*said: Any) -> Mapping[str, Value]:
+    *fields, packed = said
+    return {**{name: text for name, text in zip(FIELDS, fields, strict=True) if text}, **read(packed)}

@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.properties import BIT63, Sender, named
+from mombroker.broker.properties import BIT63, named
 from mombroker.broker.texts import guessed, number_of
 from mombroker.core.errors import MomError
 
@@ -30,7 +30,6 @@ Evaluate = Callable[[Lookup], Value]
 MAX_LENGTH = 4_096
 MAX_DEPTH = 50
 CONVERT, HYPHENS = "convert_string_expressions:", "hyphenated_props:"
-HEADER_FIELDS = ("JMSDeliveryMode", "JMSPriority", "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSType")
 BIT64 = 1 << 64
 
 # A Node's kind, as far as it is known before a message comes.
@@ -472,19 +471,7 @@ def _converted(value: Value, other: Value) -> Value:
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-class Fields(Sender, Protocol):
-    """What a selector looks at of a client's message; times in ns."""
-
-    priority: int
-    timestamp: int
-    persistent: bool
-    group: str
-    group_seq: int
-    typed: bool
-    annotations: dict[str, str]
-
-
-def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
+def lookup(message: ClientMessage, count: int = 1, id: str = "") -> Lookup:
     """The values of a message's names; `count` deliveries, the one that is about to be made included."""
     read: Mapping[str, Any] | None = None
 
@@ -507,12 +494,12 @@ def lookup(message: Fields, count: int = 1, id: str = "") -> Lookup:
     return get
 
 
-def _annotations(message: Fields) -> dict[str, Any]:
+def _annotations(message: ClientMessage) -> dict[str, Any]:
     """What the broker adds, as the sender's would be taken."""
     return {name: guessed(text) if message.typed else text for name, text in message.annotations.items()}
 
 
-SPECIAL: dict[str, Callable[[Fields], Value]] = {
+SPECIAL: dict[str, Callable[[ClientMessage], Value]] = {
     "JMSPriority": lambda message: message.priority,
     "JMSTimestamp": lambda message: message.timestamp // 1_000_000,
     "JMSDeliveryMode": lambda message: "PERSISTENT" if message.persistent else "NON_PERSISTENT",
@@ -520,6 +507,7 @@ SPECIAL: dict[str, Callable[[Fields], Value]] = {
     "JMSXGroupSeq": lambda message: message.group_seq if message.group else None,
 }
 ALIASES = {"JMSCorrelationID": "correlation-id", "JMSType": "type"}
+HEADER_FIELDS = [name for name in ("JMSMessageID", *SPECIAL, *ALIASES) if not name.startswith("JMSX")]
 
 
 Matches = Callable[

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgpack
 
-from mombroker.broker import texts
-from mombroker.broker.properties import named
 from mombroker.broker.queue.item import item_of
 from mombroker.broker.queue.messages import LANES
 from mombroker.broker.queue.schedule import DELAYED
@@ -93,10 +91,7 @@ def _queued(row: HeldRow | ItemRow) -> dict[str, Any]:
     message = item.message
     assert message is not None, "it was just read"
     return {
-        "message": item.message_id, "destination": message.shown, "headers": texts.plain(named(message)),
-        "properties": message.annotations, "priority": message.priority, "timestamp": message.timestamp,
-        "expires": message.expires, "due": message.due, "group": message.group, "deliveries": item.count,
-        **_bytes("body", message.body),
+        "message": item.message_id, **message.told(), "deliveries": item.count, **_bytes("body", message.body),
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """A message has one list of fields."""
 
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -46,6 +47,19 @@ def test_a_field_that_its_source_lacks_has_its_default():
     assert made == ClientMessage(Q, "/queue/orders", 7, expires=9, body=b"x")
     with pytest.raises(AssertionError, match="a message has no"):
         maker(Small, "show")
+
+
+def test_an_operator_sees_whatever_a_message_has():
+    """As `mom queue browse` and `mom store salvage` show it; the body has its own place."""
+    default = ClientMessage(Q, "").told()
+    assert default == json.loads(json.dumps(default)) and default.keys() >= {"typed", "sender", "counter"}
+    but = ("destination", "shown", "message", "form", "annotations", "body")
+    for name, value in others(ClientMessage, *but).items():
+        told = ClientMessage(Q, "", **{name: value}).told()
+        key = name if name in told and name != "properties" else "headers"
+        assert {each for each in told if told[each] != default[each]} == {key}
+    told = ClientMessage(Q, "/queue/a", annotations={"a": "b"}).told()
+    assert (told["destination"], told["properties"]) == ("/queue/a", {"a": "b"})
 
 
 def test_a_copy_of_a_message_is_equal_and_another():

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -215,11 +214,7 @@ def test_names_may_have_hyphens_on_request():
 
 
 def message(**fields):
-    plain = {
-        "content_type": "", "type": "", "correlation": "", "reply_to": "", "properties": b"", "priority": 4,
-        "timestamp": 0, "persistent": True, "group": "", "group_seq": 0, "typed": False, "annotations": {},
-    }  # fmt: skip
-    return SimpleNamespace(**{**plain, **fields})
+    return ClientMessage("queue:q", "/queue/q", **fields)
 
 
 FULL = message(

@@ -69,6 +69,7 @@ def main() -> None:
     b.ask("c", "create_queue", destination=MOVED)
     b.connect("b").send(Q, "text", **MORE)
     same(waiting(b, Q))  # came from another server
+    assert b.ask("a", "browse", destination=Q)["messages"][0]["added"] == "kept"
     b.reboot("a")
     same(waiting(b, Q))  # was a row
     assert b.connect("a").subscribe("s", Q, ack="individual").texts == ["text"]

@@ -9,11 +9,9 @@ from heapq import nsmallest
 
 from mombroker.broker import selectors
 from mombroker.broker.names import name_of
-from mombroker.broker.properties import named
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.work import LOOK, MOVE, WORK_BYTES
-from mombroker.broker.texts import plain
 from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
 from mombroker.core.errors import MomError
 from mombroker.core.requests import LAST_INT, Reply, changes, reads
@@ -154,7 +152,5 @@ def _row(queue: Queue, item: QueuedMessage, state: str, most: int) -> Reply:
     put = queue.messages.loaded(item)
     return {
         "id": item.id, "message": item.message_id, "state": state, "holder": item.holder, "deliveries": item.count,
-        "priority": put.priority, "timestamp": put.timestamp, "expires": put.expires, "due": item.due,
-        "destination": put.shown, "kind": put.kind, "bytes": len(put.body), "headers": plain(named(put)),
-        "properties": put.annotations, "body": put.body[:most],
+        **put.told(), "due": item.due, "bytes": len(put.body), "body": put.body[:most],
     }  # fmt: skip
