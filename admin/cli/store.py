@@ -13,6 +13,7 @@ from mombroker.admin.cli.log import last
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show_one
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.meta import CLEAN, INCARNATION, SERVER, VERSION
+from mombroker.stomp.headers import lines_of
 
 
 @click.group(cls=Group)
@@ -149,7 +150,7 @@ def salvage(file: Path, server: str | None, path: Path | None) -> None:
       mom store salvage --server lyon > lyon.jsonl
       mom store salvage backup/lyon.sqlite
     """
-    for row in stores.salvage(_path(file, server, path)):
+    for row in stores.salvage(_path(file, server, path), lines_of):
         click.echo(json.dumps(row))
 
 

@@ -246,3 +246,8 @@ def text_of(message: ClientMessage, version: str) -> bytes:
         block = _block(*head)
         _made.put(head, block)
     return block if version == V12 else block_for(block, version)
+
+
+def lines_of(message: ClientMessage) -> list[str]:
+    """The same as lines, in the escapes of STOMP 1.2."""
+    return text_of(message, V12).decode().split("\n")[:-1]

@@ -16,6 +16,7 @@ from mombroker.store.folder import token
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
     from mombroker.store.reader import SqliteReader
+    from mombroker.store.salvaging import Lines
     from mombroker.store.sqlite import SqliteStore
 
 __all__ = ["Store", "accept", "backup", "compact", "identity", "open", "read", "salvage", "token", "verify"]
@@ -54,11 +55,11 @@ def accept(path: str | PathLike[str]) -> str:
     return mark.accept(Path(path))
 
 
-def salvage(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
+def salvage(path: str | PathLike[str], lines: Lines | None = None) -> Iterator[dict[str, Any]]:
     """What can be read of the messages in a store, damaged or not; see salvaging.py. Raises StoreError."""
     from mombroker.store import salvaging
 
-    return salvaging.salvage(path)
+    return salvaging.salvage(path, lines)
 
 
 def compact(path: str | PathLike[str]) -> tuple[int, int]:

@@ -1,17 +1,23 @@
 """What can be read of a damaged store is exported; a compacted store holds what it held."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from mombroker import store
+from mombroker.admin.cli.main import cli
+from mombroker.broker.message import ClientMessage
 from mombroker.core.batch import Batch, InRow
 from mombroker.core.errors import StoreError
+from mombroker.stomp.headers import head_of, lines_of
 from tests.broker import test_damage
 from tests.broker.test_damage import BODIES, copied, opened
+from tests.store import saved_headers
 from tests.store.samples import Model, message, reads, sample, topology
 
 whole = test_damage.whole
@@ -76,3 +82,20 @@ def test_a_compacted_store_is_smaller_and_holds_the_same(tmp_path: Path) -> None
     assert reads(again) == expected == Model(again.meta()).reads() | expected
     again.close()
     assert store.verify(tmp_path) == []
+
+
+def test_the_headers_of_a_message_are_shown_as_they_were_sent_too(tmp_path: Path) -> None:
+    """Values alone do not tell how they were written, nor in which order."""
+    shutil.copy(saved_headers.FILE, tmp_path / "store.sqlite")
+    ran = CliRunner().invoke(cli, ["store", "salvage", str(tmp_path)], catch_exceptions=False)
+    rows = [json.loads(line) for line in ran.output.splitlines()]
+    late = {row["body"].encode(): row for row in rows if row["agent"] == "paris/queue:late"}
+    assert late[b"1"]["headers"] == {"color": "a:b\n", "correlation-id": "c-1", "size": 7}
+    for body, (block, _) in saved_headers.SENT.items():
+        assert late[body]["lines"] == block.decode().splitlines()
+
+
+def test_lines_of_a_message_that_a_client_has_sent_now() -> None:
+    sent = {"a": "007", "type": "t", "b": "1e400", "property-types": "a=int", "c": "x\r\ny"}
+    put = ClientMessage("queue:q", "q", **head_of(sent, True)._asdict())
+    assert lines_of(put) == ["a:007", "type:t", "b:1e400", "property-types:a=int", "c:x\\r\\ny"]
