@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from mombroker.broker import older
 from mombroker.broker.message import ClientMessage, row_of
 from mombroker.broker.properties import BIT63, FIELDS, pack, unpack
+from mombroker.broker.selectors import lookup
 from mombroker.broker.wire import pack as packed
 from mombroker.stomp import headers as rules
 from mombroker.stomp.frames import CONTROL
@@ -130,3 +131,18 @@ def test_an_old_message_counts_what_it_counted_however_often_it_is_written(heade
     assert old.size == again.size == again.copy().size == len(block) + len(body)
     assert text_of(again, V12) == block and again == old
     assert old.form == (older.LINES + block if block else b"")
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_what_selectors_see_of_types_that_they_do_not_know_and_of_fields(typed):
+    """docs/stomp.md, SEND."""
+    types = "b=bytes,n=null,m=null,correlation-id=int,type=int,dead-letter-count=float,property-types=char"
+    said = {"b": "YQ==", "n": "", "m": "x", "correlation-id": "5", "type": "7", "property-types": types}
+    put = message(said, typed)
+    put.annotations["dead-letter-count"] = "3"
+    get = lookup(put)
+    for name in ("b", "n", "property-types"):
+        assert get(name) is None
+    for name, text in (("m", "x"), ("correlation-id", "5"), ("JMSCorrelationID", "5"), ("JMSType", "7")):
+        assert get(name) == text
+    assert get("dead-letter-count") == (3 if typed else "3")
