@@ -1,5 +1,7 @@
 """What the commands about queues, subscriptions and their messages share."""
 
+from base64 import b64encode
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -146,28 +148,32 @@ def _pages(topology: "Topology", server: "Server", verb: str, limit: int) -> Ite
         click.echo(f"mom: {server.name} has more; see --limit", err=True)
 
 
-def messages(client: "AdminClient", shown: str, limit: int, **args: Any) -> Iterator[dict[str, Any]]:
-    """Messages of a queue or subscription, page by page, as rows for `show`."""
+def messages(
+    client: "AdminClient", shown: str, limit: int, output: str = "table", more: bool = True, **args: Any
+) -> Iterator[dict[str, Any]]:
+    """Messages of a queue or subscription, page by page, as rows for `show`; `args` are those of `browse`, which says
+    in which order they come. Beyond the limit it tells on stderr that there are more, unless `more` is off."""
     after: list[int] = []
     while limit > 0:
         found = client.request("browse", destination=shown, after=after, limit=min(limit, PAGE), **args)
-        yield from map(row, found["messages"])
+        yield from (row(message, output) for message in found["messages"])
         limit -= len(found["messages"])
         after = found["after"]
         if not after:
             return
-    click.echo(f"mom: {spoken(shown)} has more; see --limit", err=True)
+    if more:
+        click.echo(f"mom: {spoken(shown)} has more; see --limit", err=True)
 
 
-def row(message: dict[str, Any]) -> dict[str, Any]:
-    """Times as ms since 1970, a body of text as text."""
-    body = message["body"]
+def row(message: dict[str, Any], output: str) -> dict[str, Any]:
+    """Times as ms since 1970, a body of text as text; any other in JSON in base 64, as `body_base64`, and in tables
+    with escapes."""
+    body = message.pop("body")
     try:
-        body = body.decode()
+        coded = {"body": getincrementaldecoder("utf-8")().decode(body, len(body) == message["bytes"])}
     except UnicodeDecodeError:
-        pass  # shown with escapes
-    times = {name: message[name] // MS for name in ("timestamp", "expires", "due")}
-    return {**message, **times, "body": body}
+        coded = {"body_base64": b64encode(body).decode()} if output == "json" else {"body": body}
+    return {**message, **{name: message[name] // MS for name in ("timestamp", "expires", "due")}, **coded}
 
 
 def move(client: "AdminClient", shown: str, limit: int, **args: Any) -> dict[str, int]:

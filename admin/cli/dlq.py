@@ -42,7 +42,8 @@ def list_letters(
     rows: list[dict[str, Any]] = []
     for at, shown in _queues(file, server, queues):
         with destinations.connect(file, at, shown) as client:
-            rows += (_letter(at, shown, row) for row in destinations.messages(client, shown, limit, where=where))
+            found = destinations.messages(client, shown, limit, output, where=where, bytes=1_000)
+            rows += (_letter(at, shown, row) for row in found)
     show(rows, output, columns, BRIEF)
 
 

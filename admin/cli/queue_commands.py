@@ -130,12 +130,15 @@ def _browse(noun: Noun) -> click.Command:
     @output_options
     def browse(named: Named, where: str, unacked: bool, most: int, limit: int, output: str, columns: str) -> None:
         with named.connect() as client:
-            args = {"where": where, "unacked": unacked, "bytes": most}
-            rows = list(destinations.messages(client, named.shown, limit, **args))
+            found = destinations.messages(client, named.shown, limit, output, where=where, unacked=unacked, bytes=most)
+            rows = list(found)
         show(rows, output, columns, destinations.BRIEF)
 
     return noun.command(browse, """
         Look at the messages of a {word} in the order in which they will be given out; none is taken.
+
+        What has expired is left out, and what waits until another of its group was given. A body that is no text is
+        `body_base64` in JSON.
 
         \b
         Example:

@@ -1,5 +1,6 @@
 """docs/tables.md: the verbs of operators' requests, and the keys of table `meta`, as the code has them."""
 
+import json
 from collections.abc import Iterable
 
 from mombroker import agents
@@ -20,9 +21,9 @@ ask a server without `mom`.
 
 What may be asked on the port of a server by whoever has its token: `AdminClient.request(verb, **arguments)` of
 `mombroker.net.adminclient` in Python, `[number, verb, {argument: value}]` in MessagePack on the wire. The answer is a
-table, or a sentence why not; what a verb changes is durable by then. An argument in brackets may be left out. *Later*:
-the answer waits for the server that decides names and policies. Long lists come in pages: `after` of an answer, if it
-is not empty, is where the next one begins.
+table, or a sentence why not; what a verb changes is durable by then. An argument in brackets may be left out, and is
+then what stands behind `=`, or nothing. *Later*: the answer waits for the server that decides names and policies. Long
+lists come in pages: `after` of an answer, if it is not empty, is where the next one begins.
 
 | verb | arguments | | who may | |
 |---|---|---|---|---|
@@ -61,4 +62,5 @@ def _row(verb: Verb) -> str:
 
 def _argument(argument: Argument) -> str:
     shown = f"`{argument.name}` {argument.kind.says}"
-    return shown if argument.needed else f"[{shown}]"
+    default = "" if argument.default in (None, "") else f" = {json.dumps(argument.default)}"
+    return shown if argument.needed else f"[{shown}{default}]"

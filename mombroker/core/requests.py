@@ -55,13 +55,14 @@ KINDS: dict[Any, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One that is `needed` is never an empty text; one that is not may be None if it is so by default."""
+    """One that is `needed` is never an empty text; one that is not has a `default`, and may be None if that is."""
 
     name: str
     parameter: str
     kind: Kind
     needed: bool
     none: bool
+    default: Any = None
 
     def fits(self, value: object) -> bool:
         return (value is None and self.none) or (self.kind.fits(value) and not (self.needed and value == ""))
@@ -131,7 +132,9 @@ def _verb(method: Callable[..., Reply | None]) -> Verb:
             of = next(kind for kind in get_args(hints[each.name]) if kind is not NoneType) if none else hints[each.name]
             assert of in KINDS, f"{each.name} of {method.__qualname__} is of no kind that a request can have"
             name = _spoken(each.name)
-            arguments[name] = Argument(name, each.name, KINDS[of], each.default is inspect.Parameter.empty, none)
+            needed = each.default is inspect.Parameter.empty
+            default = None if needed else each.default
+            arguments[name] = Argument(name, each.name, KINDS[of], needed, none, default)
     does = " ".join(inspect.cleandoc(method.__doc__ or "").partition("\n\n")[0].split())
     later = any(each.name == TICKET for each in parameters)
     return Verb(_spoken(method.__name__), does, arguments, getattr(method, MARK), later, method.__name__)

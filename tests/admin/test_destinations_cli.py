@@ -8,7 +8,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from mombroker import jms
-from mombroker.admin.cli import options
+from mombroker.admin.cli import destinations, options
 from mombroker.admin.cli.main import cli
 from tests.admin.processes import Processes, free_ports, in_terminal, write_topology
 
@@ -58,7 +58,7 @@ def test_what_is_sent_is_received(bus):
         '|/queue/first|text|7|1|ann|3|{"customer": "ann", "size": 3, "JMSXDeliveryCount": 1}|one pizza|%'
     )
     assert bus.mom("receive", "-s", "a", "/queue/first", "-n", "0", "--timeout", "0.5").stdout == "two\nthree\n"
-    assert "nothing came for 0.2 s" in bus.mom("receive", "-s", "a", "/queue/first", "--timeout", "0.2", code=1).stderr
+    assert "nothing came for 0.2 s" in bus.mom("receive", "-s", "a", "/queue/first", "--timeout", "0.2", code=6).stderr
 
 
 def test_what_is_sent_and_received_is_told_as_json_too(bus):
@@ -138,12 +138,12 @@ def test_a_request_gets_its_answer(bus):
     server.start()
     assert bus.mom("request", "-s", "a", "/queue/prices", "pizza", "--timeout", "30").stdout == "pizza: 9\n"
     server.join()
-    assert "no answer" in bus.mom("request", "-s", "a", "/queue/prices", "x", "--timeout", "0.2", code=1).stderr
+    assert "no answer" in bus.mom("request", "-s", "a", "/queue/prices", "x", "--timeout", "0.2", code=6).stderr
 
 
 def test_a_request_that_nobody_has_answered_does_not_stay(bus):
-    bus.mom("request", "-s", "a", "/queue/unheard", "x", "--timeout", "0.2", code=1)
-    bus.mom("request", "-s", "a", "/queue/unheard", "kept", "--timeout", "0", "--ttl", "3600", code=1)
+    bus.mom("request", "-s", "a", "/queue/unheard", "x", "--timeout", "0.2", code=6)
+    bus.mom("request", "-s", "a", "/queue/unheard", "kept", "--timeout", "0", "--ttl", "3600", code=6)
     for _ in range(200):
         if bus.json("queue", "show", "unheard")["messages"] == 1:
             break
@@ -203,6 +203,20 @@ def test_messages_are_moved_between_queues_of_different_servers(bus):
     refused = bus.mom("queue", "move", "new", "old", ids[1], "99999999", code=1).stderr
     assert "1 of the messages that were named does not wait in queue:new; 1 moved" in refused
     assert bus.json("queue", "move", "new", "old", "--limit", "5")["moved"] == 5
+
+
+@pytest.mark.parametrize(
+    "body, size, output, shown",
+    [
+        (b"caf\xc3\xa9", 5, "json", {"body": "café"}),
+        (b"caf\xc3", 9, "json", {"body": "caf"}),  # cut within a sign
+        (b"caf\xc3", 4, "json", {"body_base64": "Y2Fmww=="}),
+        (b"caf\xc3", 4, "table", {"body": b"caf\xc3"}),
+    ],
+)
+def test_a_body_that_is_no_text_is_told_in_base_64(body, size, output, shown):
+    row = destinations.row({"timestamp": 0, "expires": 0, "due": 0, "bytes": size, "body": body}, output)
+    assert {name: value for name, value in row.items() if name.startswith("body")} == shown
 
 
 def test_dead_letters_are_listed_and_retried(bus):

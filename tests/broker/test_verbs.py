@@ -6,6 +6,7 @@ from mombroker.broker.properties import pack
 from mombroker.broker.queue import lane
 from mombroker.broker.verbs import messages
 from mombroker.core.events import Admin
+from mombroker.core.times import SECOND
 from tests.broker.bench import ALONE, THREE, Broker
 from tests.core.bus import topology
 
@@ -130,6 +131,65 @@ def test_browsing_takes_nothing_and_goes_on_where_it_stopped(monkeypatch):
     row = b.ask("a", "browse", destination=Q, limit=1, bytes=3)["messages"][0]
     assert (row["body"], row["bytes"], row["state"], row["deliveries"]) == (b"urg", 6, "ready", 0)
     assert "selector: it ends too early" in b.ask("a", "browse", destination=Q, where="n =")
+
+
+def test_the_first_that_is_browsed_is_the_one_that_a_consumer_gets_next():
+    """What has expired is nobody's, and neither is what waits for another of its group."""
+    b = Broker(topology({}, policies=[{"match": "*", "redelivery_delay": 50.0}]))
+    b.connect().send(Q, "old", expires=b.now + SECOND)
+    c = b.connect().subscribe("s", Q, ack="individual", prefetch=2, selector="JMSXGroupID IS NOT NULL")
+    b.connect().send(Q, "1", "2", "3", group="g").send(Q, "4", "5")
+    c.nack("1").nack("2")
+    c.close()
+    b.now += 2 * SECOND  # nobody has looked at the time yet
+    assert b.queue(Q).messages.ready == 4 and texts(browse(b, limit=1)) == ["4"]
+    assert browsed(b, Q) == ["4", "5"]
+    assert b.connect().subscribe("t", Q).texts == ["4", "5"]
+
+
+def browse(b, **args):
+    """One request, at the time that it is, while nothing else happens."""
+    b.servers["a"].step(Admin(-1, "browse", {"destination": Q, **args}), b.now)
+    ((_, answer),) = [each for each in b.servers["a"].requests.tickets.answers if each[0] == -1]
+    b.servers["a"].requests.tickets.answers.clear()
+    return answer
+
+
+def test_a_page_ends_before_what_is_not_durable_and_the_next_one_goes_on_there(monkeypatch):
+    monkeypatch.setattr(lane, "MEMORY", 0)  # all of it lies on disk
+    b = Broker()
+    c = b.connect()
+    c.send(Q, "1", "2", pump=False).send(Q, "urgent", priority=9, pump=False)
+    b.servers["a"].turn(b.now)
+    first = browse(b)
+    assert first["messages"] == [] and first["after"]
+    c.send(Q, "late", pump=False)
+    b.pump()
+    assert texts(b.ask("a", "browse", destination=Q, after=first["after"])) == ["urgent", "1", "2"]
+    assert browsed(b, Q) == ["urgent", "1", "2", "late"]
+
+
+def test_a_page_waits_for_what_comes_back_from_a_lost_consumer(monkeypatch):
+    b = Broker()
+    c = b.connect().subscribe("s", Q, ack="individual", prefetch=30)
+    b.connect().send(Q, *(f"{number}" for number in range(40)))
+    monkeypatch.setattr(b.queue(Q).settlement, "returning", {"a/lost": None})
+    first = browse(b, limit=1)
+    assert first["messages"] == [] and first["after"]
+    monkeypatch.undo()
+    c.close()
+    b.pump()
+    assert texts(b.ask("a", "browse", destination=Q, limit=1, after=first["after"])) == ["0"]
+
+
+def test_a_body_is_whole_unless_so_many_bytes_are_asked_for():
+    b = Broker()
+    b.connect().send(Q, "x" * 100_000)
+    assert [len(browse(b, **args)["messages"][0]["body"]) for args in ({}, {"bytes": 5}, {"bytes": 0})] == [
+        100_000,
+        5,
+        0,
+    ]
 
 
 def test_what_is_held_or_backs_off_can_be_looked_at():

@@ -174,7 +174,7 @@ class Lane:
                 page.append(ahead.pop(0))
             page.sort(key=lambda item: item.id)
             yield from page
-        yield from ahead
+        yield from (item for item in ahead if not self.rest or item.id <= self.tx.durable_id)  # not before its turn
 
     def check(self) -> None:
         ids = self.ids[self.start :]
