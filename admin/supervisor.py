@@ -17,6 +17,7 @@ from typing import Protocol
 
 from mombroker.core.errors import MomError
 from mombroker.net import hangup
+from mombroker.net.exit_codes import ExitCode
 from mombroker.store import folder as folders
 
 LOCK = "up.lock"  # in a data folder: held by the supervisor of its server, with its process id inside
@@ -24,7 +25,6 @@ ORDER = "up.order"  # in a data folder: what the supervisor is to do with its se
 START, STOP, RESTART = "start", "stop", "restart"
 LOG = "log.txt"
 GAVE_UP = "is not started again"  # in the log of a server that only a person can mend
-CRASHED = 70  # exit code of a server that ends by an exception
 FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
 STEADY = 10.0  # a server that ran for so many times its last pause starts again with the first one
 GRACE = 30.0  # for a server to stop in
@@ -143,7 +143,7 @@ class Supervisor:
 
     def _become(self, child: Child) -> None:
         """In the child: run the server; never returns into what the parent was doing."""
-        code = CRASHED
+        code: int = ExitCode.CRASHED
         try:
             os.setsid()  # Ctrl-C at the terminal is for the supervisor, who passes on an orderly stop
             for file in self.private:
@@ -159,7 +159,7 @@ class Supervisor:
             code = self.serve(child.name)
         except MomError as error:
             print(error, file=sys.stderr)
-            code = 1
+            code = ExitCode.REFUSED
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -229,11 +229,11 @@ class Supervisor:
 def how(code: int) -> str:
     """What an exit code (negative: a signal) means."""
     match code:
-        case 0:
+        case ExitCode.DONE:
             return "has ended"
-        case 1:
+        case ExitCode.REFUSED:
             return "refused to start"
-        case 3:
+        case ExitCode.UNWRITABLE:
             return "cannot go on"
         case _ if code < 0:
             return f"was killed by {signal.Signals(-code).name}"

@@ -26,6 +26,7 @@ from mombroker.admin.demo import free_ports
 from mombroker.agents.notifications import unpack
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
+from mombroker.net.exit_codes import ExitCode
 
 TALKER = "mombroker.admin.bench.agents:Talker"
 MEMBERS = (5, 4)  # servers of the two domains; one is in both
@@ -215,7 +216,7 @@ def _records(reader: Any) -> Iterator[tuple[int, Any]]:
 def main(
     orderings: tuple[str, ...], seconds: float, pause: float, seed: int, folder: Path | None, output: str, columns: str
 ) -> None:
-    """Kill servers under each of ORDERINGS (all that many servers can have, unless named). Exit code 1 if one fails."""
+    """Kill servers under each of ORDERINGS (all that many servers can have, unless named). Exit code 4 if one fails."""
     every = [name for name in ordering.names() if name != "fifo"]
     rows = []
     for name in orderings or every:
@@ -228,7 +229,7 @@ def main(
         click.echo(f"{name}: {'clean' if rows[-1]['clean'] else 'NOT CLEAN'}", err=True)
     show(rows, output, columns)
     if not all(row["clean"] for row in rows):
-        raise click.exceptions.Exit(1)
+        raise SystemExit(ExitCode.WRONG)
 
 
 if __name__ == "__main__":

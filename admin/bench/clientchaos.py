@@ -28,6 +28,7 @@ from mombroker.admin.cli.output import output_options, show
 from mombroker.admin.demo import free_ports
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Domain, Server, Topology
+from mombroker.net.exit_codes import ExitCode
 from mombroker.sim.model import Stream
 
 REST = 3  # looks in a row at which nothing waits
@@ -153,7 +154,7 @@ class ClientStorm(Storm):
         seed = self.lots.random()
         if pid := os.fork():
             return pid
-        code = supervisor.CRASHED
+        code: int = ExitCode.CRASHED
         try:
             os.setsid()
             for file in self.private:
@@ -265,7 +266,7 @@ def judge(topology: Topology, storm: ClientStorm) -> Row:
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="For the stores.")
 @output_options
 def main(kills: int, pause: float, seed: int, folder: Path | None, output: str, columns: str) -> None:
-    """Kill servers and clients. Exit code 1 if anything is wrong."""
+    """Kill servers and clients. Exit code 4 if anything is wrong."""
     with TemporaryDirectory(prefix="storm-", dir=folder) as place:
         try:
             row = run(kills, pause, seed, Path(place))
@@ -273,7 +274,7 @@ def main(kills: int, pause: float, seed: int, folder: Path | None, output: str, 
             raise click.ClickException(str(error)) from None
     show([row], output, columns)
     if not row["clean"]:
-        raise click.exceptions.Exit(1)
+        raise SystemExit(ExitCode.WRONG)
 
 
 if __name__ == "__main__":

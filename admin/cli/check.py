@@ -13,13 +13,13 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.net.exit_codes import ExitCode
 from mombroker.store.folder import STORE
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
     from mombroker.store.reader import SqliteReader
 
-UNJUDGED = 3  # exit code
 SHOWN = 20  # findings of each kind in the table
 
 
@@ -33,9 +33,9 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
 
     The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
     Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
-    although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 1 if there are
+    although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 4 if there are
     any, if a log has a hole, or if an export has no record of a server of FILE or lacks records that it had. Exit code
-    3 if there are none, but not all could be judged (judged_pct below 100): the log of a server has lost its beginning,
+    5 if there are none, but not all could be judged (judged_pct below 100): the log of a server has lost its beginning,
     or the store of one is not at hand that may say what was logged after the export.
 
     An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
@@ -64,7 +64,7 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
     if found.unjudged:
         click.echo(f"mom: {partly(found)}", err=True)
     if not found.clean or found.unjudged:
-        raise SystemExit(UNJUDGED if found.clean else 1)
+        raise SystemExit(ExitCode.INCOMPLETE if found.clean else ExitCode.WRONG)
 
 
 def partly(found: audit.Findings) -> str:

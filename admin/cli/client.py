@@ -16,6 +16,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.agent import values
 from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.core.errors import MomError
+from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mombroker.jms import Context, Message
@@ -177,7 +178,7 @@ def receive(
 ) -> None:
     """Take messages from a queue, or from topics, and write them to standard output.
 
-    A message is acknowledged once it is written. The exit code is 1 if fewer came than --count before the --timeout.
+    A message is acknowledged once it is written. The exit code is 6 if fewer came than --count before the --timeout.
 
     \b
     Example:
@@ -199,7 +200,7 @@ def receive(
             message = consumer.receive(timeout)
             if message is None:
                 if count:
-                    raise MomError(f"nothing came for {timeout:g} s")
+                    raise options.Failure(ExitCode.NOTHING, f"nothing came for {timeout:g} s")
                 return
             _out(write(message))
             message.acknowledge(wait=True)
@@ -225,16 +226,22 @@ def request(
 ) -> None:
     """Send a message, wait for its answer, and write that to standard output.
 
-    Without --ttl the message expires when nobody waits for the answer any more.
+    Without --ttl the message expires when nobody waits for the answer any more. Exit code 6 if none came in time.
 
     \b
     Example:
       mom request /queue/prices "one pizza" --timeout 2
     """
+    from mombroker.jms import TimedOut
+
     write = writer(form, output)
     with connect(file, server, url) as context:
         wanted = {name: value for name, value in told(**rest).items() if name != "ttl" or value is not None}
-        _out(write(context.request(destination, _content(body), timeout=timeout, **wanted)))
+        try:
+            answer = context.request(destination, _content(body), timeout=timeout, **wanted)
+        except TimedOut as error:
+            raise options.Failure(ExitCode.NOTHING, str(error)) from None
+        _out(write(answer))
 
 
 def _out(data: bytes) -> None:

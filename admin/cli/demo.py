@@ -13,6 +13,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import show_one, whole
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from examples.git_history import Line
@@ -42,7 +43,7 @@ def demo(file: Path | None, repository: Path | None, commits: int | None, kills:
     Every author of the history is an agent on one of the servers, which are processes that talk TCP and keep SQLite
     files. An author publishes a commit to all authors once it has seen all its parents. All must see every commit
     once, after its parents, whatever is killed. Ports and folders of the topology file are not used. The last line is
-    one JSON object. Exit code 1 if the bus did not keep its promises.
+    one JSON object. Exit code 4 if the bus did not keep its promises.
 
     \b
     Example:
@@ -71,7 +72,7 @@ def demo(file: Path | None, repository: Path | None, commits: int | None, kills:
     show_one(table, "table")
     click.echo(json.dumps(last))
     if last["violations"] or last["lost"] or last["duplicated"]:
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.WRONG)
 
 
 def _prepare(file: Path, folder: Path, history: "list[Line]") -> "Topology":

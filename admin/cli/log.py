@@ -17,6 +17,7 @@ from mombroker.admin.cli.output import Target, echo_json, output_options, show, 
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.trace import FIELDS
+from mombroker.net.exit_codes import ExitCode
 from mombroker.store.reader import SqliteReader
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
     SOURCE is a topology file, a data folder, or a folder of data folders; the servers may run. Run it again, by cron
     for example, and it goes on where it stopped; a run that was cut off loses nothing and writes nothing twice. From
     the first run on a server keeps old records until they are exported, unless max_bytes in [log] leaves no room: those
-    that went unexported are counted (lost).
+    that went unexported are counted (lost). Exit code 5 if not all could be exported.
 
     \b
     Example:
@@ -164,7 +165,7 @@ def export(source: Path, target: Path, server: str | None, copy: bool, output: s
     if untold:
         raise MomError(f"{', '.join(untold)} could not be told what is exported: run it again, or old records stay")
     if refused:
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.INCOMPLETE)
 
 
 def _places(

@@ -15,6 +15,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.core.topology import listed, suggestion
+from mombroker.net.exit_codes import ExitCode
 
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
 COMMANDS = {
@@ -76,10 +77,6 @@ COMMANDS = {
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class Unwritable(click.ClickException):
-    exit_code = 3
-
-
 class LazyGroup(Group):
     """A group that knows its commands' names and one-line help without importing them."""
 
@@ -117,7 +114,7 @@ class LazyGroup(Group):
         except MomError as error:
             raise click.ClickException(str(error)) from None
         except StoreFailed as error:
-            raise Unwritable(str(error)) from None
+            raise options.Failure(ExitCode.UNWRITABLE, str(error)) from None
         except OSError as error:
             if error.filename is not None:
                 raise click.ClickException(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
@@ -145,13 +142,16 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     return errors()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+HELP = "\n".join([
+    "Run, watch and repair a bus of causally ordered agent servers.\n",
+    "\b\nExit codes:", *(f"  {code:<4} {code.says}" for code in ExitCode),
+])  # fmt: skip
+
+
+@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(mombroker.__version__, prog_name="mom")
 def cli() -> None:
-    """Run, watch and repair a bus of causally ordered agent servers.
-
-    Exit codes: 0 done, 1 refused or found wrong, 2 wrong usage, 3 a store can no longer be written.
-    """
+    """The root of all commands."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

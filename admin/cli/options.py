@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of, is_id
 from mombroker.core.times import LAST_NS, LAST_S
+from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
@@ -30,6 +31,14 @@ FAILURE = "mombroker.failure"  # in the context of a command: why it fails once 
 ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
 AMOUNT = click.IntRange(0, LAST_NS)
 DESTINATION = re.compile(r"/(queue|topic|temp-\w+|remote-temp-\w+|reply-queue|amq|exchange)/|[\w.-]+:")
+
+
+class Failure(click.ClickException):
+    """The command ends here with this exit code, and one line. A MomError ends it with `REFUSED`."""
+
+    def __init__(self, code: ExitCode, sentence: str):
+        super().__init__(sentence)
+        self.exit_code = code  # type: ignore[misc]  # the class has one, an instance may have another
 
 
 def utf8(data: bytes, what: str) -> str:
@@ -263,14 +272,14 @@ def incomplete(silent: list[str]) -> None:
 
 
 def fail_at_end(sentence: str) -> None:
-    """The command shows what it has, and then fails for this."""
+    """The command shows what it has, and then says this, with exit code 5: it is not all."""
     click.get_current_context().meta[FAILURE] = sentence
 
 
 def judge(ctx: click.Context) -> None:
-    """The end of a command. Raises MomError if it is to fail."""
+    """The end of a command. Raises Failure if it is to fail."""
     if sentence := ctx.meta.get(FAILURE):
-        raise MomError(sentence)
+        raise Failure(ExitCode.INCOMPLETE, sentence)
 
 
 def home(topology: "Topology", agent: str, name: str | None) -> "Server":

@@ -13,6 +13,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, output_options, show, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,7 +167,7 @@ def explore(orderings: tuple[str, ...], members: int, sends: int, restarts: bool
     """Play every schedule of a small domain, and judge every state: safe, live, prompt.
 
     All back ends, or those that are named. Each message goes to one or to several members, and packets arrive in every
-    order that the links of the back end allow. A fault is told as the steps that lead to it, and the exit code is 1.
+    order that the links of the back end allow. A fault is told as the steps that lead to it, and the exit code is 4.
 
     \b
     states      different states that were visited, and `ends` those of them at rest
@@ -185,12 +186,12 @@ def explore(orderings: tuple[str, ...], members: int, sends: int, restarts: bool
     for name in orderings or ordering.names():
         backend = ordering.backend(name)
         size = 2 if name == "fifo" else members
-        options = backend.resolve(tuple(f"s{n}" for n in range(1, size + 1)), {})
+        settings = backend.resolve(tuple(f"s{n}" for n in range(1, size + 1)), {})
         with Bar(f"states of {name}") as bar:
             try:
-                found = visit(backend, size=size, sends=sends, options=options, restarts=restarts, progress=bar.at)
+                found = visit(backend, size=size, sends=sends, options=settings, restarts=restarts, progress=bar.at)
             except Broken as error:
-                raise MomError(f"{name}: {error}") from None
+                raise options.Failure(ExitCode.WRONG, f"{name}: {error}") from None
         rows.append({
             "ordering": name, "members": size, "sends": sends, "states": found.states, "ends": found.ends,
             "deliveries": found.deliveries, "verdict": "safe, live, prompt",

@@ -13,6 +13,7 @@ from mombroker.admin.cli.log import last
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show_one
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.meta import CLEAN, INCARNATION, SERVER, VERSION
+from mombroker.net.exit_codes import ExitCode
 from mombroker.stomp.headers import lines_of
 
 
@@ -37,7 +38,7 @@ def _path(file: Path, server: str | None, path: Path | None) -> Path:
 @path_argument
 @form_option("text")
 def verify(file: Path, server: str | None, path: Path | None, output: str) -> None:
-    """Verify a store, or the data folder or backup at PATH. Exit code 1 if something is wrong.
+    """Verify a store, or the data folder or backup at PATH. Exit code 4 if something is wrong.
 
     \b
     Example:
@@ -51,7 +52,7 @@ def verify(file: Path, server: str | None, path: Path | None, output: str) -> No
     else:
         click.echo("\n".join(faults or [f"{where} is sound"]))
     if faults:
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.WRONG)
 
 
 @store.command()

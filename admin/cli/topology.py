@@ -16,6 +16,7 @@ from mombroker.core import layouts
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.topology import RoutingTable, Topology, suggestion
 from mombroker.net import config
+from mombroker.net.exit_codes import ExitCode
 
 OUT = click.option("--out", type=Target("toml", new=True), help="Write the file here instead of printing it.")
 
@@ -36,12 +37,13 @@ def validate(file: Path, output: str, columns: str) -> None:
     """Check a topology file, and tell all that is wrong with it at once.
 
     The classes of its agents are imported, from beside the file or the current folder: a server starts without one that
-    cannot be, and what is for that agent waits.
+    cannot be, and what is for that agent waits. Exit code 4 if something is wrong.
 
     \b
     Example:
       mom topology validate etc/two-sites.toml
     """
+    file = options.source(file, "a topology file")
     try:
         bus = config.load(file)
         options.importable(file)
@@ -49,9 +51,9 @@ def validate(file: Path, output: str, columns: str) -> None:
             raise TopologyError([f"{file}: {fault}" for fault in faults])
     except TopologyError as error:
         if output != "json":
-            raise
+            raise options.Failure(ExitCode.WRONG, str(error)) from None
         show_one({"file": str(file), "valid": False, "errors": error.errors}, output, columns)
-        raise click.exceptions.Exit(1) from None
+        raise SystemExit(ExitCode.WRONG) from None
     record = {"file": str(file), "valid": True, "servers": len(bus.servers), "domains": len(bus.domains)}
     show_one({**record, "routers": len(bus.routers), "agents": len(bus.agents)}, output, columns)
 

@@ -18,6 +18,7 @@ from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 from mombroker.net import hangup
+from mombroker.net.exit_codes import ExitCode
 from mombroker.store import folder as folders
 
 if TYPE_CHECKING:
@@ -162,12 +163,12 @@ def detached(file: Path, topology: "Topology", servers: "list[Server]", output: 
         echo_json({"up": ready, "not_up": [server.name for server in servers if server.name not in ready]})
     elif ready:
         click.echo(f"{len(ready)} of {len(servers)} servers are up; `mom down` stops them")
-    return 0 if len(ready) == len(servers) else 1
+    return ExitCode.DONE if len(ready) == len(servers) else ExitCode.REFUSED
 
 
 def _stay(file: Path, topology: "Topology", servers: "list[Server]", pipe: int) -> None:
     """The supervisor's process: away from the terminal, and never back into the caller's."""
-    code = 1
+    code: int = ExitCode.REFUSED
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)

@@ -26,7 +26,7 @@ def plain(text: str) -> str:
 
 
 class MomError(Exception):
-    """A legal refusal. The CLI prints its sentence and exits 1."""
+    """A legal refusal. The CLI prints its sentence and exits with ExitCode.REFUSED."""
 
 
 class TopologyError(MomError):

@@ -20,11 +20,11 @@ from mombroker.core.topology import Topology
 from mombroker.net import hangup
 from mombroker.net.committer import Committer
 from mombroker.net.connection import Times
+from mombroker.net.exit_codes import ExitCode
 from mombroker.net.files import Log, LogFile, stderr
 from mombroker.net.node import Node, Shared
 from mombroker.net.watchdog import Watchdog
 
-DONE, FAILED, BROKEN = 0, 3, 70  # exit codes: a commit failed, an error of the program; 1, a refusal, is the CLI's
 GC_THRESHOLDS = (20_000, 20, 50)  # a full pass over a deep queue stops the reactor for long
 
 
@@ -50,7 +50,7 @@ class Host:
     ):
         self.reactor, self._opened, self._load = reactor, opened, load
         self.shared = Shared(reactor, topology, committer)
-        self.code = DONE
+        self.code = ExitCode.DONE
         self.nodes: dict[str, Node] = {}
         for name in topology.servers if names is None else names:
             self.nodes[name] = Node(self.shared, name, log(name), self._failed, self.quit, self.reload, times)
@@ -112,7 +112,7 @@ class Host:
         self.shared.stop()
 
     def _failed(self, node: Node, error: BaseException) -> None:
-        self.code = FAILED if isinstance(error, StoreFailed | StoreError) else BROKEN
+        self.code = ExitCode.UNWRITABLE if isinstance(error, StoreFailed | StoreError) else ExitCode.CRASHED
         self.quit()
 
     def quit(self) -> None:

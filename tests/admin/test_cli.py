@@ -159,7 +159,7 @@ def test_stores_are_verified_backed_up_and_described(bus, tmp_path):
     for at in range(8192, len(damaged), 4096):
         damaged[at : at + 100] = b"\xff" * 100
     copy.write_bytes(damaged)
-    result = bus.mom("store", "verify", str(copy), code=1)
+    result = bus.mom("store", "verify", str(copy), code=4)
     assert result.output.strip() and "Traceback" not in result.output
 
 
@@ -252,7 +252,7 @@ def test_one_server_is_stopped_started_and_restarted_while_the_others_go_on(tmp_
     a, b = folder.holder(lock["a"]), folder.holder(lock["b"])
     assert bus.mom("server", "stop", "a").stdout == "stopped a\n"
     assert bus.mom("server", "stop", "a").stdout == "a does not run here\n"
-    result = bus.mom("status", code=1)
+    result = bus.mom("status", code=5)
     assert "start it by `mom server start a`" in result.stdout.splitlines()[-1]
     assert bus.mom("server", "start", "a").stdout == "started a\n"
     assert bus.mom("server", "start", "a").stdout == "a runs already\n"
@@ -349,9 +349,9 @@ def test_serve_runs_one_server_until_a_signal(tmp_path):
     bus = one(tmp_path)
     serve = bus.popen("serve", "--server", "a")
     assert "serves 127.0.0.1" in serve.stderr.readline()
-    assert [row["state"] for row in bus.json("status", code=1)] == ["up", "down"]
+    assert [row["state"] for row in bus.json("status", code=5)] == ["up", "down"]
     for words in (["agent", "list"], ["agent", "deadletters", "list"], ["connections"], ["user", "list"]):
-        result = bus.mom(*words, code=1)
+        result = bus.mom(*words, code=5)
         assert result.stderr.splitlines()[-1] == "Error: b did not answer: this is not all", words
     bus.mom("agent", "list", "--server", "a")
     assert "b has never run here" in bus.mom("agent", "list", "--server", "b", code=1).stderr
@@ -401,7 +401,7 @@ def test_a_server_whose_token_is_gone_is_not_down(tmp_path):
     bus = one(tmp_path)
     bus.up()
     (tmp_path / "b" / "token").unlink()
-    result = bus.mom("status", code=1)
+    result = bus.mom("status", code=5)
     assert result.stdout.splitlines()[2].split() == ["b", "no", "access"]
     assert "! b: b runs, but its token" in result.stdout
     bus.down()
@@ -414,7 +414,7 @@ def test_a_log_that_is_switched_off_cannot_be_judged(tmp_path):
 
 def test_status_of_a_bus_that_does_not_run(tmp_path):
     bus = one(tmp_path)
-    result = bus.mom("status", code=1)
+    result = bus.mom("status", code=5)
     assert result.stdout.count("down") == 2 and "! a: " in result.stdout
     assert result.stderr == "Error: a, b did not answer: this is not all\n"
     assert bus.mom("status", "--server", "a", code=1).stderr.count("\n") == 1

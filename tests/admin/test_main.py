@@ -17,6 +17,7 @@ from mombroker.admin.cli import completion, main, options, reference, topology_r
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.core.limits import Limits
 from mombroker.net import config
+from mombroker.net.exit_codes import ExitCode
 
 EVERY = dict(main.commands())
 TEXTS = [
@@ -174,6 +175,27 @@ def test_a_refusal_is_one_line_and_an_exit_code(monkeypatch, error, code, line):
     monkeypatch.setattr(main.LazyGroup, "get_command", lambda self, ctx, name: click.Command(name, callback=refuse))
     result = CliRunner().invoke(main.cli, ["anything"])
     assert (result.exit_code, result.stderr, result.stdout) == (code, line, "")
+
+
+def test_the_help_lists_every_exit_code_with_its_meaning():
+    told = CliRunner().invoke(main.cli, ["--help"], terminal_width=100).stdout
+    assert [line.split(maxsplit=1) for line in re.findall(r"^ +(\d+ +.+)", told, re.M)] == [
+        [str(int(code)), code.says] for code in ExitCode
+    ]
+
+
+NUMBER = re.compile(r"(?:SystemExit|_exit|\bExit)\(\d|exit_code = \d|sys\.exit\(\d")
+
+
+def test_no_exit_code_is_written_as_a_number():
+    files = [path for part in ("admin", "mombroker/net") for path in (reference.ROOT / part).rglob("*.py")]
+    assert [path for path in files if NUMBER.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(reference.ROOT)))
+def test_no_text_tells_of_an_exit_code_that_there_is_not(path):
+    told = re.findall(r"exit\s+code\s+(?:is\s+)?(\d+)", path.read_text(), re.I)
+    assert {int(code) for code in told} <= {*ExitCode}
 
 
 def test_wrong_usage_is_exit_code_2(tmp_path):

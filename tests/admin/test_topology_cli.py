@@ -45,12 +45,12 @@ def test_a_valid_file_is_summed_up(sites):
 
 
 def test_a_wrong_file_is_refused_with_exit_code_1_and_one_line_a_fault(ring):
-    text = mom("validate", ring, code=1)
+    text = mom("validate", ring, code=4)
     assert text.stdout == ""
     (line,) = text.stderr.splitlines()
     at = 1 + Path(ring).read_text().splitlines().index('servers = ["s5", "s1"]')
     assert f"{ring}:{at}: domains.d3.servers: d1 – s3 – d2 – s5 – d3 – s1 – d1 is a cycle" in line
-    found = json.loads(mom("validate", ring, "-o", "json", code=1).stdout)
+    found = json.loads(mom("validate", ring, "-o", "json", code=4).stdout)
     assert found["valid"] is False
     assert line.endswith(found["errors"][0])
 
@@ -59,18 +59,18 @@ def test_an_agent_that_cannot_be_made_is_told(tmp_path):
     path = tmp_path / "bus.toml"
     servers = '[bus]\nname = "one"\nregistry = "a"\n[servers.a]\nlisten = "127.0.0.1:18399"\n'
     path.write_text(servers + '[[agents]]\nname = "x"\nserver = "a"\nclass = "unheard_of:X"\n')
-    (line,) = mom("validate", str(path), code=1).stderr.splitlines()
+    (line,) = mom("validate", str(path), code=4).stderr.splitlines()
     assert "agent x of a cannot be made: unheard_of:X cannot be imported" in line
 
 
 def test_of_a_file_with_thousands_of_faults_the_first_are_told(tmp_path):
     path = tmp_path / "wrong.toml"
     path.write_text("[servers]\n" + "\n".join(f's{at} = {{ listen = "nowhere" }}' for at in range(3000)))
-    lines = mom("validate", str(path), code=1).stderr.splitlines()
+    lines = mom("validate", str(path), code=4).stderr.splitlines()
     assert len(lines) == 51
     assert (
         lines[-1]
-        == f"and {len(json.loads(mom('validate', str(path), '-o', 'json', code=1).stdout)['errors']) - 50} faults more"
+        == f"and {len(json.loads(mom('validate', str(path), '-o', 'json', code=4).stdout)['errors']) - 50} faults more"
     )
 
 
@@ -145,7 +145,7 @@ def test_wrong_options_of_a_back_end_are_refused_with_the_line_and_the_remedy(si
     path = Path(sites)
     path.write_text(path.read_text().replace('ordering = "matrix"', f"ordering = {order}", 1))
     at = 1 + path.read_text().splitlines().index(f"ordering = {order}")
-    error = mom("validate", sites, code=1).stderr
+    error = mom("validate", sites, code=4).stderr
     assert f"{sites}:{at}: domains.core.ordering: " in error and reason in error
 
 

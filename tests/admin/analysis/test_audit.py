@@ -119,7 +119,7 @@ def test_a_server_of_which_the_export_has_nothing_is_named_and_not_clean(played,
     assert found.absent == ["s09"] and not found.clean
     assert judge(played.topology, exported).absent == []
     done = CliRunner().invoke(cli, ["check", str(played.file), "--log", str(target)])
-    assert done.exit_code == 1 and "mom: the export has no record of s09, so what" in done.stderr
+    assert done.exit_code == 4 and "mom: the export has no record of s09, so what" in done.stderr
     assert (
         judge(played.topology, target, {"s09": MemoryStore(played.topology, "s09", "a new store")}).absent == []
     )  # it never logged anything
@@ -199,7 +199,7 @@ def test_a_verdict_says_how_much_was_judged(played, tmp_path):
     file.write_text(config.dumps(replace(played.topology, servers=elsewhere), tmp_path))
     done = CliRunner().invoke(cli, ["check", str(file), "--log", str(tmp_path / "out"), "-o", "json"])
     report = json.loads(done.stdout)
-    assert done.exit_code == 3 and report["clean"] and 30 < report["judged_pct"] < 100 and report["not_judged"]
+    assert done.exit_code == 5 and report["clean"] and 30 < report["judged_pct"] < 100 and report["not_judged"]
     assert f"clean as far as it could be judged, which is {report['judged_pct']:g} %" in done.stderr
     done = CliRunner().invoke(cli, ["check", str(played.file), "-o", "json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["judged_pct"] == 100

@@ -282,7 +282,7 @@ def test_records_that_were_exported_and_are_gone_are_named_and_the_export_is_not
     told = [f"the records {lo} to {hi} of s03 are in no file of {tmp_path}" for lo, hi in lost]
     assert [each.partition(": ")[0] for each in files.holes(tmp_path)] == told
     done = CliRunner().invoke(cli, command)
-    assert done.exit_code == 1 and all(f"mom: {each}" in done.stderr for each in told)
+    assert done.exit_code == 4 and all(f"mom: {each}" in done.stderr for each in told)
     assert len(json.loads(done.stdout)["holes"]) == len(told)
     run(stores, tmp_path)  # what is gone at the end is exported again, and what is gone within is not forgotten
     assert len(files.holes(tmp_path)) == len(lost) - (-1 in which or len(which) == 4)
@@ -317,7 +317,7 @@ def test_an_analysis_of_an_export_with_a_hole_tells_it_and_fails(spark, stores, 
     assert CliRunner().invoke(cli, command).exit_code == 0
     ((lo, hi),) = gone(tmp_path / "out", "s03", 1)
     done = CliRunner().invoke(cli, command)
-    assert done.exit_code == 1 and done.stderr.endswith("Error: the export lacks records: this is not all\n")
+    assert done.exit_code == 5 and done.stderr.endswith("Error: the export lacks records: this is not all\n")
     for told in (done.stderr, *json.loads(done.stdout)["holes"], page.read_text()):
         assert f"the records {lo} to {hi} of s03 are in no file" in told
     file = files.every(tmp_path / "out")[0]
@@ -445,7 +445,7 @@ def test_a_restored_store_does_not_keep_those_after_it_from_their_export(tmp_pat
     conn.execute("DELETE FROM log WHERE id > ?", [late])
     conn.commit()
     done = CliRunner().invoke(cli, command)
-    assert done.exit_code == 1 and done.stderr.count("it was restored from a backup; export to a new folder") == 1
+    assert done.exit_code == 5 and done.stderr.count("it was restored from a backup; export to a new folder") == 1
     assert {file.server for file in files.every(tmp_path / "out")} == {*played.written}
     shown = {line.split()[0] for line in done.stdout.splitlines()}
     assert {*played.written} - shown == {"s03"}  # and what was exported is told
@@ -496,7 +496,7 @@ def test_a_damaged_store_does_not_keep_the_others_from_their_export(source, dama
     command = ["log", "export", str(tmp_path / source), "--to", str(tmp_path / "out")]
     done = CliRunner().invoke(cli, command)
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("log records")]
-    assert done.exit_code == 1 and line.startswith("mom: ") and str(tmp_path / "bus" / "s03") in line, done.output
+    assert done.exit_code == 5 and line.startswith("mom: ") and str(tmp_path / "bus" / "s03") in line, done.output
     assert {file.server for file in files.every(tmp_path / "out")} == {*played.written} - {"s03"}
     assert {line.split()[0] for line in done.stdout.splitlines()} >= {*played.written} - {"s03"}
     done = CliRunner().invoke(cli, [*command, "--server", "s03"])
@@ -511,7 +511,7 @@ def test_a_log_row_that_is_no_records_is_named_and_the_others_are_exported(blob,
         conn.commit()
     done = exported(tmp_path)
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("log records")]
-    assert done.exit_code == 1 and line.startswith(("mom: record 1 of ", "mom: one of the records 1 to ")), done.output
+    assert done.exit_code == 5 and line.startswith(("mom: record 1 of ", "mom: one of the records 1 to ")), done.output
     assert f"of the store of s03 is damaged ({tmp_path / 'bus' / 's03'}" in line
     assert {file.server for file in files.every(tmp_path / "out")} == {*played.written} - {"s03"}
     assert not list((tmp_path / "out").rglob(f"*{files.DRAFT}"))
@@ -543,10 +543,10 @@ def test_a_log_row_with_a_wrong_column_is_named_and_the_others_are_exported(dama
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("log records")]
     path = tmp_path / "bus" / "s03" / "store.sqlite"
     wanted = f"mom: record {last} of the store of s03 is damaged ({path}: {fault} in its row of the log); restore it"
-    assert done.exit_code == 1 and line.startswith(wanted), done.output
+    assert done.exit_code == 5 and line.startswith(wanted), done.output
     assert "s04" in {file.server for file in files.every(tmp_path / "out")}
     done = CliRunner().invoke(cli, ["log", "export", str(tmp_path / "bus" / "s03"), "--to", str(tmp_path / "more")])
-    assert done.exit_code == 1 and line in done.stderr
+    assert done.exit_code == 5 and line in done.stderr
 
 
 @pytest.mark.parametrize("target", ["bus", "bus/s03"])
