@@ -66,6 +66,8 @@ class Peer:
         self.session.reply(replies)
         self.told += b"".join(self.session.output)
         self.session.output.clear()
+
+    def wrote(self, replies: list[object]) -> None:
         for reply in replies:
             if isinstance(reply, Delivery):
                 self.bus.servers[self.server].step(ClientWrote(self.conn, reply.tag), self.bus.now)
@@ -80,6 +82,8 @@ class Wired(Bus):
         for conn, replies in ready.clients:
             self.peers[conn].reply(replies)
         super().release(name, ready)
+        for conn, replies in ready.clients:
+            self.peers[conn].wrote(replies)
 
 
 def test_a_message_passes_the_stations_in_their_order():

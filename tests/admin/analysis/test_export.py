@@ -500,7 +500,7 @@ def test_a_damaged_store_does_not_keep_the_others_from_their_export(source, dama
     assert {file.server for file in files.every(tmp_path / "out")} == {*played.written} - {"s03"}
     assert {line.split()[0] for line in done.stdout.splitlines()} >= {*played.written} - {"s03"}
     done = CliRunner().invoke(cli, [*command, "--server", "s03"])
-    assert done.exit_code == 1 and line in done.stderr, done.output
+    assert done.exit_code in (1, 5) and line in done.stderr, done.output
 
 
 @pytest.mark.parametrize("blob", ["c1", "05", "dc0010" + "9105" * 16, "dc0010" + "c0" * 13 + "919105" + "c0c0"])
