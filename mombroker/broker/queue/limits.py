@@ -12,16 +12,21 @@ from mombroker.broker.queue.messages import QueueMessages
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.settings import Settings
 from mombroker.broker.queue.work import LOOK, Work
+from mombroker.core import times
 
+AGAIN_NS = times.SECOND  # until a server whose messages still come is told again: it may have started anew
 FREE = 0.9  # of its limit: a queue that was full takes work again below that
 
 
 class QueueLimits:
     """reserved         messages that were let in and are on their way
     blocked_servers  servers that were told to block producers, in the order in which they go on
+    told_at          when one of them was told so last, by this process
     """
 
-    __slots__ = ("queue", "service", "settings", "messages", "dead_letters", "work", "reserved", "blocked_servers")
+    __slots__ = (
+        "queue", "service", "settings", "messages", "dead_letters", "work", "reserved", "blocked_servers", "told_at",
+    )  # fmt: skip
 
     def __init__(
         self, queue: Native, service: QueueService, settings: Settings, messages: QueueMessages,
@@ -29,7 +34,7 @@ class QueueLimits:
     ):  # fmt: skip
         self.queue, self.service, self.settings, self.messages = queue, service, settings, messages
         self.dead_letters, self.work = dead_letters, work
-        self.reserved = 0
+        self.reserved = self.told_at = 0
         self.blocked_servers: tuple[str, ...] = ()
 
     def admit(self, message: ClientMessage) -> bool:
@@ -69,10 +74,13 @@ class QueueLimits:
         home = source[: source.index("/")]
         if home == self.queue.tx.name:
             return True  # our clients were let in, or stopped before
-        if home not in self.blocked_servers:  # let it hold back its clients
-            self.blocked_servers += (home,)
+        now, known = self.queue.tx.now, home in self.blocked_servers
+        if not known or now - self.told_at >= AGAIN_NS:  # let it hold back its clients; it may have forgotten
+            self.told_at = now
             self.queue.post(f"{home}/_clients", Full(self.queue.id, True))
-            self.queue.change()
+            if not known:
+                self.blocked_servers += (home,)
+                self.queue.change()
         if policy.overflow == "block":
             return True  # what is under way is taken
         self.dead_letters.send(item, f"{self.settings.destination} is full")

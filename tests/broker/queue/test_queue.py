@@ -839,6 +839,20 @@ def test_far_producers_are_held_back_when_the_home_is_full():
     assert b.queue(Q).messages.count == 0
 
 
+def test_a_far_server_that_has_forgotten_that_a_queue_is_full_is_told_again():
+    b = Broker(topology({"x": "abc"}, policies=[{"match": "queue:*", "max_messages": 2}]))
+    b.connect("a").send(Q, "1", "2")
+    b.connect("b").send(Q, "3")
+    assert b.servers["b"].clients.commands.full == {f"a/{Q}"}
+    b.crash("b")
+    b.boot("b")
+    b.join("b", "a")
+    b.later(1)
+    producer = b.connect("b").send(Q, "4")
+    producer.send(Q, *"56789")
+    assert b.queue(Q).messages.count == 4 and b.servers["b"].clients.commands.full == {f"a/{Q}"}
+
+
 def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
     b = Broker(with_policy(THREE, max_messages=1, overflow="reject"))
     filled(b, "1")
