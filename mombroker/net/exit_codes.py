@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     UNWRITABLE = 3, "a store can no longer be written: to try again does not help"
     WRONG = 4, "what was judged is wrong: a bus, a store, a file"
     INCOMPLETE = 5, "not all: some of it could not be asked, read or judged"
-    NOTHING = 6, "nothing came in time"
+    NOTHING = 6, "nothing to give: nothing is there, or nothing came in time"
     CRASHED = 70, "an error of the program; please report it"
 
     def __new__(cls, number: int, says: str) -> Self:
