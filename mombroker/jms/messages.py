@@ -14,12 +14,13 @@ import msgpack
 
 from mombroker.broker import selectors, texts
 from mombroker.broker.properties import BIT63
+from mombroker.broker.properties import FIELDS as STANDARD
 from mombroker.broker.texts import TYPES, Plain, types_of, value_of
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, destination_of
 from mombroker.jms.errors import MessageFormat
-from mombroker.stomp import foreign
-from mombroker.stomp.frames import CONTROL, Frame
+from mombroker.stomp.frames import Frame
+from mombroker.stomp.requests import CONTROL, PROPERTIES
 
 if TYPE_CHECKING:
     from mombroker.jms.consumer import Consumer
@@ -33,10 +34,8 @@ COUNT, GROUP, GROUP_SEQ = "JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"
 DELAY = "delivery-delay"  # ms, of a message that was delayed
 VALUES = (str, bytes, bool, int, float, type(None))
 # Not properties: the fields of a message, and what frames are handled by.
-FIELDS = CONTROL | {"reply-to", "correlation-id", "type", "JMSXGroupID", "JMSXGroupSeq", "content-type", TYPES, DELAY}
-# Besides, what a server takes for an option, in the words of any broker.
-REFUSED = FIELDS | {"unseen", "requeue", "id", "receipt-id"} | foreign.SAME[foreign.SEND].keys()
-REFUSED |= foreign.SPECIAL[foreign.SEND] | foreign.REFUSED[foreign.SEND].keys()
+FIELDS = CONTROL | PROPERTIES | STANDARD.keys() | {TYPES, DELAY}
+REFUSED = FIELDS | {"unseen", "requeue", "id", "receipt-id"}  # of other frames
 
 
 def encode(body: Any, json_value: Any = None) -> tuple[str, bytes]:

@@ -11,21 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mombroker.core.errors import MomError
-from mombroker.stomp import foreign
 from mombroker.stomp.headers import V10, V12, escape, unescape
 
 CLIENT = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
 SERVER = frozenset("CONNECTED MESSAGE RECEIPT ERROR".split())
 BODIES = frozenset(("SEND", "MESSAGE", "ERROR"))
 LITERAL = frozenset(("CONNECT", "STOMP", "CONNECTED"))  # whose headers are never escaped
-
-# Headers that say how a frame is to be handled. They are not the user's, and do not travel as they are.
-CONTROL = frozenset((
-    "destination", "content-length", "receipt", "transaction", "message-id", "subscription", "ack", "redelivered",
-    "JMSXDeliveryCount", "persistent", "priority", "expires", "expiration", "timestamp", "dedup-id", "amq-msg-type",
-    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSMessageID",
-    *foreign.SAME[foreign.SEND], *foreign.SPECIAL[foreign.SEND],
-))  # fmt: skip
 
 END = b"\0\n"  # of what a server says: line ends may follow a NUL, and some clients read a line there
 LENGTH_DIGITS = 12

@@ -7,7 +7,7 @@ that another one has sent. They follow from the fields; where they do not, the m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, NamedTuple
@@ -53,6 +53,13 @@ def unescape(text: str, version: str = V12) -> str:
         return known[found[1]]
 
     return _ESCAPED.sub(sign, text)
+
+
+# What MESSAGE says by itself (replies.py): a property of such a name, which no SEND can have, is not told.
+SAID = frozenset((
+    "destination", "message-id", "timestamp", "JMSXDeliveryCount", "subscription", "ack", "redelivered", "priority",
+    "expires", "persistent", "content-length", "amq-msg-type",
+))  # fmt: skip
 
 
 def block_of(headers: Iterable[tuple[str, str]]) -> bytes:
@@ -168,7 +175,7 @@ def _block(
 ) -> bytes:
     """The lines that were sent."""
     if form[:1] == LINES and _are_lines(form[1:]):
-        return form[1:]
+        return _without(form[1:], SAID)
     headers, said = texts.to_headers(read(packed)), []
     if content_type:
         said.append(("content-type", content_type))
@@ -178,6 +185,8 @@ def _block(
         said.append(("correlation-id", correlation))
     if reply_to:
         said.append(("reply-to", reply_to))
+    for name, _ in said:
+        headers.pop(name, None)
     if form[:1] == WRITTEN and (how := _written(form[1:])):
         places, usual = how.places, headers.pop(TYPES, "")
         names = list(headers)
@@ -190,10 +199,23 @@ def _block(
             headers.pop(TYPES, None)
     pairs = list(headers.items())
     if len(places) != len(said):
-        return block_of(said + pairs)
-    for place, pair in sorted(zip(places, said, strict=True)):
-        pairs.insert(place, pair)
-    return block_of(pairs)
+        pairs = said + pairs
+    else:
+        for place, pair in sorted(zip(places, said, strict=True)):
+            pairs.insert(place, pair)
+    block = block_of(pairs)
+    return block if SAID.isdisjoint(headers) else _without(block, SAID)
+
+
+def _without(block: bytes, names: Set[str]) -> bytes:
+    """A block without the headers of these names, and the types of such."""
+    headers = headers_of(block)
+    if names.isdisjoint(headers):
+        return block
+    if TYPES in headers:
+        kinds = headers[TYPES].split(",")
+        headers[TYPES] = ",".join(kind for kind in kinds if kind.partition("=")[0] not in names)
+    return block_of((name, text) for name, text in headers.items() if name not in names and (text or name != TYPES))
 
 
 # Of a form that a server has from another one; no client can read what is none.
@@ -245,6 +267,8 @@ def text_of(message: ClientMessage, version: str) -> bytes:
     if block is None:
         block = _block(*head)
         _made.put(head, block)
+    if message.annotations:  # which MESSAGE says, too
+        block = _without(block, message.annotations.keys())
     return block if version == V12 else block_for(block, version)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 
 from mombroker.broker import destinations
@@ -13,6 +14,7 @@ from mombroker.core import times
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.frames import FrameError
+from mombroker.stomp.headers import SAID
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}
@@ -20,10 +22,17 @@ MAX_DIGITS = 18
 MAX_KEY = 1_000
 _MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"
 
+# Headers by which a SEND asks for something: what `options` reads. They are no properties of the message, but for those
+# that also are some.
 OPTIONS = frozenset((
     "priority", "persistent", "expires", "expiration", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSXGroupID",
-    "amq-msg-type", "dedup-id", "JMSMessageID", *foreign.NAMES[SEND],
+    "JMSXGroupSeq", "amq-msg-type", "dedup-id", "JMSMessageID", *foreign.NAMES[SEND],
 ))  # fmt: skip
+PROPERTIES = frozenset(("JMSXGroupID", "JMSXGroupSeq"))
+HANDLED = frozenset(("destination", "content-length", "receipt", "transaction"))  # of the frame, not of its message
+# What is no property of a message: it does not travel as it is.
+CONTROL = HANDLED | SAID | (OPTIONS - PROPERTIES - foreign.IGNORED[SEND].keys())
+
 DURABLE = "durable-subscription-name"
 SHARED = "shared-subscription-name"
 
@@ -61,8 +70,21 @@ def flag(headers: dict[str, str], name: str, sent: str = "") -> bool:
     return value
 
 
-def options(command: Send, headers: dict[str, str], now: int) -> None:
-    """How a message is to be kept and delivered; `now` is wall clock in ns."""
+class Now:
+    """Wall clock in ns. Once it is `asked`, what was made of a frame holds for this moment alone."""
+
+    __slots__ = ("asked", "_clock")
+
+    def __init__(self, clock: Callable[[], int]):
+        self.asked, self._clock = False, clock
+
+    def __call__(self) -> int:
+        self.asked = True
+        return self._clock()
+
+
+def options(command: Send, headers: dict[str, str], now: Callable[[], int]) -> None:
+    """How a message is to be kept and delivered. Equal headers mean the same, unless `now` is asked."""
     if why := foreign.refusal(SEND, headers):
         raise FrameError(why)
     sent = partial(foreign.sent, SEND, headers)
@@ -79,11 +101,11 @@ def options(command: Send, headers: dict[str, str], now: int) -> None:
     if (text := get("expires")) is not None:
         command.expires = span("expires", text)
     elif (text := get("expiration")) is not None:
-        command.expires = times.after(now, span(sent("expiration"), text))
+        command.expires = times.after(now(), span(sent("expiration"), text))
     if (text := get("AMQ_SCHEDULED_DELAY")) is not None:
         command.delay = span(sent("AMQ_SCHEDULED_DELAY"), text)
     elif (text := get("AMQ_SCHEDULED_TIME")) is not None:
-        command.delay = max(0, span(sent("AMQ_SCHEDULED_TIME"), text) - now)
+        command.delay = max(0, span(sent("AMQ_SCHEDULED_TIME"), text) - now())
     if text := get("JMSXGroupID"):
         command.group = key("JMSXGroupID", text)
         command.group_seq = number("JMSXGroupSeq", get("JMSXGroupSeq", "0"), signed=True)

@@ -35,11 +35,12 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.destinations import DestinationError
 from mombroker.broker.properties import PropertyError
+from mombroker.broker.shapes import getter
 from mombroker.core.times import MS
 from mombroker.stomp import foreign, replies, requests, transactions
-from mombroker.stomp.frames import BEFORE_LOGIN, CONTROL, Frame, FrameError, Limits, Parser, encode
+from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12, head_of
-from mombroker.stomp.requests import OPTIONS, flag, number
+from mombroker.stomp.requests import CONTROL, OPTIONS, Now, flag, number
 from mombroker.stomp.transactions import Step, Transactions
 from mombroker.stomp.unsettled import Unsettled
 
@@ -51,12 +52,10 @@ MARK_BYTES = 256 * 1024  # of input between two marks
 MAX_MARKS = 4  # without an answer; then the session is full
 MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
 
-# Headers of a SEND by which two with the same headers may mean something different.
-UNLIKE = frozenset(("reply-to", "expiration", "AMQ_SCHEDULED_TIME", "dedup-id", "_AMQ_DUPL_ID", "JMSMessageID"))
-UNLIKE |= {name for name, ours in foreign.SAME[foreign.SEND].items() if ours in UNLIKE}
-
 Values = tuple[Any, ...]
-_BODY, _RECEIPT = ([each.name for each in fields(Send)].index(name) for name in ("body", "receipt"))
+_FIELDS = [each.name for each in fields(Send)]
+_BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
+_values = getter(*_FIELDS)
 
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
@@ -305,8 +304,11 @@ class Session:
         if "content-length" not in headers:
             command.kind = "text"
         if not OPTIONS.isdisjoint(headers):
-            requests.options(command, headers, self.now())
+            now = Now(self.now)
+            requests.options(command, headers, now)
             self._note_ignored(frame)
+            if now.asked:
+                known = None  # an equal frame will mean something else
         if not headers.keys() <= CONTROL:
             self._said(command, {name: text for name, text in headers.items() if name not in CONTROL})
         if "transaction" in headers:
@@ -314,7 +316,7 @@ class Session:
         else:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
-            if known is not None and UNLIKE.isdisjoint(headers):
+            if known is not None and "reply-to" not in headers:  # which may need a subscription
                 known.memo = _model(command)
 
     def _said(self, command: Send, headers: dict[str, str]) -> None:
@@ -535,7 +537,7 @@ class Session:
 
 def _model(command: Send) -> tuple[Values, Values, Values]:
     """What equal frames have in common: the values before the body, between body and receipt, and behind that."""
-    values = tuple([getattr(command, each.name) for each in fields(Send)])
+    values = _values(command)
     return values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
 
 

@@ -1,14 +1,16 @@
 """What clients of other brokers ask for is done, refused or told to the operator: never passed over in silence."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from mombroker.broker.commands import Delivery
+from mombroker.broker.commands import Delivery, Send
 from mombroker.broker.message import ClientMessage
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
-from mombroker.stomp.requests import OPTIONS
+from mombroker.stomp.frames import FrameError
+from mombroker.stomp.requests import CONTROL, OPTIONS, PROPERTIES, options
 from tests.gateway.world import World
 from tests.stomp.test_session import MS, NOW, Client, client, encode
 
@@ -88,6 +90,38 @@ def test_whatever_a_header_of_send_is_called_it_is_looked_at_and_does_not_travel
     assert foreign.NAMES[SEND] <= OPTIONS
     for name in [*foreign.SAME[SEND], "_AMQ_DUPL_ID"]:
         assert asked(SEND, **{name: "7"})[0].properties == b""
+
+
+class Headers(dict):
+    """They remember which were asked for."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.asked = set()
+
+    def get(self, name, default=None):
+        self.asked.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name):
+        return self.get(name)
+
+    def __contains__(self, name):
+        self.asked.add(name)
+        return super().__contains__(name)
+
+
+def test_the_options_of_a_send_are_what_is_read_of_it():
+    """One list has them: what is read and not in it would do nothing in a frame by itself, and travel as a property."""
+    read = set()
+    for name in OPTIONS - foreign.REFUSED[SEND].keys():
+        headers = Headers({name: "1"})
+        with contextlib.suppress(FrameError):
+            options(Send("queue:a", b"", shown="a"), headers, lambda: NOW)
+        read |= headers.asked
+    same, ignored, refused = (each[SEND].keys() for each in (foreign.SAME, foreign.IGNORED, foreign.REFUSED))
+    assert read | same == OPTIONS - ignored - refused
+    assert CONTROL & OPTIONS == OPTIONS - PROPERTIES - ignored
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS - foreign.REFUSED[SEND].keys()))

@@ -8,7 +8,6 @@ from mombroker.stomp.frames import (
     BEFORE_LOGIN,
     BODIES,
     CLIENT,
-    CONTROL,
     MAX_STRANGE,
     SAMPLE,
     SERVER,
@@ -19,6 +18,7 @@ from mombroker.stomp.frames import (
     encode,
 )
 from mombroker.stomp.headers import V10, V11, V12, block_for, block_of, escape, headers_of, unescape
+from mombroker.stomp.requests import CONTROL
 
 VERSIONS = (V10, V11, V12)
 

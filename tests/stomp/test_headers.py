@@ -5,13 +5,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mombroker.broker import older
+from mombroker.broker.commands import Delivery
 from mombroker.broker.message import ClientMessage, row_of
 from mombroker.broker.properties import BIT63, FIELDS, pack, unpack
 from mombroker.broker.selectors import lookup
 from mombroker.broker.wire import pack as packed
 from mombroker.stomp import headers as rules
-from mombroker.stomp.frames import CONTROL
-from mombroker.stomp.headers import V10, V11, V12, block_for, block_of, head_of, text_of
+from mombroker.stomp import replies
+from mombroker.stomp.headers import SAID, V10, V11, V12, block_for, block_of, head_of, text_of
+from mombroker.stomp.requests import CONTROL
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
 NUMBERS = st.sampled_from([
@@ -54,6 +56,48 @@ def test_what_comes_out_is_what_went_in(headers, typed):
         assert getattr(put, field) == headers.get(name, "")
     assert put.typed == typed
     assert there.size == put.size <= len(block_of(headers.items())) + 16 * len(headers) + 8  # nothing is there twice
+
+
+def said(put, version=V12, **more):
+    """The lines of a MESSAGE, as pairs."""
+    made = replies.message(Delivery("s", 1, "a#1", put, **more), "a#1/5.1", version, True)
+    head = made.removeprefix(b"MESSAGE\n").partition(b"\n\n")[0].decode()
+    return [tuple(line.split(":", 1)) for line in head.split("\n")]
+
+
+def test_what_a_message_says_by_itself_is_on_one_list():
+    """So that no property hides it: most clients take the first header of a name, some the last."""
+    names = set()
+    for kind in ("text", "bytes", "map"):
+        put = ClientMessage("queue:q", "/queue/q", 9, 1, kind=kind, persistent=False, body=b"\0")
+        names |= {name for name, _ in said(put, count=2, expires=1_000_000, ack="client")}
+    assert names == SAID and names <= CONTROL
+
+
+@pytest.mark.parametrize("version", [V10, V11, V12])
+def test_no_property_of_a_sender_has_the_name_of_what_the_broker_says(version):
+    """STOMP lets none in; another protocol may have such, and so may what a server of before has stored."""
+    forged = dict.fromkeys(SAID, "forged") | {"mine": 5, "ack": 7, "type": "forged"}
+    put = ClientMessage("queue:q", "/queue/q", type="t", properties=pack(forged), annotations={"late": "yes"})
+    for form in (b"", rules.LINES + b"mine:5\nack:7\nsubscription:forged\ntype:t\nproperty-types:ack=int,mine=int\n"):
+        put.form = form
+        pairs = said(put, version, count=2)
+        assert len(pairs) == len(dict(pairs)) and "forged" not in dict(pairs).values()
+        assert {"mine": "5", "type": "t", "property-types": "mine=int", "subscription": "s"}.items() <= dict(
+            pairs
+        ).items()
+
+
+def test_what_the_broker_adds_comes_instead_of_a_property_of_that_name():
+    """Of a dead letter that somebody has sent again as it was, and that dies again."""
+    sent = {"dead-letter-reason": "mine", "a": "1", "property-types": "dead-letter-reason=char,dead-letter-count=int"}
+    put = message(sent)
+    put.annotations = {"dead-letter-reason": "rejected", "dead-letter-count": "3"}
+    pairs = said(put)
+    assert len(pairs) == len(dict(pairs))
+    assert dict(pairs)["dead-letter-reason"] == "rejected" and "property-types" not in dict(pairs)
+    put.annotations = {}
+    assert sent.items() <= dict(said(put)).items(), "what was made for the one is not kept for the other"
 
 
 def test_as_a_rule_the_fields_tell_all():
