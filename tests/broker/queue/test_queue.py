@@ -34,6 +34,7 @@ from mombroker.broker.session import deliveries
 from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 from mombroker.core.topology import Topology
+from mombroker.stomp.headers import head_of
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -795,6 +796,14 @@ def test_what_never_has_room_is_refused_at_once():
             assert many.receipts == large.receipts == ["t"] and b.queue(Q).messages.count == 1
         else:
             assert "3 messages of 3 bytes" in many.refusals[0] and "12 bytes in one transaction" in large.refusals[0]
+
+
+def test_what_never_has_room_counts_as_it_would_in_the_queue():
+    head = head_of({"long": "x" * 60, "n": "007", "type": "t", "property-types": "n=int"}, True)._asdict()
+    b = Broker(with_policy(max_bytes=200, overflow="reject"))
+    client = b.connect().do(Send(Q, b"1", **head))
+    size = b.queue(Q).describe()["bytes"]
+    assert f" {3 * size} bytes in one transaction" in client.do(Transact([Send(Q, b"2", **head)] * 3)).refusals[0]
 
 
 def test_who_takes_and_sends_on_one_connection_is_not_blocked_by_itself():
