@@ -61,10 +61,11 @@ class ClientMessage(Note):
     @property
     def size(self) -> int:
         """What it counts in a queue: the same when it comes and when it goes, also if it came to an older program."""
-        if self.form[:1] == older.LINES:
-            return len(self.form) - 1 + len(self.body)
-        texts = self.content_type + self.type + self.correlation + self.reply_to
-        return len(texts) + len(self.properties) + len(self.form) + len(self.body)
+        form = self.form
+        if form and form[:1] == older.LINES:
+            return len(form) - 1 + len(self.body)
+        texts = len(self.content_type) + len(self.type) + len(self.correlation) + len(self.reply_to)
+        return texts + len(self.properties) + len(form) + len(self.body)
 
     def values(self) -> list[Any]:
         return list(_values(self))

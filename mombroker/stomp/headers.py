@@ -112,6 +112,9 @@ class Written(Note):
     types: str | None
 
 
+_tuple = tuple.__new__  # without the call in between
+
+
 class Head(NamedTuple):
     """What headers of a sender mean, as the fields of a message that are called so."""
 
@@ -146,14 +149,20 @@ def head_of(headers: dict[str, str], typed: bool) -> Head:
 def _head(headers: dict[str, str], values: dict[str, Value], typed: bool) -> Head:
     """Of values as they follow each other: those of standard fields are taken out, unless they are empty."""
     names, get = list(values), headers.get
-    for name in FIELDS.keys() & names:
-        if values[name]:
-            del values[name]
+    content_type, type = get("content-type", ""), get("type", "")
+    correlation, reply_to = get("correlation-id", ""), get("reply-to", "")
+    if content_type:
+        del values["content-type"]
+    if type:
+        del values["type"]
+    if correlation:
+        del values["correlation-id"]
+    if reply_to:
+        del values["reply-to"]
     said, form = len(names) - len(values), b""
     if said and tuple(names[:said]) not in _FIRST:
         form = PLACES + bytes([min(names.index(name), 255) for name in FIELDS if name in names and name not in values])
-    fields = get("content-type", ""), get("type", ""), get("correlation-id", ""), get("reply-to", "")
-    return Head(*fields, pack(values), typed, form)
+    return _tuple(Head, (content_type, type, correlation, reply_to, pack(values), typed, form))
 
 
 def _form(headers: dict[str, str], properties: dict[str, Value]) -> bytes:
