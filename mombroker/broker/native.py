@@ -70,6 +70,15 @@ class Native:
         """Let `flush` be called when the reactions at hand are done."""
         self.turns.touch(self)
 
+    def alarm_at(self, at: int) -> None:
+        """Let `alarm` be called when this time has come: once for each call of this, whatever else was asked for. A
+        queue's `flush` follows it.
+
+        Alarms are in memory only, and a restart leaves none: who needs one asks again, by what its state or its rows
+        say, when they are loaded: `Queue._load`, `Schedule.take_up`, `Subscription.recovered`.
+        """
+        self.natives.alarm(at, self)
+
     def change(self) -> None:
         """Let the row be written when the batch closes."""
         self.natives.change(self)

@@ -7,6 +7,7 @@ import pytest
 from mombroker.broker.policy import Policy, policy, stored
 from mombroker.core.errors import MomError
 from mombroker.core.times import LAST_NS, LAST_S, SECOND
+from tests.broker.bench import THREE, Broker
 
 TIMES = ["block_seconds", "redelivery_delay", "redelivery_delay_multiplier", "max_redelivery_delay"]
 
@@ -104,3 +105,49 @@ def test_a_pattern_that_some_name_can_match_is_taken(match):
 def test_dead_letters_go_to_a_queue(queue):
     with pytest.raises(MomError, match='dead_letter must be a queue, as "queue:failed"'):
         policy({"match": "*", "dead_letter": queue})
+
+
+# -- set at run time, while something waits because of it -----------------------------------------------------------
+
+Q = "queue:orders"
+TIGHT = {"max_messages": 2, "block_seconds": 60.0}
+
+
+@pytest.mark.parametrize("worker", "ab")
+@pytest.mark.parametrize(("then", "there", "refused"), [
+    ({"max_messages": 9}, 3, 0), ({"max_messages": 2, "overflow": "drop-head"}, 2, 0),
+    ({"max_messages": 2, "overflow": "reject"}, 2, 1),
+])  # fmt: skip
+def test_a_send_that_waits_for_room_is_tried_again_when_the_policy_changes(worker, then, there, refused):
+    """On the queue's server, and on another one, which has learnt that the queue is full."""
+    b = Broker(THREE)
+    b.ask("a", "create_queue", destination=Q)
+    b.ask("a", "set_policy", match=Q, values=TIGHT)
+    for text in "123" if worker == "b" else "12":
+        b.connect("a" if text != "3" else worker).send(Q, text)
+    if worker == "b":
+        assert b.queue(Q).messages.count == 3, "what was under way is taken"
+    last = b.connect(worker, strict=False).send(Q, "last", receipt="r")
+    assert last.receipts == [] and last.refusals == []
+    b.ask("c", "set_policy", match=Q, values=then)
+    assert (len(last.receipts), len(last.refusals)) == (1 - refused, refused)
+    extra = worker == "b" and then.get("overflow") != "drop-head"
+    assert b.queue(Q).messages.count == there + extra
+
+
+def test_a_send_waits_for_as_long_as_the_new_policy_says():
+    b = Broker()
+    b.ask("a", "set_policy", match=Q, values=TIGHT)
+    last = b.connect(strict=False).send(Q, *"123", receipt="r")
+    b.ask("a", "set_policy", match=Q, values=TIGHT | {"block_seconds": 3.0})
+    b.later(2)
+    assert last.refusals == []
+    b.later(2)
+    assert "was so for 3 s" in last.refusals[0]
+
+
+def test_a_queue_that_is_too_long_for_a_new_policy_drops_its_oldest_at_once():
+    b = Broker()
+    b.connect().send(Q, *"12345")
+    b.ask("a", "set_policy", match=Q, values={"max_messages": 2, "overflow": "drop-head"})
+    assert b.connect().subscribe("s", Q).texts == ["4", "5"]

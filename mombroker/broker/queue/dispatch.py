@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
@@ -23,9 +23,18 @@ RETURNING = "what lost sessions had is not back yet"
 CHECKED = 1_000  # messages of a lane that a check looks at
 
 
+class Pause(NamedTuple):
+    """Why nothing is given, and what ends that; see `Dispatcher.pause`."""
+
+    reason: str
+    until: int
+    expected: Callable[[], bool] | None
+    drains_wait: bool
+
+
 class Dispatcher:
     """1. `give` alone gives a message to a consumer.
-    2. While there are `pauses`, nothing is given. Each is there for its own reason; see `pause`.
+    2. While there are `pauses`, nothing is given. Each has its own reason, and something that will end it.
     3. Whatever was given is dispatched before the batch closes.
 
     browsers   are shown what is ready
@@ -51,21 +60,40 @@ class Dispatcher:
         self.queue, self.tx, self.turns = queue, queue.tx, queue.turns
         self.messages, self.consumers = messages, consumers
         self.dead_letters, self.work = dead_letters, work
-        self.pauses: frozenset[str] = frozenset()
+        self.pauses: tuple[Pause, ...] = ()
         self.browsers: dict[Key, Browser] = {}
         self.searches = 0
 
-    def pause(self, reason: str) -> None:
-        """Give nothing until `resume` with the same reason; what was given already is dispatched."""
-        self.pauses |= {reason}
+    def pause(
+        self, reason: str, *, until: int = 0, expected: Callable[[], bool] | None = None, drains_wait: bool = True
+    ) -> None:
+        """Give nothing; what was given already is dispatched. A former pause for the same reason is replaced.
+
+        Who pauses says what ends it. Either a time, `until`: then it ends by itself. Or an event, at which he calls
+        `resume(reason)`: then `expected` tells whether that is still to come, and `check` asserts that it is.
+
+        A drain waits for the end of a pause that may hold back something: until a time, what is ready; until an event,
+        what that may bring, too. With `drains_wait=False` it is answered as if nothing of that was there.
+
+        Pauses are in memory only. After a restart there is none, unless who pauses does so again: see `Queue._load`.
+        """
+        assert bool(until) != bool(expected), "a pause ends at a time, or with an event"
+        others = tuple(each for each in self.pauses if each.reason != reason)
+        self.pauses = (*others, Pause(reason, until, expected, drains_wait))
+        if until:
+            self.queue.alarm_at(until)
 
     def resume(self, reason: str) -> None:
-        if reason in self.pauses:
-            self.pauses -= {reason}
+        left = tuple(each for each in self.pauses if each.reason != reason)
+        if left != self.pauses:
+            self.pauses = left
             self.turns.touch(self.queue)
 
     def run(self) -> None:
         """Give, and send what was given."""
+        if self.pauses:
+            now = self.tx.now
+            self.pauses = tuple(each for each in self.pauses if not each.until or each.until > now)
         self._pump()
         for consumer in self.consumers.consumers.values():
             if consumer.pending:
@@ -180,11 +208,15 @@ class Dispatcher:
         """Is there nothing that it may have at present?"""
         if consumer.credit <= 0 or consumer.room <= 0:
             return True
-        if isinstance(consumer, Browser) or RETURNING in self.pauses:
+        if isinstance(consumer, Browser) or (self.pauses and self._drains_wait()):
             return False
         if self.pauses or not self.messages.ready or consumer not in self.consumers.waiting():
             return True
         return self._all_searched((consumer,))
+
+    def _drains_wait(self) -> bool:
+        """May there be something that a pause holds back?"""
+        return any(each.drains_wait and (each.expected or self.messages.ready) for each in self.pauses)
 
     # -- searching for those who do not want everything -----------------------------------------------------------
 
@@ -261,7 +293,10 @@ class Dispatcher:
         messages, consumers, browsers = self.messages, self.consumers, self.browsers.values()
         assert not any(consumer.pending for consumer in consumers), "what was given is not dispatched"
         assert not any(each.credit > 0 and each.room > 0 for each in browsers), "a browser waits in vain"
-        assert not consumers.draining, "a drain comes to no end"
+        for pause in self.pauses:
+            ends = pause.expected() if pause.expected else pause.until > self.tx.now
+            assert ends, f"nothing ends a pause: {pause.reason}"
+        assert not consumers.draining or self._drains_wait(), "a drain comes to no end"
         if self.pauses or not messages.ready or not consumers.hungry():
             return
         for lane in messages.lanes.values():

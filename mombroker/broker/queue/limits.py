@@ -110,8 +110,9 @@ class QueueLimits:
     def free(self) -> None:
         """Does a queue that was full take work again?"""
         policy, messages = self.settings.policy, self.messages
-        if (policy.max_messages and messages.count > FREE * policy.max_messages) or (
-            policy.max_bytes and messages.bytes > FREE * policy.max_bytes
+        if policy.overflow != "drop-head" and (
+            (policy.max_messages and messages.count > FREE * policy.max_messages)
+            or (policy.max_bytes and messages.bytes > FREE * policy.max_bytes)
         ):
             return
         for home in self.blocked_servers:

@@ -16,7 +16,7 @@ from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dead_letter import EXPIRED, DeadLetters
 from mombroker.broker.queue.dedup import PRODUCERS, Dedup
-from mombroker.broker.queue.dispatch import RETURNING, Dispatcher
+from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.expiry import Expiry
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.limits import QueueLimits
@@ -121,7 +121,7 @@ class Queue(Native):
         messages.bytes, rows, remote, blocked, messages.purged, _, *last = values_of(state)
         self.settlement.returning = dict.fromkeys(last[0] if last else ())
         if self.settlement.returning:
-            self.dispatcher.pause(RETURNING)
+            self.settlement.pause()
         self.limits.blocked_servers = tuple(blocked)
         for number, rest in rows.items():
             if rest:
@@ -253,6 +253,13 @@ class Queue(Native):
 
     def alarm(self) -> None:
         self.schedule.rung()
+        self.touch()
+
+    def policy_changed(self) -> None:
+        """Policies have changed, perhaps that of this queue. Whatever waits because of a setting is looked at again:
+        here, or by `flush`, which follows."""
+        self.limits.free()
+        self.touch()
 
     def flush(self) -> None:
         self.work.begin()

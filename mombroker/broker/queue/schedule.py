@@ -20,17 +20,17 @@ class Schedule:
     """Collections in order of time; their changes belong to the open batch at once.
 
     backing_off   by id: those that wait for their time in memory, and in a queue without rows the delayed ones, too
-    alarm_at      time of the next alarm, 0 = none
+    next_alarm    its time, 0 = none
     ripe          an alarm has rung, and some of what was due is still to be done
     swept         how far a purge of the delayed ones has come
     """
 
-    __slots__ = ("queue", "volatile", "backing_off", "alarm_at", "ripe", "swept", "_times", "_delayed", "_expiring")
+    __slots__ = ("queue", "volatile", "backing_off", "next_alarm", "ripe", "swept", "_times", "_delayed", "_expiring")
 
     def __init__(self, queue: Native, volatile: bool):
         self.queue, self.volatile = queue, volatile
         self.backing_off: dict[int, QueuedMessage] = {}
-        self.alarm_at = 0
+        self.next_alarm = 0
         self.ripe = False
         self.swept: tuple[int, int] | None = None
         self._times: list[tuple[int, int]] = []  # heap of (due, id) of `backing_off`, and of some that have left it
@@ -53,7 +53,7 @@ class Schedule:
         """After a restart: how many messages are delayed."""
         count = len(self.delayed)
         if at := self._next_row():
-            self._alarm(at)
+            self._alarm_at(at)
         else:  # most have nothing there
             self._delayed = self._expiring = None
             self.queue.collections.clear()
@@ -61,25 +61,24 @@ class Schedule:
 
     # -- alarms --------------------------------------------------------------------------------------------------
 
-    def _alarm(self, at: int) -> None:
-        """Be called then, or earlier; whoever else wants an alarm asks for one of its own: `natives.alarm`."""
+    def _alarm_at(self, at: int) -> None:
+        """One alarm is enough: then, or earlier."""
         at = max(at, self.queue.tx.now + SOON)
-        if not self.alarm_at or at < self.alarm_at:
-            self.alarm_at = at
-            self.queue.natives.alarm(at, self.queue)
+        if not self.next_alarm or at < self.next_alarm:
+            self.next_alarm = at
+            self.queue.alarm_at(at)
 
     def rung(self) -> None:
         """An alarm; perhaps one that an earlier one has replaced."""
-        if self.alarm_at and self.alarm_at <= self.queue.tx.now:
-            self.alarm_at = 0
+        if self.next_alarm and self.next_alarm <= self.queue.tx.now:
+            self.next_alarm = 0
             self.ripe = True
-            self.queue.touch()
 
     def alarm_next(self) -> None:
         """An alarm for what is due next."""
         times = [self._times[0][0] if self._times else 0, 0 if self.volatile else self._next_row()]
         if at := min(filter(None, times), default=0):
-            self._alarm(at)
+            self._alarm_at(at)
 
     def _next_row(self) -> int:
         firsts = [row.key for collection in (self.delayed, self.expiring) for row in collection.scan(None, 1)]
@@ -98,12 +97,12 @@ class Schedule:
         row = item.row(self.queue.id, DELAYED)
         self.delayed.add(message.due, row.head, row.body)
         self.queue.accept(self.delayed)
-        self._alarm(message.due)
+        self._alarm_at(message.due)
 
     def back_off(self, item: QueuedMessage, due: int) -> None:
         self.backing_off[item.id] = item
         heappush(self._times, (due, item.id))
-        self._alarm(due)
+        self._alarm_at(due)
 
     def rested(self, now: int) -> QueuedMessage | None:
         """Take the next one whose time has come out of those that back off."""
@@ -140,7 +139,7 @@ class Schedule:
     def expire(self, item: QueuedMessage, at: int) -> None:
         item.expiry_row = self.expiring.add(at, EXPIRY.pack(item.id, item.lane))
         self.queue.accept(self.expiring)
-        self._alarm(at)
+        self._alarm_at(at)
 
     def forget(self, item: QueuedMessage) -> None:
         """It does not expire here any more."""
@@ -162,7 +161,7 @@ class Schedule:
 
     def check(self) -> None:
         first = self._times[0][0] if self._times else 0
-        assert not first or 0 < self.alarm_at <= max(first, self.queue.tx.now + SOON), "what is due has no alarm"
+        assert not first or 0 < self.next_alarm <= max(first, self.queue.tx.now + SOON), "what is due has no alarm"
 
     def count_delayed(self) -> int:
         return 0 if self._delayed is None else len(self._delayed)

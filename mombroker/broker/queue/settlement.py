@@ -199,7 +199,7 @@ class Settlement:
             held = messages.unacked.get(session, {})
             while held:
                 if work.enough() or work.spent():
-                    self.dispatcher.pause(RETURNING)
+                    self.pause()
                     self.queue.change()
                     return
                 item = held.pop(next(iter(held)))
@@ -211,6 +211,10 @@ class Settlement:
             del self.returning[session]
         self.dispatcher.resume(RETURNING)
         self.queue.change()
+
+    def pause(self) -> None:
+        """Nothing is given while something is still to be taken back to its place, which is before what is there."""
+        self.dispatcher.pause(RETURNING, expected=lambda: bool(self.returning))
 
     # -- after a restart -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import Wait, Waiting
 from mombroker.broker.topic.routing import Topics
-from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import KINDS, note_of
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
@@ -55,7 +54,7 @@ class Sessions(Native):
         self.commands = Handlers(
             natives, self.policies, self.topics, self._temporary_queue, self._hold, self._leave, lacks
         )
-        self.held_back = Waiting(self.tx, self.topics, self._alarm, self._go_on, self.commands.settle, self.refuse)
+        self.held_back = Waiting(self.tx, self.topics, self.alarm_at, self._go_on, self.commands.settle, self.refuse)
         self.waiting = self.held_back.sessions
         self.sessions: dict[int, Session] = {}
         self.going: dict[Session, None] = {}
@@ -64,9 +63,6 @@ class Sessions(Native):
 
     def _temporary_queue(self, id: str) -> Queue:
         return Queue(self, id, volatile=True)
-
-    def _alarm(self, at: int) -> None:
-        self.natives.alarm(at, self)
 
     # -- from the server -----------------------------------------------------------------------------------------
 
@@ -218,12 +214,11 @@ class Sessions(Native):
         self.topics.known_to(server)
 
     def relieve(self) -> None:
-        """Policies have changed: what was full may not be so any more."""
+        """Policies have changed: whatever waits because of one is looked at again."""
         for native in list(self.natives.agents.values()):
             if isinstance(native, Queue):
-                native.limits.free()
-            if isinstance(native, Subscription):
-                native.idle()
+                native.policy_changed()
+        self.held_back.policy_changed()
 
     def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None:
         self.held_back.when_known(epochs, tell)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from mombroker.broker import commands, protocol
@@ -73,8 +72,7 @@ class Session(Native):
         self.number = 0  # of the last consumer, or ending
         self.consumers: dict[int, SessionConsumer] = {}
         self.subs: dict[str, SessionConsumer] = {}
-        alarm = partial(natives.alarm, native=self)
-        self.feed = TopicFeed(self.tx, service.policies, self.topics, self.conn, self.deliver, alarm)
+        self.feed = TopicFeed(self.tx, service.policies, self.topics, self.conn, self.deliver, self.alarm_at)
         self.deliveries = Deliveries(self.consumers, self.feed, self.post, self.touch)
         self.homes: dict[str, None] = {}
         self.endings: dict[int, tuple[str, str | None]] = {}

@@ -96,6 +96,12 @@ class Waiting:
         for session in [each for each in self.sessions if each.key == key]:
             self.go_on(session)
 
+    def policy_changed(self) -> None:
+        """Who waits for room in a queue, of this server or another, tries again, and waits anew if it must."""
+        for session in [each for each in self.sessions if each.room]:
+            session.until = 0
+            self.go_on(session)
+
     def go_on(self, session: Session) -> None:
         session.key, session.room = "", False
         self.sessions.pop(session, None)

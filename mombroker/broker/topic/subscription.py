@@ -76,7 +76,7 @@ class Subscription(Queue):
         self.spec = Spec(*more[0])
         self.draining = [(session, number) for session, number in more[1]]
         if self.draining:
-            self.dispatcher.pause(DRAINING)
+            self._pause()
         if len(more) > 2 and more[2]:  # else it had a consumer when the server stopped, which is now
             self.seen = min(more[2], self.tx.now)
 
@@ -102,7 +102,7 @@ class Subscription(Queue):
     def created(self) -> None:
         self.epochs = self.service.topics.hold(self, self.spec.topics)
         if not self.spec.durable:
-            self.natives.alarm(self.tx.now + LONELY_NS, self)
+            self.alarm_at(self.tx.now + LONELY_NS)
         self.idle()
 
     def recovered(self, also: Sequence[str] = ()) -> None:
@@ -117,6 +117,10 @@ class Subscription(Queue):
         super().alarm()
         if self.tx.now >= self.lonely:
             self._left()
+        self.idle()
+
+    def policy_changed(self) -> None:
+        super().policy_changed()
         self.idle()
 
     @property
@@ -175,7 +179,7 @@ class Subscription(Queue):
     def cancel(self, note: Cancel, envelope: Message) -> None:
         if not self.spec.shared and self.messages.unacked.get(envelope.source):
             self.draining.append((envelope.source, note.consumer))
-            self.dispatcher.pause(DRAINING)
+            self._pause()
             self.post(envelope.source, Last(note.consumer))
         super().cancel(note, envelope)
         self._left()
@@ -201,6 +205,10 @@ class Subscription(Queue):
         super().flush()
         if returning:
             self._returned()
+
+    def _pause(self) -> None:
+        """A drain does not wait: nobody knows when the former consumer's client settles what it has."""
+        self.dispatcher.pause(DRAINING, expected=lambda: bool(self.draining), drains_wait=False)
 
     def _drained(self, whose: Callable[[tuple[str, int]], bool]) -> None:
         self.draining = [key for key in self.draining if not whose(key)]
@@ -251,7 +259,7 @@ class Subscription(Queue):
             self._end_it()
         elif at != self._idle_at:
             self._idle_at = at
-            self.natives.alarm(at, self)
+            self.alarm_at(at)
 
     def end(self, note: End, envelope: Message) -> None:
         if self.consumers.consumers:

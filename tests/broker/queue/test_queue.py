@@ -519,7 +519,7 @@ def test_a_queue_does_not_stand_still_when_others_fill_every_batch():
     b = Broker(limits=Limits(batch_bytes=10_000))
     reader, other = b.connect().subscribe("s", Q, ack="individual"), b.connect()
     waiting = b.queue(Q)
-    waiting.dispatcher.pause("test")
+    waiting.dispatcher.pause("test", expected=lambda: True)
     filled(b, *(large(n, 1_000) for n in range(5)))
     waiting.dispatcher.resume("test")
     for left in (3, 1, 0):

@@ -23,7 +23,7 @@ from mombroker.broker.properties import pack
 from mombroker.broker.protocol import Settle
 from mombroker.broker.queue import consumer as consumers
 from mombroker.broker.session import deliveries
-from mombroker.broker.topic.subscription import DRAINING, Subscription
+from mombroker.broker.topic.subscription import Subscription
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import SECOND, topology
 
@@ -266,7 +266,7 @@ def test_a_drain_does_not_wait_for_what_a_former_consumer_has():
     queue = b.queue("sub:me:d")
     assert isinstance(queue, Subscription)
     queue.draining.append(("c/conn:9", 1))
-    queue.dispatcher.pause(DRAINING)
+    queue._pause()
     assert client.do(Flow("s", 5, True)).drains == [("s", 0)]
     queue._drained(lambda key: True)
     assert client.texts == []
