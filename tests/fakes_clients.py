@@ -28,6 +28,8 @@ from mombroker.broker.wire import Note, note_of
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError
 from mombroker.core.message import Message
+from mombroker.sim.world import MS
+from tests.fakes_bus import replaced
 
 FOR_EVER = 1e9  # seconds
 
@@ -357,3 +359,32 @@ def refused_and_retried(_: Callable[[Waiting, Session], None]) -> Callable[[Wait
         waiting.go_on(session)
 
     return in_vain
+
+
+# -- pauses --------------------------------------------------------------------------------------------------------
+
+
+def paced(give: Callable[..., None]) -> Callable[..., None]:
+    """Not broken: after each message a queue pauses for a while."""
+
+    def one(dispatcher: Dispatcher, *given: Any) -> None:
+        give(dispatcher, *given)
+        dispatcher.pause("pace", until=dispatcher.tx.now + 2 * MS)
+
+    return one
+
+
+def paced_without_alarm(give: Callable[..., None]) -> Callable[..., None]:
+    """The same, and nobody calls the queue when the time has come."""
+
+    def one(dispatcher: Dispatcher, *given: Any) -> None:
+        give(dispatcher, *given)
+        with replaced(Native, "alarm_at", lambda _: lambda native, at: None):
+            dispatcher.pause("pace", until=dispatcher.tx.now + 2 * MS)
+
+    return one
+
+
+def never_resumed(_: Callable[[Dispatcher, str], None]) -> Callable[[Dispatcher, str], None]:
+    """What ends a pause has come, and nobody says so."""
+    return lambda dispatcher, reason: None

@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from mombroker.sim.programs import PROGRAMS
-from mombroker.sim.seeds import BACKENDS, Run, run
+from mombroker.sim.seeds import AGENTS, BACKENDS, Run, run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mombroker.sim", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="a range, or a single seed")
     parser.add_argument("--backends", default=",".join(BACKENDS), metavar="X,Y", help="that domains choose from")
-    parser.add_argument("--clients", choices=PROGRAMS, default="", help="what clients do; else agents are at work")
+    parser.add_argument("--clients", choices=PROGRAMS, default=AGENTS, help="what clients do; else agents are at work")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -44,7 +44,7 @@ def main() -> int:
                     break
     seconds = perf_counter() - begin
     summary = {
-        "seeds": done, "failed": [result.seed for result in failed], "seconds": round(seconds, 1),
+        "seeds": done, "program": args.clients, "failed": [result.seed for result in failed], "seconds": round(seconds, 1),
         "per_second": round(done / seconds, 1), **counts, "deaths": dict(deaths),
     }  # fmt: skip
     print(json.dumps(summary))

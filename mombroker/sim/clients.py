@@ -15,6 +15,7 @@ from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.model import Given, Model, Sent, Stream
 from mombroker.sim.node import Node
+from mombroker.sim.policies import QueuePolicies
 from mombroker.sim.world import MS, SECOND
 
 REST = 10 * SECOND  # until connections have come back, and what backs off has been offered again
@@ -102,6 +103,7 @@ class Connection:
     def message(self, destination: str, **more: Any) -> tuple[Sent, Send]:
         """A message to send: its body is its number."""
         sent = self.model.sent(destination, self.past, self.world.now)
+        sent.losable = destination in self.client.work.drawn.lossy
         self.past |= sent.bit
         return sent, Send(destination, str(sent.id).encode(), shown=destination, **more)
 
@@ -261,20 +263,20 @@ class Drain(Client):
 class Clients(Workload):
     """Some clients on all servers."""
 
-    policies: ClassVar[list[dict[str, Any]]] = [
+    declared: ClassVar[list[dict[str, Any]]] = [  # behind those that are drawn
         {
-            "match": "*",
-            "redelivery_delay": 0.01,
-            "max_redelivery_delay": 0.1,
-            "max_redeliveries": 1000,
+            "match": "*", "redelivery_delay": 0.01, "max_redelivery_delay": 0.1, "max_redeliveries": 1000,
             "max_pending": 100_000,
         },
-    ]
-
+    ]  # fmt: skip
+    varied: ClassVar[tuple[str, ...]] = ()  # queues whose policies are drawn, on some seeds; see policies.py
     patient = True  # it may go on for a while when the faults are over
 
     def __init__(self, rng: Random):
-        self.rng = Random(rng.getrandbits(32))
+        seed = rng.getrandbits(32)
+        self.rng = Random(seed)
+        self.drawn = QueuePolicies(Random(f"policies {seed}"), self.varied)
+        self.policies = [*self.drawn.at_start, *self.declared]
         self.model = Model()
         self.pace = self.rng.choice((2, 5, 20)) * MS
         self.conns = 0
@@ -292,6 +294,9 @@ class Clients(Workload):
     def begin(self, cluster: Cluster, span: int) -> None:
         self.cluster, self.world = cluster, cluster.world
         self.clients = self.cast()
+        self.drawn.begin(cluster, span)
+        for name in self.drawn.dead_letters:
+            self.queue(name)
         for client in self.clients:
             self.world.after(int(self.rng.random() * span / 8), client.connect)
 
@@ -328,12 +333,13 @@ class Clients(Workload):
         return {stream for connection in there for stream in connection.subs.values()}
 
     def damaged(self, body: bytes) -> None:
-        self.model.messages[int(body)].damaged = True
+        self.model.messages[int(body)].losable = True
 
     def counts(self) -> dict[str, int]:
         seen = sum(len(stream.seen) for stream in self.model.streams)
         return {
             "connections": self.conns, "sent": len(self.model.messages), "seen": seen, "refused": len(self.refusals),
+            "policies": self.drawn.changes,
         }  # fmt: skip
 
     def faults(self, cluster: Cluster) -> list[str]:

@@ -14,7 +14,7 @@ from mombroker.sim.world import MS, World
 class Workload:
     """Which agents a topology declares, what is sent to them from outside, and what must hold when all is at rest."""
 
-    policies: ClassVar[list[dict[str, Any]]] = []  # of destinations
+    policies: list[dict[str, Any]] = []  # noqa: RUF012 - of destinations
 
     def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
         raise NotImplementedError

@@ -17,7 +17,7 @@ class Sent:
     exists    its sender has a receipt, or somebody has seen it
     together  those of its transaction, which `settles` these deliveries
     mortal    it may expire, and then be a dead letter
-    damaged   a row of it was, so that it may come to nothing
+    losable   it may come to nothing: a row of it was damaged, or a policy may drop it
     due       nobody is to see it before
     """
 
@@ -29,7 +29,7 @@ class Sent:
     together: "list[Sent]" = field(default_factory=list)
     settles: "list[Given]" = field(default_factory=list)
     mortal: bool = False
-    damaged: bool = False
+    losable: bool = False
     due: int = 0
     color: str = ""
 
@@ -164,7 +164,7 @@ class Model:
 
     def _required(self, stream: Stream, sent: Sent, seen: int) -> bool:
         """Must a stream that has seen so much, and is there, see this message?"""
-        if not sent.exists or sent.mortal or sent.damaged or not stream.wants(sent.destination):
+        if not sent.exists or sent.mortal or sent.losable or not stream.wants(sent.destination):
             return False
         if stream.kind == "queue" or sent.past & (stream.begun | seen):
             return True
@@ -191,9 +191,9 @@ class Model:
         """What was passed on before it was settled must be somewhere: else settling it was too early."""
         somewhere = {id for stream, id in self.last if stream.kind == "queue"}
         for (stream, id), given in self.last.items():
-            lasts = stream.kind != "plain" and stream.complete and not (given.sent.mortal or given.sent.damaged)
+            lasts = stream.kind != "plain" and stream.complete and not (given.sent.mortal or given.sent.losable)
             for sent in given.passed_on if lasts else ():
-                if sent.id not in somewhere and not sent.damaged:
+                if sent.id not in somewhere and not sent.losable:
                     yield f"{stream} did not give {id} again, though {sent.id}, as which it was passed on, is lost"
 
 

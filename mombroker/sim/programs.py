@@ -314,6 +314,7 @@ class Choices(Everything):
     """Selectors, priorities, delays, expiries, and a shared subscription that comes and goes: who has a selector gets
     nothing else, nothing comes before it is due, and what expires is among the dead letters."""
 
+    varied = ()
     deeds = {
         Chooser.send: 60, Chooser.take: 16, Chooser.share: 6, Chooser.stop: 8, Chooser.transact: 8, Chooser.leave: 3,
     }  # fmt: skip
@@ -352,7 +353,7 @@ class Choices(Everything):
             found.append(f"{self.passing} is no more")
         living, dead = ({id for stream in streams for id in stream.seen} for streams in (self.queues, self.graves))
         for sent in self.model.messages.values():
-            if sent.mortal and sent.exists and not sent.damaged and sent.id not in living | dead:
+            if sent.mortal and sent.exists and not sent.losable and sent.id not in living | dead:
                 found.append(f"{sent.id}, which may expire, is nowhere")
         consumed = {id for stream in self.queues for id in stream.settled}
         return found + [f"{id} is a dead letter though it was consumed" for id in consumed & dead]

@@ -26,6 +26,7 @@ TAIL = 40  # records shown of a failed run
 @dataclass(slots=True)
 class Run:
     seed: int
+    program: str
     wrong: list[str] = field(default_factory=list)
     trace: str = ""  # digest of all that was durable
     counts: dict[str, int] = field(default_factory=dict)
@@ -110,6 +111,7 @@ def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BAC
     )
 
 
+AGENTS = "agents"  # instead of a program of clients
 WORKLOADS = (Wander, Wander, Wander, Bank, PingPong)
 
 
@@ -118,22 +120,22 @@ def cluster(
     node: type[Node] | None = None,
     faults: Faults | None = None,
     backends: Sequence[str] = BACKENDS,
-    program: str = "",
+    program: str = AGENTS,
 ) -> Trial:
-    """`program`: of clients; without one agents are at work."""
+    """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work."""
     world = World(seed)
     rng = world.rng
     workload: Workload
-    if program:
+    if program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:
         workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
     topology = draw_topology(rng, workload, backends)
     drawn = draw(rng)
     drawn = faults or drawn
-    if program:
+    if program != AGENTS:
         drawn = replace(drawn, impostor="")  # it would give its clients what never was
-    return Trial(world, topology, drawn, workload, node or (ClientNode if program else Node))
+    return Trial(world, topology, drawn, workload, node or (ClientNode if program != AGENTS else Node))
 
 
 def run(
@@ -141,10 +143,10 @@ def run(
     node: type[Node] | None = None,
     faults: Faults | None = None,
     backends: Sequence[str] = BACKENDS,
-    program: str = "",
+    program: str = AGENTS,
 ) -> Run:
-    """Everything about the run that `seed` stands for."""
-    result = Run(seed)
+    """Everything about the run that `seed` stands for. Clients are in it only if `program` names theirs."""
+    result = Run(seed, program)
     made = cluster(seed, node, faults, backends, program)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)

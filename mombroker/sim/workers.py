@@ -93,13 +93,14 @@ class Worker(Client):
 class Everything(Clients):
     """Queues, topics, transactions and whatever subscriptions there are, one of the queues often full."""
 
-    policies: ClassVar[list[dict[str, Any]]] = [
+    declared: ClassVar[list[dict[str, Any]]] = [
         {
             "match": "queue:q2", "max_messages": 5, "block_seconds": 1.0, "redelivery_delay": 0.01,
             "max_redeliveries": 1000,
         },
-        *Clients.policies,
+        *Clients.declared,
     ]  # fmt: skip
+    varied = tuple(QUEUES)
     patient = False
     destinations = [*QUEUES, *TOPICS, *TOPICS]
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
@@ -197,8 +198,8 @@ class Enduring(Worker):
 class Enduringly(Everything):
     """The same promises where a refusal ends only what it says; and what is refused has changed nothing."""
 
-    policies: ClassVar[list[dict[str, Any]]] = [
-        {**Clients.policies[0], "match": "queue:*", "max_messages": 3, "block_seconds": 0.03}, *Clients.policies,
+    declared: ClassVar[list[dict[str, Any]]] = [
+        {**Clients.declared[0], "match": "queue:*", "max_messages": 3, "block_seconds": 0.03}, *Clients.declared,
     ]  # fmt: skip
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
         Enduring.send: 52, Enduring.listen: 8, Enduring.take: 12, Enduring.keep: 8, Enduring.stop: 6,

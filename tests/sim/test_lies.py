@@ -14,7 +14,7 @@ BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy")
 
 
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 300), marks=pytest.mark.long)])
-@pytest.mark.parametrize("program", ["", "everything"])
+@pytest.mark.parametrize("program", ["agents", "everything"])
 def test_lies_of_a_neighbour_end_its_connection_and_nothing_else(seeds, program):
     lies = 0
     for seed in seeds:

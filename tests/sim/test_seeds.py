@@ -11,7 +11,7 @@ import pytest
 from mombroker import ordering
 from mombroker.sim import __main__ as command
 from mombroker.sim.faults import POINTS
-from mombroker.sim.seeds import Run, cluster, run
+from mombroker.sim.seeds import AGENTS, Run, cluster, run
 
 CASES = json.loads((Path(__file__).parent.parent / "seeds" / "cases.json").read_text())
 DEFAULT = range(100)
@@ -56,13 +56,13 @@ def test_every_mixture_of_orderings_carries_the_bus():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['seed']}: {case['found'][:40]}")
 def test_a_seed_that_once_failed(case):
-    assert run(case["seed"], program=case.get("clients", "")).wrong == []
+    assert run(case["seed"], program=case.get("clients", AGENTS)).wrong == []
 
 
 def test_the_same_seed_gives_the_same_trace_in_any_process():
     """Also where sets and dicts of names are in another order. In the last, a queue lets go four servers that it had
     told to hold back their clients."""
-    runs = [(3, ""), (28, ""), (7, "queues")]
+    runs = [(3, AGENTS), (28, AGENTS), (7, "queues")]
     code = f"from mombroker.sim.seeds import run\nfor seed, program in {runs}: print(run(seed, program=program).trace)"
     here = [run(seed, program=program).trace for seed, program in runs]
     assert here == [run(seed, program=program).trace for seed, program in runs]
@@ -93,7 +93,7 @@ def test_the_command_prints_one_line_of_json():
 
 def test_a_failing_seed_is_named_with_the_end_of_its_trace(monkeypatch, capsys):
     monkeypatch.setattr(
-        command, "run", lambda seed, **_: Run(seed, ["one is lost"] * (seed == 8), tail=["s1 kind=send"])
+        command, "run", lambda seed, **_: Run(seed, "agents", ["one is lost"] * (seed == 8), tail=["s1 kind=send"])
     )
     monkeypatch.setattr(sys, "argv", ["sim", "--seeds", "7:20"])
     assert command.main() == 1
