@@ -14,6 +14,7 @@ from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.item import QueuedMessage
+from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.settlement import Settlement
 from mombroker.broker.session.consumer import SessionConsumer
@@ -388,3 +389,8 @@ def paced_without_alarm(give: Callable[..., None]) -> Callable[..., None]:
 def never_resumed(_: Callable[[Dispatcher, str], None]) -> Callable[[Dispatcher, str], None]:
     """What ends a pause has come, and nobody says so."""
     return lambda dispatcher, reason: None
+
+
+def wakes_nobody(_: Callable[[Queue], None]) -> Callable[[Queue], None]:
+    """What waits because of a policy waits on when that is another one."""
+    return lambda queue: None

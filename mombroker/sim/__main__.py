@@ -44,8 +44,8 @@ def main() -> int:
                     break
     seconds = perf_counter() - begin
     summary = {
-        "seeds": done, "program": args.clients, "failed": [result.seed for result in failed], "seconds": round(seconds, 1),
-        "per_second": round(done / seconds, 1), **counts, "deaths": dict(deaths),
+        "seeds": done, "program": args.clients, "failed": [result.seed for result in failed],
+        "seconds": round(seconds, 1), "per_second": round(done / seconds, 1), **counts, "deaths": dict(deaths),
     }  # fmt: skip
     print(json.dumps(summary))
     return 1 if failed else 0

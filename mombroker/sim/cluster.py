@@ -1,7 +1,7 @@
 """The servers of a simulated bus, the network between them, and what is asked of them from outside."""
 
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from mombroker.core.events import Admin, StoreSize
 from mombroker.core.topology import AgentDecl, Topology

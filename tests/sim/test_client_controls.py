@@ -10,6 +10,7 @@ import pytest
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dispatch import Dispatcher
+from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.settlement import Settlement
 from mombroker.broker.session.deliveries import Deliveries
@@ -90,6 +91,15 @@ CONTROLS = {
     ),
     "refused, and tried again": Control(
         "enduringly", partial(replaced, Waiting, "_in_vain", fakes.refused_and_retried), (1, 5, 6)
+    ),
+    "what ends a pause does not": Control(
+        "everything", partial(replaced, Dispatcher, "resume", fakes.never_resumed), (1, 7, 9)
+    ),
+    "a pause without an alarm": Control(
+        "queues", partial(replaced, Dispatcher, "give", fakes.paced_without_alarm), (0, 1, 2)
+    ),
+    "a new policy wakes nobody": Control(
+        "queues", partial(replaced, Queue, "policy_changed", fakes.wakes_nobody), (3, 11, 35)
     ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }

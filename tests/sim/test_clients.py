@@ -4,8 +4,12 @@ from collections import Counter
 
 import pytest
 
+from mombroker.broker.queue.dispatch import Dispatcher
+from mombroker.sim.clients import Clients
 from mombroker.sim.programs import PROGRAMS
-from mombroker.sim.seeds import run
+from mombroker.sim.seeds import cluster, run
+from tests.fakes_bus import replaced
+from tests.fakes_clients import paced
 
 SEEDS = {"everything": 12, "queues": 5, "openings": 6, "choices": 6}  # of the others, each about one promise, 8
 
@@ -25,6 +29,23 @@ def test_some_seeds_are_clean(program):
     counts = all_clean(program, seeds)
     for what in ("crashes", "breaks", "requests" if program == "operators" else "seen"):
         assert counts[what] > 1.5 * len(seeds), what
+
+
+@pytest.mark.parametrize("program", ["queues", "pulls"])
+def test_queues_that_pause_after_each_message_are_clean(program):
+    with replaced(Dispatcher, "give", paced):
+        all_clean(program, range(6))
+
+
+@pytest.mark.parametrize("program", ["everything", "queues", "enduringly", "pulls"])
+def test_on_some_seeds_policies_are_set_while_messages_wait(program):
+    """On some of these, messages may come to nothing by that; on most seeds, nobody touches them."""
+    works = [cluster(seed, program=program).workload for seed in range(40)]
+    drawn = [work.drawn for work in works if isinstance(work, Clients)]
+    assert [sum(bool(each) for each in them) > 2 for them in (
+        [each.changes for each in drawn], [each.lossy for each in drawn], [not each.queues for each in drawn],
+        [each.queues and not each.lossy for each in drawn],
+    )] == [True] * 4  # fmt: skip
 
 
 def test_seeds_that_have_failed_are_clean():

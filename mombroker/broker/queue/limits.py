@@ -109,13 +109,23 @@ class QueueLimits:
 
     def free(self) -> None:
         """Does a queue that was full take work again?"""
-        policy, messages = self.settings.policy, self.messages
-        if policy.overflow != "drop-head" and (
-            (policy.max_messages and messages.count > FREE * policy.max_messages)
-            or (policy.max_bytes and messages.bytes > FREE * policy.max_bytes)
-        ):
+        if self._full():
             return
         for home in self.blocked_servers:
             self.queue.post(f"{home}/_clients", Full(self.queue.id, False))
         self.blocked_servers = ()
         self.service.freed(self.queue.id)
+
+    def _full(self) -> bool:
+        policy, messages = self.settings.policy, self.messages
+        return policy.overflow != "drop-head" and bool(
+            (policy.max_messages and messages.count > FREE * policy.max_messages)
+            or (policy.max_bytes and messages.bytes > FREE * policy.max_bytes)
+        )
+
+    def check(self) -> None:
+        """Nobody waits for room that there is."""
+        assert not self.blocked_servers or self._full(), "servers are blocked, and there is room"
+        unlimited = not self.settings.limited or self.settings.policy.overflow == "drop-head"
+        if unlimited or not self.messages.count + self.reserved:
+            assert not self.service.waits_for(self.queue.id), "somebody waits for room, and there is some"

@@ -148,6 +148,7 @@ class Queue(Native):
         """It is in memory again. What connections of this server had, or of one that has left the bus, comes back,
         unless it is settled in the inbox. `also`: sessions that may have had something, too."""
         self._unread = True
+        self.limits.free()  # the file may have another policy for it than before the stop
         servers = self.tx.topology.servers
         for session in dict.fromkeys([*self.sessions(), *also]):
             if not self.remote(session) or home_of(session) not in servers:
@@ -286,6 +287,7 @@ class Queue(Native):
     def check(self) -> None:
         """Assert the invariants. Whatever is to be done is being done, or waits for something from outside."""
         self.messages.check()
+        self.limits.check()
         if self.turns.armed(self):
             return
         assert not self.settlement.returning, "what lost connections had is left lying"

@@ -19,6 +19,7 @@ class QueueService(Protocol):
 
     @property
     def waiting(self) -> Sized: ...  # connections that wait for something, as for room in a queue
+    def waits_for(self, queue: str) -> bool: ...  # does somebody wait for room in it?
     def shown(self, name: str) -> str: ...  # what people call it
     def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...  # times of another server
     def send_to_queue(self, message: ClientMessage, source: str, /) -> None: ...  # which is made if need be

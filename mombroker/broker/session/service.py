@@ -197,6 +197,10 @@ class Sessions(Native):
     def freed(self, queue: str) -> None:
         self.held_back.wake(queue)
 
+    def waits_for(self, queue: str) -> bool:
+        """Does somebody wait for room in a queue?"""
+        return any(session.room and session.key == queue for session in self.waiting)
+
     def queue_full(self, note: Full, message: Message) -> None:
         if note.full:
             self.commands.full.add(note.queue)
