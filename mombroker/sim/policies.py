@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from mombroker.broker.policy import policy
 from mombroker.sim.cluster import Cluster
 
 Settings = dict[str, tuple[Any, ...]]
@@ -43,7 +44,9 @@ class QueuePolicies:
 
     def _drawn(self, queue: str) -> dict[str, Any]:
         settings = SETTINGS | (LOSSY if queue in self.lossy else {})
-        return {"match": queue, **{name: self.dice.choice(values) for name, values in settings.items()}}
+        drawn = {"match": queue, **{name: self.dice.choice(values) for name, values in settings.items()}}
+        policy(drawn)  # raises MomError for one that a server would refuse
+        return drawn
 
     def begin(self, cluster: Cluster, span: int) -> None:
         """Have the operator ask for changes; some come to nothing, since a server is down or away."""

@@ -47,10 +47,11 @@ class Mortal(Worker):
 
 
 class Departures(Everything):
-    policies: ClassVar[list[dict[str, Any]]] = [
+    declared: ClassVar[list[dict[str, Any]]] = [
         {"match": GRAVE, "redelivery_delay": 0.01, "max_redeliveries": 1000},
-        *({**policy, "dead_letter": GRAVE} for policy in Everything.policies),
+        *({**policy, "dead_letter": GRAVE} for policy in Everything.declared),
     ]
+    varied = ()
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {**Everything.deeds, Mortal.expire: 12}
     lost: frozenset[Stream] = frozenset()  # streams that lived on a server that has left
     dropped = False  # their names were withdrawn

@@ -42,7 +42,7 @@ def seen(seed: int, control: Control) -> list[str]:
     made = cluster(seed, faults=control.faults, program=control.program)
     try:
         made.run(made.world.rng.choice((100, 400, 1000)) * MS)
-    except AssertionError as error:  # a server has noticed it before its clients could
+    except (AssertionError, IndexError) as error:  # a server has noticed it before its clients could
         return [str(error)]
     assert isinstance(made.workload, Clients)
     return made.workload.model.faults()
@@ -56,9 +56,9 @@ CONTROLS = {
     "table through a central registry": Control("requests", fakes.central_table, (3, 8, 9)),
     "no epochs in entries": Control("everything", partial(replaced, Topics, "hold", fakes.without_epochs), (1, 13, 16)),
     "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
-    "a message waits for its name in its session": Control("openings", fakes.waiter_in_the_session, (5, 36, 47)),
+    "a message waits for its name in its session": Control("openings", fakes.waiter_in_the_session, (67, 176, 319)),
     "auto-ack settled in its delivery batch": Control(
-        "queues", partial(replaced, Session, "deliver", fakes.settled_at_delivery), (7, 9, 29), KILLS
+        "queues", partial(replaced, Session, "deliver", fakes.settled_at_delivery), (2, 8, 47), KILLS
     ),
     "receipt of a subscription at once": Control(
         "word", partial(replaced, Session, "listen", fakes.receipt_at_once), (0, 1, 3)

@@ -224,6 +224,7 @@ class QueueMessages:
             self.count -= 1
             self.bytes -= min(damage.size, self.bytes - self.unstored)
         self._fewer_stale()
+        self.room.made()
         self.queue.change()
         self.queue.touch()
 
@@ -237,6 +238,7 @@ class QueueMessages:
         self.ready -= lane.rest
         lane.rest = 0
         self._fewer_stale()
+        self.room.made()
         self.queue.change()
 
     def _fewer_stale(self) -> None:
