@@ -74,6 +74,10 @@ COMMANDS = {
     "why": ("status", "why", "What the waiting messages of a server wait for."),
 }
 
+# What commands and options were called before.
+FORMER = {"deadletter": "mom agent deadletters", "deadletters": "mom agent deadletters"}
+FORMER_OPTIONS = {"--held": "--unacked"}
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -102,6 +106,8 @@ class LazyGroup(Group):
 
     def hint(self, ctx: click.Context, name: str) -> str:
         """The nearest command, else those of all groups that are called so."""
+        if name in FORMER:
+            return f"it is `{FORMER[name]}` now"
         near = suggestion(name, COMMANDS)
         there = [] if near else [full for full, _ in commands() if full.count(" ") > 1 and full.split()[-1] == name]
         return near or (f"there are {listed(there, 12)}" if there else "see `mom --help`")
@@ -111,6 +117,10 @@ class LazyGroup(Group):
             result = super().invoke(ctx)
             options.judge(ctx)
             return result
+        except click.NoSuchOption as error:
+            if former := FORMER_OPTIONS.get(error.option_name):
+                raise click.NoSuchOption(error.option_name, possibilities=[former], ctx=error.ctx) from None
+            raise
         except MomError as error:
             raise click.ClickException(str(error)) from None
         except StoreFailed as error:

@@ -191,6 +191,14 @@ def source(path: Path, kinds: str) -> Path:
     return path
 
 
+def load_for_addresses(file: Path) -> "Topology":
+    """As `load`, for what is to work on servers that still run, though the file has former words of policies."""
+    from mombroker.net import config
+
+    path = found(file)
+    return config.load(path, lambda line: click.echo(f"mom: {path}: {line}", err=True))
+
+
 def load(file: Path, needed: str = "") -> "Topology":
     """The topology of a file. Raises MomError, where there is no file with what it is `needed` for."""
     from mombroker.net import config

@@ -21,6 +21,7 @@ FORMS = (
     "csv", "gif", "htm", "html", "jpeg", "jpg", "json", "md", "parquet", "pdf", "png", "sqlite", "svg", "toml", "txt",
     "xlsx", "xml", "yaml", "yml",
 )  # fmt: skip
+FORMER_COLUMNS = {"waiting": "ready", "held": "unacked"}
 F = TypeVar("F", bound=Callable[..., Any])
 NS = 1_000_000_000
 TIMES = ("now", "last_seen", "until", "time", "timestamp", "expires", "due", "oldest")  # since 1970; `..._ns` is a span
@@ -194,6 +195,8 @@ def choose(columns: str, known: list[str]) -> list[str]:
     """The columns that the user asked for, if all of them are known."""
     chosen = [name.strip() for name in columns.split(",") if name.strip()]
     for name in chosen:
+        if name not in known and FORMER_COLUMNS.get(name) in known:
+            raise click.UsageError(f"there is no column {name!r} any more: write {FORMER_COLUMNS[name]!r}")
         if name not in known:
             raise click.UsageError(f"there is no column {name!r}; there are {', '.join(known)}")
     return chosen

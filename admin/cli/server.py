@@ -61,7 +61,7 @@ def stop(file: Path, name: str) -> None:
     Example:
       mom server stop lyon
     """
-    at = options.pick(options.load(file), name)
+    at = options.pick(options.load_for_addresses(file), name)
     ran = _process(at)
     if not supervisor.order(Path(at.data), supervisor.STOP) and ran:
         with suppress(ProcessLookupError):  # it has just ended by itself

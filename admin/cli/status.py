@@ -30,7 +30,7 @@ def status(file: Path, server: str | None, output: str, columns: str) -> None:
       mom status --server lyon -o json
       mom status -c server,state,store_bytes
     """
-    topology = options.load(file)
+    topology = options.load_for_addresses(file)
     if server:
         _full(options.ask(topology, options.pick(topology, server), "status"), output, columns)
         return
@@ -102,7 +102,7 @@ def why(file: Path, server: str | None, output: str, columns: str) -> None:
       mom why lyon
       mom why lyon -o json
     """
-    topology = options.load(file)
+    topology = options.load_for_addresses(file)
     found = options.ask(topology, options.pick(topology, server), "why")
     if output == "table" and not columns:
         for wait in found["waits"]:

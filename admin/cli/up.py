@@ -82,7 +82,7 @@ def down(file: Path, output: str) -> None:
     Example:
       mom down etc/two-sites.toml
     """
-    stopped = _end({server.name: Path(server.data) for server in options.load(file).servers.values()})
+    stopped = _end({server.name: Path(server.data) for server in options.load_for_addresses(file).servers.values()})
     if output == "json":
         echo_json({"stopped": stopped})
     else:

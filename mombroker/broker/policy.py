@@ -20,7 +20,11 @@ FORMER = {
     "redeliver_first": "redelivery_delay", "redeliver_factor": "redelivery_delay_multiplier",
     "redeliver_max": "max_redelivery_delay",
 }  # fmt: skip
-FORMER_VALUES = {("overflow", "drop-oldest"): "drop-head"}
+FORMER_VALUES: dict[tuple[str, Any], str] = {("overflow", "drop-oldest"): "drop-head"}
+
+
+class FormerWord(MomError):
+    """A policy is written in words of a former version."""
 
 
 @dataclass(slots=True)
@@ -84,11 +88,13 @@ def policy(values: dict[str, Any]) -> Policy:
     known = {field.name: type(field.default) for field in fields(Policy)}
     for key, value in values.items():
         if key in FORMER:
-            raise MomError(f"a policy has no {key!r} any more: write {FORMER[key]!r}")
+            raise FormerWord(f"a policy has no {key!r} any more: write {FORMER[key]!r}")
         if key not in known:
             raise MomError(f"a policy has no {key!r}; it has {', '.join(known)}")
         if type(value) is not known[key] and not (known[key] is float and type(value) is int):
             raise MomError(f"{key} must be {_WORDS[known[key]]}, not {value!r}")
+        if (key, value) in FORMER_VALUES:
+            raise FormerWord(f"{key} is not {value!r} any more: write {FORMER_VALUES[key, value]!r}")
     if "match" not in values:
         raise MomError('a policy needs match = "PATTERN", as "queue:orders.*"')
     _check_match(values["match"])

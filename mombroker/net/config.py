@@ -2,13 +2,13 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from mombroker import ordering
-from mombroker.broker.policy import policy
+from mombroker.broker.policy import FormerWord, policy, stored
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
 from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
@@ -72,8 +72,9 @@ WORDS = {
 }  # fmt: skip
 
 
-def load(path: str | Path) -> Topology:
+def load(path: str | Path, warn: Callable[[str], None] | None = None) -> Topology:
     """The topology in a TOML file. Raises TopologyError with all that is wrong, each as `file:line: key: what to do`.
+    With `warn` former words of policies are no fault; that is told of each.
 
     Relative paths are relative to the file's folder.
     """
@@ -88,10 +89,10 @@ def load(path: str | Path) -> Topology:
         raise TopologyError([f"{path}: {(error.strerror or str(error)).lower()}: give the topology file"]) from None
     except UnicodeDecodeError as error:
         raise TopologyError([f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8"]) from None
-    return loads(text, path.parent.absolute(), str(path))
+    return loads(text, path.parent.absolute(), str(path), warn)
 
 
-def loads(text: str, base: Path, source: str = "topology") -> Topology:
+def loads(text: str, base: Path, source: str = "topology", warn: Callable[[str], None] | None = None) -> Topology:
     """As `load`, from text whose relative paths are relative to `base`; errors name `source`."""
     try:
         content = tomllib.loads(text)
@@ -99,7 +100,7 @@ def loads(text: str, base: Path, source: str = "topology") -> Topology:
         what, _, line = str(error).partition(" (at line ")
         where = f"{source}:{line.partition(',')[0]}" if line else source
         raise TopologyError([f"{where}: not TOML: {what[:1].lower()}{what[1:]}"]) from None
-    reading = _Reading(base)
+    reading = _Reading(base, warn)
     topology = reading.topology(content)
     faults = [*reading.faults, *reading.kept(topology.faults()), *_ordering_faults(topology)]
     if faults:
@@ -113,8 +114,8 @@ def loads(text: str, base: Path, source: str = "topology") -> Topology:
 class _Reading:
     """Turns parsed TOML into a Topology and collects what is wrong with its shape on the way."""
 
-    def __init__(self, base: Path):
-        self.base = base
+    def __init__(self, base: Path, warn: Callable[[str], None] | None = None):
+        self.base, self.warn = base, warn
         self.faults: list[Fault] = []
 
     def topology(self, content: Table) -> Topology:
@@ -196,6 +197,9 @@ class _Reading:
         try:
             policy(values)
         except MomError as error:
+            if self.warn and isinstance(error, FormerWord):
+                self.warn(f"policies[{at}]: {error} before a server starts with this file")
+                return stored(values).as_dict()
             self.fault(("policies", at), str(error))
         return values
 

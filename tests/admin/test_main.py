@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.cli import completion, main, options, reference, topology_reference
+from mombroker.admin.cli.output import choose
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.core.limits import Limits
 from mombroker.net import config
@@ -66,6 +67,9 @@ def test_no_text_tells_of_a_command_that_there_is_not(path):
         ("purge a", "there is no command `mom purge`: there are mom queue purge and mom subscription purge"),
         ("dlq drop", "there is no command `mom dlq drop`: there are list and retry"),
         ("xyz", "there is no command `mom xyz`: see `mom --help`"),
+        ("deadletter list", "there is no command `mom deadletter`: it is `mom agent deadletters` now"),
+        ("deadletters list", "it is `mom agent deadletters` now"),
+        ("queue browse orders --held", "Did you mean --unacked?"),
         ("status --fiel x", "did you mean"),
         ("topology show --colums x", "did you mean"),
     ],
@@ -262,3 +266,24 @@ def test_what_the_terminal_has_no_sign_for_is_escaped():
     env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
     assert (done.stdout, done.returncode) == (b"gr\xfcn \\u2192\n", 0), done.stderr
+
+
+def test_after_an_upgrade_the_old_servers_can_be_stopped_with_a_file_in_former_words(tmp_path):
+    """Nothing starts with it."""
+    file = tmp_path / "bus.toml"
+    file.write_text(
+        '[bus]\nname = "b"\n[servers.a]\nlisten = "127.0.0.1:7001"\n'
+        '[[policies]]\nmatch = "queue:*"\nmax_messages = 5\noverflow = "drop-oldest"\n'
+    )
+    said = "policies[0]: overflow is not 'drop-oldest' any more: write 'drop-head'"
+    for words in (["down"], ["server", "stop", "a"]):
+        arguments = [*words, "--file", str(file)] if words[0] == "server" else [*words, str(file)]
+        result = CliRunner().invoke(main.cli, arguments, prog_name="mom")
+        assert result.exit_code == 0 and f"{said} before a server starts" in result.stderr, result.output
+    result = CliRunner().invoke(main.cli, ["up", str(file)], prog_name="mom")
+    assert result.exit_code == 1 and said in result.stderr
+
+
+def test_a_column_that_was_called_otherwise_is_named():
+    with pytest.raises(click.UsageError, match="there is no column 'held' any more: write 'unacked'"):
+        choose("held", ["ready", "unacked"])

@@ -174,6 +174,11 @@ WRONG = [
         'overflow = "drop"',
         "policies[0]: overflow must be 'block' or 'reject' or 'drop-head', not 'drop'",
     ),
+    (
+        'overflow = "reject"',
+        'overflow = "drop-oldest"',
+        "policies[0]: overflow is not 'drop-oldest' any more: write 'dr",
+    ),
     ('overflow = "reject"', 'full = "reject"', "policies[0]: a policy has no 'full' any more: write 'overflow'"),
     ("redelivery_delay = 0.5", "redelivery_dealy = 0.5", "policies[0]: a policy has no 'redelivery_dealy'; it has"),
     (
