@@ -29,7 +29,8 @@ OPTIONS = frozenset((
     "JMSXGroupSeq", "amq-msg-type", "dedup-id", "JMSMessageID", *foreign.NAMES[SEND],
 ))  # fmt: skip
 PROPERTIES = frozenset(("JMSXGroupID", "JMSXGroupSeq"))
-HANDLED = frozenset(("destination", "content-length", "receipt", "transaction"))  # of the frame, not of its message
+# Of the frame, not of its message; and what only the broker may say.
+HANDLED = frozenset(("destination", "content-length", "receipt", "transaction"))
 # What is no property of a message: it does not travel as it is.
 CONTROL = HANDLED | SAID | (OPTIONS - PROPERTIES - foreign.IGNORED[SEND].keys())
 
