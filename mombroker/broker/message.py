@@ -64,8 +64,8 @@ class ClientMessage(Note):
         form = self.form
         if form and form[:1] == older.LINES:
             return len(form) - 1 + len(self.body)
-        texts = len(self.content_type) + len(self.type) + len(self.correlation) + len(self.reply_to)
-        return texts + len(self.properties) + len(form) + len(self.body)
+        texts = self.content_type + self.type + self.correlation + self.reply_to
+        return len(texts) + len(self.properties) + len(form) + len(self.body)
 
     def values(self) -> list[Any]:
         return list(_values(self))
