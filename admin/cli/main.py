@@ -119,7 +119,7 @@ class LazyGroup(Group):
             return result
         except click.NoSuchOption as error:
             if former := FORMER_OPTIONS.get(error.option_name):
-                raise click.NoSuchOption(error.option_name, possibilities=[former], ctx=error.ctx) from None
+                raise click.UsageError(f"there is no {error.option_name} any more: write {former}", error.ctx) from None
             raise
         except MomError as error:
             raise click.ClickException(str(error)) from None

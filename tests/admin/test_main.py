@@ -69,7 +69,7 @@ def test_no_text_tells_of_a_command_that_there_is_not(path):
         ("xyz", "there is no command `mom xyz`: see `mom --help`"),
         ("deadletter list", "there is no command `mom deadletter`: it is `mom agent deadletters` now"),
         ("deadletters list", "it is `mom agent deadletters` now"),
-        ("queue browse orders --held", "did you mean '--unacked'?"),
+        ("queue browse orders --held", "there is no --held any more: write --unacked"),
         ("status --fiel x", "did you mean"),
         ("topology show --colums x", "did you mean"),
     ],
