@@ -134,6 +134,7 @@ class Session:
         self.unsettled = Unsettled()
         self.transactions = Transactions(self.settings.transactions)
         self._stamp = f"/{id.rpartition('/')[2]}."  # of the ids of deliveries: no other connection ever has it
+        self._now = Now(lambda: self.now())
         self._noted: set[str] = set()
         self._since_mark = self._marks = 0
         self._farewell = b""
@@ -304,7 +305,8 @@ class Session:
         if "content-length" not in headers:
             command.kind = "text"
         if not OPTIONS.isdisjoint(headers):
-            now = Now(self.now)
+            now = self._now
+            now.asked = False
             requests.options(command, headers, now)
             self._note_ignored(frame)
             if now.asked:
