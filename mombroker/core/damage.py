@@ -47,8 +47,10 @@ class Aside:
         elif damage.table == "task":
             rows.tasks[damage.id] = None
         else:
+            counted = rows.items.get(damage.id, damage) is not None
             rows.items[damage.id] = None
-            self._tell(damage)
+            if counted:  # else it was taken meanwhile, from memory
+                self._tell(damage)
         native = self.natives.agents.get(agent)
         what = {"queue_in": "a message for", "task": "a timer or deferred function of"}.get(damage.table)
         what = what or (native.rows_are.get(damage.collection) if native else None) or "a message of"

@@ -27,7 +27,7 @@ def not_kept(table: Replicated, key: object, row: str | None) -> None:
 
 @pytest.mark.parametrize(("name", "broken"), [("ask", decides_itself), ("_tell", told_to_itself), ("keep", not_kept)])
 def test_a_broken_table_is_seen(name, broken, monkeypatch):
-    seeds = (1, 3, 5)
+    seeds = (1, 2, 5)
     assert [run(seed, program="operators").wrong for seed in seeds] == [[], [], []], "clean without the fault"
     monkeypatch.setattr(Replicated, name, broken)
     assert all(run(seed, program="operators").wrong for seed in seeds)
