@@ -5,6 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from mombroker.core.channel import Channel
+from mombroker.core.neighbours import Neighbours
 from mombroker.sim.faults import STORM, Faults
 from mombroker.sim.seeds import run
 from mombroker.sim.world import MS
@@ -27,6 +28,6 @@ def test_lies_of_a_neighbour_end_its_connection_and_nothing_else(seeds, program)
 def test_a_server_that_believes_its_neighbour_is_noticed():
     with patch.object(Channel, "_check", lambda *_: None):
         assert any("believed" in line for seed in range(5) for line in run(seed, faults=LIARS).wrong)
-    with patch.object(Channel, "admit", lambda *_: None):
+    with patch.object(Neighbours, "admit", lambda *_: None):
         assert any("judged wrongly" in line for seed in range(5) for line in run(seed, faults=LIARS).wrong)
     assert STORM.lies == 0
