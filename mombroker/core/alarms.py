@@ -11,13 +11,15 @@ AGAIN = 1.25, 0.9  # of min_free and max_memory: from here on work is taken agai
 
 
 class Alarms:
-    """`reasons`: by resource, one sentence why no work is taken from outside; empty while there is enough."""
+    """last     what was measured last
+    reasons  by resource, one sentence why no work is taken from outside; empty while there is enough
+    """
 
-    __slots__ = ("limits", "bytes", "reasons")
+    __slots__ = ("limits", "last", "reasons")
 
     def __init__(self, limits: Limits):
         self.limits = limits
-        self.bytes = 0  # of the store
+        self.last = StoreSize(0)
         self.reasons: dict[str, str] = {}
 
     def warnings(self) -> list[str]:
@@ -30,18 +32,18 @@ class Alarms:
         ]
 
     def full(self) -> bool:
-        return self.bytes >= self.limits.max_store or bool(self.reasons)
+        return self.last.bytes >= self.limits.max_store or bool(self.reasons)
 
     def why(self) -> list[str]:
         """Why no work is taken from outside, one sentence each."""
         most = self.limits.max_store
-        store = [f"the store holds {self.bytes} bytes of max_store = {most}"] if self.bytes >= most else []
+        store = [f"the store holds {self.last.bytes} bytes of max_store = {most}"] if self.last.bytes >= most else []
         return store + list(self.reasons.values())
 
     def measured(self, event: StoreSize) -> list[str]:
         """Returns what has changed, for the operator."""
         before, limits = dict(self.reasons), self.limits
-        self.bytes, self.reasons = event.bytes, {}
+        self.last, self.reasons = event, {}
         least = limits.min_free or min(event.disk * FREE_PERCENT // 100, FREE_MOST)
         if event.disk and event.free < least * (AGAIN[0] if "disk" in before else 1):
             self.reasons["disk"] = f"{event.free} bytes are free on the disk of the store, min_free is {least}"

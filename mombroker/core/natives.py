@@ -47,6 +47,7 @@ class Clients(Protocol):
     def native(self, path: str, agent: str, state: bytes) -> NativeAgent: ...  # of such a class, not created yet
     def recover(self) -> None: ...  # take up what the store holds, before the first turn
     def named(self, name: str) -> None: ...  # it is known now, or no longer
+    def room(self) -> None: ...  # the server takes work again
     def host(self, agent: str) -> NativeAgent | None: ...  # one that is made when something comes for it
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew

@@ -117,12 +117,7 @@ class AgentServer:
             case TaskDone(id, payload, reason):
                 self.timers.done(id, payload, reason)
             case StoreSize():
-                was = self.tx.full
-                for line in self.alarms.measured(event):
-                    self.tx.note(line)
-                self.tx.full = self.alarms.full()
-                if was and not self.tx.full:
-                    self.neighbours.grant()
+                self._measured(event)
             case Admin(ticket, verb, args):
                 self.requests.ask(ticket, verb, args)
             case _:
@@ -148,7 +143,16 @@ class AgentServer:
     def limit(self, limits: Limits) -> None:
         """Take over other limits, for all parts at once."""
         self.limits.take(limits)
-        self.tx.full = self.alarms.full()
+        self._measured(self.alarms.last)
+
+    def _measured(self, size: StoreSize) -> None:
+        """Does the server lack room? Once it has some again, who waited for it goes on."""
+        for line in self.alarms.measured(size):
+            self.tx.note(line)
+        was, self.tx.full = self.tx.full, self.alarms.full()
+        if was and not self.tx.full:
+            self.neighbours.grant()
+            self.clients.room()
 
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""

@@ -51,7 +51,7 @@ def status(server: AgentServer) -> Reply:
         "holds": channel.holds,
         "dead_letters": len(server.dead_letters.letters),
         "names": len(server.names.known),
-        "store_bytes": server.alarms.bytes,
+        "store_bytes": server.alarms.last.bytes,
         "full": server.tx.full,
         "stuck": _stuck(server),
         "problems": _problems(server),

@@ -215,7 +215,7 @@ class Node:
         except (StoreFailed, StoreError) as error:
             self.driver.fail(error)
             return
-        near = self.server.alarms.bytes > room // 2  # then the log may be what takes the room
+        near = self.server.alarms.last.bytes > room // 2  # then the log may be what takes the room
         wait = max(TIDY_WAIT_S, 4 * (time.monotonic() - start)) if more else 1.0 if near else PRUNE_EVERY_S
         self._prune = self.shared.reactor.callLater(wait, self._tidy)
 

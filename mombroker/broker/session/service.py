@@ -21,7 +21,7 @@ from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers
 from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
-from mombroker.broker.session.waiting import Wait, Waiting
+from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import KINDS, note_of
 from mombroker.core.errors import MomError, UnknownNotification
@@ -193,6 +193,10 @@ class Sessions(Native):
 
     def named(self, name: str) -> None:
         self.held_back.wake(name)
+
+    def room(self) -> None:
+        """The server takes work again."""
+        self.held_back.wake(STORE)
 
     def freed(self, queue: str) -> None:
         self.held_back.wake(queue)

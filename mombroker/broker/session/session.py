@@ -261,9 +261,8 @@ class Session(Native):
     def refuse(self, note: protocol.Refuse, message: Message) -> None:
         consumer = self.consumers.get(note.consumer)
         if consumer is None:
-            ending = self.endings.pop(note.consumer, None)
-            if ending or self.strict:
-                self.service.refuse(self, Refused(line(note.reason), ending and ending[1], scope=COMMAND))
+            if ending := self.endings.pop(note.consumer, None):  # else it is of a subscription that has ended by now
+                self.service.refuse(self, Refused(line(note.reason), ending[1], scope=COMMAND))
         elif consumer.open:
             self.service.refuse(self, Refused(line(note.reason), consumer.receipt, consumer.sub, SUBSCRIPTION))
             if not self.ended:  # its home has taken back what it had

@@ -13,7 +13,6 @@ from mombroker.core.times import SECOND
 from mombroker.core.transaction import Transaction
 
 KNOWN_NS = 2 * SECOND  # until all servers must know a subscription; then its receipt names those that may not
-POLL_NS = SECOND // 5  # how often a full store is looked at while somebody waits for it
 STORE = "store"  # what is waited for when the server has no room; names and agents have other ones
 
 
@@ -54,14 +53,11 @@ class Waiting:
 
     def hold(self, session: Session, wait: Wait) -> None:
         """Its commands wait."""
-        now = self.tx.now
         if not session.until:
-            session.until = times.after(now, times.of_seconds(wait.seconds))
+            session.until = times.after(self.tx.now, times.of_seconds(wait.seconds))
+            self._alarm(session.until)
         session.key, session.reason, session.room = wait.key, wait.reason, wait.room
         self.sessions[session] = None
-        self._alarm(session.until)
-        if wait.key == STORE:
-            self._alarm(now + POLL_NS)
         if wait.room:
             self.settle_ahead(session)
 
@@ -117,10 +113,6 @@ class Waiting:
         """It is later."""
         now = self.tx.now
         for session in list(self.sessions):
-            if session.key == STORE and not self.tx.full:
-                self.go_on(session)
-            elif session.key == STORE:
-                self._alarm(now + POLL_NS)
             if session.key and session.until <= now:
                 self._in_vain(session)
         self.confirm()

@@ -872,6 +872,31 @@ def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
     assert far.send(Q, "3").refusals
 
 
+def test_those_who_wait_for_room_in_the_store_cost_one_alarm_each_and_go_on_when_there_is_some():
+    b = Broker()
+    server = b.servers["a"]
+    server.limit(replace(server.limits, max_store=10))
+    server.step(StoreSize(11), b.now)
+    producers = [b.connect().send(Q, f"{number}", receipt="r") for number in range(4)]
+    for _ in range(20):
+        b.later(0.1)
+        server.step(StoreSize(11), b.now)
+    assert [each.receipts for each in producers] == [[]] * 4 and len(server.timers.heap) <= 2 * len(producers)
+    server.limit(replace(server.limits, max_store=100))  # at once
+    b.pump()
+    assert [each.receipts for each in producers] == [["r"]] * 4
+
+
+def test_those_who_wait_for_room_in_a_queue_cost_one_alarm_each_however_often_they_try():
+    b = Broker(with_policy(max_messages=1))
+    consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    for number in range(5):
+        b.connect().send(Q, *(f"{number}{each}" for each in "123456"))
+    for _ in range(20):
+        consumer.ack(consumer.texts[-1])
+    assert len(consumer.texts) == 21 and len(b.servers["a"].timers.heap) <= 30
+
+
 def test_a_full_store_takes_no_work():
     b = Broker()
     server = b.servers["a"]
