@@ -302,7 +302,9 @@ class Prover(Client):
             connection.subscribe(self.work.passing, "t", transient=True, ack="individual")
 
     def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
-        self.work.proofs.append(connection.send(A))
+        proof = connection.send(A)
+        if everywhere:  # else it may pass a server that does not know of the subscription
+            self.work.proofs.append(proof)
 
     def acknowledge(self, connection: Connection, tag: int) -> None:
         super().acknowledge(connection, tag)
