@@ -298,11 +298,12 @@ class Prover(Client):
     faithful = 1.0
 
     def begin(self, connection: Connection) -> None:
-        if len(self.work.proofs) < PROOFS:
+        if self.work.asked < PROOFS:
             connection.subscribe(self.work.passing, "t", transient=True, ack="individual")
 
     def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
         proof = connection.send(A)
+        self.work.asked += 1
         if everywhere:  # else it may pass a server that does not know of the subscription
             self.work.proofs.append(proof)
 
@@ -326,6 +327,7 @@ class Choices(Everything):
         self.graves = [self.queue(name.replace("queue:", "queue:DLQ.")) for name in QUEUES]
         self.passing = Stream((A, B), "shared", complete=False)
         self.wanted: dict[tuple[int, str], tuple[str, bool]] = {}
+        self.asked = 0
         self.proofs: list[Sent] = []
         return [Chooser(self) for _ in range(self.rng.randint(3, 6))]
 
@@ -351,7 +353,7 @@ class Choices(Everything):
 
     def faults(self, cluster: Cluster) -> list[str]:
         found = super().faults(cluster)
-        if len(self.proofs) < PROOFS or any(proof.id not in self.passing.seen for proof in self.proofs):
+        if self.asked < PROOFS or any(proof.id not in self.passing.seen for proof in self.proofs):
             found.append(f"{self.passing} is no more")
         living, dead = ({id for stream in streams for id in stream.seen} for streams in (self.queues, self.graves))
         for sent in self.model.messages.values():
