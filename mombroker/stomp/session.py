@@ -101,7 +101,8 @@ class Session:
     """A session as the gateway wants it (gateway/session.py).
 
     1. Nothing is obeyed before the login is accepted, nothing after DISCONNECT or a fault.
-    2. What ends a session, ERROR or the RECEIPT of DISCONNECT, follows the answers to all frames before it.
+    2. What ends a session, ERROR or the RECEIPT of DISCONNECT, follows the answers to all frames before it, but those
+       that other servers owe to a SUBSCRIBE or UNSUBSCRIBE.
     3. What is kept is bounded: input that waits, transactions, subscriptions, and of what the client was given only
        what it may still settle.
 
