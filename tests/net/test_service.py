@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 from mombroker.net import adminclient, wire
 from mombroker.net.adminclient import AdminClient, NoAccess, NotRunning
@@ -513,7 +514,7 @@ def test_a_look_at_the_file_that_met_a_commit_is_made_again_soon():
     shared = SimpleNamespace(
         topology=SimpleNamespace(log={}), reactor=SimpleNamespace(callLater=lambda wait, _: waits.append(wait))
     )
-    server = SimpleNamespace(limits=Limits(), alarms=SimpleNamespace(bytes=0))
+    server = SimpleNamespace(limits=Limits(), alarms=SimpleNamespace(last=StoreSize(0)))
     node = SimpleNamespace(shared=shared, server=server, store=store, driver=driver, _tidy=None)
     Node._tidy(node)
     assert not tidied and waits.pop() < 1
