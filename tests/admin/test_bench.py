@@ -249,7 +249,7 @@ def test_a_domain_costs_what_its_back_end_has_described(name, options, pattern):
 
 def test_stomp_counts_every_message_of_every_kind(tmp_path):
     # Enough messages for several ticks of 10 ms, in which the system counts the CPU time of another process.
-    words = ["--messages", 600, "--rounds", 1, "--folder", tmp_path, "--producers", 2, "--consumers", 2]
+    words = ["--messages", 4000, "--rounds", 1, "--folder", tmp_path, "--producers", 2, "--consumers", 2]
     flow = rows_of("stomp", *words, "--window", "1,64", "--bytes", "0,100", "--queues", 2)
     assert [(row["window"], row["bytes"]) for row in flow] == [(1, 0), (64, 0), (1, 100), (64, 100)]
     (backlog,) = rows_of("stomp", *words, "--kind", "backlog", "--window", 64, "--ack", "client")
