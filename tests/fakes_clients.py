@@ -110,7 +110,7 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
         epochs = hold(topics, taker, patterns)
         for epoch in epochs:
             entry: Entry = topics.entries[epoch]
-            entry.subscribers[taker] = 0
+            entry.subscribers.add(taker, 0)
         return epochs
 
     return take

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Value = str | int | float | bool | None  # None: NULL, and of a condition: unknown
 Lookup = Callable[[str], Value]
 Evaluate = Callable[[Lookup], Value]
+Required = tuple[tuple[str, Value], ...]  # names, and the value that each must have
 
 MAX_LENGTH = 4_096
 MAX_DEPTH = 50
@@ -83,10 +84,14 @@ class SelectorError(MomError):
 
 @dataclass(slots=True)
 class Selector:
-    """A condition on a message. False and unknown are the same to a consumer."""
+    """A condition on a message. False and unknown are the same to a consumer.
+
+    requires   it is false, or unknown, unless each of these names has this value, as `=` compares
+    """
 
     text: str
     evaluate: Evaluate
+    requires: Required = ()
 
     def __call__(self, lookup: Lookup) -> bool:
         return self.evaluate(lookup) is True
@@ -108,7 +113,8 @@ def compile(text: str) -> Selector:
     start = len(text) - len(body) + 1
     try:
         node = _parser(CONVERT in prefixes, HYPHENS in prefixes).parse(body)
-        return Selector(text, _Builder(CONVERT in prefixes).condition(node).evaluate)  # type: ignore[arg-type]
+        condition = _Builder(CONVERT in prefixes).condition(node)  # type: ignore[arg-type]
+        return Selector(text, condition.evaluate, condition.requires)
     except SelectorError as error:
         raise SelectorError(error.fault, error.position + start) from None
     except exceptions.UnexpectedCharacters as error:
@@ -140,13 +146,16 @@ def _parser(convert: bool, hyphens: bool) -> Lark:
 
 @dataclass(slots=True)
 class Node:
-    """A part of a selector. `position` is from 0; `literal` its value, where that is known."""
+    """A part of a selector. `position` is from 0; `literal` its value, where that is known, and `name` what it names;
+    `requires` as in Selector."""
 
     kind: str
     evaluate: Evaluate
     position: int
     depth: int = 0
     literal: Value = None
+    name: str = ""
+    requires: Required = ()
 
 
 class _Builder:
@@ -168,7 +177,7 @@ class _Builder:
         name = str(token)
         if name.startswith("JMS") and name not in HEADER_FIELDS and not name.startswith(("JMSX", "JMS_")):
             raise SelectorError(f"{name} cannot be selected on, only {', '.join(HEADER_FIELDS)}", _at(token))
-        return Node(NAME, lambda get: get(name), _at(token))
+        return Node(NAME, lambda get: get(name), _at(token), name=name)
 
     def text(self, children: list[Token]) -> Node:
         return _literal(TEXT, _unquoted(children[0]), children[0])
@@ -262,7 +271,12 @@ class _Builder:
             if node.kind == CONDITION or (ordered and node.kind in (TEXT, BOOLEAN)):
                 raise SelectorError(f"{sign} cannot be used with {node.kind}", node.position)
             self.check(node)
-        return self.node(CONDITION, self.comparison(str(sign), left.evaluate, right.evaluate), left, right)
+        made = self.node(CONDITION, self.comparison(str(sign), left.evaluate, right.evaluate), left, right)
+        if sign == "=" and not self.convert:
+            for one, other in ((left, right), (right, left)):
+                if one.name and other.literal is not None:
+                    made.requires = ((one.name, other.literal),)
+        return made
 
     def comparison(self, sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
         test, ordered, convert = TESTS[sign], sign not in ("=", "<>"), self.convert
@@ -359,7 +373,9 @@ class _Builder:
 
     def both(self, children: list[Node]) -> Node:
         parts = [self.condition(node) for node in children]
-        return self.node(CONDITION, _both([part.evaluate for part in parts]), *parts)
+        made = self.node(CONDITION, _both([part.evaluate for part in parts]), *parts)
+        made.requires = tuple(each for part in parts for each in part.requires)
+        return made
 
     def either(self, children: list[Node]) -> Node:
         parts = [self.condition(node) for node in children]
@@ -508,6 +524,11 @@ SPECIAL: dict[str, Callable[[ClientMessage], Value]] = {
 }
 ALIASES = {"JMSCorrelationID": "correlation-id", "JMSType": "type"}
 HEADER_FIELDS = [name for name in ("JMSMessageID", *SPECIAL, *ALIASES) if not name.startswith("JMSX")]
+
+
+def required(selector: str) -> Required:
+    """What a message must have to be selected. Raises SelectorError."""
+    return compile(selector).requires if selector else ()
 
 
 Matches = Callable[

@@ -8,7 +8,7 @@ from typing import Any
 from mombroker.broker.commands import MAX_PREFETCH, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
-from mombroker.broker.selectors import Matches
+from mombroker.broker.selectors import Matches, Required
 from mombroker.core.errors import MomError
 
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
@@ -33,7 +33,8 @@ class SessionConsumer:
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "epochs",
-        "matches", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit", "draining", "_take",
+        "matches", "requires", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit",
+        "draining", "_take",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,7 @@ class SessionConsumer:
         self.outcomes: dict[str, list[int]] = {}
         self.epochs: list[int] = []
         self.matches: Matches | None = None
+        self.requires: Required = ()
         self.uncommitted: set[int] = set()
         self.uncommitted_to = self.recounted = self.dropped = 0
         self._take = take

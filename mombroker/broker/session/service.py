@@ -107,6 +107,9 @@ class Sessions(Native):
             elif session is not None:
                 self.close(session)
 
+    def check(self) -> None:
+        self.topics.check()
+
     def close(self, session: Session, lost: bool = True) -> None:
         """`lost`: its connection has not ended in good order."""
         self.sessions.pop(session.conn, None)

@@ -14,7 +14,7 @@ from mombroker.broker.commands import COMMAND, SUBSCRIPTION, BrowseEnd, Command,
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
-from mombroker.broker.selectors import Matches
+from mombroker.broker.selectors import Matches, required
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.deliveries import Deliveries
 from mombroker.broker.session.topic_feed import TopicFeed
@@ -111,7 +111,7 @@ class Session(Native):
     def listen(self, command: Subscribe, matches: Matches | None) -> None:
         """Take from topics, without anything that outlives the connection."""
         consumer = self._new_consumer(command)
-        consumer.matches = matches
+        consumer.matches, consumer.requires = matches, required(command.selector)
         consumer.epochs = self.topics.hold(consumer, command.destinations)
         if consumer.receipt is not None:
             receipt = consumer.receipt

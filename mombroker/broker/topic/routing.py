@@ -12,22 +12,15 @@ from typing import Protocol
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Publish, Seen, Table
+from mombroker.broker.selectors import lookup
 from mombroker.broker.topic.patterns import Patterns, segments_of
+from mombroker.broker.topic.subscribers import Epoch, Subscriber, Subscribers
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.message import Message
 from mombroker.core.meta import TOPIC
 from mombroker.core.natives import Natives
 
 MAX_ROUTES = 10_000  # remembered ways of topics
-Epoch = int
-
-
-class Subscriber(Protocol):
-    """A plain subscription of a connection, or a durable or shared one."""
-
-    @property
-    def dropped(self) -> int: ...
-    def copy(self, message: ClientMessage, id: str, /) -> None: ...
 
 
 class Service(Protocol):
@@ -40,13 +33,13 @@ class Service(Protocol):
 
 
 class Entry:
-    """One of our own entries: its subscribers, each with its epoch, and the servers that may not know it yet."""
+    """One of our own entries: its subscribers, and the servers that may not know it yet."""
 
     __slots__ = ("epoch", "pattern", "subscribers", "unknown")
 
     def __init__(self, epoch: Epoch, pattern: str, unknown: Iterable[str]):
         self.epoch, self.pattern, self.unknown = epoch, pattern, set(unknown)
-        self.subscribers: dict[Subscriber, Epoch] = {}
+        self.subscribers = Subscribers()
 
 
 class Topics:
@@ -108,7 +101,7 @@ class Topics:
             entries.append(entry)
         since = max(entry.epoch for entry in entries)
         for entry in entries:
-            entry.subscribers[subscriber] = since
+            entry.subscribers.add(subscriber, since)
         if fresh:
             self._announce(Table([(entry.epoch, entry.pattern) for entry in fresh], []))
         return [entry.epoch for entry in entries]
@@ -117,7 +110,7 @@ class Topics:
         ended = []
         for epoch in epochs:
             entry = self.entries[epoch]
-            del entry.subscribers[subscriber]
+            entry.subscribers.remove(subscriber)
             if not entry.subscribers:
                 ended.append(entry)
         self._withdraw(ended)
@@ -233,19 +226,24 @@ class Topics:
         if message.expires or message.due:
             self.service.set_by_our_clock(message, envelope)
         known = note.epochs.get(self.tx.name, 0) if note.epochs is not None else None
+        id = message.message or f"{envelope.origin}#{envelope.number}"
+        get = lookup(message, 1, id)
         subscribers: dict[Subscriber, None] = {}
         for epoch in self._route(message.destination)[1]:
             entry = self.entries.get(epoch)
             if entry is not None:
-                for subscriber, since in entry.subscribers.items():
+                for subscriber, since in entry.subscribers.fit(get):
                     if known is None or known >= since:
                         subscribers[subscriber] = None
         self.copies += 1
         if not subscribers:
             self.unheard += 1
-        id = message.message or f"{envelope.origin}#{envelope.number}"
         for subscriber in subscribers:
             subscriber.copy(message, id)
+
+    def check(self) -> None:
+        for entry in self.entries.values():
+            entry.subscribers.check()
 
 
 def _packed(entry: Entry) -> str:

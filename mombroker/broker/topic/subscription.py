@@ -12,7 +12,7 @@ from mombroker.broker.protocol import Cancel, Consume, End, Ended, Gone, Last, R
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.state import state_of, values_of
-from mombroker.broker.selectors import message_filter
+from mombroker.broker.selectors import Required, message_filter, required
 from mombroker.core import times
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
@@ -126,6 +126,10 @@ class Subscription(Queue):
     @property
     def dropped(self) -> int:
         return self.messages.dropped
+
+    @property
+    def requires(self) -> Required:
+        return required(self.spec.selector)
 
     def copy(self, message: ClientMessage, message_id: str) -> None:
         """A message of one of its topics."""
