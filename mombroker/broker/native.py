@@ -18,17 +18,18 @@ from mombroker.core.transaction import LINGER
 
 
 class Native:
-    """`handlers` maps a type of traffic to the method that takes (note, message)."""
+    """`handlers` maps a type of traffic to the method that takes (note, message). One that is `volatile` has no row."""
 
     path: ClassVar[str] = ""
     deletable: ClassVar[bool] = False
     rows_are: ClassVar[dict[str, str]] = {}
     handlers: ClassVar[dict[str, Callable[[Any, Any, Message], None]]] = {}
 
-    __slots__ = ("natives", "tx", "turns", "id", "collections")
+    __slots__ = ("natives", "tx", "turns", "id", "volatile", "collections")
 
-    def __init__(self, natives: Natives, id: str, state: bytes = b""):
+    def __init__(self, natives: Natives, id: str, volatile: bool = False):
         self.natives, self.tx, self.turns, self.id = natives, natives.tx, natives.turns, id
+        self.volatile = volatile
         self.collections: dict[str, Collection] = {}
 
     @classmethod
@@ -81,7 +82,9 @@ class Native:
 
     def change(self) -> None:
         """Let the row be written when the batch closes."""
-        self.natives.change(self)
+        if not self.volatile:
+            self.natives.changed[self] = None
+            self.tx.urgency = self.tx.urgency or LINGER
 
     def collection(self, name: str) -> Collection:
         found = self.collections.get(name)

@@ -12,7 +12,7 @@ from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
 from mombroker.core.replicated import Replication
 from mombroker.core.timers import Timers
-from mombroker.core.transaction import LINGER, Transaction
+from mombroker.core.transaction import Transaction
 from mombroker.core.turns import Turns
 
 
@@ -35,7 +35,7 @@ class NativeAgent(Protocol):
     def flush(self) -> None: ...  # after `touch`
     def alarm(self) -> None: ...  # after Natives.alarm
     def damaged(self, damage: Damage) -> None: ...  # one of its items is lost
-    def pack(self) -> bytes: ...  # after `change`: the state of its row
+    def pack(self) -> bytes: ...  # one of `changed`: the state of its row
     def check(self) -> None: ...  # assert its invariants
 
 
@@ -76,6 +76,7 @@ class Natives:
     clock      how our clock stands to the wall clock and to those of other servers
     names      the agents that are known by name
     agents     the native agents, by id; all are in memory
+    changed    those whose rows are to be written when the batch closes
     turns      when they are flushed, and what is left of the turn's work
     types      what is done with messages of some types, whoever they are for
     replication   what a replicated table is made with
@@ -86,8 +87,8 @@ class Natives:
     """
 
     __slots__ = (
-        "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "post", "cast", "send_now",
-        "_timers", "_collections", "_changed",
+        "tx", "clock", "names", "agents", "changed", "turns", "types", "replication", "send", "post", "cast",
+        "send_now", "_timers", "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -105,8 +106,8 @@ class Natives:
         self.send, self.post, self.cast, self.send_now = channel.send, channel.post, channel.cast, channel.send_now
         self.types, self.replication = types, replication
         self.agents: dict[str, NativeAgent] = {}
+        self.changed: dict[NativeAgent, None] = {}
         self.turns = Turns(tx, self.agents)
-        self._changed: dict[NativeAgent, None] = {}
 
     def alarm(self, at: int, native: NativeAgent) -> None:
         """Let it know that a time has come; in memory only."""
@@ -116,15 +117,10 @@ class Natives:
         """An agent's collection, as it is in the store."""
         return self._collections.open(agent, name)
 
-    def change(self, native: NativeAgent) -> None:
-        """Let its row be written when the batch closes."""
-        self._changed[native] = None
-        self.tx.urgency = self.tx.urgency or LINGER
-
     def remove(self, id: str, written: bool = True) -> None:
         """An agent is gone, and its rows, except its inbox, if it ever had any."""
         if native := self.agents.pop(id, None):
-            self._changed.pop(native, None)
+            self.changed.pop(native, None)
             self.turns.forget(native)
         if written:
             self._timers.drop(id)
@@ -150,7 +146,7 @@ class NativeHost(Natives):
         """The open batch closes."""
         if self.turns.touched:
             self.turns.flush()
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         for native in changed:
             if self.agents.get(native.id) is native:
                 self.tx.rows.agents[native.id] = (native.path, native.pack())

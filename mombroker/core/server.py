@@ -130,11 +130,12 @@ class AgentServer:
         turns.work = self.limits.turn_work
         if turns.soon:
             turns.begin()
-        if self.timers.heap:
+        if 0 < self.timers.next <= self.tx.now:
             self.timers.tick()
         if self.requests.tickets.until:
             self.requests.tickets.hurry()
-        self.more = not self.engine.turn(self.limits.turn_reactions) or bool(turns.soon)
+        done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(self.limits.turn_reactions)
+        self.more = not done or bool(turns.soon)
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.tx.filled():
@@ -178,7 +179,8 @@ class AgentServer:
         """Close the open batch. Not to be called while another one is under way."""
         tx, tickets, timers = self.tx, self.requests.tickets, self.timers
         tx.now = max(tx.now, now)
-        self.natives.close()
+        if self.natives.changed or self.natives.turns.touched:
+            self.natives.close()
         if self.engine.inboxes.new:
             self.engine.inboxes.close()
         ready = Ready(tx.rows)

@@ -19,12 +19,13 @@ class Timers:
 
     notice     packs a named notification
     heap       (due, task id, agent); instead of a task RETRY or ALARM
+    next       the time of the earliest of them; 0 = none
     deferred   functions that the driver is to run: task id, path, arguments
     on_retry   called with (agent, time) when the time of a reaction that failed has come
     on_alarm   called with the native agent whose time has come
     """
 
-    __slots__ = ("tx", "notice", "send", "unreadable", "heap", "tasks", "deferred", "on_retry", "on_alarm")
+    __slots__ = ("tx", "notice", "send", "unreadable", "heap", "next", "tasks", "deferred", "on_retry", "on_alarm")
 
     def __init__(
         self,
@@ -35,15 +36,11 @@ class Timers:
     ):
         self.tx, self.notice, self.send, self.unreadable = tx, notice, send, unreadable
         self.heap: list[tuple[int, int, str]] = []
+        self.next = 0
         self.tasks: dict[int, TaskRow] = {}
         self.deferred: list[tuple[int, str, bytes]] = []
         self.on_retry: Callable[[str, int], None]
         self.on_alarm: Callable[[str], None]
-
-    @property
-    def next(self) -> int:
-        """The time of the earliest timer; 0 = none."""
-        return self.heap[0][0] if self.heap else 0
 
     def recover(self, reader: Reader) -> None:
         for task in reader.tasks():
@@ -83,7 +80,7 @@ class Timers:
     def _schedule(self, task: TaskRow) -> None:
         self.tasks[task.id] = task
         if task.kind == "timer":
-            heappush(self.heap, (task.due, task.id, task.agent))
+            self._set(task.due, task.id, task.agent)
         else:
             path, _, arguments = task.data.partition(b"\n")
             self.deferred.append((task.id, path.decode(), arguments))
@@ -92,17 +89,22 @@ class Timers:
 
     def alarm(self, at: int, agent: str = "") -> None:
         """Let there be a turn when a time has come, in which a native agent is told of it."""
-        if not self.heap or at < self.heap[0][0]:
+        if not self.next or at < self.next:
             self.tx.urgency = self.tx.urgency or LINGER  # so that the driver learns of it
-        heappush(self.heap, (at, ALARM, agent))
+        self._set(at, ALARM, agent)
 
     def retry(self, at: int, agent: str) -> None:
-        heappush(self.heap, (at, RETRY, agent))
+        self._set(at, RETRY, agent)
+
+    def _set(self, at: int, id: int, agent: str) -> None:
+        heappush(self.heap, (at, id, agent))
+        self.next = self.heap[0][0]
 
     def tick(self) -> None:
         """Do what is due."""
-        while self.heap and self.heap[0][0] <= self.tx.now:
+        while 0 < self.next <= self.tx.now:
             at, id, agent = heappop(self.heap)
+            self.next = self.heap[0][0] if self.heap else 0
             if id == ALARM:
                 self.tx.urgency = self.tx.urgency or LINGER  # so that the driver learns of the next one
                 self.on_alarm(agent)
@@ -122,5 +124,6 @@ class Timers:
             self.send(new_message(self.tx, message.source, message.dests, message.type, message.payload))
 
     def check(self) -> None:
+        assert self.next == min(self.heap, default=(0,))[0], "the earliest time is another one"
         ringing = {id for _, id, _ in self.heap}
         assert all(task.kind != "timer" or id in ringing for id, task in self.tasks.items()), "a timer will never ring"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from mombroker.broker.native import Native as Own
 from mombroker.core.natives import NativeHost, Natives
 from mombroker.core.transaction import COMMIT, LINGER
 from tests.core.bus import Bus, topology
@@ -26,6 +27,10 @@ class Native:
         return f"state of {self.id}".encode()
 
 
+class Stateless(Own):
+    path = "tests:Stateless"
+
+
 @pytest.fixture
 def natives() -> NativeHost:
     bus = Bus(topology({}))
@@ -44,19 +49,22 @@ def made(natives: NativeHost, count: int, flushed: Any = lambda native: None) ->
 def test_one_that_was_removed_says_and_writes_nothing_more(natives):
     (one, two), log = made(natives, 2)
     one.flushed = lambda native: natives.remove(two.id, written=False)
-    natives.turns.touch(one), natives.turns.touch(two), natives.change(two)
+    natives.turns.touch(one), natives.turns.touch(two)
+    natives.changed[two] = None
     natives.close()
     assert log == ["a/0"] and natives.tx.rows.agents == {}
     assert not natives.turns.armed(two)
 
 
 def test_changed_ones_get_their_row_when_the_batch_closes(natives):
-    (one,), _ = made(natives, 1)
+    one, no_row = Stateless(natives, "a/0"), Stateless(natives, "a/1", volatile=True)
+    natives.agents.update({one.id: one, no_row.id: no_row})
+    no_row.change()
     assert natives.tx.urgency == 0
-    natives.change(one)
+    one.change()
     assert natives.tx.urgency == LINGER and natives.tx.rows.agents == {}
     natives.close()
-    assert natives.tx.rows.agents == {"a/0": ("tests:Native", b"state of a/0")}
+    assert natives.tx.rows.agents == {"a/0": ("tests:Stateless", b"")}
 
 
 def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
@@ -75,7 +83,7 @@ def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
 
 DOOR = {
     "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "send_now", "post", "cast", "alarm",
-    "collection", "change", "remove",
+    "collection", "changed", "remove",
 }  # fmt: skip
 
 

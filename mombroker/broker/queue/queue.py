@@ -56,14 +56,14 @@ class Queue(Native):
     one_lane: ClassVar[int | None] = None  # of all messages, if their priorities do not count
 
     __slots__ = (
-        "name", "volatile", "service", "settings", "consumers", "work", "schedule", "messages",
+        "name", "service", "settings", "consumers", "work", "schedule", "messages",
         "dead_letters", "limits", "dispatcher", "settlement", "_dedup", "_unread",
     )  # fmt: skip
 
     def __init__(self, service: QueueService, id: str, state: bytes = b"", volatile: bool = False):
-        super().__init__(service.natives, id)
+        super().__init__(service.natives, id, volatile)
         self.name = id[id.index("/") + 1 :]
-        self.volatile, self.service = volatile, service
+        self.service = service
         self.settings = Settings(service.policies, service.shown(self.name))
         self.consumers = Consumers()
         self.work = work = Work(self)
@@ -90,10 +90,6 @@ class Queue(Native):
         if self._dedup is None:
             self._dedup = Dedup(self.tx, self.id)
         return self._dedup
-
-    def change(self) -> None:
-        if not self.volatile:
-            self.natives.change(self)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
