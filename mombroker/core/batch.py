@@ -104,7 +104,8 @@ class Batch:
     items: dict[int, ItemRow | None] = field(default_factory=dict)  # table `message`
     held: dict[int, HeldRow | None] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)  # agent -> its items up to this id go
-    links: dict[int, LinkRow] = field(default_factory=dict)
+    links: dict[int, LinkRow | None] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)  # domains: all their rows of `core` go, before others are put
     core: dict[tuple[str, int, int], bytes | None] = field(default_factory=dict)  # (domain, kind, key)
     tasks: dict[int, TaskRow | None] = field(default_factory=dict)
     meta: dict[str, str | int | None] = field(default_factory=dict)
@@ -114,7 +115,7 @@ class Batch:
     def empty(self) -> bool:
         return not (
             self.queue_out or self.acked or self.queue_in or self.agents or self.items or self.held
-            or self.dropped or self.links or self.core or self.tasks or self.meta or self.log
+            or self.dropped or self.links or self.ended or self.core or self.tasks or self.meta or self.log
         )  # fmt: skip
 
 

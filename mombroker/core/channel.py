@@ -21,7 +21,7 @@ from mombroker.core.link import Link, Links
 from mombroker.core.message import BOUNCE, Message, Note, decode, ident
 from mombroker.core.meta import OWN
 from mombroker.core.neighbours import Neighbours
-from mombroker.core.topology import Domain, RoutingTable
+from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import NO_OUT, Out
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 from mombroker.ordering.base import Ordering, Packet, Rows
@@ -99,7 +99,7 @@ class Channel:
             mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
             pending = int(meta.get(OWN + domain.name, 0))
             self.domains[domain.name] = DomainChannel(tx, self.links, domain, core, mine, pending)
-        self.owning = [part for part in self.domains.values() if part.core.own]
+        self.owning = self._owning()
         self.neighbours = Neighbours(tx, meta, self.domains)
         self.conns = self.neighbours.conns
         self.sent = self.received = self.forwarded = self.holds = 0
@@ -118,6 +118,41 @@ class Channel:
                 f"the {domain.backend} clock of domain {domain.name} in the store of {me} cannot be read "
                 f"({sentence(error)}); restore the store from a backup, or run `mom domain reset` for this server"
             ) from error
+
+    def _owning(self) -> list[DomainChannel]:
+        return [part for part in self.domains.values() if part.core.own]
+
+    def install(self, topology: Topology, anew: Container[str], epoch: int) -> None:
+        """Take over other domains and routes in the open batch.
+
+        A domain of ours goes on as it is if the topology has it with the same order, and it is not in `anew`; any other
+        ends with all that is left of it. What is new begins with new clocks and links, under `epoch`, and its members
+        are met at once.
+        """
+        tx, parts, incarnations = self.tx, dict(self.domains), dict[str, str]()
+        fresh: list[DomainChannel] = []
+        tx.topology, self.routes = topology, RoutingTable(topology, tx.name)
+        self._distances.clear()
+        self._hops.clear()
+        wanted = topology.domains_of(tx.name)
+        stays = {d.name for d in wanted if d.name in parts and d.name not in anew and parts[d.name].same(d)}
+        for part in parts.values():
+            if part.name not in stays:
+                incarnations |= {link.peer: link.incarnation for link in part.links.values()}
+                part.end()
+        self.domains.clear()
+        for domain in wanted:
+            if domain.name in stays:
+                self.domains[domain.name] = parts[domain.name]
+            else:
+                part = DomainChannel(tx, self.links, domain, self.core(domain, {}), [])
+                part.touched = True
+                self.domains[domain.name] = part
+                fresh.append(part)
+        self.owning = self._owning()
+        self.neighbours.install({part.name for part in fresh}, epoch)
+        for part in fresh:
+            part.open(self.core(part.domain, {}), incarnations)
 
     def recover(self) -> None:
         """What neighbours lack is to be sent."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mombroker.core.batch import LinkRow
 from mombroker.core.errors import PeerError, sentence
 from mombroker.core.link import Link, Links
@@ -50,6 +52,31 @@ class DomainChannel:
             row = LinkRow(self._all.new_id(), self.name, peer, 0, 0, 0, "")
             link = self.links[peer] = Link(self._all, row, self.numbers[peer])
         return link
+
+    def same(self, domain: Domain) -> bool:
+        """Would its clocks be read alike?"""
+        return domain.digest() == self.domain.digest()
+
+    def open(self, unused: Ordering, incarnations: Mapping[str, str]) -> None:
+        """The domain is new: meet those that we send to, whose stores may be known. A core that nobody uses for
+        anything else tells who they are."""
+        others = [at for at in range(len(self.members)) if at != self.me]
+        packets = unused.send(others, b"") if others else []
+        for to in dict.fromkeys(packet.to for packet in packets if packet.to != self.me):
+            peer = self.members[to]
+            link = self.link(peer)
+            link.incarnation, link.changed = incarnations.get(peer, ""), True
+            link.touch()
+            self._all.meet.append(peer)
+
+    def end(self) -> None:
+        """The domain is no more, or starts anew: its rows go."""
+        rows = self.tx.rows
+        rows.ended.add(self.name)
+        rows.core = {place: blob for place, blob in rows.core.items() if place[0] != self.name}
+        rows.meta[OWN + self.name] = None
+        for link in self.links.values():
+            self._all.end(link)
 
     def send(self, hops: list[str], body: bytes, out: Out) -> None:
         """One multicast of this domain's clock to the members `hops`."""

@@ -7,7 +7,7 @@ batch, or none of them does.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mombroker.core.batch import ItemRow
 from mombroker.core.collection import Collections
@@ -63,15 +63,19 @@ class Engine:
         tx = self.tx
         self.inboxes.recover()
         self.timers.recover(tx.reader)
-        for declared in tx.topology.agents:
-            if declared.server == tx.name:
-                self._declare(f"{tx.name}/{declared.name}", declared)
+        self.declare(tx.topology.agents)
+
+    def declare(self, agents: Iterable[AgentDecl]) -> None:
+        """Make those of the declared agents that are to be here and do not exist yet."""
+        for declared in agents:
+            if declared.server == self.tx.name:
+                self._declare(f"{self.tx.name}/{declared.name}", declared)
 
     def _declare(self, id: str, declared: AgentDecl) -> None:
         """Make a declared agent that does not exist yet. While its class cannot be imported it has an empty state, by
         which no agent is loaded: what is for it waits behind its first reaction."""
         tx = self.tx
-        row = tx.reader.agent(id)
+        row = tx.written("agents", id)
         if row is not None and row[1]:
             return
         try:

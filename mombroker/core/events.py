@@ -117,6 +117,8 @@ class Ready:
     replies  [(ticket, result or error sentence)], result a dict, error a str
     tasks    deferred functions to run: (task id, function path, packed arguments)
     dial     peers that we have something for and no link to
+    hang_up  connections whose link is no more, to be closed once `frames` were written
+    meet     peers of new links, to be connected to at once, whatever there is to send and has failed before
     timer    wall-clock ns of the next Tick, or 0
     """
 
@@ -126,4 +128,6 @@ class Ready:
     replies: list[tuple[int, dict[str, Any] | str]] = field(default_factory=list)
     tasks: list[tuple[int, str, bytes]] = field(default_factory=list)
     dial: list[str] = field(default_factory=list)
+    hang_up: list[int] = field(default_factory=list)
+    meet: list[str] = field(default_factory=list)
     timer: int = 0

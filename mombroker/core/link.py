@@ -15,6 +15,7 @@ from mombroker.core.hello import Hello
 from mombroker.core.meta import ALONE
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 
+LAST = (1 << LINK_BITS) - 1  # sequence of a link
 FRAME_PACKETS = 256
 FRAME_BYTES = 256 * 1024
 
@@ -24,23 +25,45 @@ class Links:
 
     touched   those whose rows or frames are to be looked at when the batch closes
     alone     peer -> what we had sent it when we started, or first did without having met it since
+    meet      peers of new links, to be met once the batch is durable
     """
 
-    __slots__ = ("tx", "touched", "alone", "_last_id", "_closed")
+    __slots__ = ("tx", "touched", "alone", "meet", "_last_id", "_closed", "_ended")
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], rows: list[LinkRow]):
         self.tx = tx
         self.touched: dict[Link, None] = {}
         self.alone = {key.removeprefix(ALONE): int(value) for key, value in meta.items() if key.startswith(ALONE)}
         self._last_id = max((row.id for row in rows), default=0)
+        self.meet: list[str] = []
         self._closed: list[tuple[Link, int, int]] = []  # with their last sequences, of the batch under way
+        self._ended: list[tuple[int, list[LinkFrame]]] = []  # connections of links that are no more, and last frames
 
     def new_id(self) -> int:
         self._last_id += 1
         return self._last_id
 
+    def end(self, link: Link) -> None:
+        """A link is no more, nor anything that waits on it; what it has received is acknowledged a last time."""
+        rows, first = self.tx.rows, link.id << LINK_BITS
+        rows.links[link.id] = None
+        rows.queue_out = [row for row in rows.queue_out if not first < row[0] <= first | LAST]
+        rows.acked[link.id] = link.sent
+        if self.alone.pop(link.peer, None) is not None or link.alone is not None:
+            rows.meta[ALONE + link.peer] = None
+        self.touched.pop(link, None)
+        if link.conn:
+            self._ended.append((link.conn, [("ack", link.domain, link.received, max(link.granted, link.received))]))
+            link.conn = 0
+        self.tx.urgency = COMMIT
+
     def close(self, ready: Ready) -> None:
         """The open batch closes: rows of links join it, frames leave after it."""
+        ready.meet, self.meet = self.meet, []
+        for conn, frames in self._ended:
+            ready.frames.append((conn, frames))
+            ready.hang_up.append(conn)
+        self._ended = []
         touched = [*self.touched]
         self.touched.clear()
         self._closed = []

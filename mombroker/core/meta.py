@@ -23,12 +23,12 @@ def _key(name: str, owner: str, form: str, says: str, replicated: bool = False) 
 
 
 # Whose store this is, and how its clocks are ordered.
-SERVER = _key("server", "store/base.py", "text", "the server whose store this is")
+SERVER = _key("server", "core/identity.py", "text", "the server whose store this is")
 VERSION = _key("schema", "store/sqlite.py", "number", "the version of the tables, by which a newer store is known")
 INCARNATION = _key("incarnation", "store/sqlite.py", "hex", "drawn when the store was made, which tells it from others")
-GRAPH = _key("graph", "store/base.py", "digest", "of the servers and domains that the clocks are made under")
-DIGEST = _key("digest:", "store/base.py", "DOMAIN: digest", "of a domain's members, back end and options")
-ORDER = _key("order", "store/base.py", "JSON", "the domains, to tell what a new topology changes")
+GRAPH = _key("graph", "core/identity.py", "digest", "of the servers and domains that the clocks are made under")
+DIGEST = _key("digest:", "core/identity.py", "DOMAIN: digest", "of a domain's members, back end and options")
+ORDER = _key("order", "core/identity.py", "JSON", "the domains, to tell what a new topology changes")
 FORMER = _key("order:", "admin/reset.py", "RECORD: JSON", "`order` as it was until this log record")
 EPOCH = _key("epoch:", "core/repair.py", "DOMAIN: number", "how often a domain's clocks were started anew")
 RESET = _key("reset", "admin/reset.py", "ns", "when this store was made in place of one that was lost")

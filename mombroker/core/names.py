@@ -5,13 +5,14 @@ A decision is one multicast to all servers, sent after the creation of the agent
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
 from mombroker.core.message import Message, new_message
 from mombroker.core.meta import NAME
 from mombroker.core.replicated import Replicated, Replication
+from mombroker.core.topology import AgentDecl
 
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
@@ -45,13 +46,17 @@ class Names(Replicated):
         super().__init__(replication)
         self.distance = distance
         self.known = self.rows()
-        self.known.update({agent.name: declared_id(agent.server, agent.name) for agent in self.tx.topology.agents})
+        self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
         self.on_known: Callable[[str], None]
         self.on_change: Callable[[str], None]
         self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
         self.refusal(REFUSED, self._read_request, self._refused)
         self.define(FORGET, self._read_forgotten, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
+
+    def install(self, declared: Iterable[AgentDecl]) -> None:
+        """The names of agents that the topology declares are known to all servers."""
+        self.known.update({agent.name: declared_id(agent.server, agent.name) for agent in declared})
 
     def resolve(self, name: str) -> str:
         """The id of the agent of this name. Raises UnknownName, or MomError for what can never become a name."""

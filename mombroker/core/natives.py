@@ -51,6 +51,7 @@ class Clients(Protocol):
     def host(self, agent: str) -> NativeAgent | None: ...  # one that is made when something comes for it
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
+    def left(self, server: str) -> None: ...  # it is not of this bus any more
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator

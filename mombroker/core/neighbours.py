@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import PeerRefused
 from mombroker.core.hello import Hello
 from mombroker.core.link import Link
 from mombroker.core.meta import EPOCH, INCARNATION
+from mombroker.core.topology import Topology
 from mombroker.core.transaction import Transaction
 
 
@@ -27,6 +28,25 @@ class Neighbours:
         self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in tx.topology.domains}
         self.conns: dict[int, Link] = {}
         self.trouble: dict[str, str] = {}
+
+    @property
+    def topology(self) -> Topology:
+        """The one that we work under."""
+        return self.tx.topology
+
+    def install(self, fresh: Set[str], epoch: int) -> None:
+        """The topology is another one, and the domains `fresh` have new clocks, under `epoch`."""
+        rows, topology = self.tx.rows.meta, self.tx.topology
+        for name in self.epochs.keys() - topology.domains.keys():
+            rows[EPOCH + name] = None
+        self.epochs = {name: epoch if name in fresh else self.epochs.get(name, 0) for name in topology.domains}
+        rows.update({EPOCH + name: epoch for name in fresh})
+        for conn in [conn for conn, link in self.conns.items() if not link.conn]:
+            del self.conns[conn]
+        for peer in list(self.trouble):
+            shared = topology.shared_domain(self.tx.name, peer) if peer in topology.servers else None
+            if shared is None or shared.name in fresh:
+                del self.trouble[peer]
 
     def _link_to(self, peer: str) -> tuple[DomainChannel, Link]:
         me = self.tx.name

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from mombroker.core import times
 from mombroker.core.alarms import Alarms
@@ -31,9 +31,10 @@ from mombroker.core.events import (
     TaskDone,
     Tick,
 )
+from mombroker.core.identity import identity
 from mombroker.core.limits import Limits
 from mombroker.core.message_types import MessageTypes
-from mombroker.core.meta import CLEAN, NOW, UNCLEAN
+from mombroker.core.meta import CLEAN, DIGEST, NOW, UNCLEAN
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeHost
 from mombroker.core.reaction import Program
@@ -62,7 +63,7 @@ class AgentServer:
         now: int,
         limits: Limits | None = None,
     ):
-        self.topology, self.name, self.reader, self.program = topology, name, reader, program
+        self.name, self.reader, self.program = name, reader, program
         self.limits = limits or Limits(**topology.limits)
         self.alarms = Alarms(self.limits)
         meta = reader.meta()
@@ -96,6 +97,31 @@ class AgentServer:
         self.engine.recover()
         self.clients.recover()
         channel.recover()
+
+    @property
+    def topology(self) -> Topology:
+        """The one that it works under."""
+        return self.tx.topology
+
+    def install(self, topology: Topology, anew: Container[str] = (), epoch: int = 0) -> None:
+        """Work under another topology from now on: the change is part of the open batch.
+
+        Domains of ours that the new one does not have, or orders otherwise, and those in `anew`, end with whatever is
+        left of them: rows, links, out-queues. Those that are new, or in `anew`, begin under `epoch`, which all their
+        members must give. Clients notice nothing.
+        """
+        tx, me = self.tx, self.name
+        gone = [name for name in tx.topology.servers if name not in topology.servers]
+        stale = [key for key in self.reader.meta() if key.startswith(DIGEST)]
+        tx.rows.meta |= dict.fromkeys(stale)
+        tx.rows.meta |= identity(topology, me)
+        declared = [agent for agent in topology.agents if agent not in tx.topology.agents]
+        self.channel.install(topology, anew, epoch)
+        self.names.install(declared)
+        self.engine.declare(declared)
+        for server in gone:
+            self.clients.left(server)
+        tx.urgency = COMMIT
 
     # -- events ------------------------------------------------------------------------------------------------
 

@@ -68,10 +68,12 @@ class Outputs(Protocol):
     """Where the wishes of a Ready go once its batch is durable."""
 
     def send(self, number: int, frames: list[LinkFrame]) -> None: ...
+    def hang_up(self, number: int) -> None: ...
     def client(self, number: int, replies: list[Any]) -> None: ...
     def reply(self, ticket: int, result: dict[str, Any] | str) -> None: ...
     def run(self, id: int, function: str, payload: bytes) -> None: ...
     def dial(self, peer: str) -> None: ...
+    def meet(self, peer: str) -> None: ...
     def note(self, line: str) -> None: ...
 
 
@@ -300,6 +302,8 @@ class Driver:
         outputs, now = self.outputs, self.now()
         for number, frames in ready.frames:
             outputs.send(number, frames)
+        for number in ready.hang_up:
+            outputs.hang_up(number)
         for number, replies in ready.clients:
             outputs.client(number, replies)
         for ticket, result in ready.replies:
@@ -307,6 +311,8 @@ class Driver:
         if self._stopped is None:
             for id, function, payload in ready.tasks:
                 outputs.run(id, function, payload)
+            for peer in ready.meet:
+                outputs.meet(peer)
             for peer in ready.dial:
                 outputs.dial(peer)
             self._set_timer(ready.timer)

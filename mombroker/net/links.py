@@ -35,6 +35,8 @@ class Doorman(Protocol):
 
     trouble: dict[str, str]
 
+    @property
+    def topology(self) -> Topology: ...  # that it works under
     def greet(self, peer: str) -> Hello: ...
     def admit(self, hello: Hello) -> None: ...
 
@@ -75,7 +77,6 @@ class Links:
         self,
         reactor: Any,
         me: str,
-        topology: Topology,
         server: Doorman,
         post: Callable[[Any], None],
         log: Callable[[str], None],
@@ -85,7 +86,7 @@ class Links:
         times: Times | None = None,
         chance: Callable[[], float] = random.random,
     ):
-        self.reactor, self.me, self.topology, self.server = reactor, me, topology, server
+        self.reactor, self.me, self.server = reactor, me, server
         self.post, self.log, self.admin = post, log, admin
         self.secret, self.token = secret, token
         self.times = times or Times()
@@ -111,6 +112,12 @@ class Links:
             data = [wire.encode(frame) for frame in frames if frame[0] == "data"]
             conn.send(urgent, data)
 
+    def hang_up(self, number: int) -> None:
+        """The link of this connection is no more: close it when what was sent has left."""
+        conn = self._by_number.get(number)
+        if conn is not None:
+            conn.close()
+
     def dial(self, peer: str) -> None:
         """There is something for `peer`: connect, and go on trying."""
         each = self._neighbour(peer)
@@ -118,11 +125,20 @@ class Links:
             each.wanted = True
             self._try(each)
 
+    def meet(self, peer: str) -> None:
+        """As `dial`, at once: what has failed so far no longer counts."""
+        each = self._neighbour(peer)
+        each.failures = 0
+        if each.timer is not None:
+            each.timer.cancel()
+            each.timer = None
+        self.dial(peer)
+
     # -- listening -------------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
         """Open the listen port. A port 0 of the topology is replaced by the one that the system chose."""
-        server = self.topology.servers[self.me]
+        server = self.server.topology.servers[self.me]
         if not self.secret and not is_loopback(server.host):
             raise MomError(
                 f"{self.me} listens on {server.host} without a secret; set [bus] secret_file, or listen on 127.0.0.1"
@@ -160,7 +176,7 @@ class Links:
 
     def _accept(self, conn: Connection, peer: str) -> None:
         """A dialer has proved that it belongs to the bus and says that it is `peer`."""
-        if peer not in self.topology.servers:
+        if peer not in self.server.topology.servers:
             raise PeerRefused(f"the topology file of {self.me} has no server {peer}; give both the same [servers]")
         each = self._neighbour(peer)
         conn.peer = peer
@@ -176,7 +192,7 @@ class Links:
     def _neighbour(self, name: str) -> Neighbour:
         each = self.neighbours.get(name)
         if each is None:
-            if name == self.me or self.topology.shared_domain(self.me, name) is None:
+            if name == self.me or self.server.topology.shared_domain(self.me, name) is None:
                 raise PeerRefused(f"{name} shares no domain with {self.me}; give both the same [domains]")
             each = self.neighbours[name] = Neighbour(name)
         return each
@@ -194,7 +210,11 @@ class Links:
 
     def _connect(self, each: Neighbour) -> None:
         each.timer = None
-        target = self.topology.servers[each.name]
+        topology = self.server.topology
+        if topology.shared_domain(self.me, each.name) is None:  # not any more
+            each.wanted = False
+            return
+        target = topology.servers[each.name]
         if not self.secret and not is_loopback(target.host):
             each.failures += 1
             self._say(each, f"{each.name} is at {target.host}, and there is no secret; set [bus] secret_file")
@@ -215,10 +235,10 @@ class Links:
     def unreachable(self, each: Neighbour, reason: str) -> None:
         """TCP did not come about."""
         each.connector = None
-        if each.up or self._stopped:
+        target = self.server.topology.servers.get(each.name)
+        if each.up or self._stopped or target is None:
             return
         each.failures += 1
-        target = self.topology.servers[each.name]
         each.reason = f"{each.name} cannot be reached at {target.host}:{target.port} ({reason}); it is tried again"
         self._say(each, each.reason)
         self._try(each)
@@ -369,7 +389,7 @@ class Links:
     def peers(self) -> list[dict[str, Any]]:
         """Of each neighbour: up, dialling, idle or down, with the reason."""
         found = []
-        for domain in self.topology.domains_of(self.me):
+        for domain in self.server.topology.domains_of(self.me):
             for name in domain.members:
                 if name != self.me:
                     each = self.neighbours.get(name) or Neighbour(name)

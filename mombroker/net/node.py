@@ -137,7 +137,7 @@ class Node:
         }  # fmt: skip
         self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
-            shared.reactor, self.name, topology, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
+            shared.reactor, self.name, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
             token, self.times,
         )  # fmt: skip
 
@@ -224,6 +224,9 @@ class Node:
     def send(self, number: int, frames: list[LinkFrame]) -> None:
         self.links.send(number, frames)
 
+    def hang_up(self, number: int) -> None:
+        self.links.hang_up(number)
+
     def client(self, number: int, replies: list[Any]) -> None:
         self.gateway.reply(number, replies)
 
@@ -232,6 +235,9 @@ class Node:
 
     def dial(self, peer: str) -> None:
         self.links.dial(peer)
+
+    def meet(self, peer: str) -> None:
+        self.links.meet(peer)
 
     def note(self, line: str) -> None:
         self.log(line)

@@ -198,6 +198,18 @@ class Network:
         conn.open[a] = True
         peer.post(LinkUp(b, conn.number, hello))
 
+    def hang_up(self, number: int, end: str) -> None:
+        """This end closes its connection: what it has sent arrives."""
+        conn = self.connections.get(number)
+        if conn is None or not conn.open[end]:
+            return
+        other, now = conn.other(end), self.world.now
+        self._close(conn, end)
+        if not conn.broken:
+            conn.broken = True
+            last = max(conn.last.get((other, True), now), conn.last.get((other, False), now))
+            self.world.after(last + 1 - now, self._close, conn, other)
+
     # -- breaking ----------------------------------------------------------------------------------------------
 
     def _close(self, conn: Connection, end: str) -> None:

@@ -183,6 +183,8 @@ class Node:
             network.send(number, self.name, frames)
             if self._die("half sent"):
                 return
+        for number in ready.hang_up:
+            network.hang_up(number, self.name)
         self.replies += ready.replies
         if not self.stopping:
             self._work(ready)
@@ -196,6 +198,9 @@ class Node:
     def _work(self, ready: Ready) -> None:
         for id, function, payload in ready.tasks:
             self.world.after(self.world.about(5 * MS), self._run, self.epoch, id, function, payload)
+        for peer in ready.meet:
+            self.wanted[peer] = 0
+            self.cluster.network.dial(self.name, peer)
         for peer in ready.dial:
             self.wanted.setdefault(peer, 0)
             if peer not in self.waiting:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mombroker.core.batch import Batch, Reader
-from mombroker.core.meta import DIGEST, EXPORTED, GRAPH, LOST, ORDER, SERVER
+from mombroker.core.identity import identity as identity
+from mombroker.core.meta import DIGEST, EXPORTED, GRAPH, LOST, ORDER
 from mombroker.core.trace import Record
-
-if TYPE_CHECKING:
-    from mombroker.core.topology import Topology
 
 Meta = dict[str, str | int]
 
@@ -33,7 +31,7 @@ def written(batch: Batch) -> tuple[int, int]:
     """Rows that a commit puts or deletes, without its log row and what it prunes, and bytes of the values put."""
     rows = (
         len(batch.queue_out) + len(batch.acked) + len(batch.queue_in) + len(batch.payloads) + len(batch.dropped)
-        + len(batch.items) + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.core)
+        + len(batch.items) + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.ended) + len(batch.core)
         + len(batch.tasks) + len(batch.meta)
     )  # fmt: skip
     size = sum([len(data) for _, data in batch.queue_out])
@@ -51,7 +49,8 @@ class Store(Reader, Protocol):
     """A `Batch` becomes durable as a whole or not at all.
 
     1. At most one batch is staged; readers see it only once it is durable.
-    2. Within a batch `acked` goes before `queue_out`, `dropped` before `items`, and `spent` behind `queue_in`.
+    2. Within a batch `acked` goes before `queue_out`, `ended` before `core`, `dropped` before `items`, and `spent`
+       behind `queue_in`.
     3. After a failure nothing is ever staged or committed again.
     """
 
@@ -81,16 +80,6 @@ class Store(Reader, Protocol):
         """Bytes in use."""
 
     def close(self) -> None: ...
-
-
-def identity(topology: Topology, server: str) -> Meta:
-    """The meta rows that tie a store to its server and to the order that its clocks are made under."""
-    order: dict[str, dict[str, Any]] = {name: {"members": d.members} for name, d in topology.domains.items()}
-    meta: Meta = {SERVER: server, GRAPH: topology.graph()}
-    for domain in topology.domains_of(server):
-        order[domain.name] |= {"backend": domain.backend, "options": domain.options}
-        meta[DIGEST + domain.name] = domain.digest()
-    return meta | {ORDER: json.dumps(order, sort_keys=True)}
 
 
 def difference(stored: Meta, wanted: Meta) -> str:

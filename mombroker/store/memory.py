@@ -192,7 +192,9 @@ class MemoryStore:
             self._put_items(batch.items)
         _put(disk.held, batch.held)
         _put(disk.agents, batch.agents)
-        disk.links.update(batch.links)
+        _put(disk.links, batch.links)
+        for domain in batch.ended:
+            disk.core.pop(domain, None)
         for (domain, kind, number), blob in batch.core.items():
             rows = disk.core.setdefault(domain, {})
             if blob is None:

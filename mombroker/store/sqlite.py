@@ -61,8 +61,10 @@ HELD_GONE_MANY = f"DELETE FROM held WHERE id IN (?{', ?' * (MANY - 1)})"
 AGENT = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?)"
 AGENT_GONE = "DELETE FROM agent WHERE id = ?"
 LINK = "INSERT OR REPLACE INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+LINK_GONE = "DELETE FROM link WHERE id = ?"
 CORE = "INSERT OR REPLACE INTO core VALUES (?, ?, ?, ?, ?)"
 CORE_GONE = "DELETE FROM core WHERE domain = ? AND kind = ? AND key = ?"
+CORE_ENDED = "DELETE FROM core WHERE domain = ?"
 TASK = "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)"
 TASK_GONE = "DELETE FROM task WHERE id = ?"
 META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
@@ -239,7 +241,10 @@ class SqliteStore(SqliteReader):
             self._put(AGENT, summed((id, *row) for id, row in batch.agents.items() if row is not None))
             self._put(AGENT_GONE, [(id,) for id, row in batch.agents.items() if row is None])
         if batch.links:
-            many(LINK, summed(batch.links.values()))
+            self._put(LINK, summed(row for row in batch.links.values() if row is not None))
+            self._put(LINK_GONE, [(id,) for id, row in batch.links.items() if row is None])
+        if batch.ended:
+            self._put(CORE_ENDED, [(domain,) for domain in batch.ended])
         if batch.core:
             self._put(CORE, summed((*key, blob) for key, blob in batch.core.items() if blob is not None))
             self._put(CORE_GONE, [key for key, blob in batch.core.items() if blob is None])

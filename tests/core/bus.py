@@ -112,6 +112,9 @@ class Bus:
             if conn in self.conns:
                 _, peer, other = self.conns[conn]
                 self.servers[peer].step(LinkFrames(name, other, frames), self.now)
+        for conn in ready.hang_up:
+            if conn in self.conns:
+                self._close(conn)
         self.replies.update(ready.replies)
         for id, path, arguments in ready.tasks:
             try:
@@ -119,7 +122,7 @@ class Bus:
             except Exception as error:
                 server.step(TaskDone(id, None, str(error)), self.now)
         server.committed(ready, self.now)
-        for peer in ready.dial:
+        for peer in [*ready.meet, *ready.dial]:
             self._dial(name, peer)
 
     def pump(self, rounds: int = 500) -> None:

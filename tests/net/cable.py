@@ -175,8 +175,8 @@ class Net:
 class Recorder:
     """A server's side of the links: an open door, and all that it is told, in one list."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, topology):
+        self.name, self.topology = name, topology
         self.trouble = {}
         self.events = []
         self.lines = []
@@ -218,9 +218,9 @@ def topology(*names, host="127.0.0.1"):
 
 
 def links(net, bus, name, secret=b"secret", token=b"token", chance=lambda: 0.5, listen=True, **rest):
-    recorder = Recorder(name)
+    recorder = Recorder(name, bus)
     made = Links(
-        net.reactor(), name, bus, recorder, recorder.post, recorder.lines.append, Desk(), secret, token,
+        net.reactor(), name, recorder, recorder.post, recorder.lines.append, Desk(), secret, token,
         chance=chance, **rest,
     )  # fmt: skip
     if listen:

@@ -196,10 +196,45 @@ def test_a_peer_that_cannot_be_reached_is_tried_again_ever_more_slowly(net):
         "b cannot be reached at 127.0.0.1:2 (Connection was refused by other side.); it is tried again"
     ]
     assert state_of(a, "b")["state"] == "down"
-    b = links(net, a.topology, "b")
+    b = links(net, a.server.topology, "b")
     net.settle(20)
     assert up(a, "b") and up(b, "a")
     assert a.server.lines[1:] == ["b is connected again"]
+
+
+def test_who_is_to_be_met_is_dialled_at_once_whatever_has_failed_before(net):
+    a = links(net, topology(*BUS), "a")
+    a.dial("b")
+    net.settle(30)
+    b = links(net, a.server.topology, "b")
+    net.settle()
+    assert not up(a, "b")
+    a.meet("b")
+    net.settle()
+    assert up(a, "b") and up(b, "a")
+
+
+def test_a_link_that_is_no_more_is_closed_when_what_was_sent_has_left(net):
+    bus = topology(*BUS)
+    a, b = links(net, bus, "a"), links(net, bus, "b")
+    a.dial("b")
+    net.settle()
+    conn = a.server.events[0].conn
+    a.send(conn, [("ack", "d", 0, 5)])
+    a.hang_up(conn)
+    a.hang_up(conn)
+    net.settle(1)
+    assert not up(a, "b") and not up(b, "a")
+    assert frames(b) == [("ack", "d", 0, 5)] and kinds(b)[-1] == "LinkDown"
+
+
+def test_who_is_no_neighbour_any_more_is_dialled_no_longer(net):
+    a = links(net, topology(*BUS), "a")
+    a.dial("b")
+    net.settle(30)
+    a.server.topology = topology("a")
+    net.settle(20)
+    assert not a.neighbours["b"].wanted and not net.reactors[0].getDelayedCalls()
 
 
 def test_waits_are_jittered_by_half():
@@ -378,7 +413,7 @@ def test_a_storm_of_strangers_is_one_line_a_minute(net):
 
 def test_of_too_many_logins_at_once_the_oldest_goes(net):
     a = links(net, topology(*BUS), "a")
-    links(net, a.topology, "b").dial("a")
+    links(net, a.server.topology, "b").dial("a")
     net.settle()
     made = []
     for _ in range(MAX_LOGINS + 3):

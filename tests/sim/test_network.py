@@ -71,6 +71,18 @@ def test_both_ends_hear_of_a_connection_once():
     assert len(bus.a.events) == 1, "there is a connection already"
 
 
+def test_what_was_sent_before_an_end_hangs_up_arrives():
+    bus = Bus()
+    conn = bus.connect()
+    bus.network.send(conn, "a", [data(n) for n in range(1, 5)])
+    bus.network.hang_up(conn, "a")
+    bus.network.hang_up(conn, "a")
+    bus.world.run()
+    assert bus.b.got(conn) == [data(n) for n in range(1, 5)]
+    assert bus.a.links() == bus.b.links() == [("LinkUp", conn), ("LinkDown", conn)]
+    assert not bus.network.connections and bus.connect() != conn
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_when_both_dial_one_connection_is_left(seed):
     bus = Bus(seed)

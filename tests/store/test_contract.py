@@ -94,6 +94,24 @@ def test_a_store_says_what_was_committed_and_nothing_else(make, steps):
         on.store.close()
 
 
+def test_a_link_goes_with_all_that_waits_on_it(on):
+    for batch in sample():
+        on.store.commit(batch)
+    first, second = on.store.links()
+    assert on.store.queue_out(first.id, 0, 99, 99)
+    on.store.commit(Batch(links={first.id: None}, acked={first.id: first.sent}))
+    on.crash()
+    assert on.store.links() == [second] and not on.store.queue_out(first.id, 0, 99, 99)
+    assert on.store.queue_out(second.id, 0, 99, 99)
+
+
+def test_a_domain_ends_before_its_new_clock_is_put(on):
+    on.store.commit(Batch(core={("x", 1, 1): b"old", ("x", 1, 2): b"old", ("y", 1, 1): b"kept"}))
+    on.store.commit(Batch(ended={"x"}, core={("x", 1, 2): b"new"}))
+    on.crash()
+    assert (on.store.core("x"), on.store.core("y")) == ({(1, 2): b"new"}, {(1, 1): b"kept"})
+
+
 def test_a_shared_payload_stays_until_the_last_row_that_needs_it_goes(on):
     def size() -> int:
         return sum(len(row.data) for row in on.store.queue_in("paris/a", 0, 99, 99))

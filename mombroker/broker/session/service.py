@@ -224,6 +224,12 @@ class Sessions(Native):
                 native.release(lambda holder: holder.startswith(f"{server}/"))
         self.topics.known_to(server)
 
+    def left(self, server: str) -> None:
+        """Another server has left the bus: its clients hold nothing any more, and nobody subscribes there."""
+        self.lost(server)
+        self.topics.left(server)
+        self.confirm()
+
     def relieve(self) -> None:
         """Policies have changed: whatever waits because of one is looked at again."""
         for native in list(self.natives.agents.values()):

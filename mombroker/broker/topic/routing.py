@@ -185,6 +185,14 @@ class Topics:
         for entry in self.entries.values():
             self._known_to(server, entry)
 
+    def left(self, server: str) -> None:
+        """A server is not of this bus any more."""
+        for epoch in list(self.table.get(server, ())):
+            self._drop(server, epoch)
+            self.tx.rows.meta[f"{TOPIC}{server}:{epoch}"] = None
+        self.table.pop(server, None)
+        self.latest.pop(server, None)
+
     def _known_to(self, server: str, entry: Entry) -> None:
         if server in entry.unknown:
             entry.unknown.discard(server)
