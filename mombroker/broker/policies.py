@@ -23,7 +23,7 @@ class Policies(Replicated):
     """First the policies set at run time, the last one first, then those of the topology file.
 
     set       by number, which rises with each decision
-    version   rises with each change here
+    changed   called after each change here
     """
 
     agent, prefix = "_policies", POLICY
@@ -34,7 +34,6 @@ class Policies(Replicated):
         self.declared = [policy(values) for values in self.tx.topology.policies]
         rows = sorted(((int(number), row) for number, row in self.rows().items()), reverse=True)
         self.set = {number: stored(json.loads(row)) for number, row in rows}
-        self.version = 1
         self._found: dict[str, Policy] = {}
         self.define(SET, partial(_read, [str]), self._decide, DECIDED, partial(_read, [int, str]), self._decided)
 
@@ -74,7 +73,6 @@ class Policies(Replicated):
             values["match"] = match
             self.set = {number: stored(values), **self.set}
             self.keep(number, json.dumps(values))
-        self.version += 1
         self._found.clear()
         self.settle(match, {"match": match, "policy": values})
         self.changed()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from mombroker.broker.policies import Policies
-from mombroker.broker.policy import Policy
-
-UNKNOWN = Policy()  # of a destination that has not looked for its own yet
 
 
 class Settings:
@@ -14,26 +11,12 @@ class Settings:
     limited       is there a limit that could keep a message out?
     """
 
-    __slots__ = ("destination", "_policies", "_version", "_policy", "_limited")
+    __slots__ = ("destination", "policy", "limited", "_policies")
 
     def __init__(self, policies: Policies, destination: str):
         self._policies, self.destination = policies, destination
-        self._version = 0
-        self._policy = UNKNOWN
-        self._limited = False
+        self.look_up()
 
-    @property
-    def policy(self) -> Policy:
-        if self._version != self._policies.version:
-            self._look_up()
-        return self._policy
-
-    @property
-    def limited(self) -> bool:
-        if self._version != self._policies.version:
-            self._look_up()
-        return self._limited
-
-    def _look_up(self) -> None:
-        self._version, self._policy = self._policies.version, self._policies.of(self.destination)
-        self._limited = bool(self._policy.max_messages or self._policy.max_bytes)
+    def look_up(self) -> None:
+        self.policy = policy = self._policies.of(self.destination)
+        self.limited = bool(policy.max_messages or policy.max_bytes)

@@ -232,9 +232,11 @@ class Sessions(Native):
 
     def relieve(self) -> None:
         """Policies have changed: whatever waits because of one is looked at again."""
-        for native in list(self.natives.agents.values()):
-            if isinstance(native, Queue):
-                native.policy_changed()
+        queues = [native for native in self.natives.agents.values() if isinstance(native, Queue)]
+        for queue in queues:
+            queue.settings.look_up()
+        for queue in queues:  # one that has room again may let messages into others
+            queue.policy_changed()
         self.held_back.policy_changed()
 
     def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None:
