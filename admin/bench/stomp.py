@@ -55,14 +55,14 @@ def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
 
 
 @contextmanager
-def ours(folder: Path | None, log: bool = True) -> Iterator[Target]:
-    """A server of our own for the time of the measurement."""
+def ours(folder: Path | None, log: bool = True) -> Iterator[tuple[Bus, Target]]:
+    """A server of our own, `s1`, for the time of the measurement."""
     topology = build({}, name="stomp", servers=["s1"])
     (port,) = free_ports(1)
     topology.servers["s1"] = replace(topology.servers["s1"], stomp=f"127.0.0.1:{port}", anonymous=True)
     topology.log["enabled"] = log
     with Bus(topology, [["s1"]], folder=folder) as bus:
-        yield Target("mombroker", Broker("127.0.0.1", port), [bus.processes[0].pid])
+        yield bus, Target("mombroker", Broker("127.0.0.1", port), [bus.processes[0].pid])
 
 
 def measure(
@@ -76,7 +76,7 @@ def measure(
     """In each round every case is run with every broker in turn."""
     with ExitStack() as stack:
         if not brokers:
-            brokers = [stack.enter_context(ours(folder))]
+            brokers = [stack.enter_context(ours(folder))[1]]
         looks = Rounds(folder or Path(gettempdir()))
         runs = [(case, target) for case in cases for target in brokers]
         for number in range(rounds):
@@ -110,14 +110,14 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
             made = []
             for number in range(case.consumers):
                 name = names[number % len(names)]
-                made.append(Consumer(target.at, name, case.ack, case.prefetch, came))
+                made.append(Consumer(target.at, [(name, {})], case.ack, case.prefetch, came))
                 stack.callback(made[-1].line.close)
             return made
 
         producers = []
         for number in range(case.producers):
             name = names[number % len(names)]
-            producers.append(Producer(target.at, name, case.size, case.persistent, case.window))
+            producers.append(Producer(target.at, [f"destination:{name}"], case.size, case.persistent, case.window))
             stack.callback(producers[-1].line.close)
 
         def sent() -> bool:

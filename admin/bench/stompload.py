@@ -18,7 +18,7 @@ from mombroker.stomp.frames import encode
 from mombroker.stomp.headers import V12
 
 CHUNK = 1 << 20
-FRAMES = 4_096  # in the buffer
+FRAMES = 4_096  # in the buffer, at least
 SILENCE_S = 30.0  # then something was lost
 ACK_IDS = re.compile(rb"\nack:([^\n]*)")
 ACKS = ("auto", "client", "client-individual")
@@ -116,21 +116,25 @@ class Line:
         self.socket.close()
 
 
-def sends(destination: str, size: int, persistent: bool) -> tuple[bytes, int]:
-    """Frames with receipts, all of one length, and that length."""
-    kept = b"persistent:true\n" if persistent else b"persistent:false\n"
-    head = b"SEND\ndestination:%b\n%breceipt:%%06d\n\n" % (destination.encode(), kept)
+def sends(heads: Sequence[str], size: int, persistent: bool) -> tuple[bytes, int, int]:
+    """Frames with receipts, all of one length, which take turns in these lines of headers, themselves of one length;
+    how many, and that length."""
+    count = -(-FRAMES // len(heads)) * len(heads)
+    kept = "persistent:true\n" if persistent else "persistent:false\n"
+    texts = [f"SEND\n{head}\n{kept}receipt:".encode() for head in heads]
     body = b"x" * size + b"\0"
-    return b"".join([head % number + body for number in range(FRAMES)]), len(head % 0 + body)
+    frames = b"".join([b"%b%06d\n\n%b" % (texts[number % len(texts)], number, body) for number in range(count)])
+    assert len({len(text) for text in texts}) == 1, "heads of unlike lengths"
+    return frames, count, len(frames) // count
 
 
 class Producer:
-    """Sends `count` messages, with at most `window` receipts outstanding."""
+    """Sends `count` messages, with at most `window` receipts outstanding. `heads`: lines of headers, as in `sends`."""
 
-    def __init__(self, at: Broker, destination: str, size: int, persistent: bool, window: int):
+    def __init__(self, at: Broker, heads: Sequence[str], size: int, persistent: bool, window: int):
         self.line = Line(at)
-        self.window = min(window, FRAMES)
-        self.frames, self.length = sends(destination, size, persistent)
+        self.frames, self.round, self.length = sends(heads, size, persistent)
+        self.window = min(window, self.round)
         self.view = memoryview(self.frames)
         self.count = self.sent = self.done = self.seen = 0
         self.under_way: deque[tuple[int, float]] = deque()  # (sent up to here, when)
@@ -148,8 +152,8 @@ class Producer:
             return
         self.under_way.append((self.sent + left, time.perf_counter()))
         while left:
-            at = self.sent % FRAMES
-            some = min(left, FRAMES - at)
+            at = self.sent % self.round
+            some = min(left, self.round - at)
             self.line.send(self.view[at * self.length : (at + some) * self.length])
             self.sent += some
             left -= some
@@ -173,15 +177,25 @@ class Producer:
 
 
 class Consumer:
-    """Takes messages and settles them as its subscription says. `came(n)` is told of each lot."""
+    """Takes messages and settles them as its subscriptions say. `came(n)` is told of each lot.
 
-    def __init__(self, at: Broker, destination: str, ack: str, prefetch: int, came: Callable[[int], None]):
+    wanted   of each subscription its destination, and further headers
+    """
+
+    def __init__(
+        self, at: Broker, wanted: Sequence[tuple[str, dict[str, str]]], ack: str, prefetch: int,
+        came: Callable[[int], None],
+    ):  # fmt: skip
         self.line = Line(at)
         self.ack, self.came = ack, came
         self.got = 0
         self.tail = b""
-        headers = [("id", "0"), ("destination", destination), ("ack", ack), ("prefetch-count", str(prefetch))]
-        self._take(self.line.ask(encode("SUBSCRIBE", [*headers, ("receipt", "up")]), b"RECEIPT"))
+        frames = []
+        for number, (destination, more) in enumerate(wanted):
+            headers = {"id": str(number), "destination": destination, "ack": ack, "prefetch-count": str(prefetch)}
+            last = {"receipt": "up"} if number == len(wanted) - 1 else {}
+            frames.append(encode("SUBSCRIBE", {**headers, **more, **last}.items()))
+        self._take(self.line.ask(b"".join(frames), b"RECEIPT"))
 
     def heard(self) -> None:
         self._take(self.line.receive())

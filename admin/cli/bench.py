@@ -61,18 +61,22 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp.
+    """Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp,
+    growth.
 
-    Without a command all seven run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
+    Without a command all eight run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
     that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object
     (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are medians of
-    rounds in which the cases take turns.
+    rounds in which the cases take turns. The first line, on stderr, says which Python this is, and how it was built.
 
     \b
     Example:
       mom bench
       mom bench hop --rounds 9
     """
+    from mombroker.admin.bench.figures import python
+
+    click.echo(f"python: {python()}", err=True)
     if ctx.invoked_subcommand is None:
         for title, command, short in SHORT:
             click.echo(title)
@@ -351,6 +355,57 @@ def stomp(
     show(rows, output, columns, BRIEF_STOMP)
 
 
+@bench.command()
+@click.option("--destinations", type=Numbers(1), default="1,100,10000", show_default=True, help="Queues, in turn.")
+@click.option(
+    "--selectors", type=Numbers(1), default="1,50,500", show_default=True,
+    help="Subscribers of a topic, each with another selector.",
+)  # fmt: skip
+@click.option("--connections", type=Numbers(0), default="0,1000", show_default=True, help="That say nothing.")
+@click.option(
+    "--backlog", type=Numbers(1), default="10000,100000", show_default=True, help="Messages that wait in a queue."
+)
+@click.option(
+    "--curve", "curves", type=Words("destinations", "selectors", "connections", "backlog"),
+    default="destinations,selectors,connections,backlog", show_default=True, help="Those to be measured.",
+)  # fmt: skip
+@click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="Of each case and round.")
+@click.option("--window", type=click.IntRange(1), default=512, show_default=True, help="Receipts outstanding.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
+@folder_option
+@output_options
+def growth(
+    destinations: list[int],
+    selectors: list[int],
+    connections: list[int],
+    backlog: list[int],
+    curves: list[str],
+    messages: int,
+    window: int,
+    rounds: int,
+    folder: Path | None,
+    output: str,
+    columns: str,
+) -> None:
+    """How the cost of a message grows with what else its server has.
+
+    broker_us is the broker's CPU time for a message of 100 bytes, from SEND to settlement. times is the ratio to the
+    first size of the same curve, in the median of the rounds. A message of `selectors` fits one of the subscribers.
+    Backlogs are compared with one that is in memory: what has waited costs more than what is delivered at once.
+
+    \b
+    Example:
+      mom bench growth
+      mom bench growth --curve backlog --backlog 10000,1000000 --rounds 3
+    """
+    from mombroker.admin.bench import growth
+
+    sizes = {"destinations": destinations, "selectors": selectors, "connections": connections, "backlog": backlog}
+    with Bar("cases") as bar:
+        rows = growth.measure({name: sizes[name] for name in curves}, messages, window, rounds, folder, bar.at)
+    show(rows, output, columns)
+
+
 BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,p50_ms,p99_ms"
 COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
 SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
@@ -371,6 +426,15 @@ SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
             "urls": (), "pids": (), "kinds": ["flow"], "messages": 20_000, "windows": [1, 512], "sizes": [100],
             "ack": "client-individual", "volatile": False, "producers": 1, "consumers": 1, "queues": 1,
             "prefetch": 1_000, "rounds": 3, **COMMON,
+        },
+    ),
+    (
+        "growth",
+        growth,
+        {
+            "destinations": [1, 1_000], "selectors": [1, 100], "connections": [0, 100], "backlog": [10_000, 50_000],
+            "curves": ["destinations", "selectors", "connections", "backlog"], "messages": 10_000, "window": 512,
+            "rounds": 3, **COMMON,
         },
     ),
     ("recover", recover, {"queued": 100_000, "servers": 50, "size": 100, "rounds": 1, **COMMON}),

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -201,6 +202,16 @@ def test_rounds_give_medians_beside_their_own_yardsticks(tmp_path, monkeypatch):
     assert rounds.yardsticks("x")["c_us"] > 0
 
 
+@pytest.mark.parametrize("options, build", [
+    ("'--enable-shared' '--enable-optimizations'", "optimised"), ("'--prefix=/opt/x'", "not optimised"),
+    ("'--prefix=/usr' '--with-dtrace'", "as the distribution has built it"), (None, "not optimised"),
+])  # fmt: skip
+def test_every_measurement_says_which_python_it_is_of(monkeypatch, options, build):
+    monkeypatch.setattr(figures.sysconfig, "get_config_var", {"CONFIG_ARGS": options}.get)
+    said = mom("loop", "--waiting", 1, "--events", 10, "--rounds", 1, "-o", "json").stderr
+    assert said.startswith(f"python: {platform.python_implementation()} {platform.python_version()}, {build}")
+
+
 ROWS = [
     {"kind": kind, "layout": layout, "clock": clock, "servers": servers, "rtt_ms": servers / 10, "cpu_ms": 1.0}
     for servers in (20, 10) for kind in pingpong.KINDS for layout in ("flat", "bus") for clock in clocks.CLOCKS
@@ -261,6 +272,17 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
     for row in [*flow, backlog, fan_out]:
         assert min(row[key] for key in ("rate", "broker_us", "broker_c", "client_us", "p50_ms", "f_ms", "c_us")) > 0
         assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
+
+
+def test_growth_runs_each_curve_at_each_size(tmp_path):
+    sizes = ["--destinations", "1,300", "--selectors", "1,3", "--connections", "0,2", "--backlog", "3000,4000"]
+    rows = rows_of("growth", "--messages", 4000, "--rounds", 1, "--folder", tmp_path, *sizes)
+    assert [(row["curve"], row["size"]) for row in rows] == [
+        ("destinations", 1), ("destinations", 300), ("selectors", 1), ("selectors", 3), ("connections", 0),
+        ("connections", 2), ("backlog", 3000), ("backlog", 4000),
+    ]  # fmt: skip
+    assert all(min(row[key] for key in ("broker_us", "broker_c", "times", "c_us", "f_ms")) > 0 for row in rows)
+    assert [row["times"] for row in rows[::2]] == [1.0] * 4
 
 
 def test_brokers_are_named_by_their_urls_and_processes():
