@@ -10,7 +10,7 @@ from mombroker.broker import older
 from mombroker.broker.properties import FIELDS, Packed, named
 from mombroker.broker.shapes import LOCAL, Count, Time, Within, getter
 from mombroker.broker.texts import plain
-from mombroker.broker.wire import Note, shape
+from mombroker.broker.wire import SHAPES, Note
 
 
 @dataclass(slots=True)
@@ -67,11 +67,8 @@ class ClientMessage(Note):
         texts = self.content_type + self.type + self.correlation + self.reply_to
         return len(texts) + len(self.properties) + len(form) + len(self.body)
 
-    def values(self) -> list[Any]:
-        return list(_values(self))
-
     def copy(self) -> ClientMessage:
-        return ClientMessage(*_values(self))
+        return ClientMessage(*self.values())
 
     def told(self) -> dict[str, Any]:
         """For an operator: what JSON has, so all but the body. `headers` are the sender's, standard fields too, and
@@ -81,9 +78,12 @@ class ClientMessage(Note):
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        if older.is_one(values):
-            values = older.converted(values)
-        return cls(*SHAPE.read(values))
+        try:
+            return cls(*SHAPE.read(values))
+        except ValueError:  # it is an older one, or wrong
+            if not older.is_one(values):
+                raise
+        return cls(*SHAPE.read(older.converted(values)))
 
     @classmethod
     def of_row(cls, values: list[Any], body: bytes) -> Self:
@@ -92,7 +92,7 @@ class ClientMessage(Note):
         return cls.of([*values[:at], body, *values[at:]])
 
 
-SHAPE = shape(ClientMessage)
+SHAPE = SHAPES[ClientMessage]
 PUT = SHAPE.names
 BODY = PUT.index("body")
 
@@ -115,7 +115,6 @@ def maker(source: type[Any], *given: str) -> Callable[..., ClientMessage]:
     return made
 
 
-_values = getter(*PUT)
 row_of = getter(*(name for name in PUT if name != "body"))  # that has its own place
 # What `told` has by this name; not the body, nor what is about this way alone, and other names for the rest.
 _OTHERWISE = {"destination", "shown", "message", "properties", *FIELDS.values(), "form", "annotations", "body"}

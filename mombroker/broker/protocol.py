@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.shapes import Count, Within
-from mombroker.broker.wire import Note, shape
+from mombroker.broker.wire import SHAPES, Note
 
 Credit = Annotated[int, Within(-1_000_000, 1_000_000)]  # messages; far more than anybody is given
 
@@ -114,7 +114,7 @@ class Spec:
     @classmethod
     def of(cls, values: Any) -> Self:
         """Raises ValueError."""
-        spec = cls(*shape(cls).read(values))
+        spec = cls(*SHAPES[cls].read(values))
         if not spec.topics or not all(is_pattern(topic) for topic in spec.topics):
             raise ValueError("no topics")
         return spec
@@ -215,7 +215,7 @@ class Table(Note):
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        table = cls(*shape(cls).read(values))
+        table = cls(*SHAPES[cls].read(values))
         if not all(is_pattern(pattern) for _, pattern in table.added):
             raise ValueError("added: no topic")
         return table

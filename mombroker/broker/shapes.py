@@ -38,16 +38,19 @@ LOCAL = {"local": True}  # metadata of a field that never leaves its server; suc
 
 
 class Shape:
-    """1. `kinds` are the exact types of the fields, if each has one. Then `ranges` are of the integers, and `deep`
+    """`values` are the fields of an object, in their order.
+
+    1. `kinds` are the exact types of the fields, if each has one. Then `ranges` are of the integers, and `deep`
     the fields that hold others, if only packed: most notes are read by these alone.
     """
 
-    __slots__ = ("names", "least", "readers", "kinds", "ranges", "deep")
+    __slots__ = ("names", "values", "least", "readers", "kinds", "ranges", "deep")
 
     def __init__(self, cls: Any):
         hints = typing.get_type_hints(cls, include_extras=True)
         sent = [field for field in fields(cls) if not field.metadata.get("local")]
         self.names = [field.name for field in sent]
+        self.values = getter(*self.names)
         self.least = sum(field.default is MISSING and field.default_factory is MISSING for field in sent)
         self.readers = [reader_of(hints[name]) for name in self.names]
         kinds = [_kind(hints[name]) for name in self.names]

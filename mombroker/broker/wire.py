@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import msgpack
@@ -13,14 +14,17 @@ from mombroker.core.message import Message
 KINDS: dict[str, type[Note]] = {}
 pack = msgpack.Packer().pack
 NOTHING: dict[str, str] = {}
-SHAPES: dict[type[Any], Shape] = {}
 
 
-def shape(cls: type[Any]) -> Shape:
-    found = SHAPES.get(cls)
-    if found is None:
-        found = SHAPES[cls] = Shape(cls)
-    return found
+class Shapes(dict[type[Any], Shape]):
+    """That of each class, made when it is first needed."""
+
+    def __missing__(self, cls: type[Any]) -> Shape:
+        made = self[cls] = Shape(cls)
+        return made
+
+
+SHAPES = Shapes()
 
 
 class Note:
@@ -38,8 +42,8 @@ class Note:
         """Payload bytes, for limits and the log."""
         return 0
 
-    def values(self) -> list[Any]:
-        return [getattr(self, name) for name in shape(type(self)).names]
+    def values(self) -> Sequence[Any]:
+        return SHAPES[type(self)].values(self)
 
     def pack(self) -> bytes:
         packed: bytes = pack(self.values())
@@ -56,7 +60,7 @@ class Note:
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        return cls(*(SHAPES.get(cls) or shape(cls)).read(values))
+        return cls(*SHAPES[cls].read(values))
 
 
 def note_of(message: Message) -> Any:

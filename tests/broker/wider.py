@@ -86,7 +86,7 @@ def main() -> None:
 
 def narrower() -> None:
     """What an older program wrote has the default."""
-    old = ClientMessage("queue:q", "/queue/q", body=b"x").values()[: PUT.index("added")]
+    old = list(ClientMessage("queue:q", "/queue/q", body=b"x").values())[: PUT.index("added")]
     assert ClientMessage.unpack(pack(old)).added == ClientMessage.of(old).added == "as before"
     row = list(row_of(ClientMessage(*old)))[: PUT.index("added") - 1]
     assert ClientMessage.of_row(row, b"x").body == b"x" and ClientMessage.of_row(row, b"x").added == "as before"
