@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FILE_RECORDS = 1 << 20  # a file has about so many at most
 JOINED = 16  # small files become one
-GROUP_RECORDS = 1 << 17  # of a row group
+GROUP_RECORDS = 1 << 15  # of a row group: what lies outside of a window's is not read
 NUMBERS = ("seq", "time", "number", "commit", "sent", "received", "delivered", "done")  # mostly near the one before
 REPEATED = (
     "server", "incarnation", "kind", "origin", "agent", "dests.list.element", "domain", "ordering", "peer", "detail",
@@ -201,6 +201,7 @@ class _Draft:
             column_encoding=dict.fromkeys(NUMBERS, "DELTA_BINARY_PACKED"), write_page_index=False,
         )  # fmt: skip
         self.count = 0
+        self.first_sent = 0  # ns, of all messages that its records are about; 0: of none
         self.waiting: list[pa.RecordBatch] = []
         self.held = 0
 
@@ -211,6 +212,8 @@ class _Draft:
 
     def put(self, batch: pa.RecordBatch) -> None:
         self.waiting.append(batch)
+        sent = batch.column("sent").to_numpy()
+        self.first_sent = min(sent[sent > 0].min(initial=self.first_sent or LAST), LAST) % LAST
         self.count += batch.num_rows
         self.held += batch.num_rows
         if self.held >= GROUP_RECORDS:
@@ -224,6 +227,7 @@ class _Draft:
 
     def close(self, hi: int) -> None:
         self._write()
+        self.writer.add_key_value_metadata({files.FIRST_SENT: str(self.first_sent)})
         self.writer.close()
         file = files.place(self.target, self.server, self.incarnation, self.lo, hi, self.day)
         assert self.count == file.records, "a file holds what its name says"

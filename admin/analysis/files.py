@@ -17,6 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,8 @@ DRAFT = (
 )
 KNOWN = ".exported"  # the folder of what has been exported, a file for each store
 SPARE_SECONDS = 3600.0  # that the parts of a joined file stay for those who read them
+FIRST_SENT = "mombroker.first_sent"  # in a file's metadata: when the first message that it is about was sent, ns
+LATE_SECONDS = 60.0  # that a record is written after its message was sent, if it does not say when that was
 ALWAYS = schema.NAMES[1 : schema.NAMES.index("commits")]  # columns that each file has, of whatever version
 
 
@@ -99,6 +102,31 @@ def chosen(target: Path) -> list[File]:
     if not found:
         raise MomError(f"there are no exported records in {target}; `mom log export --to {target}` writes them")
     return found
+
+
+def of_time(found: Iterable[File], since: int | None, until: int | None) -> list[File]:
+    """Those of these files that may have records of messages which were sent at `since` or later and before `until`
+    (ns). A file tells when the first message that it is about was sent; of one that does not, all is possible."""
+    late = int(LATE_SECONDS * 1e9)
+    first_day = None if since is None else f"{datetime.fromtimestamp((since - late) // 10**9 - 86_400, UTC):%Y-%m-%d}"
+    return [
+        file for file in found if (first_day is None or file.day >= first_day) and _of_time(file, since, until, late)
+    ]
+
+
+def _of_time(file: File, since: int | None, until: int | None, late: int) -> bool:
+    with reading(file) as part:
+        about = part.metadata
+        groups = [about.row_group(number) for number in range(about.num_row_groups)]
+        names = [groups[0].column(at).path_in_schema for at in range(about.num_columns)]
+        times = [group.column(names.index("time")).statistics for group in groups]
+        if not all(each is not None and each.has_min_max for each in times):
+            return True
+        first, last = min(each.min for each in times).timestamp(), max(each.max for each in times).timestamp()
+        sent = (about.metadata or {}).get(FIRST_SENT.encode())
+    if since is not None and last * 1e9 < since - late:
+        return False
+    return until is None or first * 1e9 <= until + late or sent is None or 0 < int(sent) < until + late
 
 
 Ranges = list[tuple[int, int]]  # of records, first and last, in order and without touching each other

@@ -10,10 +10,12 @@ import shlex
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mombroker.admin.analysis import partitions
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -204,6 +206,8 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise MomError(f"Spark does not start{f' on {master}' if master else ''}: {cause(error)}") from None
+    if conf:
+        partitions.note(spark)
     source.register(spark)
     return spark
 
@@ -236,7 +240,6 @@ def _always() -> dict[str, str]:
     """What a session of ours is told, also in a JVM that runs already."""
     return {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a server may be called 007
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.metricsEnabled": "false",
@@ -273,6 +276,9 @@ def _start(master: str, memory: str, options: str = "") -> dict[str, str]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "conf").mkdir()
     (folder / "conf" / "log4j2.properties").write_text(LOG4J)
+    if theirs := os.environ.get("SPARK_CONF_DIR"):  # spark-defaults.conf, core-site.xml and the like
+        with suppress(OSError):
+            shutil.copytree(theirs, folder / "conf", dirs_exist_ok=True)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # not another version that is installed too
     os.environ["SPARK_CONF_DIR"] = str(folder / "conf")
     conf = {

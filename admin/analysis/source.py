@@ -33,6 +33,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from mombroker import store
 from mombroker.admin.analysis import files, schema, stores
+from mombroker.admin.analysis.partitions import sized
 from mombroker.core.errors import MomError
 from mombroker.core.meta import INCARNATION
 from mombroker.core.trace import KINDS
@@ -75,11 +76,10 @@ def read(
         register(spark)
         loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
         return loading.option("since", _utc(since).isoformat() if since else "").load(str(path))
-    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))
     chosen = files.chosen(path)
     _known(servers, dict.fromkeys(file.server for file in chosen), "there are no records of server")
     _known(kinds, KINDS, NO_KIND)
-    found = reader.parquet(*[str(file.path) for file in chosen])
+    found = _parquet(spark, path, chosen)
     for name, values in (("server", servers), ("kind", kinds)):
         if values:
             found = found.where(found[name].isin(*values))
@@ -87,6 +87,32 @@ def read(
         eve = _utc(since) - timedelta(days=1)  # the first record of a commit may be younger than the day of its file
         found = found.where((found["day"] >= f"{eve:%Y-%m-%d}") & (found["time"] >= _utc(since)))
     return found.select(*schema.NAMES)
+
+
+def window(spark: SparkSession, path: str | Path, since: datetime | None, until: datetime | None) -> DataFrame:
+    """Of an export all records that may be of messages sent at `since` or later and before `until`, and few others:
+    what `cost.within` needs. Files and parts of files of other times are not read.
+
+    Of what does not say when its message was sent, relays, what was written until a minute after `until`. Raises
+    MomError.
+    """
+    begin, end = (_nanoseconds(_utc(time)) if time else 0 for time in (since, until))
+    chosen = files.of_time(files.chosen(Path(path)), begin or None, end or None)
+    if not chosen:
+        raise MomError(f"{path} has nothing that was sent in this time; see --since and --until")
+    found = _parquet(spark, Path(path), chosen)
+    late = timedelta(seconds=files.LATE_SECONDS)
+    if since:
+        found = found.where((found["time"] >= _utc(since) - late) | (found["sent"] >= begin))
+    if until:
+        found = found.where((found["time"] <= _utc(until) + late) | ((found["sent"] > 0) & (found["sent"] < end)))
+    return found.select(*schema.NAMES)
+
+
+def _parquet(spark: SparkSession, path: Path, chosen: Sequence[files.File]) -> DataFrame:
+    sized(spark, sum(file.records for file in chosen))
+    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))
+    return reader.parquet(*[str(file.path) for file in chosen])
 
 
 def _utc(time: datetime) -> datetime:

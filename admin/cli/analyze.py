@@ -1,19 +1,20 @@
-"""`mom analyze`: what ordering has cost, from the servers' logs."""
+"""`mom analyze`: what ordering has cost, from the servers' logs, and how that has changed."""
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
 
 from mombroker import store
 from mombroker.admin.analysis import extra
-from mombroker.admin.cli import options
+from mombroker.admin.cli import books, options
 from mombroker.admin.cli.check import absent, at_hand, partly
+from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.output import Target, echo_json, form_option, show, show_one, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
@@ -46,7 +47,19 @@ TOPOLOGY = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.group(cls=DefaultGroup, default="report")
+def analyze() -> None:
+    """What ordering has cost, from the logs: report, trend, compare.
+
+    Without one of these words it is `report`: `mom analyze exported` is `mom analyze report exported`.
+    """
+
+
+analyze.add_command(books.trend)
+analyze.add_command(books.compare)
+
+
+@analyze.command()
 @SOURCE
 @TOPOLOGY
 @click.option("--html", type=Target("html", "htm"), help="Write the report as one page, with pictures.")
@@ -57,7 +70,7 @@ TOPOLOGY = click.option(
 @MASTER
 @MEMORY
 @form_option("table")
-def analyze(
+def report(
     source: Path,
     file: Path | None,
     html: Path | None,
@@ -77,12 +90,12 @@ def analyze(
 
     \b
     Example:
-      mom analyze bus.toml
+      mom analyze report bus.toml
       mom analyze exported --since 2026-03-01 --until 2026-03-02
       mom analyze exported --file bus.toml --html report.html
       mom analyze exported -o json > costs.json
     """
-    report, page = extra("analysis.report"), extra("analysis.page")
+    reports, page = extra("analysis.report"), extra("analysis.page")
     if file and click.get_current_context().get_parameter_source("source") is not ParameterSource.COMMANDLINE:
         source = file
     topology = topology_of(source, file)
@@ -96,18 +109,14 @@ def analyze(
         from mombroker.admin.topology import advise as advising
     with exported(source) as folder:
         holes = lacking(folder)
-        log = chosen(
-            extra("analysis.source").read(extra("analysis.session").session(master, memory), folder),
-            since,
-            until,
-        )
+        log = chosen(folder, master, memory, since, until)
         found = None
         if check and topology is not None:
             with Bar("log records") as bar:
                 found = extra("audit.export").audit(topology, folder, at_hand(topology), progress=bar.at)
             for sentence in [*absent(found), *([partly(found)] if found.unjudged else [])]:
                 click.echo(f"mom: {sentence}", err=True)
-        figures, load = report.analyse(log, topology, found, messages=report.SAMPLE if advise else 0)
+        figures, load = reports.analyse(log, topology, found, messages=reports.SAMPLE if advise else 0)
         figures["holes"] = holes
     if advise and topology is not None:
         try:
@@ -122,7 +131,7 @@ def analyze(
     show_one(figures["totals"], output)
     tables = {name: figures[name] for name in TABLES[:2]} | percentiles(figures)
     notes = {
-        "time of a copy": report.TIMES, "time by domain": "of crossings of links", "time by hops": "of copies",
+        "time of a copy": reports.TIMES, "time by domain": "of crossings of links", "time by hops": "of copies",
     }  # fmt: skip
     for name, rows in (tables | {name: figures[name] for name in TABLES}).items():
         if rows:
@@ -177,20 +186,20 @@ def records(
     """The log as a DataFrame."""
     with exported(source) as folder:
         lacking(folder)
-        yield chosen(
-            extra("analysis.source").read(extra("analysis.session").session(master, memory), folder),
-            since,
-            until,
-        )
+        yield chosen(folder, master, memory, since, until)
 
 
-def chosen(log: "DataFrame", since: datetime | None, until: datetime | None) -> "DataFrame":
-    """Of messages that were sent in this time. Raises MomError if there are none."""
+def chosen(folder: Path, master: str, memory: str, since: datetime | None, until: datetime | None) -> "DataFrame":
+    """The log of an export; of a time, the messages that were sent then. Raises MomError if there are none."""
+    source, cost = extra("analysis.source"), extra("analysis.cost")
+    spark = extra("analysis.session").session(master, memory)
     if not since and not until:
-        return log
-    log = extra("analysis.cost").within(log, since, until)
-    if log.isEmpty():
+        return cast("DataFrame", source.read(spark, folder))
+    # Every figure reads it: found once, it is kept.
+    log: DataFrame = cost.within(source.window(spark, folder, since, until), since, until).persist()
+    if not (records := log.count()):
         raise MomError("the log has nothing that was sent in this time; see --since and --until")
+    extra("analysis.partitions").sized(spark, records)
     return log
 
 

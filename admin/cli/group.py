@@ -1,5 +1,7 @@
 """A group of commands, as all of `mom` are."""
 
+from typing import Any
+
 import click
 
 from mombroker.core.topology import listed, suggestion
@@ -19,3 +21,16 @@ class Group(click.Group):
     def hint(self, ctx: click.Context, name: str) -> str:
         names = self.list_commands(ctx)
         return suggestion(name, names) or f"there are {listed(names, 99)}"
+
+
+class DefaultGroup(Group):
+    """What begins with no name of its commands is of its command `default`."""
+
+    def __init__(self, *args: Any, default: str, **named: Any):
+        super().__init__(*args, **named)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)

@@ -23,7 +23,7 @@ COMMANDS = {
     "analyze": (
         "analyze",
         "analyze",
-        "Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.",
+        "What ordering has cost, from the logs: report, trend, compare.",
     ),
     "bench": (
         "bench",

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker.admin.cli import completion, main, options, reference, topology_reference
+from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.output import choose
 from mombroker.core.errors import MomError, StoreFailed
 from mombroker.core.limits import Limits
@@ -53,7 +54,9 @@ WRITTEN = re.compile(r"(?:`|^ *(?:\$ )?)mom ([a-z]+)(?: ([a-z]+))?", re.M)  # as
 def test_no_text_tells_of_a_command_that_there_is_not(path):
     for noun, verb in WRITTEN.findall(path.read_text()):
         assert f"mom {noun}" in EVERY, f"{path.name}: mom {noun} {verb}"
-        if f"mom {noun}" not in LEAVES and verb:
+        if not isinstance(EVERY[f"mom {noun}"], click.Group) or isinstance(EVERY[f"mom {noun}"], DefaultGroup):
+            continue
+        if verb:
             assert f"mom {noun} {verb}" in EVERY, f"{path.name}: mom {noun} {verb}"
 
 

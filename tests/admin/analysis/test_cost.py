@@ -265,6 +265,22 @@ def test_a_message_is_in_one_part_of_the_time_with_all_of_its_records(recorded, 
     assert others[0] + others[1] == others[2]
 
 
+def test_what_is_read_of_a_time_has_all_that_is_of_its_messages(recorded, monkeypatch):
+    """Even if what is read besides is but a second."""
+    from mombroker.admin.analysis import cost, files, source
+
+    monkeypatch.setattr(files, "LATE_SECONDS", 1.0)
+    sent = sorted(row.sent for row in recorded.log.where("kind = 'send'").select("sent").collect())
+    times = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[at] // 1000) for at in (50, len(sent) // 2)]
+    spark, exported = recorded.log.sparkSession, recorded.folder / "exported"
+    window = source.window(spark, exported, *times)
+    keys = ("server", "seq")
+    found, true = (
+        {tuple(row) for row in cost.within(log, *times).select(*keys).collect()} for log in (window, recorded.log)
+    )
+    assert found == true and found
+
+
 def test_a_part_of_the_time_has_all_times_of_its_messages(recorded, halves):
     """Those of commits after its end, too, and of packets that were relayed: none came that its log has not."""
     from mombroker.admin.analysis import cost

@@ -29,7 +29,7 @@ from mombroker.core.ids import home_of
 from mombroker.core.topology import Domain
 from mombroker.core.trace import FIELDS
 from mombroker.net import config
-from mombroker.store import folder
+from mombroker.store import columns, folder
 from mombroker.store.sqlite import register_export
 from tests.admin import processes
 
@@ -882,3 +882,30 @@ def test_names_of_files_come_back():
     file = files.place(Path("x"), "a.b-c", "00ff", 5, 12, "2026-01-02")
     assert files.NAME.fullmatch(file.path.name) and home_of("a.b-c/agent") == file.server
     assert file.records == 8
+
+
+def test_files_of_another_time_are_passed_over(played, arrow, tmp_path, monkeypatch):
+    """But not one that tells of a message of then, and one that does not say so is read."""
+    from mombroker.admin.analysis import export, files, stores
+
+    target = tmp_path / "exported"
+    list(export.export(stores.read(played.folder), target))
+    every = files.chosen(target)
+    records = [r for each in played.written.values() for commit in each for r in commit.records]
+    begin, end = min(r.sent for r in records if r.sent), max(map(columns.time, records))
+    hour = int(files.LATE_SECONDS * 1e9)
+    assert files.of_time(every, None, None) == files.of_time(every, begin, end) == every
+    assert files.of_time(every, end + hour + 10**9, None) == []
+    assert files.of_time(every, None, begin - hour - 10**9) == []
+    file = every[0]
+    server = [r for commit in played.written[file.server] for r in commit.records]
+    with files.reading(file) as part:
+        said = int(part.metadata.metadata[files.FIRST_SENT.encode()])
+        table = part.read()
+    assert said == min(r.sent for r in server if r.sent)
+    early = min(map(columns.time, server)) - hour  # nothing was written then
+    assert file not in files.of_time([file], None, early - 10**9)
+    import pyarrow.parquet as pq
+
+    pq.write_table(table.replace_schema_metadata({}), file.path)  # of an older version
+    assert files.of_time([file], None, early - 10**9) == [file]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mombroker.admin.analysis import session
+from mombroker.admin.analysis import partitions, session
 from mombroker.admin.analysis.session import JavaNotFound, prepare_java
 from mombroker.admin.cli.main import cli
 from mombroker.core.errors import MomError
@@ -156,6 +156,24 @@ def test_a_session_that_runs_keeps_its_settings(spark):
     finally:
         for name, text in before.items():
             spark.conf.set(name, text)
+
+
+@pytest.mark.spark
+def test_partitions_follow_the_size_of_the_log_but_not_where_the_user_has_set_them(spark):
+    before = {name: spark.conf.get(name) for name in (partitions.SHUFFLE, partitions.ADAPTIVE)}
+    try:
+        partitions.sized(spark, 40 * partitions.TASK_RECORDS)
+        assert (spark.conf.get(partitions.SHUFFLE), spark.conf.get(partitions.ADAPTIVE)) == ("40", "true")
+        partitions.sized(spark, 5)
+        assert (spark.conf.get(partitions.SHUFFLE), spark.conf.get(partitions.ADAPTIVE)) == ("1", "false")
+        spark.conf.set(partitions.SHUFFLE, "200")
+        for records in (5, 10**9):
+            partitions.sized(spark, records)
+            assert spark.conf.get(partitions.SHUFFLE) == "200"
+    finally:
+        for name, text in before.items():
+            spark.conf.set(name, text)
+            spark.conf.set(partitions.SIZED + name, text)
 
 
 def test_without_spark_the_extra_is_named(monkeypatch):
