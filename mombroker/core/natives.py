@@ -42,6 +42,8 @@ class NativeAgent(Protocol):
 class Clients(Protocol):
     """Who serves the connections of clients, and the native agents (broker/session/service.py)."""
 
+    replies: dict[int, list[Any]]  # of the open batch, by connection
+
     def step(self, event: Any) -> None: ...  # Client* of events.py
     def owns(self, path: str) -> bool: ...  # is it the class of a native agent?
     def native(self, path: str, agent: str, state: bytes) -> NativeAgent: ...  # of such a class, not created yet
@@ -55,7 +57,6 @@ class Clients(Protocol):
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator
-    def replies(self) -> list[tuple[int, list[Any]]]: ...  # of the batch that closes
 
 
 class Channel(Protocol):

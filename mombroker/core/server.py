@@ -212,7 +212,8 @@ class AgentServer:
         ready = Ready(tx.rows)
         self.channel.close(ready)
         ready.replies, tickets.answers = tickets.answers, []
-        ready.clients = self.clients.replies()
+        ready.clients = [*self.clients.replies.items()]
+        self.clients.replies.clear()
         ready.tasks, timers.deferred = timers.deferred, []
         ready.timer = timers.next
         tx.close(last=self.stopping)

@@ -4,6 +4,7 @@ come. It is also where queues, topics and the engine meet the broker as a whole.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -42,6 +43,7 @@ class Sessions(Native):
     sessions   by the number of their connection
     going      those that go on in the next turn, the longest waiting first
     waiting    those whose first command waits
+    replies    of the open batch, by the number of the connection
     """
 
     def __init__(self, natives: Natives, lacks: Callable[[], list[str]]):
@@ -58,7 +60,7 @@ class Sessions(Native):
         self.waiting = self.held_back.sessions
         self.sessions: dict[int, Session] = {}
         self.going: dict[Session, None] = {}
-        self.speaking: list[Session] = []
+        self.replies: dict[int, list[Any]] = defaultdict(list)
         natives.agents[self.id] = self
 
     def _temporary_queue(self, id: str) -> Queue:
@@ -119,15 +121,6 @@ class Sessions(Native):
 
     def _leave(self, session: Session) -> None:
         self.close(session, lost=False)
-
-    def replies(self) -> list[tuple[int, list[Any]]]:
-        """Of the batch that closes, per connection."""
-        found = []
-        for session in self.speaking:
-            found.append((session.conn, session.replies))
-            session.replies = []
-        self.speaking.clear()
-        return found
 
     # -- commands ------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Service(Protocol):
 
     policies: Policies
     topics: Topics
-    speaking: list[Session]  # those with replies in the open batch
+    replies: dict[int, list[Any]]  # of the open batch, by connection
 
     def refuse(self, session: Session, refused: Refused) -> None: ...
     def resume(self, session: Session, home: str) -> None: ...  # a subscription of another server has answered
@@ -68,7 +68,6 @@ class Session(Native):
         self.commands: deque[Command] = deque()  # not obeyed yet
         self.key, self.until, self.reason, self.room = "", 0, "", False
         self.gone = self.ended = False
-        self.replies: list[Any] = []  # in the open batch
         self.number = 0  # of the last consumer, or ending
         self.consumers: dict[int, SessionConsumer] = {}
         self.subs: dict[str, SessionConsumer] = {}
@@ -84,15 +83,9 @@ class Session(Native):
     def pack(self) -> bytes:
         return bytes(pack([home for home in self.homes if not self._is_ours(home)]))
 
-    def _speak(self) -> None:
-        """It has a reply, the first in the open batch."""
-        self.service.speaking.append(self)
-        self.tx.urgency = COMMIT
-
     def reply(self, reply: Any) -> None:
-        if not self.replies:
-            self._speak()
-        self.replies.append(reply)
+        self.service.replies[self.conn].append(reply)
+        self.tx.urgency = COMMIT
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -201,12 +194,12 @@ class Session(Native):
         deliveries.tags[tag] = consumer
         if consumer.ack == "auto":
             deliveries.autos.append(tag)
-        if not self.replies:
-            self._speak()
         expires = message.expires
         if expires:
             expires -= self.clock.ahead
-        self.replies.append(_delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack)))
+        reply = _delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack))
+        self.service.replies[self.conn].append(reply)
+        self.tx.urgency = COMMIT
 
     def alarm(self) -> None:
         self.feed.alarm()
