@@ -46,7 +46,7 @@ class Disk:
     links: dict[int, LinkRow] = field(default_factory=dict)
     core: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=dict)
     tasks: dict[int, TaskRow] = field(default_factory=dict)
-    log: list[tuple[Span, list[Record]]] = field(default_factory=list)
+    log: list[tuple[int, list[Record]]] = field(default_factory=list)  # of a commit each, by the sequence of the first
     bad: set[tuple[str, int]] = field(default_factory=set)  # (table, id) of rows that are not what was written
 
     def copy(self) -> Disk:
@@ -204,10 +204,10 @@ class MemoryStore:
         _put(disk.tasks, batch.tasks)
         _put(disk.meta, batch.meta)
         if batch.log:
-            self._put_log(batch.log)
+            disk.log.append((self.log_end() + 1, batch.log))
         cut, lost = self._prune
         if cut:
-            disk.log = [row for row in disk.log if row[0].id >= cut]
+            disk.log = [row for row in disk.log if row[0] >= cut]
             disk.meta[LOST] = lost
             self._prune = (0, 0)
 
@@ -230,11 +230,6 @@ class MemoryStore:
             if row is not None:
                 table[id] = row
                 insort(places.setdefault((row.agent, row.collection), []), (row.key, id))
-
-    def _put_log(self, records: list[Record]) -> None:
-        last = self.disk.log[-1][0] if self.disk.log else Span(1, 1, 0, 0)
-        id, offset = last.next, last.offset + (last.next - last.id) * RECORD_BYTES
-        self.disk.log.append((Span(id, id + len(records), columns.time(records[-1]), offset), records))
 
     # -- reads -------------------------------------------------------------------------------------------------
 
@@ -325,22 +320,28 @@ class MemoryStore:
 
     def log(self, after: int, limit: int) -> list[tuple[int, Record]]:
         rows = self.disk.log
-        first = bisect_right(rows, after + 1, key=lambda row: row[0].id) - 1
-        records = ((seq, record) for span, part in rows[max(0, first) :] for seq, record in enumerate(part, span.id))
+        first = bisect_right(rows, after + 1, key=lambda row: row[0]) - 1
+        records = ((seq, record) for id, part in rows[max(0, first) :] for seq, record in enumerate(part, id))
         return list(islice(((seq, record) for seq, record in records if seq > after), limit))
 
     def log_end(self) -> int:
-        return self.disk.log[-1][0].next - 1 if self.disk.log else 0
+        if not self.disk.log:
+            return 0
+        id, records = self.disk.log[-1]
+        return id + len(records) - 1
 
     def prune_log(self, max_bytes: int, max_age: int, now: int) -> int:
-        rows = [span for span, _ in self.disk.log]
+        rows = [
+            Span(id, id + len(records), columns.time(records[-1]), (id - 1) * RECORD_BYTES)
+            for id, records in self.disk.log
+        ]
         if not rows:
             return 0
 
         def cut(keep: Callable[[Span], bool]) -> int:
             return next((row.id for row in rows if keep(row)), rows[-1].id)
 
-        end = rows[-1].offset + (rows[-1].next - rows[-1].id) * RECORD_BYTES
+        end = self.log_end() * RECORD_BYTES
         self._prune = prune(self.disk.meta, rows[0].id, end, cut, max_bytes, now - max_age)
         return self._prune[0] - rows[0].id
 
