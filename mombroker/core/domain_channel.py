@@ -108,10 +108,10 @@ class DomainChannel:
             self.returned += [packet for packet in packets if packet.to == self.me]
             packets = [packet for packet in packets if packet.to != self.me]
         for packet in packets:
-            data = core.encode(packet)
+            ints, data = core.control_ints(packet), core.encode(packet)
             peer = members[packet.to]
             (links.get(peer) or self.link(peer)).enqueue(data)
-            out.append((self.name, peer, len(data) - len(packet.body), core.control_ints(packet)))
+            out.append((self.name, peer, len(data) - len(packet.body), ints))
 
     def decode(self, link: Link, data: bytes) -> Packet:
         """Raises PeerError, whatever a back end stumbles over, which may be an outsider's."""

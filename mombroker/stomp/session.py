@@ -173,15 +173,15 @@ class Session:
         """Bytes of the client."""
         if self.state in ("leaving", "closed"):
             return
-        self.parser.feed(data)
         if self.state == "open":
-            self._read()
+            self._read(data)
             self._since_mark += len(data)
             if self._since_mark >= MARK_BYTES and self.state == "open":
                 self._since_mark = 0
                 self._marks += 1
                 self.commands.append(Sync(MARK))
             return
+        self.parser.feed(data)
         try:
             if self.state == "new" and (frame := self.parser.next()) is not None:
                 self._connect(frame)
@@ -190,8 +190,9 @@ class Session:
         except FrameError as error:
             self.end(str(error))
 
-    def _read(self) -> None:
-        """Obey the frames that are whole."""
+    def _read(self, data: bytes = b"") -> None:
+        """Obey the frames that are whole with these bytes."""
+        self.parser.feed(data)
         while self.state == "open":
             frame = None
             try:
