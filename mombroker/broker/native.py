@@ -69,7 +69,7 @@ class Native:
 
     def touch(self) -> None:
         """Let `flush` be called when the reactions at hand are done."""
-        self.turns.touch(self)
+        self.turns.touched[self] = None
 
     def alarm_at(self, at: int) -> None:
         """Let `alarm` be called when this time has come: once for each call of this, whatever else was asked for. A

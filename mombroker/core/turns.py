@@ -20,9 +20,9 @@ class Turns:
     3. One that is forgotten is not flushed any more.
 
     agents   those that are in memory, by id
-    touched  those that the next `flush` is for,
-    late     those that the next commit touches,
-    soon     those that the next turn touches
+    touched  those that the next `flush` is for, once for all that happens until then
+    late     those that the next commit touches: they wait for rows that are not durable yet
+    soon     those that the next turn touches: they have more to do
     work     what is left of `turn_work` in this turn; see core/limits.py
     """
 
@@ -38,21 +38,9 @@ class Turns:
 
     # -- for native agents ---------------------------------------------------------------------------------------
 
-    def touch(self, native: Flushed) -> None:
-        """Have its `flush` called, once for all that happens until then."""
-        self.touched[native] = None
-
-    def touch_late(self, native: Flushed) -> None:
-        """Have its `flush` called after the commit: it waits for rows that are not durable yet."""
-        self.late[native] = None
-
     def go_on(self, native: Flushed) -> None:
         """It has more to do: in this turn if there is work left, else in the next one, when others had theirs."""
         (self.touched if self.work > 0 else self.soon)[native] = None
-
-    def next_turn(self, native: Flushed) -> None:
-        """It has more to do, in the next turn."""
-        self.soon[native] = None
 
     def armed(self, native: Flushed) -> bool:
         """It will be flushed, without anything coming from outside."""

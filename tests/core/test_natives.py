@@ -49,7 +49,7 @@ def made(natives: NativeHost, count: int, flushed: Any = lambda native: None) ->
 def test_one_that_was_removed_says_and_writes_nothing_more(natives):
     (one, two), log = made(natives, 2)
     one.flushed = lambda native: natives.remove(two.id, written=False)
-    natives.turns.touch(one), natives.turns.touch(two)
+    natives.turns.touched.update({one: None, two: None})
     natives.changed[two] = None
     natives.close()
     assert log == ["a/0"] and natives.tx.rows.agents == {}

@@ -26,7 +26,7 @@ def scene() -> tuple[Turns, list[Native], list[str]]:
 def test_touched_ones_are_flushed_once_in_order(scene):
     turns, (one, two, _), log = scene
     for native in (two, one, two):
-        turns.touch(native)
+        turns.touched[native] = None
     turns.flush()
     turns.flush()
     assert log == ["a/1", "a/0"]
@@ -34,7 +34,8 @@ def test_touched_ones_are_flushed_once_in_order(scene):
 
 def test_who_has_more_to_do_goes_on_in_this_turn_while_there_is_work_left(scene):
     turns, (one, two, _), log = scene
-    turns.go_on(one), turns.next_turn(two)
+    turns.go_on(one)
+    turns.soon[two] = None
     turns.flush()
     assert list(turns.soon) == [two] and log == ["a/0"]
     turns.work = 0
@@ -47,7 +48,7 @@ def test_those_that_wait_for_the_next_turn_take_turns_in_being_the_first(scene):
     turns, natives, log = scene
     for _ in range(3):
         for native in natives:
-            turns.next_turn(native)
+            turns.soon[native] = None
         turns.begin()
         turns.flush()
     assert log[::3] == ["a/1", "a/2", "a/0"]
@@ -55,7 +56,7 @@ def test_those_that_wait_for_the_next_turn_take_turns_in_being_the_first(scene):
 
 def test_who_waits_for_durable_rows_is_touched_by_the_next_commit(scene):
     turns, (one, *_), log = scene
-    turns.touch_late(one)
+    turns.late[one] = None
     turns.flush()
     assert turns.late and log == []
     turns.committed()
@@ -63,10 +64,10 @@ def test_who_waits_for_durable_rows_is_touched_by_the_next_commit(scene):
     assert log == ["a/0"]
 
 
-@pytest.mark.parametrize("way", [Turns.touch, Turns.touch_late, Turns.next_turn])
-def test_one_that_is_forgotten_is_not_flushed_any_more(scene, way):
+@pytest.mark.parametrize("those", ["touched", "late", "soon"])
+def test_one_that_is_forgotten_is_not_flushed_any_more(scene, those):
     turns, (one, *_), log = scene
-    way(turns, one)
+    getattr(turns, those)[one] = None
     turns.forget(one)
     assert not turns.soon
     turns.committed(), turns.flush()

@@ -66,7 +66,7 @@ class Browser:
                 break
             if lane.rest and queue.tx.durable_id < self.upto:
                 ended = False  # some of it cannot be read yet
-                queue.turns.touch_late(queue)
+                queue.turns.late[queue] = None
                 break
         if items:
             queue.post(self.key[0], Dispatch(self.key[1], items))

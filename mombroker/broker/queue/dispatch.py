@@ -87,7 +87,7 @@ class Dispatcher:
         left = tuple(each for each in self.pauses if each.reason != reason)
         if left != self.pauses:
             self.pauses = left
-            self.turns.touch(self.queue)
+            self.turns.touched[self.queue] = None
 
     def run(self) -> None:
         """Give, and send what was given."""
@@ -116,7 +116,7 @@ class Dispatcher:
         offered = not self.pauses and (not messages.ready or (consumers.selective and self._unwanted(item)))
         if offered and (consumer := consumers.choose(item, message)):
             if not consumer.pending:
-                self.turns.touch(self.queue)
+                self.turns.touched[self.queue] = None
             self.give(consumer, item, message)
             return
         messages.append(item)
@@ -124,7 +124,7 @@ class Dispatcher:
             for consumer in consumers.waiting():
                 consumer.searched_to[item.lane] = item.id
         elif consumers.consumers:
-            self.turns.touch(self.queue)
+            self.turns.touched[self.queue] = None
 
     def give(self, consumer: Consumer, item: QueuedMessage, message: ClientMessage) -> None:
         """A consumer gets a message that is in no lane; `run` sends it."""
@@ -143,7 +143,7 @@ class Dispatcher:
                 return
             item = messages.first()
             if item is None:
-                self.turns.touch_late(self.queue)
+                self.turns.late[self.queue] = None
                 return
             if item.id <= messages.purged:
                 return  # it goes first
@@ -191,7 +191,7 @@ class Dispatcher:
             self.consumers.drained(key)
             self.consumers.draining += (key,)
         self.queue.change()
-        self.turns.touch(self.queue)
+        self.turns.touched[self.queue] = None
 
     def _answer_drains(self) -> None:
         """Who is to have what was there, and no more, has it: take its credit."""
@@ -265,7 +265,7 @@ class Dispatcher:
             if not consumer.hungry:
                 return True
         if lane.rest and self.tx.durable_id < lane.last:
-            self.turns.touch_late(self.queue)
+            self.turns.late[self.queue] = None
         else:
             searched_to[number] = lane.last
         return True

@@ -116,7 +116,7 @@ class Expiry:
             while len(lane):
                 item = lane.first()
                 if item is None:
-                    self.queue.turns.touch_late(self.queue)
+                    self.queue.turns.late[self.queue] = None
                     return
                 if item.id > messages.purged:
                     break

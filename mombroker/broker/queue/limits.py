@@ -99,7 +99,7 @@ class QueueLimits:
             work.spend(LOOK, 0)
             if not self.messages.drop_oldest():
                 if self.messages.ready:  # it is not durable yet, and cannot be read
-                    self.queue.turns.touch_late(self.queue)
+                    self.queue.turns.late[self.queue] = None
                 return
 
     def made(self) -> None:

@@ -53,6 +53,6 @@ class Work:
         tx = self.queue.tx
         if self.moved < tx.limits.batch_bytes // (8 if tx.filled() else 2):
             return False
-        self.queue.turns.touch_late(self.queue)
+        self.queue.turns.late[self.queue] = None
         tx.urgency = COMMIT
         return True

@@ -138,7 +138,7 @@ class Sessions(Native):
         self.commands.direct = False
         self.going = late | self.going
         if self.going:
-            self.turns.next_turn(self)
+            self.turns.soon[self] = None
         self.turns.work -= SHARE - left
 
     def _obey(self, session: Session, left: int) -> int:
@@ -147,7 +147,7 @@ class Sessions(Native):
         while commands and not session.key:
             if not left:
                 self.going[session] = None
-                self.turns.next_turn(self)
+                self.turns.soon[self] = None
                 return 0
             left -= 1
             command = commands[0]
