@@ -16,6 +16,8 @@ from mombroker.core.errors import MomError
 
 Figures = dict[str, Any]
 MS = 1e6
+GB = 1e9
+METERED = ("wire_bytes", "wal_bytes", "disk_bytes")
 SHARE = 0.05  # of a change that a place has at least to be named
 TOP = 10  # places named of a figure
 
@@ -58,7 +60,8 @@ def _time(text: str) -> datetime:
 # -- the figures of a period -------------------------------------------------------------------------------------------
 
 
-class Sum(NamedTuple):
+@dataclass(frozen=True)
+class Sum:
     count: int = 0
     total: int = 0
 
@@ -108,8 +111,12 @@ def _grouped(table: pa.Table, column: str) -> dict[str, dict[str, Sum]]:
     return found
 
 
-def figures(sums: Sums) -> Figures:
-    """Totals, and what they are a message, a packet or a copy. Times are ms; null where there is nothing to divide."""
+def figures(sums: Sums, price: float = 0.0) -> Figures:
+    """Totals, and what they are a message, a packet or a copy; null where there is nothing to divide. Times are ms.
+
+    `price` is that of a GB on a link. Bytes on the wire, and of disks, are null where servers did not log them.
+    """
+    wire, wal, disk = (sums[name].total if name in sums.every else None for name in METERED)
     messages, packets, hold, whole = (sums[name].count for name in ("sends", "packets", "hold", "whole"))
     commits = sums["commits"].count or None
     return {
@@ -125,9 +132,17 @@ def figures(sums: Sums) -> Figures:
         "commits": commits,
         "rows": sums["commits"].total if commits else None,
         "value_bytes": sums["values"].total if commits else None,
+        "wire_bytes": wire,
+        "wal_bytes": wal,
+        "wal_syncs": sums["wal_syncs"].total if wal is not None else None,
+        "disk_bytes": disk,
         "packets_per_message": _ratio(packets, messages),
         "control_per_message": _ratio(sums["packets"].total, messages),
         "control_per_packet": _ratio(sums["packets"].total, packets),
+        "wire_per_packet": None if wire is None else _ratio(wire, packets),
+        "control_pct_of_wire": None if wire is None else _ratio(100 * sums["packets"].total, wire),
+        "disk_per_message": None if disk is None else _ratio(disk, messages),
+        "price": None if wire is None else round(wire / GB * price, 6),
         "ints_per_packet": _ratio(sums["ints"].total, packets),
         "hops_per_copy": _ratio(sums["hops"].total, sums["hops"].count),
         "rows_per_message": _ratio(sums["commits"].total, messages) if commits else None,
@@ -167,11 +182,11 @@ WHYS = (
 )
 
 
-def compare(a: pa.Table, b: pa.Table) -> Figures:
+def compare(a: pa.Table, b: pa.Table, price: float = 0.0) -> Figures:
     """Of two periods' roll-ups: `figures` side by side, `topology`, how domains differ, and `why`, which places a
     change comes from, the largest first."""
     one, other = Sums.of(a), Sums.of(b)
-    before, after = figures(one), figures(other)
+    before, after = figures(one, price), figures(other, price)
     domains = {name: (_domain(a, name), _domain(b, name)) for name in _names(a) | _names(b)}
     return {
         "figures": [
@@ -259,15 +274,32 @@ def _difference(old: Domain | None, new: Domain | None) -> str:
 # -- trend -------------------------------------------------------------------------------------------------------------
 
 
-def trend(table: pa.Table, hours: int) -> list[Figures]:
-    """The figures of each period of so many hours, in order."""
-    periods = pc.multiply(pc.divide(table["hour"], hours), hours)
-    table = table.append_column("period", periods)
-    return [
-        {"start": f"{datetime.fromtimestamp(start * 3600, UTC):%Y-%m-%dT%H:%MZ}"}
-        | figures(Sums.of(table.filter(pc.equal(periods, start))))
-        for start in sorted(pc.unique(periods).to_pylist())
-    ]
+PLACES = {"all": (), "domain": ("domain",), "link": ("domain", "server", "peer"), "server": ("server",)}
+OF_PLACES = ("packets", "ints", "relays", "forwards", "hold", "wire_bytes")  # what belongs to a domain or link
+FROM_PEER = ("forwards", "hold")  # rows of the server that something came to
+
+
+def trend(table: pa.Table, hours: int, of: str = "all", price: float = 0.0) -> list[Figures]:
+    """The figures of each period of so many hours, in order; with `of` those of each place then. `price`: of a GB."""
+    if of in ("domain", "link"):
+        table = table.filter(pc.is_in(table["figure"], pa.array(OF_PLACES)))
+    if of == "link":  # all rows of a link name the server that sends first
+        came = pc.is_in(table["figure"], pa.array(FROM_PEER))
+        server, peer = (pc.if_else(came, table[a], table[b]) for a, b in (("peer", "server"), ("server", "peer")))
+        for name, column in (("server", server), ("peer", peer)):
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+    table = table.append_column("period", pc.multiply(pc.divide(table["hour"], hours), hours))
+    keys = ["period", *PLACES[of]]
+    found = []
+    for row in table.group_by(keys).aggregate([]).sort_by([(key, "ascending") for key in keys]).to_pylist():
+        mine = table
+        for key, value in row.items():
+            mine = mine.filter(pc.equal(mine[key], value))
+        start = f"{datetime.fromtimestamp(row.pop('period') * 3600, UTC):%Y-%m-%dT%H:%MZ}"
+        place = {"from" if key == "server" and of == "link" else "to" if key == "peer" else key: value
+                 for key, value in row.items()}  # fmt: skip
+        found.append({"start": start} | place | figures(Sums.of(mine), price))
+    return found
 
 
 # -- alerts ------------------------------------------------------------------------------------------------------------

@@ -172,6 +172,13 @@ def commits(log: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+@schema("server string, domain string, peer string, figure string, amount bigint")
+def meters(log: DataFrame) -> DataFrame:
+    """What servers have counted (core/trace.py, METERS): of each link `wire_bytes`, of each server the others."""
+    rows = log.where("kind = 'meter'").groupBy("server", "domain", "peer", F.col("detail").alias("figure"))
+    return rows.agg(F.sum("payload").alias("amount"))
+
+
 # -- where the time goes -----------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,7 @@ def analyse(
             "stamped": cost.stamped(log), "agents": cost.agents(flowing), "servers": cost.servers(flowing),
             "taken": took, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
             "arrivals": cost.arrivals(log), "waiting": cost.waiting(cost.waits(log)),
+            "meters": cost.meters(log),
         }  # fmt: skip
         if found and topology and not found.clean:
             parts["findings"] = findings.by_link(findings.located(log, found, topology))
@@ -135,6 +136,7 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
         "totals": {
             "messages": messages, "payload_bytes": payload, "packets": packets, "control_bytes": control,
             "control_ints": sum(row["control_ints"] for row in links), "copies": copies,
+            **_metered(rows, ("wire_bytes", "wal_bytes", "disk_bytes")), **_written(rows["machines"]),
             "control_per_message": _ratio(control, messages), "packets_per_message": _ratio(packets, messages),
             "hops_per_remote_copy": _ratio(crossed, remote),
         },
@@ -177,9 +179,32 @@ def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
             "relayed": sum(row.packets for row in mine if row.kind == "relay"),
             "messages": seen.messages if seen else 0, "payload_bytes": payload, "control_bytes": control,
             "control_ints": sum(row.control_ints for row in mine),
-            "control_pct": _percent(control, control + payload), **_parts(seen),
+            "control_pct": _percent(control, control + payload),
+            **_wire(rows, control, domain, server, peer), **_parts(seen),
         })  # fmt: skip
     return found
+
+
+def _metered(rows: Mapping[str, Sequence[Row]], names: Sequence[str], **at: str) -> Figures:
+    """What servers have counted themselves, there; null where they have not."""
+    found: Figures = dict.fromkeys(names)
+    for row in rows.get("meters", ()):
+        if row.figure in found and all(row[name] == value for name, value in at.items()):
+            found[row.figure] = (found[row.figure] or 0) + row.amount
+    return found
+
+
+def _wire(rows: Mapping[str, Sequence[Row]], control: int, domain: str, server: str, peer: str) -> Figures:
+    wire = _metered(rows, ["wire_bytes"], domain=domain, server=server, peer=peer)["wire_bytes"]
+    return {"wire_bytes": wire, "control_pct_of_wire": None if wire is None else _percent(control, wire)}
+
+
+def _written(machines: Sequence[Row]) -> Figures:
+    """What commits wrote, in all; null where no store has counted it."""
+    known = [row for row in machines if row.counted]
+    names = ("commits", "rows", "bytes")
+    commits, count, size = (sum(row[name] for row in known) if known else None for name in names)
+    return {"commits": commits, "rows": count, "value_bytes": size}
 
 
 def _either(backends: Iterable[str]) -> str:
@@ -298,6 +323,8 @@ def _servers(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures]) -> lis
             "bytes_per_message": _ratio(row.bytes, handled) if known else None,
             "commit_ms": _ms(row.wait / row.waits) if row.waits else None,
             **_quantiles("commit", row.wait_ns),
+            **_metered(rows, ("wire_bytes", "wal_bytes", "wal_syncs", "disk_bytes"), server=row.server),
+            "rows": row.rows if known else None, "value_bytes": row.bytes if known else None,
         })  # fmt: skip
     return found
 

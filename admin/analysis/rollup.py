@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mombroker.admin.analysis import files
+from mombroker.core import trace
 from mombroker.core.errors import MomError
 
 FOLDER = ".rollup"
@@ -58,10 +59,12 @@ FIGURES = {  # what `count` and `total` are
     "commits": "commits; rows that they wrote or deleted",
     "values": "commits; bytes of the values that they wrote",
     "commit": "commits that a time is known of; ns until they were durable",
+    **trace.METERS,
 }
 READ = (
     "time", "seq", "kind", "origin", "payload", "domain", "ordering", "peer", "hops", "sent", "received", "delivered",
     "done", "out", "commit", "commits", "commit_rows", "commit_bytes",
+    "detail",
 )  # fmt: skip
 
 Parts = dict[str, files.Ranges]  # records, by incarnation
@@ -233,6 +236,10 @@ def _figures(log: pa.Table, server: str) -> Iterator[pa.Table]:
     durable = log.filter(pc.equal(kind, "commit"))
     span = _span(durable, "sent", "done")
     yield of("commit", durable, span, near(span))
+    metered = log.filter(pc.equal(kind, "meter"))
+    for figure in trace.METERS:
+        rows = metered.filter(pc.equal(metered["detail"], figure))
+        yield of(figure, rows, rows["payload"], link=True)
     yield from _packets(log, of)
 
 

@@ -65,6 +65,7 @@ analyze.add_command(books.compare)
 @click.option("--html", type=Target("html", "htm"), help="Write the report as one page, with pictures.")
 @click.option("--advise", is_flag=True, help="With advice, as `mom topology advise` gives it; needs a topology file.")
 @click.option("--check", is_flag=True, help="With what `mom check` finds, by link; needs a topology file.")
+@books.PRICE
 @SINCE
 @UNTIL
 @MASTER
@@ -76,6 +77,7 @@ def report(
     html: Path | None,
     advise: bool,
     check: bool,
+    price: float,
     since: datetime | None,
     until: datetime | None,
     master: str,
@@ -118,6 +120,8 @@ def report(
                 click.echo(f"mom: {sentence}", err=True)
         figures, load = reports.analyse(log, topology, found, messages=reports.SAMPLE if advise else 0)
         figures["holes"] = holes
+    for row in [figures["totals"], *figures["links"]] if price else ():
+        row["price"] = None if row["wire_bytes"] is None else round(row["wire_bytes"] / books.GB * price, 6)
     if advise and topology is not None:
         try:
             figures["advice"] = advising.advise(topology, load).as_dict()

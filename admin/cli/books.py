@@ -11,11 +11,20 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show
 from mombroker.net.exit_codes import ExitCode
 
+GB = 10**9
 HOURS = {"hour": 1, "day": 24, "week": 168}
 BRIEF = (
-    "start,messages,packets_per_message,control_per_message,rows_per_message,hold_ms,hold_p95_ms,delay_p50_ms,"
+    "start,messages,packets_per_message,control_per_message,wire_bytes,price,rows_per_message,hold_ms,hold_p95_ms,delay_p50_ms,"
     "delay_p95_ms"
 )
+PLACES = (
+    "start,domain,from,to,server,packets,control_bytes,wire_bytes,wire_per_packet,control_pct_of_wire,price,commits,"
+    "disk_bytes,hold_ms,hold_p95_ms"
+)
+PRICE = click.option(
+    "--price-per-gb", "price", type=options.Number(min=0), default=0.0,
+    help="What a GB costs on a link, in your currency: `price` is that of all bytes that servers wrote to each other.",
+)  # fmt: skip
 EXPORT = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
@@ -24,8 +33,22 @@ EXPORT = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option("--by", type=click.Choice(list(HOURS)), default="day", show_default=True, help="A line for each.")
 @click.option("--since", type=options.Time(), help="A full hour, as 2026-03-01T12:00:00, UTC. [default: all]")
 @click.option("--until", type=options.Time(), help="Records that were written before. [default: all]")
+@click.option(
+    "--of", type=click.Choice(["all", "domain", "link", "server"]), default="all", show_default=True,
+    help="A line for each of these, too.",
+)  # fmt: skip
+@PRICE
 @output_options
-def trend(export: Path, by: str, since: datetime | None, until: datetime | None, output: str, columns: str) -> None:
+def trend(
+    export: Path,
+    by: str,
+    of: str,
+    price: float,
+    since: datetime | None,
+    until: datetime | None,
+    output: str,
+    columns: str,
+) -> None:
     """Tell by the day or hour what ordering has cost.
 
     DIR is an export. Roll-ups are kept in it, by the hour in which a record was written; they stay when its days are
@@ -34,11 +57,17 @@ def trend(export: Path, by: str, since: datetime | None, until: datetime | None,
     \b
     Example:
       mom analyze trend exported
+      mom analyze trend exported --of link --price-per-gb 0.02
       mom analyze trend exported --by hour --since 2026-03-01 -o json
     """
     rollup, comparing = extra("analysis.rollup"), extra("analysis.compare")
     rollup.update(export)
-    show(comparing.trend(rollup.read(export, since, until), HOURS[by]), output, columns, BRIEF)
+    show(
+        comparing.trend(rollup.read(export, since, until), HOURS[by], of, price),
+        output,
+        columns,
+        BRIEF if of == "all" else PLACES,
+    )
 
 
 @click.command()
@@ -48,8 +77,9 @@ def trend(export: Path, by: str, since: datetime | None, until: datetime | None,
     "--alert", "alerts", metavar="RULE", multiple=True,
     help="Exit with 4 if it is so: hold_ms>5 (in B), control_per_message+20% (risen), messages-50% (fallen).",
 )  # fmt: skip
+@PRICE
 @form_option("table")
-def compare(a: str, b: str, alerts: tuple[str, ...], output: str) -> None:
+def compare(a: str, b: str, alerts: tuple[str, ...], price: float, output: str) -> None:
     """Tell what has changed from one period to another, and where that comes from.
 
     A and B are exports, or hours of one: DIR@2026-03-01 is a day, DIR@2026-03-01T12:00 an hour, and
@@ -65,7 +95,7 @@ def compare(a: str, b: str, alerts: tuple[str, ...], output: str) -> None:
     comparing = extra("analysis.compare")
     rules = [comparing.Alert.of(each) for each in alerts]
     periods = [comparing.Period.of(each) for each in (a, b)]
-    found: dict[str, Any] = comparing.compare(*[period.read() for period in periods])
+    found: dict[str, Any] = comparing.compare(*[period.read() for period in periods], price)
     found["alerts"] = comparing.raised(rules, found["figures"])
     if output == "json":
         echo_json(found)

@@ -61,6 +61,14 @@ class StoreSize:
 
 
 @dataclass(slots=True)
+class Metered:
+    """What this process has counted since `since` (ns), for the log: (figure, peer or nothing, how many)."""
+
+    since: int
+    amounts: list[tuple[str, str, int]]
+
+
+@dataclass(slots=True)
 class Admin:
     """A request of the operator; its reply is in Ready.replies under the same ticket, after the commit."""
 

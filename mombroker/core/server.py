@@ -26,6 +26,7 @@ from mombroker.core.events import (
     LinkDown,
     LinkFrames,
     LinkUp,
+    Metered,
     Ready,
     StoreSize,
     TaskDone,
@@ -144,6 +145,8 @@ class AgentServer:
                 self.timers.done(id, payload, reason)
             case StoreSize():
                 self._measured(event)
+            case Metered(since, amounts):
+                self._meter(since, amounts)
             case Admin(ticket, verb, args):
                 self.requests.ask(ticket, verb, args)
             case _:
@@ -180,6 +183,14 @@ class AgentServer:
         if was and not self.tx.full:
             self.neighbours.grant()
             self.clients.room()
+
+    def _meter(self, since: int, amounts: list[tuple[str, str, int]]) -> None:
+        """Records that the next commit takes along; none hurries for them."""
+        tx = self.tx
+        for figure, peer, amount in amounts:
+            domain = tx.topology.shared_domain(tx.name, peer) if peer else None
+            name = domain.name if domain else ""
+            tx.record("meter", domain=name, peer=peer, payload=amount, sent=since, done=tx.now, detail=figure)
 
     def stop(self) -> None:
         """The last batch: everything that is not done is on disk, and the stop was clean."""

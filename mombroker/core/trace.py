@@ -12,6 +12,8 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `create`, `delete`  of `agent`
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
+`meter`     once a minute, and at the end: what the process has counted from `sent` to `done`, `payload` of what
+            `detail` names (METERS)
 """
 
 from collections.abc import Callable
@@ -20,7 +22,15 @@ from typing import Annotated, Any, NamedTuple
 VERSION = 1
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
+    "meter",
 )  # fmt: skip
+
+METERS = {  # what a process counts
+    "wire_bytes": "written to the connection with `peer`: frames, acknowledgements, handshakes and heartbeats",
+    "wal_bytes": "written to the store's write-ahead log",
+    "wal_syncs": "waits for the disk, for commits and for copies of the write-ahead log to the file",
+    "disk_bytes": "that this process has had written to disks, as the system counts; nothing where it does not",
+}
 
 Out = list[tuple[str, str, int, int]]  # (domain, peer, control bytes, control integers) per packet
 Missing = list[tuple[int, int]]
@@ -39,7 +49,7 @@ class Record(NamedTuple):
     number: Annotated[int, "its counter"] = 0
     agent: Annotated[str, "send: the source; react: who reacted; else whom it concerns, if anyone"] = ""
     dests: Annotated[tuple[str, ...], "send: the agents that it goes to, as server/agent"] = ()
-    payload: Annotated[int, "bytes of the packed notification"] = 0
+    payload: Annotated[int, "bytes of the packed notification; meter: how much"] = 0
     domain: Annotated[str, "where its packet came in; empty for a local message"] = ""
     peer: Annotated[str, "the neighbour that it came from; empty for a local message"] = ""
     hops: Annotated[int, "links that it has crossed to come here"] = 0
@@ -49,7 +59,7 @@ class Record(NamedTuple):
     done: Annotated[int, "ns, reacted to, or forwarded"] = 0
     out: Annotated[Out, "packets stamped in this step: where to, control bytes on the wire, control integers"] = NO_OUT
     missing: Annotated[Missing, "hold: what it waits for, as (member of the domain, its sequence)"] = NO_MISSING
-    detail: Annotated[str, "send: the type; else the reason"] = ""
+    detail: Annotated[str, "send: the type; meter: of what; else the reason"] = ""
 
 
 FIELDS = Record._fields

@@ -86,6 +86,7 @@ class Connection(protocol.Protocol):
         self._waiting: deque[bytes] = deque()  # encoded data frames; bounded by the peer's credit
         self._full = False
         self._deadline: Any = None
+        self.written = 0  # bytes that the transport was given
 
     # -- Twisted's side ------------------------------------------------------------------------------------------
 
@@ -199,7 +200,9 @@ class Connection(protocol.Protocol):
     def _write(self, out: list[bytes]) -> None:
         if out:
             self.silent = 0
-            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self.written += len(data)
+            self.transport.write(data)
 
     # -- life ------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from mombroker.core import times
 from mombroker.core.batch import Batch
 from mombroker.core.clock import Clock
 from mombroker.core.errors import PeerError, PeerRefused
-from mombroker.core.events import LinkFrame, Ready, StoreSize, Tick
+from mombroker.core.events import LinkFrame, Metered, Ready, StoreSize, Tick
 from mombroker.net.committer import Committer
 
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
@@ -23,6 +23,7 @@ SHORT_NS = 2_000_000  # of a piece of work that is not worth a look at the CPU t
 SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits,
 SIZE_EVERY_BYTES = 1 << 20  # and whenever so much was committed: a fast producer fills a small disk within a second
 COMMIT_BYTES = 4096  # that a commit takes at least
+METER_NS = 60 * times.SECOND  # what the process counts is logged so often
 BELIEVE_NS = 60 * times.SECOND  # a wall clock that was set far ahead is believed when it has stayed so for so long
 DAY_NS = 86_400 * times.SECOND
 TIMER_MAX_S = 60.0  # a timer is looked at so often, since the wall clock may be set
@@ -92,6 +93,7 @@ class Driver:
     now      wall clock in ns; what the server sees of it never goes back, restarts included, and never stands still
     steady   a clock in ns that nobody can set
     cpu      the CPU time of this thread in ns
+    meters   what is counted since the start: by figure and peer, see core/trace.py
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Driver:
         steady: Callable[[], int] = _since_boot,
         cpu: Callable[[], int] = time.thread_time_ns,
         resources: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
+        meters: Callable[[], dict[tuple[str, str], int]] = dict,
     ):
         self.reactor, self.server, self.store, self._clock = reactor, server, store, server.clock
         self.committer, self.outputs, self.failed = committer, outputs, failed
@@ -129,6 +132,9 @@ class Driver:
         self._timer_at = 0
         self._sized_at = 0
         self._unsized = 0  # bytes committed since then
+        self._meters: Callable[[], dict[tuple[str, str], int]] = meters
+        self._metered: dict[tuple[str, str], int] = {}
+        self._metered_at = server.tx.now
         self._stopped: defer.Deferred[None] | None = None
         self._ending = False  # the last batch is on its way
 
@@ -289,8 +295,19 @@ class Driver:
         size = self._guarded(self.store.size)
         if not self.dead:
             self.post(StoreSize(size, *self._resources()))
+            if self._last_now - self._metered_at >= METER_NS:
+                self._meter()
             if self.server.tx.full and self._stopped is None and not self.dead and self._again is None:
                 self._again = self.reactor.callLater(SIZE_EVERY_NS / 1e9, self._look_again)
+
+    def _meter(self) -> None:
+        """What was counted since the last time goes into the log."""
+        found = self._meters()
+        amounts = [(*name, count - self._metered.get(name, 0)) for name, count in found.items()]
+        event = Metered(self._metered_at, [each for each in amounts if each[-1] > 0])
+        self._metered, self._metered_at = found, self._last_now
+        if event.amounts:
+            self.server.step(event, self._last_now)
 
     def _look_again(self) -> None:
         """Nobody may commit while no work is taken, and room be made by others."""
@@ -375,6 +392,7 @@ class Driver:
             return
         self._ending = True
         try:
+            self._meter()
             self.server.stop()
         except Exception as error:
             self.fail(error)

@@ -44,7 +44,19 @@ class Doorman(Protocol):
 class Neighbour:
     """What is known of one neighbour's connection."""
 
-    __slots__ = ("name", "up", "connector", "dialled", "timer", "wanted", "failures", "reason", "said", "faults")
+    __slots__ = (
+        "name",
+        "up",
+        "connector",
+        "dialled",
+        "timer",
+        "wanted",
+        "failures",
+        "reason",
+        "said",
+        "faults",
+        "written",
+    )
 
     def __init__(self, name: str):
         self.name = name
@@ -57,6 +69,7 @@ class Neighbour:
         self.reason = ""  # of the last failure, until a login goes well
         self.said: set[str] = set()
         self.faults = 0
+        self.written = 0  # bytes, to connections that are closed
 
     def state(self) -> str:
         if self.up:
@@ -308,6 +321,7 @@ class Links:
             each.connector = each.dialled = None
             each.failures += 1
         if each is not None:
+            each.written += conn.written
             self._try(each, slowly=conn.refused)
         if self._stopped is not None and not self._all and not self._stopped.called:
             self._stopped.callback(None)
@@ -385,6 +399,14 @@ class Links:
                 each.timer = None
             if each.connector is not None and each.dialled is None:
                 each.connector.disconnect()
+
+    def written(self) -> dict[str, int]:
+        """Bytes that were written to the connections with each neighbour, since the start."""
+        found = {name: each.written for name, each in self.neighbours.items()}
+        for conn in self._all:
+            if conn.peer in found:
+                found[conn.peer] += conn.written
+        return found
 
     def peers(self) -> list[dict[str, Any]]:
         """Of each neighbour: up, dialling, idle or down, with the reason."""

@@ -26,7 +26,7 @@ from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.files import Files, Log
 from mombroker.net.links import Links
-from mombroker.net.resources import resources
+from mombroker.net.resources import disk_bytes, resources
 from mombroker.net.secret import secret_of
 from mombroker.net.verbs import ProcessVerbs
 from mombroker.stomp.protocol import Stomp
@@ -55,6 +55,7 @@ class Shared:
         self.tasks = Pool(TASKS, "task")
         self.logins = Pool(LOGINS, "login")
         self.files = Files()
+        self.alone = True  # the process has one server only
         self.committer = committer or (lambda: Adaptive(reactor, self.commits))
 
     def start(self) -> None:
@@ -118,6 +119,7 @@ class Node:
             self,
             self._fail,
             resources=lambda: resources(data),
+            meters=self._meters,
         )
         self.users = {
             key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
@@ -140,6 +142,13 @@ class Node:
             shared.reactor, self.name, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
             token, self.times,
         )  # fmt: skip
+
+    def _meters(self) -> dict[tuple[str, str], int]:
+        """What was counted since the start. The system counts for the process, thus for a server that has it alone."""
+        found = {("wal_bytes", ""): self.store.wal.bytes, ("wal_syncs", ""): self.store.wal.syncs}
+        if self.shared.alone:
+            found["disk_bytes", ""] = disk_bytes()
+        return found | {("wire_bytes", peer): count for peer, count in self.links.written().items()}
 
     def _check(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
         """Look at a passcode, in a thread."""

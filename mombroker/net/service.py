@@ -54,6 +54,7 @@ class Host:
         self.nodes: dict[str, Node] = {}
         for name in topology.servers if names is None else names:
             self.nodes[name] = Node(self.shared, name, log(name), self._failed, self.quit, self.reload, times)
+        self.shared.alone = len(self.nodes) == 1
         self._watchdog: Watchdog | None = None
         self._refusal: Exception | None = None
         self._started: defer.Deferred[None] | None = None

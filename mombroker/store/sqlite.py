@@ -27,6 +27,7 @@ from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, identity, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
+from mombroker.store.wal import Wal
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
@@ -102,6 +103,7 @@ class SqliteStore(SqliteReader):
                 self._prepare(identity(topology, server), adopt)
                 self._connect()
                 undo.callback(self.reader.close)
+                self.wal = Wal(self.path, self._page)
                 meta = self.meta()
                 self._now = _time(meta.get(NOW))  # of the last commit, or of the staged batch
                 self._mark = mark.Mark(home, str(meta.get(INCARNATION, "")), self._now)
@@ -209,6 +211,7 @@ class SqliteStore(SqliteReader):
         except sqlite3.Error as error:
             raise self._fail(error) from error
         self._staged = False
+        self.wal.committed()
         self._write_mark(self._mark.at, self._now)
 
     def commit(self, batch: Batch) -> None:
@@ -367,6 +370,7 @@ class SqliteStore(SqliteReader):
                     self._prune_staged()
                 self._drop({})
                 conn.execute("COMMIT")
+                self.wal.committed()
             pages, free, kind = self.select(
                 "SELECT page_count, freelist_count, auto_vacuum"
                 " FROM pragma_page_count, pragma_freelist_count, pragma_auto_vacuum"
@@ -394,6 +398,7 @@ class SqliteStore(SqliteReader):
 
     def close(self) -> None:
         """What is staged but not finished is given up."""
+        self.wal.close()
         self.reader.close()
         with contextlib.suppress(sqlite3.Error):  # after a failure: there is nothing left to save
             self.db.conn.close()

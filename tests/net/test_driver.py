@@ -5,10 +5,10 @@ from twisted.internet import task
 
 from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerError, PeerRefused, StoreFailed
-from mombroker.core.events import Admin, Ready, StoreSize, Tick
+from mombroker.core.events import Admin, Metered, Ready, StoreSize, Tick
 from mombroker.core.times import at_start
 from mombroker.net.committer import Inline
-from mombroker.net.driver import COMMIT_BYTES, LINGER_S, SIZE_EVERY_BYTES, TIMER_MAX_S, Driver
+from mombroker.net.driver import COMMIT_BYTES, LINGER_S, METER_NS, SIZE_EVERY_BYTES, TIMER_MAX_S, Driver
 
 SECOND = 1_000_000_000
 TEN_YEARS = 3650 * 86_400 * SECOND
@@ -613,3 +613,35 @@ def test_staging_and_what_leaves_behind_a_commit_are_measured_too(work, of):
     world.plans.append(world.plan())
     world.driver.start()
     assert world.driver.turns() == {"longest_ms": 50.0, "of": of, "long": 1}
+
+
+def test_what_is_counted_is_told_once_a_minute_and_at_the_end(world):
+    """Each time what is new, with when the counting began; nothing where nothing was counted."""
+    counts = {("wire_bytes", "b"): 10, ("wal_bytes", ""): 0}
+    world.driver._meters = lambda: dict(counts)
+    driver, begin = world.driver, world.driver._metered_at
+
+    def metered():
+        found = [call[1] for call in world.calls if call[0] == "step" and isinstance(call[1], Metered)]
+        world.calls.clear()
+        return found
+
+    def later():
+        world.wall += METER_NS
+        world.reactor.rightNow += METER_NS / SECOND
+        driver.now()
+
+    driver._measure()
+    assert metered() == []
+    later()
+    driver._measure()
+    first = driver._last_now
+    assert metered() == [Metered(begin, [("wire_bytes", "b", 10)])]
+    driver._measure()
+    later()
+    driver._measure()
+    assert metered() == []
+    counts["wal_bytes", ""] = 5
+    second = driver._last_now
+    driver.stop()
+    assert metered() == [Metered(second, [("wal_bytes", "", 5)])] and first < second

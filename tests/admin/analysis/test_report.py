@@ -108,6 +108,22 @@ def test_what_a_router_passes_on_into_two_domains_is_one_message():
     assert [row["forwarded"] for row in figures(rows)["servers"]] == [0, 4, 0]
 
 
+def test_bytes_on_the_wire_and_of_disks_are_those_that_servers_have_counted():
+    def meter(server, figure, amount, peer=""):
+        return Row(server=server, domain="d1" if peer else "", peer=peer, figure=figure, amount=amount)
+
+    rows = log(meters=[meter("s1", "wire_bytes", 2000, "s2"), meter("s1", "wal_bytes", 9000), meter("s1", "new", 1)])
+    found = figures(rows)
+    assert [(row["wire_bytes"], row["control_pct_of_wire"]) for row in found["links"]] == [
+        (2000, 5.0), (None, None), (None, None),
+    ]  # fmt: skip
+    assert [(row["wire_bytes"], row["wal_bytes"], row["disk_bytes"]) for row in found["servers"]] == [
+        (2000, 9000, None), (None, None, None), (None, None, None),
+    ]  # fmt: skip
+    totals = found["totals"]
+    assert (totals["wire_bytes"], totals["wal_bytes"], totals["rows"], totals["value_bytes"]) == (2000, 9000, 90, 1500)
+
+
 def test_a_report_says_of_when_it_is_and_by_which_version():
     rows = log(machines=[machine(f"s{at}", 1_700_000_000, 1_700_000_100) for at in (1, 2, 3)])
     found = figures(rows)["log"]

@@ -143,6 +143,25 @@ def test_a_change_is_told_by_the_places_that_it_comes_from():
     assert "30 bytes a packet in place of 10 (+20)" in why[0]["text"]
 
 
+def test_places_have_their_figures_and_their_price():
+    rows = [
+        ("core", "a", "b", "packets", 10, 100), ("core", "a", "b", "wire_bytes", 1, 2 * 10**9),
+        ("core", "b", "a", "hold", 4, 8_000_000), ("", "a", "", "sends", 5, 50),
+    ]  # fmt: skip
+    table = pa.Table.from_pylist([
+        {"hour": 24, "server": server, "domain": domain, "ordering": "", "peer": peer, "figure": figure, "about": 0,
+         "count": count, "total": total} for domain, server, peer, figure, count, total in rows
+    ], schema=rollup.SCHEMA)  # fmt: skip
+    (link,) = compare.trend(table, 24, "link", 0.05)
+    assert (link["start"], link["from"], link["to"]) == ("1970-01-02T00:00Z", "a", "b")
+    # What came to b over that link is told by b.
+    assert (link["packets"], link["wire_bytes"], link["price"], link["hold_ms"]) == (10, 2 * 10**9, 0.1, 2)
+    (domain,) = compare.trend(table, 24, "domain")
+    assert (domain["domain"], domain["control_pct_of_wire"], domain["wire_per_packet"]) == ("core", 0.0, 2e8)
+    (whole,) = compare.trend(table, 24)
+    assert (whole["messages"], whole["packets_per_message"], whole["disk_bytes"]) == (5, 2, None)
+
+
 def test_a_period_is_an_export_or_a_time_of_it():
     whole, day, hour, week = (
         compare.Period.of(text) for text in ("x", "x@2026-03-01", "x@2026-03-01T05:00", "x@2026-03-01..2026-03-08")
