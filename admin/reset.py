@@ -17,17 +17,19 @@ from typing import Any
 from mombroker import ordering
 from mombroker.admin import leaving
 from mombroker.broker.attach import attach
-from mombroker.core import repair
+from mombroker.core import repair, revision
 from mombroker.core.batch import Batch, LinkRow, Reader
+from mombroker.core.changes import Kind, difference, told
 from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
+from mombroker.core.identity import identity
 from mombroker.core.message import Message, decode
 from mombroker.core.meta import DIGEST, EPOCH, FORMER, NEXT, NOW, ORDER, OWN, RESET
 from mombroker.core.reaction import Program
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.core.trace import Record
-from mombroker.store.base import Store, identity
+from mombroker.store.base import Store
 
 PAGE = 10_000
 
@@ -74,6 +76,12 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
     survivors = {
         name: AgentServer(topology, name, store, program, attach, now) for name, store in stores.items() if name != lost
     }
+    for name, server in survivors.items():
+        if differs := _differs(server.topology, topology):
+            raise MomError(
+                f"the store of {name} has revision {server.truth.number} of the topology, and the file is of another "
+                f"one ({differs}): `mom topology export` writes the one that the stores have"
+            )
     _settle(survivors, stores)
     metas: dict[str, leaving.Meta] = {name: stores[name].meta() for name in survivors}
     unseen = _lost(topology, lost, [stores[name] for name in survivors])
@@ -102,6 +110,12 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
         server.stop()
         batches[name] = server.ready(now).batch
     return Plan(report, batches)
+
+
+def _differs(stored: Topology, file: Topology) -> str:
+    """How the domains that a store has differ from those of the file; empty if they do not."""
+    change = difference(stored, file)
+    return "" if change.kind in (Kind.NOTHING, Kind.SETTINGS) else "; ".join(told(stored, file)[:6])
 
 
 def _described(message: Message) -> dict[str, Any]:
@@ -226,11 +240,13 @@ def adopt(
     shared = leaving.tables(metas)
     for meta in metas.values():
         shared |= leaving.withdrawn(meta, gone)
+    number, rows = _revision(topology, metas)
+    report.notes.append(f"revision {number} of the topology")
     for name in topology.servers:
         store = stores[name]
         batch = Batch(meta={key: None for key in metas[name] if key.startswith(DIGEST)})
         batch.meta |= {key: value for key, value in shared.items() if value is None or key not in metas[name]}
-        batch.meta |= wanted[name]
+        batch.meta |= rows | wanted[name]
         batch.meta |= {EPOCH + domain.name: epochs[domain.name] for domain in topology.domains_of(name)}
         if not kept:
             key = f"{FORMER}{store.log_end()}"
@@ -246,6 +262,18 @@ def adopt(
     if gone:
         report.notes.append(f"{', '.join(gone)} left the bus")
     return report
+
+
+def _revision(topology: Topology, metas: Mapping[str, leaving.Meta]) -> tuple[int, dict[str, Any]]:
+    """The number and the rows of the revision that all stores get: a new one, unless all have this topology already."""
+    text = revision.text_of(topology)
+    found = {revision.in_force(meta) for meta in metas.values()}
+    number, last = max(found)
+    if number and len(found) == 1 and revision.digest_of(last) == revision.digest_of(text):
+        return number, {}
+    lines = told(revision.read(last), topology) if last else ["the topology of a file, by `mom topology adopt`"]
+    now = max(int(meta.get(NOW, 0)) for meta in metas.values())
+    return number + 1, revision.rows(number + 1, text, now, lines)
 
 
 def _nothing_lost(holdings: dict[str, list[str]]) -> None:

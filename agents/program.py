@@ -16,8 +16,11 @@ class Program:
     """`allow` are the module prefixes of classes that may come over the wire; `declared` the topology file's own."""
 
     def __init__(self, allow: tuple[str, ...], declared: frozenset[str]):
-        self.allow, self.declared = allow, declared
+        self.permit(allow, declared)
         self._classes: dict[str, type[Agent]] = {}
+
+    def permit(self, allow: tuple[str, ...], declared: frozenset[str]) -> None:
+        self.allow, self.declared = allow, declared
 
     def load(self, path: str, agent: str, state: bytes) -> Agent:
         try:

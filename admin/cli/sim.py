@@ -466,7 +466,8 @@ def _traffic(file: Path, topology: "Topology", logs: Path) -> "Traffic":
 
 def _other_domains(topology: "Topology", traffic: "Traffic", readers: "Mapping[str, SqliteReader]") -> list[str]:
     """How the file's domains differ from those that the stores are of, or the logs."""
-    from mombroker.store.base import difference, identity
+    from mombroker.core.identity import identity
+    from mombroker.store.base import difference
 
     found: dict[str, None] = {}
     for name, reader in readers.items():

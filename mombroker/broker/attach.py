@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from mombroker.broker import policies
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.verbs.messages import MessageVerbs
 from mombroker.broker.verbs.policies import PolicyVerbs
@@ -11,15 +12,19 @@ from mombroker.broker.verbs.subscriptions import SubscriptionVerbs
 from mombroker.broker.verbs.topics import TopicVerbs
 from mombroker.core.server import AgentServer
 from mombroker.core.status import StatusVerbs, closed
+from mombroker.core.topology_verbs import TopologyVerbs
 from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
 
 
 def attach(server: AgentServer) -> Sessions:
     """Have a server serve clients. The server calls it while it is made, before it takes up what its store holds."""
     sessions = Sessions(server.natives, server.alarms.why)
+    server.truth.checks.append(policies.check)
+    server.truth.applied.append(sessions.policies.revised)
     agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server))
     letters = LetterVerbs(server.dead_letters.letters, server.program)
     of_core = StatusVerbs(server), agents, letters, UserVerbs(server.tx), LogVerbs(server.tx)
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
     server.requests.add(*of_core, *destinations, RetryVerbs(sessions, letters), PolicyVerbs(sessions.policies))
+    server.requests.add(TopologyVerbs(server.truth))
     return sessions

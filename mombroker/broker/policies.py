@@ -10,10 +10,12 @@ from typing import Any
 
 from mombroker.broker.policy import DEFAULT, TEMPORARY, Policy, policy, stored
 from mombroker.broker.shapes import LAST
+from mombroker.core.changes import Change
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.meta import POLICY
 from mombroker.core.replicated import Replicated, Replication
+from mombroker.core.topology import Topology
 
 SET, DECIDED = "_policy", "_policies"
 MATCH_CHARS = 1_024
@@ -31,7 +33,7 @@ class Policies(Replicated):
     def __init__(self, replication: Replication, changed: Callable[[], None] = lambda: None):
         super().__init__(replication)
         self.changed = changed
-        self.declared = [policy(values) for values in self.tx.topology.policies]
+        self.declared = [stored(values) for values in self.tx.topology.policies]
         rows = sorted(((int(number), row) for number, row in self.rows().items()), reverse=True)
         self.set = {number: stored(json.loads(row)) for number, row in rows}
         self._found: dict[str, Policy] = {}
@@ -61,6 +63,13 @@ class Policies(Replicated):
             self.wait(match, ticket)
         self.ask(SET, json.dumps([match, values]).encode())
 
+    def revised(self, change: Change) -> None:
+        """Another revision of the topology is in force."""
+        if any(setting.what == "policies" for setting in change.settings):
+            self.declared = [stored(values) for values in self.tx.topology.policies]
+            self._found.clear()
+            self.changed()
+
     def _decide(self, asker: str, match: str, values: dict[str, Any] | None) -> bytes:
         number = max(self.tx.new_id(), 1 + max(self.set, default=0))  # the former registry may have been ahead of us
         return json.dumps([number, match, values]).encode()
@@ -76,6 +85,12 @@ class Policies(Replicated):
         self._found.clear()
         self.settle(match, {"match": match, "policy": values})
         self.changed()
+
+
+def check(topology: Topology) -> None:
+    """Raises MomError for a policy of a topology that is none."""
+    for values in topology.policies:
+        policy(values)
 
 
 def _read(kinds: list[type], message: Message) -> tuple[Any, ...]:

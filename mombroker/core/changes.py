@@ -6,6 +6,7 @@ S: the smallest connected set of old domains that holds all changed ones and cov
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from mombroker.core import forest
 from mombroker.core.errors import MomError
-from mombroker.core.topology import AgentDecl, Topology
+from mombroker.core.topology import AgentDecl, Domain, Topology, listed
 
 
 class Kind(StrEnum):
@@ -71,6 +72,11 @@ def compare(old: Topology, new: Topology) -> Change:
     """How `new` differs from `old`; both are valid. Raises MomError, with the remedy, where it is no successor."""
     for refusal in refusals(old, new):
         raise MomError(refusal)
+    return difference(old, new)
+
+
+def difference(old: Topology, new: Topology) -> Change:
+    """How `new` differs from `old`, whether it may follow or not."""
     settings = tuple(_settings(old, new))
     before, after = _digests(old), _digests(new)
     changed = {name for name, digest in before.items() if after.get(name) != digest}
@@ -106,6 +112,57 @@ def refusals(old: Topology, new: Topology) -> Iterable[str]:
     for agent in new.agents:
         if (home := homes.get(agent.name, agent.server)) != agent.server:
             yield f'agent {agent.name} lives on {home}: write server = "{home}" for it'
+
+
+def told(old: Topology, new: Topology) -> list[str]:
+    """The difference in words, a line each: `+` what is new, `-` what is gone, `~` what is changed."""
+    lines = [f"+ server {name} at {server.listen}" for name, server in new.servers.items() if name not in old.servers]
+    lines += [f"- server {name}" for name in old.servers if name not in new.servers]
+    for name in {**old.domains, **new.domains}:
+        was, now = old.domains.get(name), new.domains.get(name)
+        if now is None:
+            lines.append(f"- domain {name}")
+        elif was is None:
+            lines.append(f"+ domain {name}: {listed(now.members)} by {ordered(now)}")
+        elif was.digest() != now.digest():
+            lines.append(f"~ domain {name}: {reordered(was, now)}")
+    if old.registry != new.registry:
+        lines.append(f"~ registry: {old.registry} -> {new.registry}")
+    return lines + [_line(setting) for setting in _settings(old, new)]
+
+
+def reordered(old: Domain, new: Domain) -> str:
+    """How the order of a domain differs; empty if it does not."""
+    found = [f"+ {server}" for server in new.members if server not in old]
+    found += [f"- {server}" for server in old.members if server not in new]
+    if not found and old.members != new.members:
+        found.append(f"members in the order {' '.join(new.members)}")
+    if (old.backend, old.options) != (new.backend, new.options):
+        found.append(f"{ordered(old)} -> {ordered(new)}")
+    return ", ".join(found)
+
+
+def ordered(domain: Domain) -> str:
+    """A back end with its options, as they are written in a file."""
+    options = ", ".join(f"{name} = {json.dumps(value)}" for name, value in domain.options.items())
+    return f"{domain.backend} {{{options}}}" if options else domain.backend
+
+
+def _line(setting: Setting) -> str:
+    what, name, old, new = setting
+    if what == "agent":
+        shown = new or old
+        sign = "~" if old and new else "+" if new else "-"
+        return f"{sign} agent {name} on {shown['server']} ({shown['cls']})"
+    if what == "policies":
+        return f"~ policies of the file: {_rules(old)} -> {_rules(new)}"
+    if what == "allow":
+        return f"~ allow: {', '.join(old) or 'nothing'} -> {', '.join(new) or 'nothing'}"
+    return f"~ {what} {name}: {old} -> {new}"
+
+
+def _rules(policies: list[dict[str, Any]]) -> str:
+    return listed((str(each.get("match")) for each in policies), 4) or "none"
 
 
 def _digests(topology: Topology) -> dict[str, str]:

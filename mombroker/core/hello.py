@@ -21,12 +21,13 @@ class Hello:
     digest: str  # of that domain's order
     epoch: int  # of that domain's clocks
     graph: str  # digest of the server-domain graph
-    revision: int  # of the topology; 0: that of a file
+    revision: int  # of the topology; 0: that of a file, by which older servers go
     term: int  # of the leader of a replicated server; 0: it has no replicas
     sent: int
     acked: int
     received: int
     limit: int
+    order: str = ""  # of that domain, to tell what differs: JSON; empty if it is long
 
     def values(self) -> dict[str, Any]:
         return asdict(self)

@@ -41,6 +41,11 @@ UNCLEAN = _key("unclean", "core/server.py", "number", "starts in a row after a s
 OWN = _key("own:", "core/domain_channel.py", "DOMAIN: number", "own copies that the back end has still to deliver")
 ALONE = _key("alone:", "core/link.py", "SERVER: number", "the most that a neighbour can have that was not met since")
 
+# The topology that the bus goes by.
+REVISION = _key("revision", "core/revision.py", "number", "of the topology that is in force here")
+TOPOLOGY = _key("topology", "core/revision.py", "JSON", "what all servers of the bus have alike of a topology file")
+HISTORY = _key("revision:", "core/revision.py", "NUMBER: JSON", "since when, its digest, and what it changed")
+
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
 POLICY = _key("policy:", "broker/policies.py", "NUMBER: JSON", "set at run time; the highest goes first", True)

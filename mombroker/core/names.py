@@ -119,6 +119,19 @@ class Names(Replicated):
             self.wanted.add(name)
             self.ask(DEPLOY, _request(name, self.tx.name, path, state))
 
+    def free(self, name: str, id: str) -> None:
+        """Raises MomError for a name that another agent has."""
+        if (taken := self.known.get(name, id)) != id:
+            raise MomError(f"the name {name} is taken by {taken}: choose another")
+
+    def declared(self, name: str, still: bool) -> None:
+        """The topology declares an agent of this name from now on, or no longer: then its name is kept."""
+        if still:
+            self.on_known(name)
+            self.on_change(name)
+        else:
+            self.keep(name, self.known.get(name))
+
     def forget(self, name: str, id: str) -> None:
         """The agent of this name is gone for good."""
         self.ask(FORGET, f"{name}\n{id}".encode())

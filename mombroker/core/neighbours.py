@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Set
 
+from mombroker.core.changes import reordered
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import PeerRefused
 from mombroker.core.hello import Hello
 from mombroker.core.link import Link
 from mombroker.core.meta import EPOCH, INCARNATION
-from mombroker.core.topology import Topology
+from mombroker.core.topology import Domain, Topology
 from mombroker.core.transaction import Transaction
+
+MOST_ORDER = 2_000  # bytes of an order in a hello, which has to fit into a frame of a login
 
 
 class Neighbours:
     """domains    by name: the parts of the channel that serve one domain
     epochs     domain -> epoch of its clocks
+    revision   of the topology that is in force
     conns      connections that are up, by number
     trouble    peer -> why its link is refused; set by the driver
     """
 
-    __slots__ = ("tx", "domains", "incarnation", "epochs", "conns", "trouble")
+    __slots__ = ("tx", "domains", "incarnation", "epochs", "revision", "conns", "trouble")
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], domains: Mapping[str, DomainChannel]):
         self.tx, self.domains = tx, domains
         self.incarnation = str(meta.get(INCARNATION, ""))
         self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in tx.topology.domains}
+        self.revision = 0
         self.conns: dict[int, Link] = {}
         self.trouble: dict[str, str] = {}
 
@@ -52,7 +58,7 @@ class Neighbours:
         me = self.tx.name
         domain = self.tx.topology.shared_domain(me, peer)
         if domain is None:
-            raise PeerRefused(f"{peer} shares no domain with {me}; check that both use the same topology file")
+            raise PeerRefused(f"{peer} shares no domain with {me} in revision {self.revision} of the topology {me} has")
         part = self.domains[domain.name]
         return part, part.link(peer)
 
@@ -62,8 +68,8 @@ class Neighbours:
         sent, acked, received, limit = link.numbers()
         return Hello(
             server=self.tx.name, incarnation=self.incarnation, domain=part.name, digest=part.domain.digest(),
-            epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=0, term=0,
-            sent=sent, acked=acked, received=received, limit=limit,
+            epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=self.revision, term=0,
+            sent=sent, acked=acked, received=received, limit=limit, order=_order(part.domain),
         )  # fmt: skip
 
     def admit(self, hello: Hello) -> None:
@@ -71,17 +77,27 @@ class Neighbours:
         part, link = self._link_to(hello.server)
         if hello.domain != part.name or hello.digest != part.domain.digest():
             raise PeerRefused(
-                f"{hello.server} orders domain {part.name} differently (members, back end or options): give both "
-                f"servers the same topology file"
+                f"{hello.server} orders domain {part.name} differently ({_differs(part.domain, hello)}): "
+                f"{self._remedy(hello)}"
             )
         if hello.epoch != self.epochs[part.name]:
             raise PeerRefused(
                 f"the clocks of domain {part.name} were started anew for some servers only ({hello.server} is at "
                 f"epoch {hello.epoch}, we are at {self.epochs[part.name]}): run `mom domain reset` again for all"
             )
-        if hello.graph != self.tx.topology.graph():
-            raise PeerRefused(f"{hello.server} has another graph of domains: give both servers the same topology file")
+        if hello.graph != self.tx.topology.graph() and hello.revision in (0, self.revision):
+            raise PeerRefused(
+                f"{hello.server} has another graph of domains under the same revision {self.revision} of the topology: "
+                f"{self._remedy(hello)}"
+            )
         link.admit(hello)
+
+    def _remedy(self, hello: Hello) -> str:
+        """What to do about other domains: revisions that are not the same have come of a change that was cut short."""
+        if hello.revision in (0, self.revision):
+            return "stop all servers and run `mom topology adopt` with the file that is right"
+        mine, its = f"{self.tx.name} is at revision {self.revision}", f"{hello.server} at {hello.revision}"
+        return f"{mine} of the topology, {its}: see `mom topology history`, or run `mom topology adopt` again for all"
 
     def up(self, conn: int, hello: Hello) -> None:
         """A connection is up, since both ends have admitted each other. Raises PeerRefused if ours would not now."""
@@ -102,3 +118,18 @@ class Neighbours:
         """There is room again: neighbours get credit."""
         for link in self.conns.values():
             link.touch()
+
+
+def _order(domain: Domain) -> str:
+    text = json.dumps([list(domain.members), domain.backend, domain.options], ensure_ascii=False, separators=(",", ":"))
+    return text if len(text.encode()) <= MOST_ORDER else ""
+
+
+def _differs(domain: Domain, hello: Hello) -> str:
+    """How a neighbour's order of a domain differs from ours, which it may have told."""
+    try:
+        members, backend, options = json.loads(hello.order)
+        text = reordered(domain, Domain(domain.name, tuple(members), backend, options))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        text = ""
+    return text if text.isprintable() and text else "members, back end or options"

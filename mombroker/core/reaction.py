@@ -29,6 +29,7 @@ class Reactive(Protocol):
 class Program(Protocol):
     """The code that a server may run; class and function paths are `module:Name`."""
 
+    def permit(self, allow: tuple[str, ...], declared: frozenset[str]) -> None: ...  # what may be loaded from now on
     def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
     def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
     def run(self, path: str, arguments: bytes) -> bytes: ...

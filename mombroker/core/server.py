@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from mombroker.core import times
+from mombroker.core import revision, times
 from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Reader
+from mombroker.core.changes import Change
 from mombroker.core.channel import Channel
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
@@ -44,6 +45,7 @@ from mombroker.core.requests import Requests
 from mombroker.core.timers import Timers
 from mombroker.core.topology import Topology
 from mombroker.core.transaction import COMMIT, Commits
+from mombroker.core.truth import Truth
 
 
 class AgentServer:
@@ -64,10 +66,11 @@ class AgentServer:
         now: int,
         limits: Limits | None = None,
     ):
+        meta = reader.meta()
+        file, topology = topology, revision.effective(topology, meta, name)
         self.name, self.reader, self.program = name, reader, program
         self.limits = limits or Limits(**topology.limits)
         self.alarms = Alarms(self.limits)
-        meta = reader.meta()
         begin = times.at_start(now, int(meta.get(NOW, 0)))
         tx = self.tx = Commits(name, topology, self.limits, reader, begin)
         self.clock = Clock(tx, max(now, tx.now))
@@ -84,6 +87,7 @@ class AgentServer:
         self.requests = Requests(tx, self.timers.alarm)
         replication = Replication(tx, channel.send, self.requests.tickets.answer, types.obey)
         self.names = Names(replication, channel.distance)
+        self.truth = Truth(replication, file, self.names)
         self.natives = NativeHost(
             tx, self.clock, self.names, collections, self.timers, channel, types, replication,
         )  # fmt: skip
@@ -92,6 +96,9 @@ class AgentServer:
         )
         channel.engine, channel.dead_letters = self.engine, self.dead_letters
         self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
+        self.truth.install = self.install
+        self.truth.applied.append(self._revised)
+        self._permit()
         self.clients = self.engine.clients = attach(self)
         self.dead_letters.settle = self.clients.orphan
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
@@ -117,6 +124,7 @@ class AgentServer:
         tx.rows.meta |= dict.fromkeys(stale)
         tx.rows.meta |= identity(topology, me)
         declared = [agent for agent in topology.agents if agent not in tx.topology.agents]
+        self.truth.keep_text(topology)
         self.channel.install(topology, anew, epoch)
         self.names.install(declared)
         self.engine.declare(declared)
@@ -169,6 +177,17 @@ class AgentServer:
             self.aside.take()
         if self.more and self.tx.filled():
             self.tx.urgency = COMMIT
+
+    def _revised(self, change: Change) -> None:
+        """Another revision of the topology is in force."""
+        self._permit()
+        for what, name, old, new in change.settings:
+            if what == "agent" and not (old and new):
+                self.names.declared(name, new is not None)
+
+    def _permit(self) -> None:
+        self.neighbours.revision = self.truth.number
+        self.program.permit(self.topology.allow, frozenset(agent.cls for agent in self.topology.agents))
 
     def limit(self, limits: Limits) -> None:
         """Take over other limits, for all parts at once."""

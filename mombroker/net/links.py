@@ -27,6 +27,7 @@ from mombroker.net.handshake import ADMIN, NONCE_BYTES, PEER, Busy, Login, Told,
 
 MAX_LOGINS = 64  # connections whose login is not over; the oldest goes, of the address that has most
 MAX_SAID = 16  # different complaints logged per neighbour between two successful logins
+MOST_DOUBLINGS = 100  # of the wait before the next attempt; 1,024 of them are no float any more
 BACKLOG = 512  # of the listen port: all of a large domain may dial at once
 
 
@@ -218,7 +219,8 @@ class Links:
             self._connect(each)
             return
         times = self.times
-        wait = times.retry_refused if slowly else min(times.retry_last, times.retry_first * 2.0 ** (each.failures - 1))
+        first, doublings = times.retry_first, min(each.failures - 1, MOST_DOUBLINGS)
+        wait = times.retry_refused if slowly else min(times.retry_last, first * 2.0**doublings)
         each.timer = self.reactor.callLater(wait * (0.5 + self.chance()), self._connect, each)
 
     def _connect(self, each: Neighbour) -> None:

@@ -3,6 +3,7 @@
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,11 +47,10 @@ T = TypeVar("T")
 
 
 class Shared:
-    """What all servers of a process have in common: reactor, threads, program."""
+    """What all servers of a process have in common: reactor, topology file, threads."""
 
     def __init__(self, reactor: Any, topology: Topology, committer: Callable[[], Committer] | None = None):
         self.reactor, self.topology = reactor, topology
-        self.program = agents.program(topology)
         self.commits = Pool(COMMITTERS, "commit")
         self.tasks = Pool(TASKS, "task")
         self.logins = Pool(LOGINS, "login")
@@ -92,6 +92,7 @@ class Node:
             known = ", ".join(shared.topology.servers)
             raise MomError(f"the topology file has no server {name!r}; it has {known}")
         self.shared, self.name, self.log, self.times = shared, name, log, times
+        self.program = agents.program(shared.topology)
         self._failed, self._quit, self._reload = failed, quit, reload
         self._prune: Any = None
 
@@ -105,7 +106,7 @@ class Node:
             token = folder.token(data).encode()
             if folder.readable_by_others(file := Path(data) / folder.TOKEN):
                 self.log(f"other users may read the token in {file}; run chmod 600 {file}")
-            self.server = AgentServer(topology, self.name, self.store, shared.program, attach, time.time_ns())
+            self.server = AgentServer(topology, self.name, self.store, self.program, attach, time.time_ns())
             for warning in self.server.alarms.warnings():
                 self.log(warning)
         except BaseException:
@@ -257,14 +258,19 @@ class Node:
     def _run(self, id: int, function: str, payload: bytes) -> None:
         """A deferred function, in its thread. Whatever it raises is its result."""
         try:
-            done = TaskDone(id, self.shared.program.run(function, payload))
+            done = TaskDone(id, self.program.run(function, payload))
         except BaseException as error:  # an exit ends its thread, not the server
             done = TaskDone(id, None, sentence(error))
         self.shared.reactor.callFromThread(self.driver.post, done)
 
     def reload(self, topology: Topology) -> list[str]:
         """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
-        at = topology.servers[self.name]
+        was, at = self.shared.topology.servers[self.name], topology.servers[self.name]
+        notes = []
+        if replace(was, certificate="", private_key="") != replace(at, certificate="", private_key=""):
+            notes.append(f"reads what has changed in [servers.{self.name}] at its next start only")
+        if line := self.server.truth.stands(topology):
+            notes.append(line)
         self.server.limit(Limits(**topology.limits))
         self.stomp.settings.limits.body = self.server.limits.max_message
         self.gateway.room.unfinished.most = self.server.limits.max_unfinished
@@ -272,8 +278,8 @@ class Node:
         try:
             self.gateway.reload(at.certificate, at.private_key)
         except MomError as error:
-            return [f"keeps the certificate that it has: {error}"]
-        return []
+            notes.append(f"keeps the certificate that it has: {error}")
+        return notes
 
     # -- requests about the process ----------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -144,7 +143,6 @@ class Host:
             new = old
         else:
             old.limits, old.log = new.limits, new.log
-            notes += _fixed(old, new)
         for node in self.nodes.values():
             mine = notes + node.reload(new)
             for note in mine or ["has read its settings anew"]:
@@ -173,21 +171,6 @@ def _end_of(other: "defer.Deferred[None]") -> "defer.Deferred[None]":
 
     other.addBoth(fire)
     return end
-
-
-def _fixed(old: Topology, new: Topology) -> list[str]:
-    """A sentence about what has changed in the file and does not change in a server that runs."""
-    tables = {"servers": "[servers]", "domains": "[domains]", "agents": "[[agents]]", "policies": "[[policies]]"}
-    changed = [shown for name, shown in tables.items() if _lasting(old, name) != _lasting(new, name)]
-    return [f"reads {', '.join(changed)} at its next start only"] if changed else []
-
-
-def _lasting(topology: Topology, name: str) -> Any:
-    """A table of a topology without what a reload changes."""
-    found = getattr(topology, name)
-    if name != "servers":
-        return found
-    return {key: replace(server, certificate="", private_key="") for key, server in found.items()}
 
 
 def serve(

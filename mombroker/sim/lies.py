@@ -19,6 +19,8 @@ MESSAGES = [
     ("t.publish", msgpack.packb([None, {}]), "_topics"), ("t.seen", msgpack.packb([[-1]]), "_topics"),
     ("q.full", msgpack.packb([1]), "_clients"), ("_deploy", b"", "_registry"), ("_named", b"x\ny\nz", "_names"),
     ("_forgotten", b"\xff", "_names"), ("_policies", b"[]", "_policies"), ("_policy", b"[5, {}]", "_registry"),
+    ("_apply", b'[1, "{}"]', "_registry"), ("_revised", b'[9, 1, "[]"]', "_topology"),
+    ("_unapplied", b"[", "_topology"),
 ]  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def greeting(rng: Random, hello: dict[Any, Any], link: Link) -> tuple[dict[Any, 
         return hello | {rng.choice(FREE): rng.randrange(1 << 63)}, True
     name = rng.choice(list(hello))
     if kind == "missing":
-        return {key: value for key, value in hello.items() if key != name}, False
+        return {key: value for key, value in hello.items() if key != name}, name == "order"
     if kind == "value":
         wrong = [value for value in WRONG_VALUES if type(value) is not type(hello[name]) or value in (-1, 1 << 63)]
         return hello | {name: rng.choice(wrong)}, False

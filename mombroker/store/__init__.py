@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mombroker.store.base import Store, identity
+from mombroker.store.base import Store
 from mombroker.store.folder import token
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mombroker.store.salvaging import Lines
     from mombroker.store.sqlite import SqliteStore
 
-__all__ = ["Store", "accept", "backup", "compact", "identity", "open", "read", "salvage", "token", "verify"]
+__all__ = ["Store", "accept", "backup", "compact", "open", "read", "salvage", "token", "verify"]
 
 
 def open(path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False) -> SqliteStore:

@@ -1,4 +1,4 @@
-"""What every store does, and the rows by which a store knows its server and the order its clocks are made under."""
+"""What every store does, and how the order that its clocks are made under differs from another one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from mombroker.core.batch import Batch, Reader
-from mombroker.core.identity import identity as identity
 from mombroker.core.meta import DIGEST, EXPORTED, GRAPH, LOST, ORDER
 from mombroker.core.trace import Record
 

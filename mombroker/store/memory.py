@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreFailed
+from mombroker.core.identity import identity
 from mombroker.core.meta import INCARNATION, LOST, VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns
-from mombroker.store.base import SCHEMA, Meta, Span, identity, prune
+from mombroker.store.base import SCHEMA, Meta, Span, prune
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology

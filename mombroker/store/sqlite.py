@@ -21,11 +21,12 @@ from sqlite_utils import Database
 
 from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
-from mombroker.core.meta import DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, VERSION
+from mombroker.core.identity import identity
+from mombroker.core.meta import DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, TOPOLOGY, VERSION
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, mark, schema, sums
-from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, identity, prune, written
+from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
 from mombroker.store.wal import Wal
 
@@ -163,7 +164,8 @@ class SqliteStore(SqliteReader):
                 f"{self.path} is the store of server {meta[SERVER]}, not of {wanted[SERVER]}; "
                 "give each server its own folder"
             )
-        if meta and not adopt and (changes := difference(meta, wanted)):
+        older = bool(meta) and TOPOLOGY not in meta  # then the file is all that tells of its order
+        if older and not adopt and (changes := difference(meta, wanted)):
             raise StoreError(
                 f"{self.path} was made under another order than that of the topology file: {changes}; "
                 "start with the former file, or run `mom topology adopt`"

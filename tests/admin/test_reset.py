@@ -4,6 +4,7 @@ import pytest
 
 from mombroker.admin.reset import adopt, plan
 from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.revision import history, in_force, text_of
 from mombroker.core.status import why
 from mombroker.core.topology import Topology
 from mombroker.store.memory import MemoryStore
@@ -181,6 +182,30 @@ def test_a_new_domain_is_attached_while_messages_are_under_way():
     tell(b, "new", *"def")
     assert got(b, "d") == ["under way", "new"] and got(b, "e") == got(b, "f") == ["new"]
     assert b.servers["f"].names.known["here"] == "a/here"
+    revisions = [list(history(store.meta()).items()) for store in b.stores.values()]
+    assert [rows[0][0] for rows in revisions] == [2] * len(b.stores)
+    assert revisions[0][0][1][2][:2] == ["+ server e at 127.0.0.1:1004", "+ server f at 127.0.0.1:1005"]
+
+
+def test_adopting_again_makes_no_other_revision_and_one_that_was_cut_short_makes_one_for_all():
+    b = bus()
+    restart(b, b.topology)
+    assert {in_force(store.meta())[0] for store in b.stores.values()} == {1}
+    wide = topology(DOMAINS | {"z": "de"}, declared("e"), allow=("tests",))
+    before = b.stores["a"].snapshot()
+    restart(b, wide)
+    b.crash("a")
+    b.stores["a"].disk = before  # its turn had not come
+    restart(b, wide)
+    assert {in_force(store.meta()) for store in b.stores.values()} == {(3, text_of(wide))}
+
+
+def test_a_reset_by_a_file_of_other_domains_is_refused():
+    b = bus()
+    other = topology(DOMAINS | {"z": "de"}, declared("e"), allow=("tests",))
+    stores = {**b.stores, "e": MemoryStore(other, "e", "store of e")}
+    with pytest.raises(MomError, match=r"has revision 1 of the topology, and the file is of another one \(\+ server e"):
+        plan(other, "r", {name: store for name, store in stores.items() if name != "r"}, b.program, b.now)
 
 
 def test_a_changed_domain_needs_a_bus_at_rest_and_starts_its_clocks_anew():

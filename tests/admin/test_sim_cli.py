@@ -327,8 +327,8 @@ def test_domains_that_the_bus_has_not_run_are_told_of_in_one_line(recorded, tmp_
 
 def test_domains_that_the_bus_had_before_are_told_of(recorded, tmp_path):
     """The stores are of the domains of today; their logs reach back further."""
+    from mombroker.core.identity import identity
     from mombroker.net import config
-    from mombroker.store.base import identity
 
     text = (tmp_path / "bus.toml").read_text()
     (tmp_path / "bus.toml").write_text(text.replace("[domains.d1]", "[domains.e1]"))

@@ -10,7 +10,7 @@ from mombroker.agents.program import Program, faults, program
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl
 from tests.core import sample_agents
-from tests.core.bus import Bus, topology
+from tests.core.bus import Bus, adopt, topology
 from tests.core.sample_agents import Put, Tell
 
 SINK = "tests.core.sample_agents:Sink"
@@ -119,6 +119,7 @@ def test_so_does_it_with_fields_that_the_class_of_a_declared_agent_does_not_take
     assert "does not take the fields that the topology file gives a/lost" in b.ask("a", "status")["problems"][0]
     wrong.agents[0].fields.clear()
     b.crash("a")
+    adopt(b.stores["a"], wrong, "a")
     b.boot("a")
     b.pump()
     assert b.fields("a/lost")["got"] == ["1"]

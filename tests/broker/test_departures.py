@@ -12,7 +12,7 @@ import pytest
 from mombroker.broker.commands import Send, Transact
 from mombroker.core.topology import Topology
 from tests.broker.bench import Broker, Client
-from tests.core.bus import topology
+from tests.core.bus import adopt, topology
 from tests.core.sample_agents import Tell
 
 AGENTS = {"a/source": "tests.core.sample_agents:Source", "a/sink": "tests.core.sample_agents:Sink"}
@@ -27,6 +27,7 @@ def without_c(b: Broker, left: Topology = LEFT) -> None:
         b.crash(name)
     b.topology = left
     for name in left.servers:
+        adopt(b.stores[name], left, name)
         b.boot(name)
     b.pump()
 

@@ -7,7 +7,10 @@ from typing import Any
 
 from mombroker.agents import program
 from mombroker.broker.attach import attach
+from mombroker.core import revision
+from mombroker.core.batch import Batch
 from mombroker.core.events import Admin, LinkDown, LinkFrames, LinkUp, Ready, TaskDone, Tick
+from mombroker.core.identity import identity
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
@@ -37,6 +40,13 @@ def topology(
         registry=names[0],
         **more,
     )
+
+
+def adopt(store: MemoryStore, topology: Topology, name: str) -> None:
+    """What `mom topology adopt` writes for a server whose clocks go on."""
+    number, _ = revision.in_force(store.meta())
+    rows = revision.rows(number + 1, revision.text_of(topology), START, [])
+    store.commit(Batch(meta={**rows, **identity(topology, name)}))
 
 
 class Bus:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mombroker.core import meta
+from mombroker.core.identity import identity
 from mombroker.core.meta import KEYS, key_of
-from mombroker.store.base import identity
 from tests.broker.bench import Broker
 from tests.core.bus import topology
 from tests.test_tree import ROOT, files

@@ -11,7 +11,7 @@ from mombroker.core.errors import SENTENCE_CHARS, PeerError
 from mombroker.core.events import LinkFrames
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
-from tests.core.bus import SECOND, Bus, topology
+from tests.core.bus import SECOND, Bus, adopt, topology
 from tests.core.sample_agents import Do, Put, Source, Tell
 
 AGENTS = "tests.core.sample_agents"
@@ -221,6 +221,7 @@ def test_what_a_server_sent_before_it_left_the_bus_is_reacted_to_and_parked_as_e
     made.servers["b"].stop()
     made.commit("b")
     rest = topology({"x": "ab"}, {"b/sink": agents["b/sink"]})
+    adopt(made.stores["b"], rest, "b")
     server = AgentServer(rest, "b", made.stores["b"], made.program, attach, made.now + SECOND, Limits(max_attempts=2))
     server.turn(made.now + SECOND)
     made.stores["b"].commit(server.ready(made.now + SECOND).batch)

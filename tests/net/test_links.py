@@ -54,6 +54,19 @@ def test_a_link_is_dialled_when_there_is_something_to_send(net):
     assert frames(a) == [("data", "d", 7, [b"y", b"z"])]
 
 
+def test_after_any_number_of_failures_it_is_dialled_again(net):
+    a = links(net, topology(*BUS), "a")
+    a.dial("b")
+    net.settle()
+    a.neighbours["b"].failures = 5_000  # as after some days
+    a.neighbours["b"].timer.cancel()
+    a.neighbours["b"].timer = None
+    a._try(a.neighbours["b"])
+    b = links(net, a.topology, "b")
+    net.settle(2 * TIMES.retry_last)
+    assert up(a, "b") and up(b, "a")
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_when_both_dial_one_connection_stays_and_both_ends_hold_it(seed):
     """Whatever order the bytes, dials and closings of the two take."""

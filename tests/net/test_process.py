@@ -240,7 +240,7 @@ def test_at_sighup_a_server_reads_its_settings_anew_and_a_wrong_file_leaves_them
         ("[limits]\nmax_message = true\n", "a keeps the settings that it has: "),
         (
             "[limits]\nmax_message = 1000\n[[policies]]\nmatch = 'queue:a'\n",
-            "a reads [[policies]] at its next start only",
+            "a goes by revision 1 of the topology, which its store has; the file would change that",
         ),
     ):
         server.file.write_text(text + more)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from mombroker.core.identity import identity
 from mombroker.core.topology import Domain
-from mombroker.store.base import difference, identity
+from mombroker.store.base import difference
 from tests.store.samples import topology
 
 CORE = ("paris", "lyon", "nice")

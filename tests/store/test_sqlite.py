@@ -11,6 +11,7 @@ import pytest
 from mombroker import store
 from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow
 from mombroker.core.errors import StoreError, StoreFailed
+from mombroker.core.identity import identity
 from mombroker.core.topology import Domain
 from tests.store.samples import Model, reads, record, sample, topology
 
@@ -74,7 +75,7 @@ def test_another_order_is_refused_unless_it_is_to_be_adopted(tmp_path):
         "matrix; start with the former file, or run `mom topology adopt`"
     )
     adopting = store.open(tmp_path, other, "paris", adopt=True)
-    adopting.commit(Batch(meta=dict(store.identity(other, "paris"))))
+    adopting.commit(Batch(meta=dict(identity(other, "paris"))))
     adopting.close()
     store.open(tmp_path, other, "paris").close()
 

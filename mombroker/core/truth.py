@@ -1,0 +1,165 @@
+"""Truth: the topology that the bus goes by, by revision. The registry decides a change, and each server applies it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from mombroker.core import revision
+from mombroker.core.changes import Change, Kind, compare, difference, told
+from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.ids import declared_id
+from mombroker.core.message import Message
+from mombroker.core.meta import HISTORY, TOPOLOGY
+from mombroker.core.names import Names
+from mombroker.core.replicated import Replicated, Replication
+from mombroker.core.topology import Topology
+
+APPLY, REVISED, REFUSED = "_apply", "_revised", "_unapplied"
+LAST = (1 << 63) - 1
+SHOWN = 6  # lines of a difference, in one line
+
+
+class Truth(Replicated):
+    """The revision that is in force here. Only an empty store takes the topology of a server's file, as revision 1.
+
+    number    of the revision
+    text      of the topology (core/revision.py)
+    checks    what else may be wrong with a topology; each raises MomError
+    install   has the server work under a topology
+    applied   who goes on by another topology, called with what has changed once it is in force
+    """
+
+    agent, prefix = "_topology", HISTORY
+
+    def __init__(self, replication: Replication, file: Topology, names: Names):
+        super().__init__(replication)
+        self._names = names
+        self.checks: list[Callable[[Topology], None]] = []
+        self.install: Callable[[Topology], None]
+        self.applied: list[Callable[[Change], None]] = []
+        self.number, self.text = revision.in_force(self.tx.reader.meta())
+        if self.number:
+            if line := self.stands(file):
+                self.tx.note(line)
+        else:
+            self.number, self.text = 1, revision.text_of(file)
+            self.tx.rows.meta.update(revision.rows(1, self.text, self.tx.now, []))
+        self.define(APPLY, _read_asked, self._decide, REVISED, _read_told, self._revise)
+        self.refusal(REFUSED, _read_refusal, self._refused)
+
+    def keep_text(self, topology: Topology) -> None:
+        """The store has what the server works under from now on."""
+        self.tx.rows.meta[TOPOLOGY] = revision.text_of(topology)
+
+    def stands(self, file: Topology) -> str:
+        """How a server's file stands to the revision in force, in a line; empty if it is of that."""
+        goes = f"goes by revision {self.number} of the topology, which its store has"
+        digest, past = revision.digest_of(revision.text_of(file)), revision.history(self.tx.reader.meta())
+        if digest == revision.digest_of(self.text):
+            return ""
+        if older := next((number for number, (_, other, _) in past.items() if other == digest), 0):
+            return f"{goes}; the file is that of revision {older}: `mom topology export` writes the one in force"
+        lines = "; ".join(told(revision.read(self.text), file)[:SHOWN]) or "other settings"
+        return (
+            f"{goes}; the file would change that ({lines}): run `mom topology plan` to see all of it, and "
+            "`mom topology apply` to have it"
+        )
+
+    def apply(self, expected: int, text: str, ticket: int) -> None:
+        """Have the topology of a text in place of revision `expected`; the reply to `ticket` follows when this server
+        has it. Raises MomError for what no server would do."""
+        self.judge(expected, text)
+        self.wait(revision.digest_of(text), ticket)
+        self.ask(APPLY, json.dumps([expected, text], ensure_ascii=False).encode())
+
+    def judge(self, expected: int, text: str) -> Change:
+        """What the topology of a text would change. Raises MomError, with the remedy, if that cannot be done now."""
+        if expected != self.number:
+            raise MomError(
+                f"the plan is for revision {expected} of the topology, and {self.tx.name} is at {self.number}: run "
+                "`mom topology plan` again"
+            )
+        new = revision.read(text)
+        for check in self.checks:
+            check(new)
+        change = compare(revision.read(self.text), new)
+        if change.kind is Kind.NOTHING:
+            raise MomError(f"that is revision {self.number}, which is in force: there is nothing to apply")
+        for what, name, _, agent in change.settings:
+            if what == "agent" and agent:
+                self._names.free(name, declared_id(agent["server"], name))
+        if change.kind is not Kind.SETTINGS:
+            raise MomError(
+                "servers and domains cannot be changed while the bus runs: stop all and run `mom topology adopt`"
+            )
+        return change
+
+    # -- on the registry server ----------------------------------------------------------------------------------
+
+    def _decide(self, asker: str, expected: int, text: str) -> bytes | None:
+        try:
+            self.judge(expected, text)
+        except MomError as error:
+            refusal = json.dumps([revision.digest_of(text), str(error)], ensure_ascii=False)
+            self.refuse(asker, REFUSED, refusal.encode())
+            return None
+        return json.dumps([self.number + 1, self.tx.now, text], ensure_ascii=False).encode()
+
+    # -- everywhere ------------------------------------------------------------------------------------------------
+
+    def _revise(self, number: int, since: int, text: str) -> None:
+        if number <= self.number:
+            return
+        before, after = revision.read(self.text), revision.read(text)
+        change, lines = difference(before, after), told(before, after)
+        if change.kind is not Kind.SETTINGS:
+            self.tx.note(f"revision {number} of the topology changes what it cannot ({'; '.join(lines)}): left out")
+            return
+        self.number, self.text = number, text
+        self.install(revision.read(text, self.tx.topology, self.tx.name))
+        self.tx.rows.meta.update(revision.rows(number, text, since, lines))
+        for call in self.applied:
+            call(change)
+        self.tx.note(f"revision {number} of the topology is in force: {'; '.join(lines)}")
+        self.settle(revision.digest_of(text), {"revision": number, "changes": lines})
+
+    def _refused(self, digest: str, sentence: str) -> None:
+        self.settle(digest, sentence)
+
+
+def _read_asked(message: Message) -> tuple[int, str]:
+    match _values(message):
+        case [int(expected), str(text)] if 0 < expected < LAST:
+            _readable(message, text)
+            return expected, text
+    raise UnknownNotification(f"{message.type} came with what is no topology")
+
+
+def _read_told(message: Message) -> tuple[int, int, str]:
+    match _values(message):
+        case [int(number), int(since), str(text)] if 0 < number < LAST and 0 <= since <= LAST:
+            _readable(message, text)
+            return number, since, text
+    raise UnknownNotification(f"{message.type} came with what is no revision")
+
+
+def _read_refusal(message: Message) -> tuple[str, str]:
+    match _values(message):
+        case [str(digest), str(sentence)]:
+            return digest, sentence
+    raise UnknownNotification(f"{message.type} came with what is no refusal")
+
+
+def _values(message: Message) -> object:
+    try:
+        return json.loads(message.payload)
+    except (ValueError, RecursionError) as error:
+        raise UnknownNotification(f"{message.type} came with what is no JSON: {error}") from None
+
+
+def _readable(message: Message, text: str) -> None:
+    try:
+        revision.read(text)
+    except MomError as error:
+        raise UnknownNotification(f"{message.type} came with a wrong topology: {error}") from None
