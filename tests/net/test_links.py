@@ -55,14 +55,15 @@ def test_a_link_is_dialled_when_there_is_something_to_send(net):
 
 
 def test_after_any_number_of_failures_it_is_dialled_again(net):
-    a = links(net, topology(*BUS), "a")
+    bus = topology(*BUS)
+    a = links(net, bus, "a")
     a.dial("b")
     net.settle()
     a.neighbours["b"].failures = 5_000  # as after some days
     a.neighbours["b"].timer.cancel()
     a.neighbours["b"].timer = None
     a._try(a.neighbours["b"])
-    b = links(net, a.topology, "b")
+    b = links(net, bus, "b")
     net.settle(2 * TIMES.retry_last)
     assert up(a, "b") and up(b, "a")
 
