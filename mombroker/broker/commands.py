@@ -37,6 +37,7 @@ class Send:
     dedup     (producer id, counter): a repeat within the window is accepted and dropped
     shown     the destination as the client wrote it: what is delivered carries it back
     message   the message id that the client has chosen; empty: the broker chooses
+    stamp_user   the message is to say who has logged in on the connection
 
     Of the others ClientMessage tells.
     """
@@ -61,6 +62,7 @@ class Send:
     properties: bytes = b""
     typed: bool = False
     form: bytes = b""
+    stamp_user: bool = False
 
     @property
     def size(self) -> int:

@@ -12,6 +12,12 @@ from mombroker.broker.shapes import LOCAL, Count, Time, Within, getter
 from mombroker.broker.texts import plain
 from mombroker.broker.wire import SHAPES, Note
 
+# Annotations that the broker alone says. From this one list follows: a SEND's header of such a name is dropped, and
+# MESSAGE tells no stored property that is called so; selectors and `Message.properties` of mombroker.jms read the
+# annotation, always as text; properties that were received are sent on without it.
+USER = "JMSXUserID"  # who had logged in on the connection that the message came by
+BROKERS_OWN = frozenset((USER,))
+
 
 @dataclass(slots=True)
 class ClientMessage(Note):
@@ -29,7 +35,7 @@ class ClientMessage(Note):
     properties   the sender's: packed (properties.py)
     typed     its sender gives no types: texts that look like numbers or booleans are taken for such
     form      for the protocol that brought it: what the fields do not tell of how they were written
-    annotations   what the broker adds: dead-letter reason, origin, ...
+    annotations   what the broker adds: dead-letter reason, origin, the sender's login, ...
     """
 
     wire = "q.put"

@@ -12,10 +12,10 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import BROKERS_OWN, ClientMessage
 from mombroker.broker.properties import BIT63, named
 from mombroker.broker.texts import guessed, number_of
 from mombroker.core.errors import MomError
@@ -515,15 +515,20 @@ def _annotations(message: ClientMessage) -> dict[str, Any]:
     return {name: guessed(text) if message.typed else text for name, text in message.annotations.items()}
 
 
+def _own(name: str, message: ClientMessage) -> Value:
+    return message.annotations.get(name)
+
+
 SPECIAL: dict[str, Callable[[ClientMessage], Value]] = {
     "JMSPriority": lambda message: message.priority,
     "JMSTimestamp": lambda message: message.timestamp // 1_000_000,
     "JMSDeliveryMode": lambda message: "PERSISTENT" if message.persistent else "NON_PERSISTENT",
     "JMSXGroupID": lambda message: message.group or None,
     "JMSXGroupSeq": lambda message: message.group_seq if message.group else None,
+    **{name: partial(_own, name) for name in BROKERS_OWN},
 }
 ALIASES = {"JMSCorrelationID": "correlation-id", "JMSType": "type"}
-HEADER_FIELDS = [name for name in ("JMSMessageID", *SPECIAL, *ALIASES) if not name.startswith("JMSX")]
+HEADER_FIELDS = [name for name in ("JMSMessageID", *SPECIAL, *ALIASES) if re.match("JMS[^X]", name)]
 
 
 def required(selector: str) -> Required:

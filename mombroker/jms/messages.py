@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from mombroker.broker import selectors, texts
+from mombroker.broker.message import BROKERS_OWN
 from mombroker.broker.properties import BIT63
 from mombroker.broker.properties import FIELDS as STANDARD
 from mombroker.broker.texts import TYPES, Plain, types_of, value_of
@@ -104,7 +105,7 @@ def property_headers(values: Mapping[str, Plain]) -> dict[str, str]:
     plain: dict[str, Plain] = {}
     group: dict[str, str] = {}
     for name, value in values.items():
-        if name == COUNT:
+        if name == COUNT or name in BROKERS_OWN:
             continue  # of a message that was received: this one begins anew
         if name == GROUP:
             checks.key(name, value, MessageFormat)
@@ -177,7 +178,8 @@ class Message:
 
     @property
     def properties(self) -> dict[str, Plain]:
-        """The sender's, in their types, and what the broker has added; JMSXDeliveryCount, JMSXGroupID, JMSXGroupSeq."""
+        """The sender's, in their types, and what the broker has added: JMSXDeliveryCount, JMSXGroupID and JMSXGroupSeq,
+        and JMSXUserID, if the sender has asked for that by `stamp_user`."""
         if self._properties is None:
             types = types_of(self.headers.get(TYPES, ""))
             self._properties = {
@@ -186,6 +188,7 @@ class Message:
             self._properties[COUNT] = self.delivery_count
             if self.group:
                 self._properties |= {GROUP: self.group, GROUP_SEQ: self.group_seq}
+            self._properties |= {name: self.headers[name] for name in BROKERS_OWN if name in self.headers}
         return self._properties
 
     @property

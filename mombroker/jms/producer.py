@@ -7,19 +7,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from mombroker.broker.texts import Plain
+from mombroker.broker.texts import Plain, text_of
 from mombroker.core import times
 from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, Temporary, to_send
 from mombroker.jms.errors import IllegalState, InvalidDestination, JmsError, MessageFormat
 from mombroker.jms.machine import AGAIN, Call, Headers, Part
 from mombroker.jms.messages import CONTENT, DELAY, encode, property_headers
+from mombroker.stomp.requests import ROWS
 
 if TYPE_CHECKING:
     from mombroker.jms.context import Context
-
-
-TEXTS = ("type", "correlation_id", "group", "dedup_id", "content_type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,7 @@ class Options:
     delay           nobody gets it before
     dedup_id        `PRODUCER:NUMBER` with numbers that rise, of a program that can repeat itself; else the client's own
     group           one consumer has all messages of a group, until one with group_seq=-1
+    stamp_user      the message says who has logged in on this connection: `JMSXUserID` of its properties
     """
 
     priority: int = 4
@@ -44,16 +43,13 @@ class Options:
     group_seq: int = 0
     dedup_id: str = ""
     content_type: str = ""
+    stamp_user: bool = False
 
     def __post_init__(self) -> None:
         wrong = MessageFormat
-        checks.whole("priority", self.priority, wrong)
-        checks.whole("group_seq", self.group_seq, wrong)
+        for name, check in CHECKS:
+            check(name, getattr(self, name), wrong)
         checks.seconds("delay", self.delay, wrong)
-        checks.flag("persistent", self.persistent, wrong)
-        for name in TEXTS:
-            if getattr(self, name) != "":
-                checks.text(name, getattr(self, name), wrong)
         if not 0 <= self.priority <= 9:
             raise wrong("priority is a whole number from 0 to 9")
         if self.ttl is not None:
@@ -72,6 +68,11 @@ class Options:
 
 
 KNOWN = frozenset(each.name for each in fields(Options))
+_KINDS = {"str": checks.text, "int": checks.whole, "bool": checks.flag}
+CHECKS = [(each.name, _KINDS[each.type]) for each in fields(Options) if each.type in _KINDS]
+_DEFAULTS = {each.name: each.default for each in fields(Options)}
+# What is a header as it is, unless it has its default.
+WRITTEN = [(row.name, row.field, _DEFAULTS[row.field]) for row in ROWS if row.jms]
 
 
 class Pending:
@@ -182,10 +183,9 @@ class Producer:
             headers["amq-msg-type"] = kind
         if content := options.content_type or CONTENT.get(kind):
             headers["content-type"] = content
-        if options.priority != 4:
-            headers["priority"] = str(options.priority)
-        if not options.persistent:
-            headers["persistent"] = "false"
+        for name, option, default in WRITTEN:
+            if (value := getattr(options, option)) != default:
+                headers[name] = text_of(value)
         if options.ttl is not None:
             headers["expiration"] = str(max(1, times.in_ms(options.ttl)))
         if options.delay:

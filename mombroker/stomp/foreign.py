@@ -101,7 +101,9 @@ def sent(frame: str, headers: Mapping[str, str], name: str) -> str:
 def refusal(frame: str, headers: Mapping[str, str]) -> str:
     """Why these headers cannot be obeyed; empty if they can."""
     refused = REFUSED[frame]
-    return next((f"{name} is not supported: {refused[name]}" for name in headers if name in refused), "")
+    if refused.keys().isdisjoint(headers):
+        return ""
+    return next(f"{name} is not supported: {refused[name]}" for name in headers if name in refused)
 
 
 def ignored(frame: str, headers: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Annotated, Any, NamedTuple
 
 from mombroker.broker import texts
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import BROKERS_OWN, ClientMessage
 from mombroker.broker.older import LINES
 from mombroker.broker.properties import FIELDS, MAX_PROPERTIES, Value, pack, read
 from mombroker.broker.shapes import Within
@@ -55,10 +55,10 @@ def unescape(text: str, version: str = V12) -> str:
     return _ESCAPED.sub(sign, text)
 
 
-# What MESSAGE says by itself (replies.py): a property of such a name, which no SEND can have, is not told.
+# What MESSAGE alone says (replies.py): a property of such a name, which no SEND can have, is not told.
 SAID = frozenset((
     "destination", "message-id", "timestamp", "JMSXDeliveryCount", "subscription", "ack", "redelivered", "priority",
-    "expires", "persistent", "content-length", "amq-msg-type",
+    "expires", "persistent", "content-length", "amq-msg-type", *BROKERS_OWN,
 ))  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def text_of(message: ClientMessage, version: str) -> bytes:
     if block is None:
         block = _block(*head)
         _made.put(head, block)
-    if message.annotations:  # which MESSAGE says, too
+    if message.annotations and not message.annotations.keys() <= SAID:  # which MESSAGE says, too
         block = _without(block, message.annotations.keys())
     return block if version == V12 else block_for(block, version)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 from mombroker.broker import destinations
 from mombroker.broker.commands import MAX_PREFETCH, Send, Subscribe
@@ -21,18 +22,6 @@ KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}
 MAX_DIGITS = 18
 MAX_KEY = 1_000
 _MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"
-
-# Headers by which a SEND asks for something: what `options` reads. They are no properties of the message, but for those
-# that also are some.
-OPTIONS = frozenset((
-    "priority", "persistent", "expires", "expiration", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "JMSXGroupID",
-    "JMSXGroupSeq", "amq-msg-type", "dedup-id", "JMSMessageID", *foreign.NAMES[SEND],
-))  # fmt: skip
-PROPERTIES = frozenset(("JMSXGroupID", "JMSXGroupSeq"))
-# Of the frame, not of its message; and what only the broker may say.
-HANDLED = frozenset(("destination", "content-length", "receipt", "transaction"))
-# What is no property of a message: it does not travel as it is.
-CONTROL = HANDLED | SAID | (OPTIONS - PROPERTIES - foreign.IGNORED[SEND].keys())
 
 DURABLE = "durable-subscription-name"
 SHARED = "shared-subscription-name"
@@ -62,13 +51,74 @@ def span(name: str, text: str) -> int:
 
 
 def flag(headers: dict[str, str], name: str, sent: str = "") -> bool:
-    """False without the header, which the client may have `sent` by another name. Python programs write True and
-    False."""
-    text = headers.get(name, "false")
+    """False without the header, which the client may have `sent` by another name."""
+    return truth(sent or name, headers.get(name, "false"))
+
+
+def truth(name: str, text: str) -> bool:
+    """Python programs write True and False."""
     value = boolean(text)
     if value is None:
-        raise FrameError(f"{sent or name} must be true or false, not {text[:40]!r}")
+        raise FrameError(f"{name} must be true or false, not {text[:40]!r}")
     return value
+
+
+# -- SEND ----------------------------------------------------------------------------------------------------------
+
+
+def _priority(name: str, text: str) -> int:
+    return min(9, number(name, text))
+
+
+def _dedup(name: str, text: str) -> tuple[str, int]:
+    producer, _, counter = text.rpartition(":")
+    if not producer:
+        raise FrameError(f"{name} must be PRODUCER:NUMBER, with a number that rises, not {text[:40]!r}")
+    return key(name, producer), number("the number in dedup-id", counter)
+
+
+def _message_id(name: str, text: str) -> str:
+    if not _MESSAGE_ID.fullmatch(text):
+        raise FrameError(f"{name} is 1 to 100 ASCII characters without blank, : / and \\, not {text[:40]!r}")
+    return text
+
+
+class Option(NamedTuple):
+    """A header by which a SEND asks for something.
+
+    field      of Send, which has its value; empty: `options` has code for it
+    read       (name, text) -> that value: `truth`, `number`, `span` or `key`, or one of its own. Raises FrameError
+    jms        mombroker.jms has an option that is called as the field, and writes it so, if it is not the default
+    property   it is a property of the message, too
+    """
+
+    name: str
+    field: str = ""
+    read: Callable[[str, str], Any] = key
+    jms: bool = False
+    property: bool = False
+
+
+ROWS = (
+    Option("priority", "priority", _priority, jms=True),
+    Option("persistent", "persistent", truth, jms=True),
+    Option("expires", "expires", span),
+    Option("expiration"),
+    Option("AMQ_SCHEDULED_DELAY", "delay", span),
+    Option("AMQ_SCHEDULED_TIME"),
+    Option("JMSXGroupID", "group", key, property=True),
+    Option("JMSXGroupSeq", property=True),
+    Option("amq-msg-type"),
+    Option("dedup-id", "dedup", _dedup),
+    Option("JMSMessageID", "message", _message_id),
+    Option("stamp-user", "stamp_user", truth, jms=True),
+)
+_READ = {row.name: (row.field, row.read) for row in ROWS if row.field}
+# What `options` looks at: no properties of the message, but for those that also are some.
+OPTIONS = frozenset((*(row.name for row in ROWS), *foreign.NAMES[SEND]))
+PROPERTIES = frozenset(row.name for row in ROWS if row.property)
+# What is no property of a message: of the frame, the broker's, or an option. It does not travel as it is.
+CONTROL = SAID | {"receipt", "transaction"} | (OPTIONS - PROPERTIES - foreign.IGNORED[SEND].keys())
 
 
 class Now:
@@ -88,43 +138,32 @@ def options(command: Send, headers: dict[str, str], now: Callable[[], int]) -> N
     """How a message is to be kept and delivered. Equal headers mean the same, unless `now` is asked."""
     if why := foreign.refusal(SEND, headers):
         raise FrameError(why)
-    sent = partial(foreign.sent, SEND, headers)
-    headers = foreign.ours(SEND, headers)
+    theirs, headers = headers, foreign.ours(SEND, headers)
+    for name in headers:
+        if name in _READ:
+            field, read = _READ[name]
+            shown = name if headers is theirs else foreign.sent(SEND, theirs, name)
+            setattr(command, field, read(shown, headers[name]))
     get = headers.get
-    if (text := get("destination-type")) is not None:
-        kind = _kind("destination-type", text, command.shown)
+    if (given := get("destination-type")) is not None:
+        kind = _kind("destination-type", given, command.shown)
         if not destinations.is_temporary(command.shown):
             command.destination = destinations.one(command.shown, kind)
-    if (text := get("priority")) is not None:
-        command.priority = min(9, number("priority", text))
-    if "persistent" in headers:
-        command.persistent = flag(headers, "persistent")
-    if (text := get("expires")) is not None:
-        command.expires = span("expires", text)
-    elif (text := get("expiration")) is not None:
-        command.expires = times.after(now(), span(sent("expiration"), text))
-    if (text := get("AMQ_SCHEDULED_DELAY")) is not None:
-        command.delay = span(sent("AMQ_SCHEDULED_DELAY"), text)
-    elif (text := get("AMQ_SCHEDULED_TIME")) is not None:
-        command.delay = max(0, span(sent("AMQ_SCHEDULED_TIME"), text) - now())
-    if text := get("JMSXGroupID"):
-        command.group = key("JMSXGroupID", text)
+    if (given := get("expiration")) is not None and "expires" not in headers:
+        command.expires = times.after(now(), span(foreign.sent(SEND, theirs, "expiration"), given))
+    if (given := get("AMQ_SCHEDULED_TIME")) is not None and "AMQ_SCHEDULED_DELAY" not in headers:
+        command.delay = max(0, span(foreign.sent(SEND, theirs, "AMQ_SCHEDULED_TIME"), given) - now())
+    if command.group:
         command.group_seq = number("JMSXGroupSeq", get("JMSXGroupSeq", "0"), signed=True)
-    if text := get("amq-msg-type"):
-        command.kind = key("amq-msg-type", text)
-    if (text := get("dedup-id")) is not None:
-        producer, _, counter = text.rpartition(":")
-        if not producer:
-            raise FrameError(f"dedup-id must be PRODUCER:NUMBER, with a number that rises, not {text[:40]!r}")
-        command.dedup = (key("dedup-id", producer), number("the number in dedup-id", counter))
-    elif (text := get("_AMQ_DUPL_ID")) is not None:
-        if not text:
+    if given := get("amq-msg-type"):
+        command.kind = key("amq-msg-type", given)
+    if (given := get("_AMQ_DUPL_ID")) is not None and "dedup-id" not in headers:
+        if not given:
             raise FrameError("_AMQ_DUPL_ID is empty: leave it out")
-        command.dedup = (key("_AMQ_DUPL_ID", text), 0)
-    if (text := get("JMSMessageID")) is not None:
-        if not _MESSAGE_ID.fullmatch(text):
-            raise FrameError(f"JMSMessageID is 1 to 100 ASCII characters without blank, : / and \\, not {text[:40]!r}")
-        command.message = text
+        command.dedup = (key("_AMQ_DUPL_ID", given), 0)
+
+
+# -- SUBSCRIBE -----------------------------------------------------------------------------------------------------
 
 
 def wanted(headers: dict[str, str], session: str) -> tuple[str, ...]:

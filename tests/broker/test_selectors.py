@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.broker import properties, selectors
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import BROKERS_OWN, ClientMessage
 from mombroker.broker.properties import pack, unpack
 from mombroker.broker.selectors import MAX_DEPTH, MAX_LENGTH, SelectorError, compile, lookup, number_of
 from mombroker.broker.texts import to_headers
@@ -228,7 +228,7 @@ FULL = message(
     "JMSMessageID = 's1#5'", "JMSCorrelationID = 'c1'", "JMSType = 't'", "JMSXGroupID = 'g'", "JMSXGroupSeq = 3",
     "JMSXDeliveryCount = 2", "reason = 'late'", "type = 't'",
     "hyphenated_props:correlation-id = 'c1' AND reply-to = '/queue/r' AND content-type IS NULL",
-    "JMSXFoo IS NULL", "JMS_Foo IS NULL", "other IS NULL", "Color IS NULL",
+    "JMSXUserID IS NULL", "JMSXFoo IS NULL", "JMS_Foo IS NULL", "other IS NULL", "Color IS NULL",
 ])  # fmt: skip
 def test_the_fields_of_a_message(text):
     assert compile(text)(lookup(FULL, 2, "s1#5")) is True
@@ -239,6 +239,14 @@ def test_header_fields_may_be_missing():
     for name in ("JMSMessageID", "JMSCorrelationID", "JMSType", "JMSXGroupID", "JMSXGroupSeq"):
         assert compile(f"{name} IS NULL")(get) is True
     assert compile("JMSDeliveryMode = 'PERSISTENT'")(get) is True
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("name", sorted(BROKERS_OWN))
+def test_what_the_broker_alone_says_is_text_and_no_property(name, typed):
+    forged = pack({name: "root"})
+    assert lookup(message(properties=forged, annotations={name: "007"}, typed=typed))(name) == "007"
+    assert lookup(message(properties=forged, typed=typed))(name) is None
 
 
 def said(headers, typed=False):

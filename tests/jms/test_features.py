@@ -8,8 +8,13 @@ import pytest
 from mombroker import jms
 from mombroker.jms import context as contexts
 from mombroker.jms.machine import Taken
+from mombroker.jms.producer import Options
 from mombroker.stomp import foreign
+from mombroker.stomp.foreign import SEND
+from mombroker.stomp.requests import ROWS
+from tests.broker.samples import others
 from tests.jms.memory import Memory, cord
+from tests.stomp.test_foreign import asked
 
 PATIENCE_S = 30  # before a test gives up; nothing is measured by it
 
@@ -97,6 +102,25 @@ def test_properties_of_the_provider(broker):
     assert again.properties == {**wanted, "JMSXDeliveryCount": 2}
     context.send("copies", "x", properties=again.properties)
     assert context.consumer("copies").receive(0).properties == wanted
+
+
+def test_who_has_sent_a_message(broker):
+    """The text that the server says. It may be passed on, and says nothing then."""
+    context = broker.connect()
+    context.send("orders", "asked", stamp_user=True)
+    message = context.consumer("orders", selector="JMSXUserID = 'user'").receive(0)
+    assert message.properties == {"JMSXDeliveryCount": 1, "JMSXUserID": "user"}
+    context.send("copies", "forged", properties={"JMSXUserID": "root", **message.properties})
+    assert context.consumer("copies").receive(0).properties == {"JMSXDeliveryCount": 1}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.jms], ids=lambda row: row.name)
+def test_an_option_that_is_a_header_as_it_is_comes_with_its_value(broker, row):
+    producer, found = broker.connect().producer("orders"), []
+    for options in (Options(), Options(**{row.field: others(Options, "properties")[row.field]})):
+        headers = producer._headers(jms.Queue("orders"), options, "text", 0, "a1")
+        found.append((row.name in headers, getattr(asked(SEND, **headers)[0], row.field)))
+    assert found == [(False, getattr(Options(), row.field)), (True, getattr(options, row.field))]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mombroker.broker.message import BROKERS_OWN
 from mombroker.jms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic, destination_of, to_consume, to_send
 from mombroker.jms.errors import InvalidDestination, MessageFormat
 from mombroker.jms.messages import Message, decode, encode, property_headers
@@ -125,6 +126,14 @@ def test_a_message_of_any_client():
     assert (message.priority, message.persistent, message.redelivered, message.delivery_count) == (9, False, True, 3)
     assert (message.expires, message.timestamp, message.type, message.group) == (1.5, 2.5, "t", "g")
     assert (message.destination, message.reply_to) == (Topic("a.b"), TemporaryQueue("s/1/t"))
+
+
+@pytest.mark.parametrize("name", sorted(BROKERS_OWN))
+def test_what_the_broker_alone_says_is_text_whatever_types_a_sender_gives(name):
+    headers = {"destination": "/queue/a", name: "007", "property-types": f"{name}=int"}
+    message = Message(Frame("MESSAGE", headers, b""), 0)
+    assert message.properties == {"JMSXDeliveryCount": 1, name: "007"}
+    assert property_headers(message.properties) == {}, "it may be sent on"
 
 
 def test_destinations_are_written_and_read():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mombroker.broker import older
 from mombroker.broker.commands import Delivery
-from mombroker.broker.message import ClientMessage, row_of
+from mombroker.broker.message import BROKERS_OWN, ClientMessage, row_of
 from mombroker.broker.properties import BIT63, FIELDS, pack, unpack
 from mombroker.broker.selectors import lookup
 from mombroker.broker.wire import pack as packed
@@ -70,6 +70,7 @@ def test_what_a_message_says_by_itself_is_on_one_list():
     names = set()
     for kind in ("text", "bytes", "map"):
         put = ClientMessage("queue:q", "/queue/q", 9, 1, kind=kind, persistent=False, body=b"\0")
+        put.annotations = dict.fromkeys(BROKERS_OWN, "x")  # told or not, they are nobody else's
         names |= {name for name, _ in said(put, count=2, expires=1_000_000, ack="client")}
     assert names == SAID and names <= CONTROL
 
@@ -86,6 +87,7 @@ def test_no_property_of_a_sender_has_the_name_of_what_the_broker_says(version):
         assert {"mine": "5", "type": "t", "property-types": "mine=int", "subscription": "s"}.items() <= dict(
             pairs
         ).items()
+        assert BROKERS_OWN.isdisjoint(dict(pairs))
 
 
 def test_what_the_broker_adds_comes_instead_of_a_property_of_that_name():

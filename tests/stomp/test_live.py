@@ -211,6 +211,28 @@ def test_users_are_added_changed_and_deleted_while_the_server_runs(town, cheap):
     assert t.ask("a", "users") == {"users": []}
 
 
+def test_a_message_says_the_login_of_its_sender_and_nothing_else(town, cheap):
+    t = town(anonymous=False)
+    t.up()
+    for user in ("ann", "a:b"):
+        t.ask("a", "set_user", user=user, hash=hashed("x", 5), new=True)
+    ann, other = t.wire(login="ann", passcode="x"), t.wire(login="a:b", passcode="x")
+    ann.ask("SUBSCRIBE", destination="/queue/a", id="1")
+    for wire, asked, said in ((ann, "true", "ann"), (other, "true", "a:b"), (other, "false", None)):
+        wire.ask("SEND", destination="/queue/a", stamp_user=asked, JMSXUserID="root", login="root")
+        headers = ann.read().headers
+        assert headers.get("JMSXUserID") == said and "stamp-user" not in headers
+
+
+def test_a_message_of_a_client_without_a_user_says_no_login(town):
+    t = town()
+    t.up()
+    wire = t.wire(login="root", passcode="x")
+    wire.ask("SUBSCRIBE", destination="/queue/a", id="1")
+    wire.send("SEND", destination="/queue/a", stamp_user="true", JMSXUserID="root")
+    assert "JMSXUserID" not in wire.read().headers
+
+
 def test_the_connections_of_a_user_end_with_its_passcode_but_not_when_its_hash_is_renewed(town, cheap):
     t = town(anonymous=False)
     t.up()

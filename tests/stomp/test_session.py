@@ -25,13 +25,14 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import BROKERS_OWN, ClientMessage
 from mombroker.broker.properties import pack, unpack
 from mombroker.core.times import LAST_NS
 from mombroker.stomp import session as rules
 from mombroker.stomp import transactions
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12
+from mombroker.stomp.requests import ROWS, truth
 from mombroker.stomp.session import LAST, MARK, Session, Settings
 
 VERSIONS = (V10, V11, V12)
@@ -476,6 +477,18 @@ def test_frames_that_are_alike_are_alike_in_each_field(name, monkeypatch):
 
 def test_S16_a_message_id_of_the_client_is_ignored():
     assert sent(message_id="mine", timestamp="5", redelivered="true", JMSXDeliveryCount="9", ack="1").properties == b""
+
+
+@pytest.mark.parametrize("name", sorted(BROKERS_OWN))
+def test_what_the_broker_alone_says_is_nothing_that_a_sender_can_say(name):
+    assert sent(**{name: "root"}).properties == b""
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.read is truth], ids=lambda row: row.name)
+def test_an_option_of_send_that_is_true_or_false(row):
+    for text, value in (("true", True), (" False", False)):
+        assert getattr(sent(**{row.name: text}), row.field) is value
+    client().fails("SEND", f"{row.name} must be true or false", destination="a", receipt="r", **{row.name: "ann"})
 
 
 @pytest.mark.parametrize("headers, fields", [

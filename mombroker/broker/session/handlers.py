@@ -20,7 +20,7 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
-from mombroker.broker.message import ClientMessage, maker
+from mombroker.broker.message import USER, ClientMessage, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Spec
@@ -101,7 +101,8 @@ class Handlers:
             expires = expires and times.within(expires + ahead)
         due = times.after(now, command.delay) if command.delay else 0
         producer, counter = command.dedup or ("", 0)
-        return _made(command, sent, expires, due, producer, counter, session.sender, NOTHING)
+        added = {USER: session.user} if command.stamp_user and session.user else NOTHING
+        return _made(command, sent, expires, due, producer, counter, session.sender, added)
 
     def _not_too_large(self, command: Send) -> None:
         limit = self.limits.max_message

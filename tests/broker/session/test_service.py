@@ -8,6 +8,7 @@ import pytest
 
 from mombroker.broker.commands import (
     MODIFIED,
+    REJECTED,
     Delivery,
     Disconnect,
     Disposition,
@@ -57,6 +58,33 @@ def test_each_option_of_a_send_reaches_its_destination(name, value):
 def test_a_session_knows_who_has_logged_in():
     b = Broker()
     assert session_of(b, b.connect()).user == "user"
+
+
+def test_a_message_says_who_has_sent_it_if_its_sender_asks_for_that():
+    """Of a queue and a topic, in a transaction, on another server, as a dead letter and back."""
+    b = Broker(THREE)
+    reader = b.connect("c").subscribe("s", Q, ack="individual").subscribe("t", "topic:t")
+    client = b.connect("a")
+    session_of(b, client).user = "ann"
+    client.send(Q, "alone", stamp_user=True).send(Q, "not").send("topic:t", "published", stamp_user=True)
+    client.do(Transact([replace(send(Q, "in it"), stamp_user=True)]))
+    said = {each.body.decode(): each.message.annotations for each in reader.got}
+    assert said == {**dict.fromkeys(("alone", "published", "in it"), {"JMSXUserID": "ann"}), "not": {}}
+    reader.nack("alone", outcome=REJECTED)
+    home = b.queue(Q).id.partition("/")[0]
+    (letter,) = b.connect(home).subscribe("dead", "queue:DLQ.in", browser=True).got
+    assert letter.message.annotations["JMSXUserID"] == "ann" and "dead-letter-reason" in letter.message.annotations
+    b.ask(home, "move", destination="queue:DLQ.in", back=True)
+    b.pump()
+    assert (reader.got[-1].body, reader.got[-1].message.annotations) == (b"alone", {"JMSXUserID": "ann"})
+
+
+def test_a_message_of_somebody_who_has_not_logged_in_says_nobody():
+    b = Broker()
+    client = b.connect().subscribe("s", Q)
+    session_of(b, client).user = ""
+    client.send(Q, "1", stamp_user=True)
+    assert client.got[0].message.annotations == {}
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
