@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     help="Played on each topology; of a longer log a sample of half as many, twice, and the second time counts.",
 )
 @click.option("--replay", is_flag=True, help="Play them through each whole topology, too, side by side on Spark.")
-@click.option("--out", type=Target("toml", new=True), help="Write the proposed topology file here.")
+@click.option(
+    "--write", "--out", "out", type=Target("toml", new=True),
+    help="Write the proposed topology file here, for `mom topology plan`.",
+)  # fmt: skip
 @SINCE
 @UNTIL
 @MASTER
@@ -62,13 +65,13 @@ def advise(
     Who talks to whom is read from the log. Compared are the topology of FILE, one domain for all, √N domains of √N
     servers on a backbone, and the proposal: what a message costs in each by the model, which plays each domain by
     itself, and by --replay also with all domains and routers together. Nothing is changed: the proposal goes to a file,
-    and `mom topology adopt` takes it over once the bus is at rest. Messages of servers that FILE has not are left out.
+    of which `mom topology plan` says what it takes. Messages of servers that FILE has not are left out.
 
     \b
     Example:
       mom topology advise bus.toml
       mom topology advise bus.toml --log exported --since 2026-03-01
-      mom topology advise bus.toml --log exported --max-domain 12 --replay --out better.toml
+      mom topology advise bus.toml --log exported --max-domain 12 --replay --write better.toml
     """
     from mombroker.admin.topology import advise as advising
 

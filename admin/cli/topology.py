@@ -1,4 +1,4 @@
-"""`mom topology`: look at topology files, make them, import them."""
+"""`mom topology`: look at topology files, make them, import them; what a bus goes by is in topology_change.py."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from mombroker.admin.cli.advise import advise
 from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, echo_json, new_topology, output_options, show, show_one
+from mombroker.admin.cli.topology_change import apply_plan, export, history, plan
 from mombroker.admin.topology import joram, render
 from mombroker.core import layouts
 from mombroker.core.errors import MomError, TopologyError
@@ -23,11 +24,13 @@ OUT = click.option("--out", type=Target("toml", new=True), help="Write the file 
 
 @click.group("topology", cls=Group)
 def topology() -> None:
-    """Topology files: validate, show, render, route, generate, import, adopt, advise."""
+    """Topologies: plan, apply, export, history, validate, show, render, route, generate, import, adopt, advise."""
 
 
 topology.add_command(adopt)
 topology.add_command(advise)
+for change in (plan, apply_plan, export, history):
+    topology.add_command(change)
 
 
 @topology.command("validate")

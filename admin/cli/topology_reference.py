@@ -19,8 +19,12 @@ A TOML file says which servers a bus has, which domains order their messages, an
 get the same file. `mom topology validate FILE` tells all that is wrong with one, with line, key and remedy;
 `mom topology generate` makes one; [etc/two-sites.toml](../etc/two-sites.toml) and
 [etc/mixed.toml](../etc/mixed.toml) are examples. Paths are relative to the folder of the file. A server reads the file
-when it starts, and at SIGHUP its certificates, `[limits]` and `[log]` anew; how to change the servers and domains of a
-bus that has run is in [operate.md](operate.md).
+when it starts, and at SIGHUP its certificates, `[limits]` and `[log]` anew.
+
+A bus that has run goes by the topology in its stores. Of a file it takes then what is of one server alone: `[limits]`,
+`[log]`, `secret_file`, and all of its own `[servers.NAME]`. What the file says of the rest, `name`, `registry`,
+`allow`, `listen` of the others, `[domains]`, `[[agents]]` and `[[policies]]`, comes into force by `mom topology apply`
+([operate.md](operate.md#the-topology-of-a-bus)).
 
 ```toml
 [bus]

@@ -124,6 +124,14 @@ def history(meta: Meta) -> dict[int, tuple[int, str, list[str]]]:
     return {number: (found[number][0], found[number][1], found[number][2]) for number in sorted(found, reverse=True)}
 
 
+def listed(meta: Meta) -> list[dict[str, Any]]:
+    """The same as rows."""
+    return [
+        {"revision": number, "since_ns": since, "digest": digest, "changes": lines}
+        for number, (since, digest, lines) in history(meta).items()
+    ]
+
+
 def effective(file: Topology, meta: Meta, me: str) -> Topology:
     """The topology that server `me` goes by: its store's, if that has one, with the settings of its own that the file
     gives it. Raises MomError for a file of another bus, and for a server that has left its bus."""

@@ -20,12 +20,7 @@ class TopologyVerbs:
     @reads
     def topology_history(self) -> Reply:
         """The last revisions of the topology, the newest first: since when each is in force, and what it changed."""
-        past = revision.history(self.truth.tx.reader.meta())
-        rows = [
-            {"revision": number, "since_ns": since, "digest": digest, "changes": lines}
-            for number, (since, digest, lines) in past.items()
-        ]
-        return {"revisions": rows}
+        return {"revisions": revision.listed(self.truth.tx.reader.meta())}
 
     @changes
     def apply_topology(self, ticket: int, text: str, revision: int) -> None:

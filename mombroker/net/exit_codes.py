@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     WRONG = 4, "what was judged is wrong: a bus, a store, a file"
     INCOMPLETE = 5, "not all: some of it could not be asked, read or judged"
     NOTHING = 6, "nothing to give: nothing is there, or nothing came in time"
+    CHANGES = 7, "there is something to be changed: only where --detailed-exitcode is given"
     CRASHED = 70, "an error of the program; please report it"
 
     def __new__(cls, number: int, says: str) -> Self:

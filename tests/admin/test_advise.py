@@ -7,6 +7,7 @@ import pytest
 
 from mombroker.admin.cli.advise import proposal
 from mombroker.core import layouts
+from mombroker.core.changes import Kind, compare
 from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
 from mombroker.lab.bus_workloads import Send
@@ -290,6 +291,17 @@ def test_the_proposal_keeps_the_places_of_the_stores(tmp_path):
         assert 'data = "var/s1"' in text and str(tmp_path) not in text
     for new in (tmp_path / "x", tmp_path.parent):
         assert config.loads(proposal(advice, file.parent, new), new).servers["s1"].data == data
+
+
+def test_the_proposal_can_follow_the_topology_that_it_was_made_for(tmp_path):
+    traffic = communities(3, 24)
+    file = tmp_path / "bus.toml"
+    file.write_text(config.dumps(traffic.flat()))
+    current = config.load(file)
+    advice = advise.advise(current, load_of(traffic.sends(400)))
+    assert advice.changes
+    proposed = config.loads(proposal(advice, file.parent, tmp_path), tmp_path)
+    assert compare(current, proposed).kind is Kind.FREEZE
 
 
 def test_a_model_of_one_size_is_not_taken_for_another_with_the_same_traffic():

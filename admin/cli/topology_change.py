@@ -1,0 +1,161 @@
+"""`mom topology plan`, `apply`, `export`, `history`: the topology that a bus goes by, and how it is changed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
+from mombroker.core.errors import MomError
+from mombroker.net.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from mombroker.admin.topology.plan import Plan
+    from mombroker.admin.topology.stand import Stand
+    from mombroker.core.topology import Topology
+
+NOW = click.option(
+    "--now", "current", type=click.Path(path_type=Path), metavar="FILE",
+    help="The file by which the servers on this machine run, if FILE lies elsewhere or leaves some of them out.",
+)  # fmt: skip
+
+
+@click.command()
+@options.file_option
+@NOW
+@click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit code 7 if there is something to be changed.")
+@form_option("table")
+def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
+    """Show what FILE would change on the bus, and change nothing.
+
+    FILE is held against the topology that the bus goes by, which its stores have. `+` is new, `-` goes, `~` changes. It
+    says which servers pause, what is under way there and who is down; what a server that leaves still holds; and, of a
+    change of domains, what a message costs now and would cost then, by the model of `mom topology advise` under the
+    last messages in the logs on this machine. A file that cannot follow is refused, with what to write.
+
+    Exit code 7 if there is something to be changed and --detailed-exitcode is given; else 0.
+
+    \b
+    Example:
+      mom topology plan bus.toml
+      mom topology plan bus.toml -o json
+    """
+    _, found = _planned(_wanted(file), current)
+    if output == "json":
+        echo_json(found.as_dict())
+    else:
+        _tell(found)
+    if detailed and found.lines:
+        raise SystemExit(ExitCode.CHANGES)
+
+
+@click.command("apply")
+@options.file_option
+@NOW
+@options.yes_option
+@form_option("table")
+def apply_plan(file: Path, current: Path | None, yes: bool, output: str) -> None:
+    """Have the bus go by the topology in FILE. Shows the plan, and asks.
+
+    The registry decides it, and all servers are told in one multicast: nobody pauses for addresses, policies, declared
+    agents and `allow`. A server that is down has them when it is back. What is of one server alone (folders, listeners
+    of clients, certificates, `[limits]`, `[log]`) is in its own file: `mom server reload`, or a restart.
+
+    \b
+    Example:
+      mom topology apply bus.toml
+      mom topology apply bus.toml --yes
+    """
+    from mombroker.admin.topology import stand as stands
+    from mombroker.core import revision
+
+    wanted = _wanted(file)
+    stand, found = _planned(wanted, current)
+    if output != "json":
+        _tell(found)
+    if not found.lines:
+        if output == "json":
+            echo_json({"revision": stand.number, "changes": []})
+        return
+    asked = next(stands.answering(stand, stand.topology.registry), None)
+    if asked is None:
+        raise MomError("no server of this bus answers here: start it, or run this on the machine of one")
+    options.confirm(yes, f"Change the bus {wanted.name}?")
+    at, text = stand.topology.servers[asked], revision.text_of(wanted)
+    done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)
+    if output == "json":
+        echo_json(done)
+    else:
+        click.echo(f"revision {done['revision']} is in force")
+
+
+@click.command()
+@options.file_option
+@click.option("--out", type=Target("toml", new=True), help="Write the file here instead of printing it.")
+def export(file: Path, out: Path | None) -> None:
+    """Print the topology that the bus goes by, as a file. What is of one server alone is as in FILE.
+
+    \b
+    Example:
+      mom topology export --out now.toml
+    """
+    from mombroker.net import config
+
+    file = options.found(file)
+    stand = _look(options.load(file, "it says where servers are"))
+    base = (out.parent if out else Path.cwd()).absolute()
+    same = base.resolve() == file.parent.resolve()
+    remark = f"revision {stand.number} of the topology of {stand.topology.name}"
+    new_topology(config.dumps(stand.topology, base if same else None, [remark]), out)
+
+
+@click.command()
+@options.file_option
+@output_options
+def history(file: Path, output: str, columns: str) -> None:
+    """Show the last revisions of the topology of a bus, the newest first.
+
+    \b
+    Example:
+      mom topology history
+    """
+    from mombroker.admin.topology import stand as stands
+
+    file_topology = options.load(file, "it says where servers are")
+    stand = _look(file_topology)
+    for name in stands.answering(stand, stand.topology.registry):
+        found = options.ask(stand.topology, stand.topology.servers[name], "topology_history")["revisions"]
+        break
+    else:
+        found = stands.remembered(stand)
+    rows = [
+        {"revision": row["revision"], "time": row["since_ns"], "changes": row["changes"], "digest": row["digest"]}
+        for row in found
+    ]
+    show(rows, output, columns, "revision,time,changes")
+
+
+def _look(file: "Topology") -> "Stand":
+    from mombroker.admin.topology import stand
+
+    return stand.look(file)
+
+
+def _wanted(file: Path) -> "Topology":
+    return options.load(file, "the topology that is wanted is in it")
+
+
+def _planned(wanted: "Topology", current: Path | None) -> "tuple[Stand, Plan]":
+    from mombroker.admin.topology import plan as plans
+
+    stand = _look(options.load(current) if current else wanted)
+    return stand, plans.make(stand, wanted)
+
+
+def _tell(found: "Plan") -> None:
+    for line in found.words():
+        click.echo(line)
+    if found.costs:
+        click.echo("\nwhat a message costs")
+        show(found.costs, "table", "", "topology,control_bytes,packets,rows,hops,delay_ms,price")

@@ -1,0 +1,137 @@
+"""`mom topology plan`: what a file would change on a bus that runs, who has to pause for it, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from mombroker.admin import leaving
+from mombroker.admin.topology import advise, costs
+from mombroker.admin.topology.costs import Load
+from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, reader_of
+from mombroker.core.changes import Change, Kind, compare, told
+from mombroker.core.topology import Topology, listed
+from mombroker.lab.bus_workloads import Send
+
+PLAYED = 2_000  # messages of the logs, the last ones, that are played on both topologies
+
+KINDS = {
+    Kind.NOTHING: "nothing is to be changed",
+    Kind.SETTINGS: "settings alone: no server pauses, and one that is down has them when it is back",
+    Kind.ATTACH: "new servers are attached: no server pauses, and others may be down",
+    Kind.FREEZE: "domains change",
+}
+
+
+@dataclass(slots=True)
+class Plan:
+    """pauses    servers that hold what enters the changed domains until these have changed; the others notice nothing
+    waiting   what is under way in these domains now, a phrase each
+    holds     leaver -> what it still has
+    down      servers that do not answer; `hidden` may run, but cannot be asked from this machine
+    needed    of these, those that the change has to wait for
+    costs     by the model, under the messages that were sent last: of the current topology, and of the planned one
+    """
+
+    number: int
+    change: Change
+    lines: list[str]
+    pauses: list[str]
+    waiting: list[str] = field(default_factory=list)
+    holds: dict[str, list[str]] = field(default_factory=dict)
+    down: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    needed: list[str] = field(default_factory=list)
+    costs: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        change = self.change
+        return {
+            "revision": self.number, "kind": change.kind.value, "changes": self.lines, "pauses": self.pauses,
+            "domains": list(change.frozen), "replaced_by": list(change.replacing),
+            "attached": [each._asdict() for each in change.attached], "newcomers": list(change.newcomers),
+            "leavers": list(change.leavers), "holds": self.holds, "waiting": self.waiting, "down": self.down,
+            "no_access": self.hidden, "needed": self.needed, "costs": self.costs,
+        }  # fmt: skip
+
+    def words(self) -> Iterator[str]:
+        """The plan in lines, without its costs."""
+        change = self.change
+        yield f"revision {self.number}: {KINDS[change.kind]}"
+        yield from (f"  {line}" for line in self.lines)
+        for server, things in self.holds.items():
+            yield f"{server} leaves, and {'holds ' + leaving.listed(things) if things else 'holds nothing'}"
+        for each in change.attached:
+            yield f"{listed(each.servers, 12)} hang at {each.sponsor}, by {listed(each.domains, 12)}"
+        if self.pauses:
+            frozen = listed(change.frozen, 12)
+            yield f"{listed(self.pauses, 12)} pause for what enters {frozen} there; all others go on as they are"
+        yield from self.waiting
+        if self.needed:
+            yield f"{listed(self.needed, 12)} must be up for this: started, the change goes on"
+        if rest := [name for name in self.down if name not in self.needed]:
+            yield f"{listed(rest, 12)} {'is' if len(rest) == 1 else 'are'} down, and will learn of it later"
+        if self.hidden:
+            yield f"{listed(self.hidden, 12)}: this machine has no token of them, so what they hold is not known here"
+
+
+def make(stand: Stand, new: Topology) -> Plan:
+    """What it takes to go from where a bus stands to another topology. Raises MomError if that is no successor."""
+    old = stand.topology
+    change = compare(old, new)
+    pauses = [name for name in change.inside if name in old.servers and name in new.servers]
+    made = Plan(stand.number, change, told(old, new), pauses)
+    made.down, made.hidden = stand.of_state(DOWN), stand.of_state(HIDDEN)
+    if change.kind is Kind.FREEZE:
+        made.needed = [name for name in made.down if name in change.inside]
+        made.waiting = list(_waiting(stand, change))
+    made.holds = {name: _holdings(stand, name) for name in change.leavers}
+    if change.kind in (Kind.ATTACH, Kind.FREEZE):
+        made.costs = compared(old, new, recent(stand))
+    return made
+
+
+def _waiting(stand: Stand, change: Change) -> Iterator[str]:
+    """What is on its way in the domains that are to change, as their servers tell it."""
+    for name, seen in stand.servers.items():
+        if seen.state == UP:
+            for link in seen.status["links"]:
+                if link["domain"] in change.frozen and (link["waiting"] or link["held"]):
+                    held = f", and {link['held']} from it are held" if link["held"] else ""
+                    yield f"{link['waiting']} packets wait in {name} for {link['peer']}{held}"
+
+
+def _holdings(stand: Stand, name: str) -> list[str]:
+    store = reader_of(stand.topology, name)
+    if store is None:
+        return leaving.holdings(name, None, {})
+    with closing(store):
+        return leaving.holdings(name, store, {name: store.meta()})
+
+
+def recent(stand: Stand) -> list[Send]:
+    """The last messages between servers, by the logs of those whose stores are on this machine."""
+    sends: list[Send] = []
+    for name in stand.topology.servers:
+        store = reader_of(stand.topology, name)
+        if store is None:
+            continue
+        with closing(store):
+            for _, record in store.log(max(0, store.log_end() - PLAYED), PLAYED):
+                dests = {dest.partition("/")[0] for dest in record.dests} - {name}
+                if record.kind == "send" and dests:
+                    sends.append(Send(record.sent, name, tuple(sorted(dests)), record.payload))
+    return sorted(sends)[-PLAYED:]
+
+
+def compared(old: Topology, new: Topology, sends: list[Send]) -> list[dict[str, Any]]:
+    """What these messages cost on both topologies, by message; nothing if there are none between servers of both."""
+    load = Load(costs.traffic((each.origin, each.dests) for each in sends), sends)
+    for topology in (old, new):
+        load, _ = advise.known(topology, load)
+    if not load.sends:
+        return []
+    rows = (("current", old), ("planned", new))
+    return [{"topology": name, **costs.as_dict(costs.predict(each, load))} for name, each in rows]
