@@ -8,7 +8,7 @@ A packet is on its way through stations: it is stamped, waits for the commit tha
 waits for its agent (`queue`). Parts that the log does not know are null.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import wraps
 from typing import Any
@@ -21,6 +21,10 @@ ENDS = ("react", "expire", "dead", "drop")  # what can become of a message at an
 TOOK = (*ENDS, "forward")  # records of a packet that was in order, where it came from in `peer`
 QUANTILES = (0.5, 0.95, 0.99)
 BITS = 8  # that are kept of a time in a percentile: it is known to 1/256
+NO_CLOCKS: Mapping[str, int] = {}
+SHORT_LIVED = "(/(?:conn|temp-queue|temp-topic)):.*$"
+CONNECTION = "/conn:"
+DESTINATION = "/(queue|topic|sub|share|temp-queue|temp-topic):"
 NO_ID = ""  # the origin of a record that is about no message
 
 Step = Callable[..., DataFrame]
@@ -114,11 +118,92 @@ def flows(log: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+def of_many(agent: str) -> Column:
+    """The name of an agent, where connections of clients, and what they have for a time, are one for each server."""
+    return F.regexp_replace(F.col(agent), SHORT_LIVED, "$1:*")
+
+
 @schema("source string, target string, messages bigint, payload bigint")
 def agents(flowing: DataFrame) -> DataFrame:
-    """From `flows`: the traffic matrix of agents, a row for each copy's pair."""
-    rows = flowing.select(F.col("agent").alias("source"), F.explode("dests").alias("target"), "messages", "payload")
-    return rows.groupBy("source", "target").agg(F.sum("messages").alias("messages"), F.sum("payload").alias("payload"))
+    """From `flows`: the traffic matrix of agents, a row for each copy's pair; those of `of_many` together."""
+    rows = flowing.select(of_many("agent").alias("source"), F.explode("dests").alias("to"), "messages", "payload")
+    return rows.groupBy("source", of_many("to").alias("target")).agg(
+        F.sum("messages").alias("messages"), F.sum("payload").alias("payload")
+    )
+
+
+@schema("agent string, wanted bigint, became bigint, agents bigint")
+def targets(talking: DataFrame, took: DataFrame) -> DataFrame:
+    """From `agents` and `taken`: how many messages each agent is to get, and how many of them came to an end there; and
+    of all that are to get any, which has no name: how many `agents` they are."""
+    wanted = talking.groupBy(F.col("target").alias("agent")).agg(F.sum("messages").alias("wanted"))
+    ended = took.where(F.col("kind").isin(*ENDS)).groupBy("agent").agg(F.sum("records").alias("became"))
+    rows = wanted.join(ended, "agent", "full_outer")
+    none = F.lit(0)
+    sums = [F.coalesce(F.sum(name), none).cast("bigint").alias(name) for name in ("wanted", "became")]
+    return rows.groupingSets([[], ["agent"]], "agent").agg(*sums, F.count("wanted").alias("agents"))
+
+
+@schema("domain string, server string, peer string, agent string, kind string, records bigint")
+def together(took: DataFrame) -> DataFrame:
+    """From `taken`: agents are named only where a message ended otherwise than by a reaction."""
+    agent = F.when(F.col("kind").isin("react", "forward"), F.lit("")).otherwise(F.col("agent"))
+    return took.groupBy("domain", "server", "peer", agent.alias("agent"), "kind").agg(F.sum("records").alias("records"))
+
+
+@schema("destination string, sent bigint, sent_bytes bigint, given bigint, given_bytes bigint")
+def destinations(talking: DataFrame) -> DataFrame:
+    """From `agents`, by queue, topic and subscription: messages that were sent to it, and that it has given."""
+    pairs = (("target", "sent"), ("source", "given"))
+    parts = []
+    for side, name in pairs:
+        figures = [F.col("messages") if each == name else F.lit(0) for _, each in pairs]
+        sizes = [F.col("payload") if each == name else F.lit(0) for _, each in pairs]
+        names = [figure for _, each in pairs for figure in (each, f"{each}_bytes")]
+        values = [value for pair in zip(figures, sizes, strict=True) for value in pair]
+        columns = [value.cast("bigint").alias(each) for value, each in zip(values, names, strict=True)]
+        parts.append(talking.where(F.col(side).rlike(DESTINATION)).select(F.col(side).alias("destination"), *columns))
+    return (
+        parts[0]
+        .unionByName(parts[1])
+        .groupBy("destination")
+        .agg(*[F.sum(name).alias(name) for name in ("sent", "sent_bytes", "given", "given_bytes")])
+    )
+
+
+@schema(
+    "user string, client_id string, destination string, sent bigint, sent_bytes bigint, given bigint, "
+    "given_bytes bigint, connections bigint"
+)
+def clients(log: DataFrame, flowing: DataFrame) -> DataFrame:
+    """From the log and `flows`, by user, client id and destination: what connections of clients have sent there, and
+    what they were given from it. Of connections whose beginning the log has not, user and client id are null."""
+    known = log.where("kind = 'client'").select(
+        F.col("agent").alias("conn"), F.get_json_object("detail", "$.user").alias("user"),
+        F.get_json_object("detail", "$.client_id").alias("client_id"),
+    )  # fmt: skip
+    none = F.lit(0).cast("bigint")
+    pairs = flowing.select(F.col("agent").alias("source"), F.explode("dests").alias("target"), "messages", "payload")
+    sent = pairs.where(F.col("source").rlike(CONNECTION)).select(
+        F.col("source").alias("conn"), F.col("target").alias("destination"), F.col("messages").alias("sent"),
+        F.col("payload").alias("sent_bytes"), none.alias("given"), none.alias("given_bytes"),
+    )  # fmt: skip
+    given = pairs.where(F.col("target").rlike(CONNECTION)).select(
+        F.col("target").alias("conn"), F.col("source").alias("destination"), none.alias("sent"),
+        none.alias("sent_bytes"), F.col("messages").alias("given"), F.col("payload").alias("given_bytes"),
+    )  # fmt: skip
+    rows = sent.unionByName(given).where(~F.col("destination").rlike(CONNECTION)).join(known, "conn", "left")
+    sums = [F.sum(name).alias(name) for name in ("sent", "sent_bytes", "given", "given_bytes")]
+    return rows.groupBy("user", "client_id", of_many("destination").alias("destination")).agg(
+        *sums, F.count_distinct("conn").alias("connections")
+    )
+
+
+def top(rows: DataFrame, by: Column | str, most: int) -> DataFrame:
+    """The rows that have most of this; which of equal ones is not left to chance."""
+    rest = [F.col(name) for name in rows.columns]
+    by = F.col(by) if isinstance(by, str) else by
+    return rows.orderBy(by.desc(), *rest).limit(most)
 
 
 @schema("source string, targets array<string>, messages bigint, payload bigint, first bigint, last bigint")
@@ -141,7 +226,9 @@ def servers(flowing: DataFrame) -> DataFrame:
 def taken(log: DataFrame) -> DataFrame:
     """What came in order, by the link that brought it (none: it is of the same server), and what became of it (`react`,
     `expire`, `dead`, `drop`) at the agent that it was for, or that it was passed on (`forward`)."""
-    rows = log.where(F.col("kind").isin(*TOOK)).groupBy("domain", "server", "peer", "agent", "kind")
+    rows = log.where(F.col("kind").isin(*TOOK)).groupBy(
+        "domain", "server", "peer", of_many("agent").alias("agent"), "kind"
+    )
     return rows.agg(F.count("*").alias("records"))
 
 
@@ -223,6 +310,23 @@ def hops(log: DataFrame, small: bool = True) -> DataFrame:
         *key, "payload", "received", (F.col("durable") - F.col("stamped")).alias("store"),
         (F.col("received") - F.col("durable")).alias("link"), (F.col("delivered") - F.col("received")).alias("hold"),
     )  # fmt: skip
+
+
+def put_right(crossed: DataFrame, named: DataFrame, ahead: Mapping[str, int]) -> DataFrame:
+    """From `hops` and `links`: the same, without what the clocks of servers are `ahead` by, ns."""
+    shift = named.select(F.col("hop").alias("of"), (_ahead("server", ahead) - _ahead("peer", ahead)).alias("shift"))
+    rows = crossed.join(F.broadcast(shift), crossed.hop == shift.of)
+    return rows.withColumn("link", F.col("link") - F.col("shift")).select(crossed.columns)
+
+
+def _ahead(server: str, ahead: Mapping[str, int]) -> Column:
+    """Of the server that this column names."""
+    none = F.lit(0).cast("bigint")
+    if not ahead:
+        return none
+    pairs = [F.lit(each).cast("bigint") if isinstance(each, int) else F.lit(each) for one in ahead.items()
+             for each in one]  # fmt: skip
+    return F.coalesce(F.element_at(F.create_map(*pairs), F.col(server)), none)
 
 
 def _hop(server: str, peer: str) -> Column:
@@ -329,11 +433,12 @@ def quantiles(time: Column | str, count: str) -> Column:
     "server string, origin string, hops bigint, copies bigint, queue bigint, total bigint, queue_ns array<bigint>, "
     "total_ns array<bigint>"
 )
-def arrivals(log: DataFrame) -> DataFrame:
+def arrivals(log: DataFrame, ahead: Mapping[str, int] = NO_CLOCKS) -> DataFrame:
     """Reactions by where they were, where the message came from, and over how many links: how long the message waited
-    for its agent, and from its send to the reaction (by two clocks). The same by `hops` alone, and of all, which have
-    no server."""
-    times = {"queue": F.col("done") - F.col("delivered"), "total": F.greatest(F.col("done") - F.col("sent"), F.lit(0))}
+    for its agent, and from its send to the reaction, by two clocks, of which some may be `ahead`. The same by `hops`
+    alone, and of all, which have no server."""
+    whole = F.col("done") - _ahead("server", ahead) - F.col("sent") + _ahead("origin", ahead)
+    times = {"queue": F.col("done") - F.col("delivered"), "total": F.greatest(whole, F.lit(0))}
     key, sums = ("server", "origin", "hops"), ("copies", *times)
     rows = log.where("kind = 'react'").select(
         *key, *[time.alias(name) for name, time in times.items()],

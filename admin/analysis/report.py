@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
 from mombroker import __version__, ordering
-from mombroker.admin.analysis import cost, findings
+from mombroker.admin.analysis import clocks, cost, findings
 from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
 from mombroker.lab.bus_workloads import Send
@@ -19,7 +22,7 @@ from mombroker.lab.replay import Delays
 from mombroker.ordering.base import INTEGER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from mombroker.admin.audit.bus import Findings
 
@@ -34,6 +37,8 @@ PAUSE = 1e9  # ns
 SKEW = 3.0  # times the mean load: a server, or destination, is hot
 BROADCAST = 1_000_000  # commits, at most, that are told to every task
 
+MOST = 1000  # rows of a result that would grow with agents or clients
+
 TIMES = (  # what the table of a copy's time is of
     "store, link and hold: of crossings of links, each once; queue and all: of copies, all from send to reaction. "
     "rest: what the sums leave of all: the time before the last relay in domains whose back end relays (daisy, "
@@ -47,29 +52,67 @@ def analyse(
     """All figures, and the traffic as the advice wants it, with so many messages to be played. `topology` names members
     and servers that the log does not; what an audit `found` is told by the link that it came over, if there is one.
 
-    Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links, agents
-    and flows, not of records.
+    Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links and pairs
+    of servers; of agents, destinations and clients the MOST largest are told, and of agents those first whose messages
+    do not add up.
     """
     machines = _collected(cost.commits(log))
     small = sum(row.waits for row in machines) <= BROADCAST
     flowing, took = cost.flows(log).persist(), cost.taken(log).persist()
+    talking = cost.agents(flowing).persist()
+    targeted, given = cost.targets(talking, took), F.col("sent") + F.col("given")
+    odd = F.when(F.col("wanted") == F.col("became"), F.col("wanted")).otherwise(F.lit(1 << 62))  # these first
     start, span = _span(machines)
-    spreads = cost.spread(cost.hops(log, small), cost.links(took), start, span // SLOTS + 1).persist()
+    spreads, delays, ahead = _spread(log, small, took, start, span // SLOTS + 1)
     try:
         parts = {
-            "stamped": cost.stamped(log), "agents": cost.agents(flowing), "servers": cost.servers(flowing),
-            "taken": took, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
-            "arrivals": cost.arrivals(log), "waiting": cost.waiting(cost.waits(log)),
+            "stamped": cost.stamped(log), "agents": cost.top(talking, "messages", MOST),
+            "servers": cost.servers(flowing),
+            "taken": cost.top(cost.together(took), "records", MOST * 10), "targets": cost.top(targeted, odd, MOST),
+            "destinations": cost.top(cost.destinations(talking), given, MOST),
+            "clients": cost.top(cost.clients(log, flowing), given, MOST),
+            "holds": cost.holds(spreads),
+            "arrivals": cost.arrivals(log, ahead), "waiting": cost.waiting(cost.waits(log)),
             "meters": cost.meters(log),
         }  # fmt: skip
         if found and topology and not found.clean:
             parts["findings"] = findings.by_link(findings.located(log, found, topology))
         rows = {name: _collected(part) for name, part in parts.items()}
     finally:
-        for each in (flowing, took, spreads):
+        for each in (flowing, took, talking, spreads):
             each.unpersist()
-    rows["machines"] = machines
+    rows |= {"machines": machines, "delays": delays, "clocks": [Row(**each) for each in _clocks(ahead)]}
     return _figures(rows, topology, start, span), _load(log, rows, messages)
+
+
+def _spread(
+    log: DataFrame, small: bool, took: DataFrame, start: int = 0, length: int = 1 << 62
+) -> tuple[DataFrame, list[Row], dict[str, int]]:
+    """`cost.spread`, kept until it is unpersisted, `cost.delays`, and by what clocks are ahead: both are without it."""
+    crossed, named = cost.hops(log, small), cost.links(took)
+    spreads = cost.spread(crossed, named, start, length).persist()
+    delays = _collected(cost.delays(spreads))
+    ahead = clocks.ahead(clocks.least(delays))
+    if ahead:
+        spreads.unpersist()
+        spreads = cost.spread(cost.put_right(crossed, named, ahead), named, start, length).persist()
+        delays = _told(_collected(cost.delays(spreads)), delays)
+    return spreads, delays, ahead
+
+
+def _told(right: Sequence[Row], raw: Sequence[Row]) -> list[Row]:
+    """Delays that are put right, with what the clocks themselves have told."""
+    said = {(row.domain, row.server, row.peer): row for row in raw}
+    found = []
+    for row in right:
+        told = said[row.domain, row.server, row.peer]
+        found.append(Row(**{**row.asDict(), "early": told.early, "ahead": told.ahead, "least": told.least}))
+    return found
+
+
+def _clocks(ahead: Mapping[str, int]) -> list[Figures]:
+    """Those that are off, by what delays were put right."""
+    return [{"server": server, "ahead_ms": round(ns / MS, 3)} for server, ns in sorted(ahead.items())]
 
 
 def _collected(part: DataFrame) -> list[Row]:
@@ -79,12 +122,12 @@ def _collected(part: DataFrame) -> list[Row]:
 
 def load(log: DataFrame, messages: int = SAMPLE) -> Load:
     """The traffic alone, with the delays that were measured, and so many messages to be played."""
-    delays = cost.delays(cost.spread(cost.hops(log, small=False), cost.links(cost.taken(log))))
+    spreads, delays, ahead = _spread(log, False, cost.taken(log))
+    spreads.unpersist()
     parts = {
-        "servers": cost.servers(cost.flows(log)), "delays": delays, "stamped": cost.stamped(log),
-        "arrivals": cost.arrivals(log),
+        "servers": cost.servers(cost.flows(log)), "stamped": cost.stamped(log), "arrivals": cost.arrivals(log, ahead),
     }  # fmt: skip
-    return _load(log, {name: _collected(part) for name, part in parts.items()}, messages)
+    return _load(log, {name: _collected(part) for name, part in parts.items()} | {"delays": delays}, messages)
 
 
 def _span(machines: Sequence[Row]) -> tuple[int, int]:
@@ -149,9 +192,12 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
             {"source": row.source, "target": row.target, "messages": row.messages, "payload_bytes": row.payload}
             for row in _heaviest(rows["agents"], "messages")
         ],
+        "destinations": [row.asDict() for row in rows.get("destinations", ())],
+        "clients": [row.asDict() for row in rows.get("clients", ())],
         "latency": _latency(rows),
         "waits": _waits(rows, topology),
         "hot": _hot(rows),
+        "clocks": [row.asDict() for row in rows.get("clocks", ())],
         "anomalies": list(_anomalies(rows, topology, start, span)),
         "findings": [
             {
@@ -394,14 +440,12 @@ def _waits(rows: Mapping[str, Sequence[Row]], topology: Topology | None) -> list
 
 def _hot(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     """Agents that get far more than the others do."""
-    got: dict[str, int] = defaultdict(int)
-    for row in rows["agents"]:
-        got[row.target] += row.messages
-    mean = sum(got.values()) / len(got) if got else 0
+    every = next((row for row in rows["targets"] if row.agent is None), None)
+    mean = every.wanted / every.agents if every and every.agents else 0
+    hot = [row for row in rows["targets"] if row.agent is not None and row.wanted and row.wanted >= SKEW * mean]
     return [
-        {"agent": agent, "messages": count, "times_mean": round(count / mean, 1)}
-        for agent, count in sorted(got.items(), key=lambda one: (-one[1], one[0]))
-        if count >= SKEW * mean
+        {"agent": row.agent, "messages": row.wanted, "times_mean": round(row.wanted / mean, 1)}
+        for row in sorted(hot, key=lambda row: (-row.wanted, row.agent))
     ]
 
 
@@ -433,26 +477,20 @@ def _anomalies(
         elif end - lasts[server] > max(SILENT * span, PAUSE):
             text = f"its last record is {(end - lasts[server]) / 1e9:.1f} s before the end"
             yield {"kind": "silent server", "where": server, "text": text}
-    wanted: dict[str, int] = defaultdict(int)
-    for row in rows["agents"]:
-        wanted[row.target] += row.messages
-    became: dict[str, int] = defaultdict(int)
     ended: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows["taken"]:
-        if row.kind in cost.ENDS:
-            became[row.agent] += row.records
+        if row.kind in cost.ENDS and row.kind != "react":
             ended[row.agent, row.kind] += row.records
     for (agent, kind), count in sorted(ended.items()):
-        if kind != "react":
-            yield {"kind": kind, "where": agent or "routers", "text": f"{count} messages ended so"}
-    for agent in sorted(wanted):
-        server, lack = agent.partition("/")[0], wanted[agent] - became[agent]
+        yield {"kind": kind, "where": agent or "routers", "text": f"{count} messages ended so"}
+    for row in sorted((row for row in rows["targets"] if row.agent and row.wanted), key=lambda row: str(row.agent)):
+        server, lack = row.agent.partition("/")[0], row.wanted - row.became
         if lack > 0 and server in lasts and server not in short:
-            text = f"{lack} of {wanted[agent]} messages have not arrived"
-            yield {"kind": "undelivered", "where": agent, "text": text}
+            text = f"{lack} of {row.wanted} messages have not arrived"
+            yield {"kind": "undelivered", "where": row.agent, "text": text}
         elif lack < 0 and not short:
-            text = f"{became[agent]} reactions to {wanted[agent]} messages: see `mom check`"
-            yield {"kind": "duplicates", "where": agent, "text": text}
+            text = f"{row.became} reactions to {row.wanted} messages: see `mom check`"
+            yield {"kind": "duplicates", "where": row.agent, "text": text}
     for row in rows["delays"]:
         if row.server and row.early:
             text = f"{row.early} packets came before they left: the clocks differ by {row.ahead / MS:.3f} ms or more"

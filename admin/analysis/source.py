@@ -99,7 +99,7 @@ def window(spark: SparkSession, path: str | Path, since: datetime | None, until:
     begin, end = (_nanoseconds(_utc(time)) if time else 0 for time in (since, until))
     chosen = files.of_time(files.chosen(Path(path)), begin or None, end or None)
     if not chosen:
-        raise MomError(f"{path} has nothing that was sent in this time; see --since and --until")
+        raise MomError("the log has nothing that was sent in this time; see --since and --until")
     found = _parquet(spark, Path(path), chosen)
     late = timedelta(seconds=files.LATE_SECONDS)
     if since:

@@ -10,6 +10,7 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `hold`      it must wait for its causes: `missing` lists (member, sequence) of what it waits for
           `expire`, `dead`, `drop`, `redeliver`   with the reason in `detail`; `agent` where one is concerned
           `create`, `delete`  of `agent`
+`client`    a client has logged in, and `agent` is its session; `detail` has its `user` and `client_id` as JSON
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
 `meter`     once a minute, and at the end: what the process has counted from `sent` to `done`, `payload` of what
@@ -22,7 +23,7 @@ from typing import Annotated, Any, NamedTuple
 VERSION = 1
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
-    "meter",
+    "meter", "client",
 )  # fmt: skip
 
 METERS = {  # what a process counts
@@ -59,7 +60,7 @@ class Record(NamedTuple):
     done: Annotated[int, "ns, reacted to, or forwarded"] = 0
     out: Annotated[Out, "packets stamped in this step: where to, control bytes on the wire, control integers"] = NO_OUT
     missing: Annotated[Missing, "hold: what it waits for, as (member of the domain, its sequence)"] = NO_MISSING
-    detail: Annotated[str, "send: the type; meter: of what; else the reason"] = ""
+    detail: Annotated[str, "send: the type; meter: of what; client: who; else the reason"] = ""
 
 
 FIELDS = Record._fields

@@ -21,7 +21,7 @@ name = "mombroker.core.trace"
 made = types.ModuleType(name)
 sys.modules[name] = made
 text = path.read_text()
-last = '    detail: Annotated[str, "send: the type; meter: of what; else the reason"] = ""\\n'
+last = '    detail: Annotated[str, "send: the type; meter: of what; client: who; else the reason"] = ""\\n'
 assert text.count(last) == 1
 exec(compile(text.replace(last, last + ADDED), str(path), "exec"), made.__dict__)
 from mombroker.core.batch import Batch

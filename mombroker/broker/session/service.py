@@ -4,6 +4,7 @@ come. It is also where queues, topics and the engine meet the broker as a whole.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -102,6 +103,8 @@ class Sessions(Native):
         elif type(event) is ClientOpened:
             id = f"{self.tx.name}/conn:{self.tx.new_id()}"
             self.natives.agents[id] = self.sessions[event.conn] = Session(self.natives, id, self, event)
+            said = json.dumps({"user": event.user, "client_id": event.client_id})
+            self.tx.record("client", agent=id, done=self.tx.now, detail=said)
         elif type(event) is ClientClosed:
             session = self.sessions.get(event.conn)
             if session is not None and session in self.going:

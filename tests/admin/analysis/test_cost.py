@@ -188,6 +188,43 @@ def test_the_model_says_what_the_log_says(recorded, figures):
     assert rows["hops"]["error_pct"] == 0 and abs(rows["control_bytes"]["error_pct"]) <= 15
 
 
+def test_delays_are_the_true_ones_though_clocks_are_off(recorded, figures):
+    """Two servers, one 120 ms behind and one 40 ahead: both are named, and what they spoil is put right."""
+    from pyspark.sql import functions as F
+
+    from mombroker.admin.analysis import report
+
+    names = sorted(recorded.topology.servers)
+    off = {names[2]: -120 * MS, names[7]: 40 * MS}
+
+    def shift(server):
+        found = F.lit(0)
+        for name, ns in off.items():
+            found = F.when(F.col(server) == name, F.lit(ns)).otherwise(found)
+        return found
+
+    log = recorded.log
+    for station in ("received", "delivered", "done"):
+        log = log.withColumn(station, F.when(F.col(station) > 0, F.col(station) + shift("server")).otherwise(0))
+    by = F.when(F.col("origin") == "", shift("server")).otherwise(shift("origin"))
+    log = log.withColumn("sent", F.when(F.col("sent") > 0, F.col("sent") + by).otherwise(0))
+    found, _ = report.analyse(log, recorded.topology, messages=0)
+    many = recorded.truth.messages > 100_000  # else the quickest packets of a link are not that quick
+    assert {row["server"]: pytest.approx(row["ahead_ms"], abs=1 if many else 12) for row in found["clocks"]} == {
+        server: ns / MS for server, ns in off.items()
+    }
+    assert {row["kind"] for row in found["anomalies"]} >= {"clocks"} and not figures["clocks"]
+    exact = 0.05 if many else 0.15
+    for part in ("parts", "whole"):
+        for row, true in zip(found["latency"][part], figures["latency"][part], strict=True):
+            if row["part"] != "rest":
+                assert row["seconds"] == pytest.approx(true["seconds"], rel=exact), row["part"]
+                assert row["p95_ms"] == pytest.approx(true["p95_ms"], rel=exact, abs=1), row["part"]
+    for row, true in zip(found["links"], figures["links"], strict=True):
+        if many and true["messages"]:
+            assert row["link_ms"] == pytest.approx(true["link_ms"], rel=0.05, abs=1), row
+
+
 def test_the_page_needs_nothing_beside_it(recorded, figures):
     text = (recorded.folder / "report.html").read_text()
     assert text.count("<svg") == 5 and "<h2>Advice</h2>" in text and "http" not in text and "<script" not in text

@@ -61,12 +61,27 @@ def log(**parts: list[Row]) -> dict[str, list[Row]]:
     return rows | parts
 
 
+def complete(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """With `targets`, which Spark makes of the whole of `agents` and `taken`."""
+    names = {row.target for row in rows["agents"]} | {row.agent for row in rows["taken"] if row.kind == "react"}
+    targets = [
+        Row(agent=name, wanted=sum(row.messages for row in rows["agents"] if row.target == name),
+            became=sum(row.records for row in rows["taken"] if row.agent == name and row.kind != "forward"), agents=1)
+        for name in sorted(names)
+    ]  # fmt: skip
+    every = Row(agent=None, wanted=sum(row.wanted for row in targets), became=0,
+                agents=sum(1 for row in targets if row.wanted))  # fmt: skip
+    return {**rows, "targets": [*targets, every]}
+
+
 def anomalies(rows: dict[str, list[Row]], servers: int = 3) -> list[tuple[str, str]]:
+    rows = complete(rows)
     topology = layouts.build({"d1": [f"s{at + 1}" for at in range(servers)]})
     return [(row["kind"], row["where"]) for row in report._anomalies(rows, topology, *report._span(rows["machines"]))]
 
 
 def figures(rows: dict[str, list[Row]]) -> dict[str, Any]:
+    rows = complete(rows)
     return report._figures(rows, None, *report._span(rows["machines"]))
 
 
@@ -237,7 +252,9 @@ def test_a_wrong_clock_makes_no_server_silent_and_hides_none(off):
     pairs = [(a, b) for a in names for b in names if a != b]
     links = [delay(f"s{b}", f"s{a}", least=1000 + far(b) - far(a)) for a, b in pairs]
     out = [stamped(f"s{a}", f"s{b}") for a, b in pairs]
-    found = report._anomalies(log(machines=machines, delays=links, stamped=out), None, *report._span(machines))
+    found = report._anomalies(
+        complete(log(machines=machines, delays=links, stamped=out)), None, *report._span(machines)
+    )
     assert [(row["where"], row["text"]) for row in found if row["kind"] == "silent server"] == [
         ("s4", "its last record is 70.0 s before the end")
     ]

@@ -1,5 +1,6 @@
 """Connections: commands in order, what waits before the proxy, transactions, settlement, temporary destinations."""
 
+import json
 from dataclasses import fields, replace
 from typing import Any
 from unittest.mock import patch
@@ -109,6 +110,15 @@ def test_each_option_of_a_subscribe_reaches_its_destination(name):
     with patch.object(Native, "post", lambda *args, **more: (notes.append(args), post(*args, **more))[1]):
         plain = Subscribe("s", ("topic:a",) if durable else (Q,), durable=durable)
         assert asked(plain) != asked(replace(plain, **{name: value}))
+
+
+def test_the_log_says_who_a_session_is_of():
+    b = Broker()
+    b.connect(client_id="till-3").send(Q, "1")
+    records = [record for _, record in b.stores["a"].log(0, 1000)]
+    (client,) = [record for record in records if record.kind == "client"]
+    assert json.loads(client.detail) == {"user": "user", "client_id": "till-3"} and client.done > 0
+    assert client.agent in {record.agent for record in records if record.kind == "send"}
 
 
 def test_a_delivery_has_all_its_fields():

@@ -1,0 +1,109 @@
+"""No step of the analysis is done by one task, and no result grows with clients."""
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from mombroker.admin.analysis import schema
+
+pytestmark = pytest.mark.spark
+
+BEGIN = 1_700_000_000 * 10**9
+DEFAULTS = {"string": "''", "bigint": "0L", "array<string>": "array()", "timestamp": "timestamp '2023-11-14 22:13:20'"}
+SECOND = datetime(2023, 11, 14, 22, 14, tzinfo=UTC)
+
+
+def rows(spark, count, **columns):
+    """So many records with these columns, expressions of `id`; the others have their defaults."""
+    found = []
+    for column in schema.COLUMNS:
+        value = columns.get(column.name, DEFAULTS.get(column.type, f"cast(array() as {column.type})"))
+        found.append(f"cast({value} as {column.type}) as `{column.name}`")
+    return spark.range(count).selectExpr(*found)
+
+
+def crowd(spark, count):
+    """Each of so many connections logs in, sends one message to one of five queues, and gets one."""
+    conn = "concat('hub/conn:', id)"
+    queue = "concat('lab/queue:q', id % 5)"
+    user = """concat('{"user": "u', id % 7, '", "client_id": "till-', id % 3, '"}')"""
+    same = {"server": "'hub'", "incarnation": "'i'", "sent": f"{BEGIN}L + id"}
+    login = rows(spark, count, **same, kind="'client'", agent=conn, done=f"{BEGIN}L + id", detail=user)
+    more = {**same, "kind": "'send'", "origin": "'hub'", "done": f"{BEGIN}L + id", "payload": "10"}
+    sent = rows(spark, count, **more, number="id", agent=conn, dests=f"array({queue})")
+    given = rows(spark, count, **more, number=f"id + {count}", agent=queue, dests=f"array({conn})")
+    took = {**same, "kind": "'react'", "origin": "'hub'", "done": f"{BEGIN}L + id + 5", "delivered": f"{BEGIN}L + id"}
+    came = rows(spark, count, **took, number=f"id + {count}", agent=conn)
+    queued = rows(spark, count, **{**took, "server": "'lab'"}, number="id", agent=queue)
+    return login.unionByName(sent).unionByName(given).unionByName(came).unionByName(queued)
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(400_000, marks=pytest.mark.long)])
+def test_a_report_is_of_users_and_destinations_and_small_however_many_connect(spark, count):
+    from mombroker.admin.analysis import report
+
+    found, _ = report.analyse(crowd(spark, count), messages=0)
+    assert len(json.dumps(found, indent=2)) < 1_000_000
+    assert {(row["source"], row["target"]) for row in found["agents"]} == {
+        pair for at in range(5) for pair in (("hub/conn:*", f"lab/queue:q{at}"), (f"lab/queue:q{at}", "hub/conn:*"))
+    }
+    clients = found["clients"]
+    assert {(row["user"], row["client_id"], row["destination"]) for row in clients} == {
+        (f"u{user}", f"till-{till}", f"lab/queue:q{queue}")
+        for user in range(7) for till in range(3) for queue in range(5)
+    }  # fmt: skip
+    for figure in ("sent", "given", "connections"):
+        assert sum(row[figure] for row in clients) == count
+    assert sum(row["given_bytes"] for row in clients) == 10 * count
+    assert {(row["destination"], row["sent"], row["given"]) for row in found["destinations"]} == {
+        (f"lab/queue:q{at}", count // 5, count // 5) for at in range(5)
+    }
+    assert not [row for row in found["anomalies"] if row["kind"] in ("undelivered", "duplicates")]
+
+
+def analyses(log):
+    """Every DataFrame that a report collects or keeps."""
+    from pyspark.sql import functions as F
+
+    from mombroker.admin.analysis import cost
+
+    flowing, took, crossed = cost.flows(log), cost.taken(log), cost.hops(log)
+    talking, spreads = cost.agents(flowing), cost.spread(crossed, cost.links(took))
+    right = cost.put_right(crossed, cost.links(took), {"s01": 5})
+    return {
+        "commits": cost.commits(log), "stamped": cost.stamped(log), "flows": flowing, "taken": took,
+        "agents": talking, "top": cost.top(talking, "messages", 10), "targets": cost.targets(talking, took),
+        "together": cost.together(took), "destinations": cost.destinations(talking),
+        "clients": cost.top(cost.clients(log, flowing), F.col("sent"), 10), "servers": cost.servers(flowing),
+        "links": cost.links(took), "hops": crossed, "all hops": cost.hops(log, small=False), "right": right,
+        "spread": spreads, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
+        "arrivals": cost.arrivals(log, {"s01": 5}), "waits": cost.waits(log),
+        "waiting": cost.waiting(cost.waits(log)), "meters": cost.meters(log),
+        "within": cost.within(log, SECOND, SECOND), "packets": cost.packets(log),
+    }  # fmt: skip
+
+
+def test_no_step_is_of_one_task_and_the_partitions_that_are_asked_for_are_there(spark, arrow, played, tmp_path):
+    from mombroker.admin.analysis import export, partitions, source, stores
+
+    list(export.export(stores.read(played.folder), tmp_path))
+    before = spark.conf.get(partitions.SHUFFLE)
+    spark.conf.set(partitions.SHUFFLE, "200")
+    try:
+        log = source.read(spark, tmp_path)
+        assert spark.conf.get(partitions.SHUFFLE) == "200"
+        shuffled = 0
+        for name, analysis in analyses(log).items():
+            plan = analysis._jdf.queryExecution().executedPlan().toString()
+            assert "Exchange SinglePartition" not in plan, f"{name}\n{plan}"
+            counts = re.findall(r"Exchange hashpartitioning\(.*, (\d+)\)", plan)
+            assert set(counts) <= {"200"}, f"{name}\n{plan}"
+            shuffled += bool(counts)
+            assert "BatchEvalPython" not in plan and "PythonUDF" not in plan, name
+        assert shuffled > 15
+        control = log.groupBy().count()._jdf.queryExecution().executedPlan().toString()
+        assert "Exchange SinglePartition" in control
+    finally:
+        spark.conf.set(partitions.SHUFFLE, before)
