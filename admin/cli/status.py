@@ -133,6 +133,8 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return (
                 f"{wait['agent']} has failed {wait['attempts']} times and tries again in {due} to take {_first(wait)}"
             )
+        case "change":
+            return f"{wait['packets']} messages wait for other domains: {wait['reason']}"
         case "full":
             return f"clients and operators wait to send: {wait['reason']}"
         case "credit":

@@ -12,7 +12,7 @@ from mombroker.broker.verbs.subscriptions import SubscriptionVerbs
 from mombroker.broker.verbs.topics import TopicVerbs
 from mombroker.core.server import AgentServer
 from mombroker.core.status import StatusVerbs, closed
-from mombroker.core.topology_verbs import TopologyVerbs
+from mombroker.core.topology_verbs import ChangeVerbs, TopologyVerbs
 from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
 
 
@@ -26,5 +26,5 @@ def attach(server: AgentServer) -> Sessions:
     of_core = StatusVerbs(server), agents, letters, UserVerbs(server.tx), LogVerbs(server.tx)
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
     server.requests.add(*of_core, *destinations, RetryVerbs(sessions, letters), PolicyVerbs(sessions.policies))
-    server.requests.add(TopologyVerbs(server.truth))
+    server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator))
     return sessions

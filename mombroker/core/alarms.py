@@ -13,14 +13,16 @@ AGAIN = 1.25, 0.9  # of min_free and max_memory: from here on work is taken agai
 class Alarms:
     """last     what was measured last
     reasons  by resource, one sentence why no work is taken from outside; empty while there is enough
+    gate     messages that wait while domains are changed
     """
 
-    __slots__ = ("limits", "last", "reasons")
+    __slots__ = ("limits", "last", "reasons", "gate")
 
     def __init__(self, limits: Limits):
         self.limits = limits
         self.last = StoreSize(0)
         self.reasons: dict[str, str] = {}
+        self.gate = 0
 
     def warnings(self) -> list[str]:
         """About limits that come too late."""
@@ -32,13 +34,14 @@ class Alarms:
         ]
 
     def full(self) -> bool:
-        return self.last.bytes >= self.limits.max_store or bool(self.reasons)
+        return self.last.bytes >= self.limits.max_store or self.gate >= self.limits.max_gate or bool(self.reasons)
 
     def why(self) -> list[str]:
         """Why no work is taken from outside, one sentence each."""
         most = self.limits.max_store
         store = [f"the store holds {self.last.bytes} bytes of max_store = {most}"] if self.last.bytes >= most else []
-        return store + list(self.reasons.values())
+        gate = f"{self.gate} messages wait until the domains have changed, max_gate is {self.limits.max_gate}"
+        return store + ([gate] if self.gate >= self.limits.max_gate else []) + list(self.reasons.values())
 
     def measured(self, event: StoreSize) -> list[str]:
         """Returns what has changed, for the operator."""

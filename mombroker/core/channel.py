@@ -6,7 +6,7 @@ delivery order (protocols §8.2; paper 004 §4.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from mombroker.core.clock import Clock
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, NoRoute, PeerError, StoreError, sentence
 from mombroker.core.events import LinkFrame, Ready
+from mombroker.core.gate import Gate
 from mombroker.core.ids import home_of
 from mombroker.core.link import Link, Links
 from mombroker.core.message import BOUNCE, Message, Note, decode, ident
@@ -64,13 +65,14 @@ class Channel:
 
     readers    message type -> what reads its payload; raises UnknownNotification
     at_once    types that are applied where they are sent before anything else happens
+    gate       what waits before domains that are being changed
     domains    by name: the parts that serve one domain
     neighbours   who is connected to us
     owning     the parts whose cores deliver our own copies
     """
 
     __slots__ = (
-        "tx", "clock", "readers", "at_once", "routes", "domains", "links", "neighbours", "conns", "owning",
+        "tx", "clock", "readers", "at_once", "gate", "routes", "domains", "links", "neighbours", "conns", "owning",
         "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
         "_left", "_taken", "_logs",
     )  # fmt: skip
@@ -85,8 +87,9 @@ class Channel:
         meta: Mapping[str, str | int],
         readers: Mapping[str, Callable[[Message], object]],
         at_once: Container[str],
+        gate: Gate,
     ):
-        self.tx, self.clock, self.readers, self.at_once = tx, clock, readers, at_once
+        self.tx, self.clock, self.readers, self.at_once, self.gate = tx, clock, readers, at_once, gate
         topology, reader = tx.topology, tx.reader
         self.routes = RoutingTable(topology, tx.name)
         self._distances: dict[str, int] = {}
@@ -118,6 +121,14 @@ class Channel:
                 f"the {domain.backend} clock of domain {domain.name} in the store of {me} cannot be read "
                 f"({sentence(error)}); restore the store from a backup, or run `mom domain reset` for this server"
             ) from error
+
+    def refusal(self, domain: Domain) -> str:
+        """Why we cannot order a new domain; empty if we can."""
+        try:
+            self.core(domain, {})
+        except Exception as error:  # as above
+            return f"domain {domain.name} cannot be ordered by {domain.backend} ({sentence(error)})"
+        return ""
 
     def _owning(self) -> list[DomainChannel]:
         return [part for part in self.domains.values() if part.core.own]
@@ -246,7 +257,7 @@ class Channel:
         """
         tx, agent = self.tx, native.id
         message = self._note(source, (agent,), note)
-        if not self.engine.idle(agent) or (self.owning and any(part.pending for part in self.owning)):
+        if not self.engine.idle(agent) or (self.owning and any(part.pending for part in self.owning)) or self.gate.own:
             self.send(message)
             return
         self.sent += 1
@@ -263,6 +274,8 @@ class Channel:
         in one domain are one multicast.
         """
         me, hops = self.tx.name, self._hops
+        if self.gate.behind and domain not in self.gate.behind:
+            return self._stamp_before_gate(message, domain)
         if len(message.dests) == 1:  # the common case, without tables
             agent = message.dests[0]
             home = agent[: agent.index("/")]
@@ -276,9 +289,15 @@ class Channel:
             if into != domain:
                 self.domains[into].send([peer], message.encode(), stamped)
             return [], stamped
+        local, leaving = self._ways(message.dests, domain)
+        return self._stamp_ways(message, local, leaving, domain)
+
+    def _ways(self, agents: Iterable[str], domain: str) -> tuple[list[str], dict[str, dict[str, None]]]:
+        """Which of these agents are local, and the neighbours, by domain, behind which the others are."""
+        me, hops = self.tx.name, self._hops
         local: list[str] = []
         leaving: dict[str, dict[str, None]] = {}
-        for agent in message.dests:
+        for agent in agents:
             home = agent[: agent.index("/")]
             if home == me:
                 local.append(agent)
@@ -286,6 +305,11 @@ class Channel:
                 into, peer = hops.get(home) or self._hop(home)
                 if into != domain:
                     leaving.setdefault(into, {})[peer] = None
+        return local, leaving
+
+    def _stamp_ways(
+        self, message: Message, local: list[str], leaving: dict[str, dict[str, None]], domain: str
+    ) -> tuple[list[str], Out]:
         out: Out = []
         own = self._orders_own(message, leaving, domain) if local and self.owning else None
         for into, peers in leaving.items():
@@ -295,6 +319,68 @@ class Channel:
             own.send_own(list(leaving.get(own.name, ())), message, out)
             local = []
         return local, out
+
+    # -- at the gate -----------------------------------------------------------------------------------------------
+
+    def _stamp_before_gate(self, message: Message, domain: str) -> tuple[list[str], Out]:
+        """The same for what comes from outside of the domains that the gate is before: what is to enter one of these
+        waits, in one entry. So does our own copy, if one of these is to order it, or others of ours wait already."""
+        gate = self.gate
+        local, leaving = self._ways(message.dests, domain)
+        waits = [agent for agent in message.dests if self._enters(agent)]
+        if local and message.type not in self.at_once:
+            own = self._orders_own(message, leaving, domain) if self.owning else None
+            if gate.own or (own is not None and own.name in gate.behind):
+                waits += local
+                local = []
+        if waits:
+            gate.put(message, waits)
+        rest = {into: peers for into, peers in leaving.items() if into not in gate.behind}
+        return self._stamp_ways(message, local, rest, domain)
+
+    def _enters(self, agent: str) -> bool:
+        """Does the way to an agent lead into a domain that the gate is before?"""
+        home = agent[: agent.index("/")]
+        return home != self.tx.name and self._hops[home][0] in self.gate.behind
+
+    def drain(self) -> bool:
+        """Let in what waits at the gate, as much as the batch has room for. True if that was all."""
+        gate = self.gate
+        for id, data, agents in gate.entries():
+            if self.tx.filled():
+                return False
+            gate.take(id, agents)
+            try:
+                message = decode(data)
+            except PeerError as error:
+                self.dead_letters.unreadable(data, agents[0], error)
+            else:
+                self._let_in(message, agents)
+        return True
+
+    def _let_in(self, message: Message, agents: list[str]) -> None:
+        """Stamp a message now for those of its agents whose copies have waited."""
+        tx, origin = self.tx, message.origin
+        homeless = [agent for agent in agents if home_of(agent) not in tx.topology.servers]
+        if homeless:
+            agents = [agent for agent in agents if agent not in homeless]
+            message = replace(message, dests=tuple(d for d in message.dests if d not in homeless), data=b"")
+        local, leaving = self._ways(agents, "")
+        local, out = self._stamp_ways(message, local, leaving, "")
+        tx.record(
+            "forward", origin=origin, number=message.number, payload=message.size, hops=self.hops(origin),
+            sent=message.sent, done=tx.now, out=out, detail="let in",
+        )  # fmt: skip
+        if local:
+            self._hand_over(message, local)
+        if self.owning:
+            self._come_back()
+        for agent in homeless:
+            self.dead_letters.homeless(message, agent)
+
+    def _hand_over(self, message: Message, agents: list[str]) -> None:
+        """Copies of our own which another back end was to order, when we sent them."""
+        self.engine.deliver(message, agents, received=self.tx.now)
 
     def _hop(self, home: str) -> tuple[str, str]:
         found = self._hops[home] = self.routes.hop(home)

@@ -51,6 +51,14 @@ class PeerRefused(MomError):
         super().__init__(line(text))
 
 
+class NotYet(PeerRefused):
+    """One end works under other domains already, to which the other one is about to change: nothing is wrong."""
+
+
+class Switched(NotYet):
+    """That end is the peer."""
+
+
 class PeerError(MomError):
     """The peer sent bytes that break the protocol; its link is closed and counted."""
 

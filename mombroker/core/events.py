@@ -27,6 +27,13 @@ class LinkDown:
 
 
 @dataclass(slots=True)
+class PeerSwitched:
+    """A neighbour has greeted us as one that works under the domains that we are about to change to."""
+
+    peer: str
+
+
+@dataclass(slots=True)
 class LinkFrames:
     """Frames that came in on one connection, in order."""
 

@@ -16,6 +16,7 @@ class Limits:
     min_free: int = 0  # bytes free on the disk of the store; below no work from outside is taken. 0: 2 %, at most 1 GiB
     max_memory: int = 0  # bytes of memory that the process takes; beyond it no work from outside is taken. 0: any
     max_held: int = 10_000  # packets of one link that wait for their causes
+    max_gate: int = 100_000  # messages that wait while domains are changed; beyond it no work from outside is taken
     max_inbox: int = 20_000  # messages of all inboxes in memory; the rest waits on disk
     max_residents: int = 10_000  # agents in memory
     max_attempts: int = 5  # reactions to one message

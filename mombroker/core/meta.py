@@ -44,6 +44,9 @@ ALONE = _key("alone:", "core/link.py", "SERVER: number", "the most that a neighb
 # The topology that the bus goes by.
 REVISION = _key("revision", "core/revision.py", "number", "of the topology that is in force here")
 TOPOLOGY = _key("topology", "core/revision.py", "JSON", "what all servers of the bus have alike of a topology file")
+CHANGE = _key("change", "core/coordinator.py", "JSON", "the change of the domains that the registry carries out")
+PLAN = _key("plan", "core/reconfiguration.py", "JSON", "the change of the domains that the server takes part in")
+MARK = _key("mark:", "core/reconfiguration.py", "SERVER: number", "the change that a server has closed its gate for")
 HISTORY = _key("revision:", "core/revision.py", "NUMBER: JSON", "since when, its digest, and what it changed")
 
 # Tables.

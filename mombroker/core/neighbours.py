@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Set
+from typing import NamedTuple
 
 from mombroker.core.changes import reordered
 from mombroker.core.domain_channel import DomainChannel
-from mombroker.core.errors import PeerRefused
+from mombroker.core.errors import NotYet, PeerRefused, Switched
 from mombroker.core.hello import Hello
 from mombroker.core.link import Link
 from mombroker.core.meta import EPOCH, INCARNATION
@@ -17,21 +18,34 @@ from mombroker.core.transaction import Transaction
 MOST_ORDER = 2_000  # bytes of an order in a hello, which has to fit into a frame of a login
 
 
+class Moving(NamedTuple):
+    """A change of the domains that the server takes part in: which revision it brings, for whom, and whether the server
+    has switched."""
+
+    number: int
+    inside: frozenset[str]
+    switched: bool
+
+
 class Neighbours:
     """domains    by name: the parts of the channel that serve one domain
     epochs     domain -> epoch of its clocks
     revision   of the topology that is in force
+    moving     the change that is under way here, until all have switched
+    since      the batch that has taken over the topology
     conns      connections that are up, by number
     trouble    peer -> why its link is refused; set by the driver
     """
 
-    __slots__ = ("tx", "domains", "incarnation", "epochs", "revision", "conns", "trouble")
+    __slots__ = ("tx", "domains", "incarnation", "epochs", "revision", "moving", "since", "conns", "trouble")
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], domains: Mapping[str, DomainChannel]):
         self.tx, self.domains = tx, domains
         self.incarnation = str(meta.get(INCARNATION, ""))
         self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in tx.topology.domains}
         self.revision = 0
+        self.moving: Moving | None = None
+        self.since = 0
         self.conns: dict[int, Link] = {}
         self.trouble: dict[str, str] = {}
 
@@ -43,6 +57,7 @@ class Neighbours:
     def install(self, fresh: Set[str], epoch: int) -> None:
         """The topology is another one, and the domains `fresh` have new clocks, under `epoch`."""
         rows, topology = self.tx.rows.meta, self.tx.topology
+        self.since = self.tx.rows.number
         for name in self.epochs.keys() - topology.domains.keys():
             rows[EPOCH + name] = None
         self.epochs = {name: epoch if name in fresh else self.epochs.get(name, 0) for name in topology.domains}
@@ -63,7 +78,11 @@ class Neighbours:
         return part, part.link(peer)
 
     def greet(self, peer: str) -> Hello:
-        """Our side of the handshake with a neighbour."""
+        """Our side of the handshake with a neighbour, or with one who was a neighbour and has not switched yet."""
+        self._durable()
+        moving, me = self.moving, self.tx.name
+        if moving is not None and peer in moving.inside and self.tx.topology.shared_domain(me, peer) is None:
+            return Hello(me, self.incarnation, "", "", 0, self.tx.topology.graph(), self.revision, 0, 0, 0, 0, 0)
         part, link = self._link_to(peer)
         sent, acked, received, limit = link.numbers()
         return Hello(
@@ -72,8 +91,20 @@ class Neighbours:
             sent=sent, acked=acked, received=received, limit=limit, order=_order(part.domain),
         )  # fmt: skip
 
+    def _durable(self) -> None:
+        """Nobody is told of domains that we might forget: he would give up what he has for us in those before."""
+        if self.tx.durable_batch < self.since:
+            raise NotYet(f"{self.tx.name} is just taking over revision {self.revision}")
+
     def admit(self, hello: Hello) -> None:
         """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
+        self._durable()
+        moving = self.moving
+        if moving is not None and hello.server in moving.inside:
+            if hello.revision == moving.number and not moving.switched:
+                raise Switched(f"{hello.server} has switched to revision {moving.number}, and {self.tx.name} not yet")
+            if hello.revision == moving.number - 1 and moving.switched:
+                raise NotYet(f"{self.tx.name} has switched to revision {moving.number}, and {hello.server} not yet")
         part, link = self._link_to(hello.server)
         if hello.domain != part.name or hello.digest != part.domain.digest():
             raise PeerRefused(

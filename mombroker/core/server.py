@@ -15,6 +15,7 @@ from mombroker.core.changes import Change
 from mombroker.core.channel import Channel
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
+from mombroker.core.coordinator import Coordinator
 from mombroker.core.damage import Aside
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.engine import Engine
@@ -28,11 +29,13 @@ from mombroker.core.events import (
     LinkFrames,
     LinkUp,
     Metered,
+    PeerSwitched,
     Ready,
     StoreSize,
     TaskDone,
     Tick,
 )
+from mombroker.core.gate import Gate
 from mombroker.core.identity import identity
 from mombroker.core.limits import Limits
 from mombroker.core.message_types import MessageTypes
@@ -40,6 +43,7 @@ from mombroker.core.meta import CLEAN, DIGEST, NOW, UNCLEAN
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeHost
 from mombroker.core.reaction import Program
+from mombroker.core.reconfiguration import Reconfiguration
 from mombroker.core.replicated import Replication
 from mombroker.core.requests import Requests
 from mombroker.core.timers import Timers
@@ -79,9 +83,10 @@ class AgentServer:
         tx.rows.meta.update({CLEAN: 0, UNCLEAN: unclean})
         self.more = False
         self.stopping = False
-        channel = self.channel = self.transport(tx, self.clock, meta, types.readers, types.at_once)
-        self.neighbours = channel.neighbours
         collections = Collections(tx)
+        gate = Gate(tx, collections)
+        channel = self.channel = self.transport(tx, self.clock, meta, types.readers, types.at_once, gate)
+        self.neighbours = channel.neighbours
         self.dead_letters = DeadLetters(tx, collections, program.notice, channel.send, channel.record)
         self.timers = Timers(tx, program.notice, channel.send, self.dead_letters.unreadable)
         self.requests = Requests(tx, self.timers.alarm)
@@ -98,6 +103,8 @@ class AgentServer:
         self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
         self.truth.install = self.install
         self.truth.applied.append(self._revised)
+        self.change = Reconfiguration(replication, channel, self.truth)
+        self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
         self._permit()
         self.clients = self.engine.clients = attach(self)
         self.dead_letters.settle = self.clients.orphan
@@ -105,6 +112,7 @@ class AgentServer:
         self.engine.recover()
         self.clients.recover()
         channel.recover()
+        self.coordinator.recover()
 
     @property
     def topology(self) -> Topology:
@@ -118,13 +126,11 @@ class AgentServer:
         left of them: rows, links, out-queues. Those that are new, or in `anew`, begin under `epoch`, which all their
         members must give. Clients notice nothing.
         """
-        tx, me = self.tx, self.name
+        tx = self.tx
         gone = [name for name in tx.topology.servers if name not in topology.servers]
-        stale = [key for key in self.reader.meta() if key.startswith(DIGEST)]
-        tx.rows.meta |= dict.fromkeys(stale)
-        tx.rows.meta |= identity(topology, me)
+        tx.rows.meta |= dict.fromkeys(key for key in self.reader.meta() if key.startswith(DIGEST))
+        tx.rows.meta |= identity(topology, self.name)
         declared = [agent for agent in topology.agents if agent not in tx.topology.agents]
-        self.truth.keep_text(topology)
         self.channel.install(topology, anew, epoch)
         self.names.install(declared)
         self.engine.declare(declared)
@@ -146,6 +152,8 @@ class AgentServer:
                 self.neighbours.up(conn, hello)
             case LinkDown(_, conn):
                 self.neighbours.down(conn)
+            case PeerSwitched(peer):
+                self.change.switched(peer)
             case Tick():
                 self.timers.tick()
                 self.requests.tickets.hurry()
@@ -171,12 +179,24 @@ class AgentServer:
             self.timers.tick()
         if self.requests.tickets.until:
             self.requests.tickets.hurry()
+        if self.coordinator.until:
+            self.coordinator.hurry()
+        changes = self.change.plan is not None and self._change()
         done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(self.limits.turn_reactions)
-        self.more = not done or bool(turns.soon)
+        self.more = not done or changes or bool(turns.soon)
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.tx.filled():
             self.tx.urgency = COMMIT
+
+    def _change(self) -> bool:
+        """A change of the domains goes on, as far as it can now. True if that was not all."""
+        more, gate = self.change.turn(), len(self.channel.gate)
+        if gate != self.alarms.gate:
+            self.alarms.gate = gate
+            if self.tx.full != self.alarms.full():
+                self._measured(self.alarms.last)
+        return more
 
     def _revised(self, change: Change) -> None:
         """Another revision of the topology is in force."""
@@ -263,3 +283,5 @@ class AgentServer:
         assert not self.natives.turns.late or tx.in_flight or tx.urgency or not tx.rows.empty(), "no commit is due"
         self.engine.check()
         self.channel.check()
+        self.change.check()
+        self.coordinator.check()

@@ -176,6 +176,10 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
 def why(server: AgentServer) -> list[Reply]:
     """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
     out: list[Reply] = [{"kind": "full", "reason": reason} for reason in server.alarms.why()]
+    if waits := server.change.status()["waits_for"]:
+        out.append(
+            {"kind": "change", "packets": len(server.channel.gate), "reason": f"the change waits for {waits[0]}"}
+        )
     for consumer in server.channel.domains.values():
         for packet, missing in consumer.core.held():
             message = packet.note[1] or decode(packet.body)

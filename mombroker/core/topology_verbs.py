@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mombroker.core import revision
+from mombroker.core.coordinator import Coordinator
+from mombroker.core.reconfiguration import Reconfiguration
 from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.truth import Truth
 
@@ -26,3 +28,20 @@ class TopologyVerbs:
     def apply_topology(self, ticket: int, text: str, revision: int) -> None:
         """Have the bus go by another topology, given as text, in place of a revision."""
         self.truth.apply(revision, text, ticket)
+
+
+class ChangeVerbs:
+    """What operators may ask about a change of the domains that is under way."""
+
+    def __init__(self, change: Reconfiguration, coordinator: Coordinator):
+        self.change, self.coordinator = change, coordinator
+
+    @reads
+    def topology_status(self) -> Reply:
+        """How far a change of the domains is on the server, and what it waits for; on the registry that of all."""
+        return {**self.change.status(), "bus": self.coordinator.status()}
+
+    @changes
+    def topology_abort(self) -> Reply:
+        """Give a change of the domains up that has not begun. Only the registry can."""
+        return {"change": self.coordinator.abort()}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import declared_id
 from mombroker.core.message import Message
-from mombroker.core.meta import HISTORY, TOPOLOGY
+from mombroker.core.meta import HISTORY
 from mombroker.core.names import Names
 from mombroker.core.replicated import Replicated, Replication
-from mombroker.core.topology import Topology
+from mombroker.core.topology import Topology, listed
 
-APPLY, REVISED, REFUSED = "_apply", "_revised", "_unapplied"
+APPLY, REVISED, REFUSED, BEGUN = "_apply", "_revised", "_unapplied", "_begun"
+EPOCH_BITS = 20  # of an epoch, below the number of the revision that has begun it: resets since then
 LAST = (1 << 63) - 1
 SHOWN = 6  # lines of a difference, in one line
 
@@ -26,9 +27,15 @@ class Truth(Replicated):
     number    of the revision
     text      of the topology (core/revision.py)
     checks    what else may be wrong with a topology; each raises MomError
-    install   has the server work under a topology
     applied   who goes on by another topology, called with what has changed once it is in force
+    ways      by kind: how the registry carries out a change that takes more than to tell it, called with the server
+              that asks, the text and the change
+    ended     called with the number of a revision that is in force everywhere
+    install   has the server work under another topology: that, domains of it that begin anew in any case, and the
+              epoch of what begins
     """
+
+    install: Callable[[Topology, Container[str], int], None]
 
     agent, prefix = "_topology", HISTORY
 
@@ -36,8 +43,9 @@ class Truth(Replicated):
         super().__init__(replication)
         self._names = names
         self.checks: list[Callable[[Topology], None]] = []
-        self.install: Callable[[Topology], None]
         self.applied: list[Callable[[Change], None]] = []
+        self.ways: dict[Kind, Callable[[str, str, Change], None]] = {}
+        self.ended: Callable[[int], None]
         self.number, self.text = revision.in_force(self.tx.reader.meta())
         if self.number:
             if line := self.stands(file):
@@ -47,10 +55,7 @@ class Truth(Replicated):
             self.tx.rows.meta.update(revision.rows(1, self.text, self.tx.now, []))
         self.define(APPLY, _read_asked, self._decide, REVISED, _read_told, self._revise)
         self.refusal(REFUSED, _read_refusal, self._refused)
-
-    def keep_text(self, topology: Topology) -> None:
-        """The store has what the server works under from now on."""
-        self.tx.rows.meta[TOPOLOGY] = revision.text_of(topology)
+        self.refusal(BEGUN, _read_begun, self._begun)
 
     def stands(self, file: Topology) -> str:
         """How a server's file stands to the revision in force, in a line; empty if it is of that."""
@@ -89,9 +94,12 @@ class Truth(Replicated):
         for what, name, _, agent in change.settings:
             if what == "agent" and agent:
                 self._names.free(name, declared_id(agent["server"], name))
-        if change.kind is not Kind.SETTINGS:
+        if change.kind is not Kind.SETTINGS and change.kind not in self.ways:
+            raise MomError("servers cannot be attached while the bus runs: stop all and run `mom topology adopt`")
+        if change.kind is Kind.FREEZE and (change.newcomers or change.leavers):
             raise MomError(
-                "servers and domains cannot be changed while the bus runs: stop all and run `mom topology adopt`"
+                f"the domains change, and {listed(change.newcomers or change.leavers)} "
+                f"{'joins' if change.newcomers else 'leaves'} the bus: have that in two plans"
             )
         return change
 
@@ -99,30 +107,48 @@ class Truth(Replicated):
 
     def _decide(self, asker: str, expected: int, text: str) -> bytes | None:
         try:
-            self.judge(expected, text)
+            change = self.judge(expected, text)
         except MomError as error:
-            refusal = json.dumps([revision.digest_of(text), str(error)], ensure_ascii=False)
-            self.refuse(asker, REFUSED, refusal.encode())
+            self.refused(asker, text, str(error))
+            return None
+        if way := self.ways.get(change.kind):
+            way(asker, text, change)
             return None
         return json.dumps([self.number + 1, self.tx.now, text], ensure_ascii=False).encode()
+
+    def refused(self, asker: str, text: str, reason: str) -> None:
+        """Tell the server that has asked why there is no change."""
+        self.refuse(asker, REFUSED, json.dumps([revision.digest_of(text), reason], ensure_ascii=False).encode())
+
+    def begun(self, asker: str, text: str, number: int) -> None:
+        """Tell the server that has asked that the change is under way."""
+        self.refuse(asker, BEGUN, json.dumps([revision.digest_of(text), number]).encode())
+
+    def tell(self, number: int, since: int, text: str) -> None:
+        """Have a revision in force everywhere."""
+        self._tell(self.tx.topology.servers, REVISED, json.dumps([number, since, text], ensure_ascii=False).encode())
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
     def _revise(self, number: int, since: int, text: str) -> None:
-        if number <= self.number:
-            return
+        lines = self.take(number, since, text) if number > self.number else []
+        self.ended(number)
+        self.settle(revision.digest_of(text), {"revision": number, "changes": lines})
+
+    def take(self, number: int, since: int, text: str, anew: Container[str] = ()) -> list[str]:
+        """From now on this revision is in force here; domains of `anew` begin with new clocks. What it changes."""
         before, after = revision.read(self.text), revision.read(text)
         change, lines = difference(before, after), told(before, after)
-        if change.kind is not Kind.SETTINGS:
-            self.tx.note(f"revision {number} of the topology changes what it cannot ({'; '.join(lines)}): left out")
-            return
         self.number, self.text = number, text
-        self.install(revision.read(text, self.tx.topology, self.tx.name))
         self.tx.rows.meta.update(revision.rows(number, text, since, lines))
+        self.install(revision.read(text, self.tx.topology, self.tx.name), anew, number << EPOCH_BITS)
         for call in self.applied:
             call(change)
         self.tx.note(f"revision {number} of the topology is in force: {'; '.join(lines)}")
-        self.settle(revision.digest_of(text), {"revision": number, "changes": lines})
+        return lines
+
+    def _begun(self, digest: str, number: int) -> None:
+        self.settle(digest, {"revision": number, "begun": True})
 
     def _refused(self, digest: str, sentence: str) -> None:
         self.settle(digest, sentence)
@@ -149,6 +175,13 @@ def _read_refusal(message: Message) -> tuple[str, str]:
         case [str(digest), str(sentence)]:
             return digest, sentence
     raise UnknownNotification(f"{message.type} came with what is no refusal")
+
+
+def _read_begun(message: Message) -> tuple[str, int]:
+    match _values(message):
+        case [str(digest), int(number)]:
+            return digest, number
+    raise UnknownNotification(f"{message.type} came with what is no revision")
 
 
 def _values(message: Message) -> object:

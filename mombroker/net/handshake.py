@@ -10,8 +10,9 @@
 The key never travels: a proof is HMAC-SHA256 over both nonces, both names, the role and the side, so that it is
 good for this connection only and cannot be sent back to its maker. A `peer` proves the secret of the bus; an
 `admin` proves the token of the server's data folder, and is done after the proofs. Either end may answer any frame
-with a refusal: one sentence for the other end's log. A hello is a map of named fields (core/hello.py). What every
-version reads and writes in the same way: the first two values of `mom`, and a refusal.
+with a refusal: one sentence for the other end's log, unless it says that nothing is wrong (`busy`). A hello is a map of
+named fields (core/hello.py). What every version reads and writes in the same way: the first two values of `mom`, and a
+refusal.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from typing import Any
 
 import msgpack
 
-from mombroker.core.errors import PeerError, PeerRefused
+from mombroker.core.errors import NotYet, PeerError, PeerRefused
 from mombroker.core.hello import Hello, hello_of
 from mombroker.core.ids import SERVER_NAME
 
@@ -40,7 +41,7 @@ class Busy(PeerRefused):
 class Told(PeerRefused):
     """The other end refused us; it knows already."""
 
-    busy = False
+    busy = False  # or not yet
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ Handshake = Generator[list[Any], Any, Login]
 
 def refusal(error: Exception) -> list[Any]:
     """The frame that tells the other end why it is refused."""
-    return ["refused", "busy" if isinstance(error, Busy) else "", str(error)]
+    return ["refused", "busy" if isinstance(error, Busy | NotYet) else "", str(error)]
 
 
 def dialer(

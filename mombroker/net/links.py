@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from twisted.internet import defer, protocol
 from twisted.internet.error import CannotListenError
 
-from mombroker.core.errors import MomError, PeerError, PeerRefused
-from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp
+from mombroker.core.errors import MomError, NotYet, PeerError, PeerRefused, Switched
+from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp, PeerSwitched
 from mombroker.core.hello import Hello
 from mombroker.core.strangers import Complaints, Newcomers
 from mombroker.core.topology import Topology, is_loopback
@@ -190,10 +190,11 @@ class Links:
 
     def _accept(self, conn: Connection, peer: str) -> None:
         """A dialer has proved that it belongs to the bus and says that it is `peer`."""
-        if peer not in self.server.topology.servers:
-            raise PeerRefused(f"the topology file of {self.me} has no server {peer}; give both the same [servers]")
-        each = self._neighbour(peer)
         conn.peer = peer
+        topology = self.server.topology
+        if peer not in topology.servers or topology.shared_domain(self.me, peer) is None:
+            return  # not in our domains, or not yet: our hello says in which we are, and its own is refused
+        each = self._neighbour(peer)
         if self.me < peer:
             if each.up is not None and each.up.dialled:
                 each.up.beat()  # if its other end is gone, this is how we learn it
@@ -330,7 +331,9 @@ class Links:
 
     def _failed(self, conn: Connection, error: Exception) -> None:
         """A peer did something wrong, or is refused, or refuses us: count it and say it once."""
-        if isinstance(error, Busy) or (isinstance(error, Told) and error.busy):
+        if isinstance(error, Switched):
+            self.post(PeerSwitched(conn.peer))
+        if isinstance(error, Busy | NotYet) or (isinstance(error, Told) and error.busy):
             return
         each = self.neighbours.get(conn.peer)
         conn.refused = isinstance(error, PeerRefused)

@@ -9,7 +9,9 @@ from mombroker.agents import program
 from mombroker.broker.attach import attach
 from mombroker.core import revision
 from mombroker.core.batch import Batch
-from mombroker.core.events import Admin, LinkDown, LinkFrames, LinkUp, Ready, TaskDone, Tick
+from mombroker.core.errors import NotYet, Switched
+from mombroker.core.events import Admin, LinkDown, LinkFrames, LinkUp, PeerSwitched, Ready, TaskDone, Tick
+from mombroker.core.hello import Hello
 from mombroker.core.identity import identity
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
@@ -100,12 +102,26 @@ class Bus:
         if any({owner, peer} == {a, b} for owner, peer, _ in self.conns.values()):
             return
         one, two = next(self.numbers), next(self.numbers)
-        hello_a, hello_b = self.servers[a].neighbours.greet(b), self.servers[b].neighbours.greet(a)
-        self.servers[a].neighbours.admit(hello_b)
-        self.servers[b].neighbours.admit(hello_a)
+        try:
+            hello_a, hello_b = self.servers[a].neighbours.greet(b), self.servers[b].neighbours.greet(a)
+        except NotYet:
+            return
+        if not (self._admits(a, hello_b) and self._admits(b, hello_a)):
+            return
         self.conns[one], self.conns[two] = (a, b, two), (b, a, one)
         self.servers[a].step(LinkUp(b, one, hello_b), self.now)
         self.servers[b].step(LinkUp(a, two, hello_a), self.now)
+
+    def _admits(self, name: str, hello: Hello) -> bool:
+        try:
+            self.servers[name].neighbours.admit(hello)
+        except Switched:
+            self.servers[name].step(PeerSwitched(hello.server), self.now)
+        except NotYet:
+            pass
+        else:
+            return True
+        return False
 
     def commit(self, name: str) -> Ready:
         """One batch of one server, durable, its outputs not sent yet."""

@@ -1,13 +1,14 @@
 """A running server takes over another topology: nothing of what ends is left, and nothing else has noticed."""
 
-from typing import Any
-
 import pytest
 
+from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerRefused
 from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.meta import ALONE, DIGEST, EPOCH, GRAPH, OWN
+from mombroker.core.revision import rows, text_of
 from mombroker.core.topology import Topology
+from mombroker.core.truth import EPOCH_BITS
 from mombroker.store.memory import MemoryStore
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
@@ -22,9 +23,11 @@ def made(domains: dict[str, str], backend: str = "matrix") -> Topology:
     return topology(domains, SINKS, {name: (backend, {}) for name in domains if len(domains[name]) > 2})
 
 
-def install(bus: Bus, new: Topology, *names: str, **more: Any) -> None:
+def install(bus: Bus, new: Topology, *names: str, anew: tuple[str, ...] = ()) -> None:
+    """As the last step of a change, without those before: nothing is under way."""
+    number = 1 + max(server.truth.number for server in bus.servers.values())
     for name in names or new.servers:
-        bus.servers[name].install(new, **more)
+        bus.servers[name].truth.take(number, bus.now, text_of(new), anew)
     bus.topology = new
     bus.pump()
 
@@ -46,7 +49,7 @@ def test_servers_go_on_in_other_domains(domains, backend):
     bus = Bus(made(OLD, backend))
     bus.pump()
     everyone_hears(bus, "before")
-    install(bus, made(domains, backend), anew=("x", "y"), epoch=5)
+    install(bus, made(domains, backend), anew=("x", "y"))
     everyone_hears(bus, "after")
     for name in "abcd":
         bus.crash(name)
@@ -59,7 +62,7 @@ def test_nothing_is_left_of_what_ends_and_what_stays_goes_on():
     bus.pump()
     everyone_hears(bus, "before")
     kept = bus.servers["c"].channel.domains["x"].links["a"]
-    install(bus, made({"x": "abc", "z": "bd"}), epoch=7)
+    install(bus, made({"x": "abc", "z": "bd"}))
     assert bus.servers["c"].channel.domains["x"].links["a"] is kept and kept.conn
     for store in bus.stores.values():
         rows = store.disk
@@ -67,7 +70,7 @@ def test_nothing_is_left_of_what_ends_and_what_stays_goes_on():
         assert all(row.domain != "y" for row in rows.links.values())
         assert {EPOCH + "y", DIGEST + "y", OWN + "y"}.isdisjoint(rows.meta)
         assert rows.meta[GRAPH] == bus.topology.graph()
-    assert EPOCH + "x" not in bus.stores["c"].meta() and bus.stores["b"].meta()[EPOCH + "z"] == 7
+    assert EPOCH + "x" not in bus.stores["c"].meta() and bus.stores["b"].meta()[EPOCH + "z"] == 2 << EPOCH_BITS
     everyone_hears(bus, "after")
 
 
@@ -78,7 +81,7 @@ def test_what_a_link_had_under_way_goes_with_it_and_its_neighbour_is_still_known
     bus.cut("c", "d")
     bus.send("c", "d/d", Put("never"))
     bus.down.clear()
-    install(bus, made({"x": "abc", "z": "cd"}), epoch=7)
+    install(bus, made({"x": "abc", "z": "cd"}))
     everyone_hears(bus, "after")
     assert "never" not in bus.fields("d/d")["got"]
     assert all(row.incarnation for row in bus.stores["c"].links())
@@ -90,7 +93,7 @@ def test_a_packet_that_is_stamped_and_not_yet_stored_goes_with_its_link():
     bus.pump()
     server = bus.servers["c"]
     server.channel.domains["y"].send(["d"], b"body", [])
-    install(bus, made({"x": "abc", "z": "cd"}), epoch=7)
+    install(bus, made({"x": "abc", "z": "cd"}))
     everyone_hears(bus, "after")
 
 
@@ -98,7 +101,7 @@ def test_servers_of_different_epochs_do_not_meet():
     bus = Bus(made(OLD))
     bus.pump()
     with pytest.raises(PeerRefused, match="epoch 0"):
-        install(bus, bus.topology, *"abc", anew=("y",), epoch=7)
+        install(bus, bus.topology, *"abc", anew=("y",))
 
 
 def test_clients_keep_their_connections_and_new_declared_agents_are_made():
@@ -108,7 +111,7 @@ def test_clients_keep_their_connections_and_new_declared_agents_are_made():
     server.step(ClientOpened(9, "", session="a/9"), bus.now)
     bus.pump()
     new = topology({"x": "ab", "y": "bcd"}, SINKS | {"d/later": f"{AGENTS}:Sink"})
-    install(bus, new, epoch=2)
+    install(bus, new)
     bus.send("a", "later", Put("welcome"))
     bus.pump()
     assert bus.fields("d/later")["got"] == ["welcome"]
@@ -121,9 +124,12 @@ def test_a_new_server_is_met_by_who_has_a_domain_with_it_and_one_that_has_left_i
     bus.pump()
     new = topology(OLD | {"z": "de"}, SINKS | {"e/e": f"{AGENTS}:Sink"})
     bus.stores["e"] = MemoryStore(new, "e", "store of e")
+    bus.stores["e"].commit(Batch(meta={**rows(2, text_of(new), 0, []), EPOCH + "z": 2 << EPOCH_BITS}))
     bus.topology = new
     bus.boot("e")
-    install(bus, new, *"abcd")
+    for name in "abcd":
+        bus.servers[name].truth.take(2, bus.now, text_of(new))
+    bus.pump()
     everyone_hears(bus, "with e")
     bus.crash("e")
     del bus.stores["e"]

@@ -1,0 +1,65 @@
+"""The gate: what enters some domains from outside waits in one queue while these are changed (protocols §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mombroker.core.collection import Collections
+from mombroker.core.message import Message
+from mombroker.core.transaction import COMMIT, Transaction
+
+GATE, WAITING = "_gate", "waiting"  # what waits is in the collection WAITING of the agent <server>/GATE
+PAGE = 100
+
+
+class Gate:
+    """Closed, or draining: then what waits enters in its order, and everything else behind it.
+
+    1. What waits here is one entry a message, in the order in which it came.
+    2. Nothing enters one of `behind` while there is an entry.
+    3. `own` counts entries with copies for agents of this server, which a back end is to order.
+
+    behind   the domains that it is before, by name; empty: there is no gate
+    draining   entries leave
+    waiting  the entries
+    """
+
+    __slots__ = ("tx", "behind", "draining", "waiting", "own")
+
+    def __init__(self, tx: Transaction, collections: Collections):
+        self.tx = tx
+        self.behind: frozenset[str] = frozenset()
+        self.draining = False
+        self.waiting = collections.open(f"{tx.name}/{GATE}", WAITING)
+        self.own = sum(self._is_own(agents) for _, _, agents in self.entries())
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def put(self, message: Message, agents: Sequence[str]) -> None:
+        """The copies of a message for these agents wait."""
+        self.waiting.add(0, "\n".join(agents).encode(), message.encode())
+        self.waiting.accept()
+        self.own += self._is_own(agents)
+        self.tx.urgency = COMMIT
+
+    def entries(self) -> Iterator[tuple[int, bytes, list[str]]]:
+        """What waits, in order: the row, the message's data, and the agents that it is for."""
+        after = None
+        while rows := self.waiting.scan(after, PAGE):
+            after = rows[-1].key, rows[-1].id
+            for row in rows:
+                yield row.id, row.body, row.head.decode(errors="replace").split("\n")
+
+    def take(self, id: int, agents: Sequence[str]) -> None:
+        """An entry has left."""
+        self.waiting.remove(id)
+        self.waiting.accept()
+        self.own -= self._is_own(agents)
+
+    def _is_own(self, agents: Sequence[str]) -> bool:
+        return any(agent.startswith(f"{self.tx.name}/") for agent in agents)
+
+    def check(self) -> None:
+        assert self.behind or not len(self), "2: entries wait at no gate"
+        assert self.own == sum(self._is_own(agents) for _, _, agents in self.entries()), "3: own copies are miscounted"

@@ -1,0 +1,267 @@
+"""A server's part in a change of the domains of a running bus (protocols §9).
+
+S are the domains that change, a connected part of the forest, and the servers inside are those of S.
+
+1. READY   the registry asks the servers inside whether they can; each says so, and keeps the plan.
+2. FREEZE  one multicast to them. From here on nobody is needed who is not inside, and each step is a reaction.
+3. gate    who delivers it sends MARK to all inside and closes its gate: what enters S there waits, one entry a message.
+           What is inside S goes on from domain to domain.
+4. switch  who has the mark of each has all that is older. Once its out-queues are acknowledged, too, it takes over the
+           new domains, in one batch, and lets in what waits, in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mombroker.core import revision
+from mombroker.core.changes import Kind, difference
+from mombroker.core.channel import Channel
+from mombroker.core.domain_channel import DomainChannel
+from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.meta import MARK, PLAN
+from mombroker.core.neighbours import Moving
+from mombroker.core.replicated import Replication
+from mombroker.core.transaction import COMMIT
+from mombroker.core.truth import Truth
+
+AGENT = "_change"
+READY, ANSWER, FORGET, FREEZE, MARKED, SWITCHED = "_ready", "_answer", "_forget", "_freeze", "_mark", "_switched"
+ASKED, FROZEN, DRAINING, DONE = "ready", "frozen", "draining", "switched"  # phases
+LAST = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Plan:
+    """A change, as a server inside keeps it until it is over.
+
+    id       of this attempt
+    number   of the revision that it brings, with its text, in force since `since`; the text goes at the switch
+    inside   the servers that it concerns
+    behind   the domains that the gate is before: S, and from the switch on those in place of S; none once all is let in
+    over     all inside have switched
+    """
+
+    id: int
+    number: int
+    since: int
+    text: str
+    phase: str = ASKED
+    inside: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
+    over: bool = False
+
+
+class Reconfiguration:
+    """1. Between FREEZE and the switch the gate is before S, and after it before what is in place of S while anything
+    waits there.
+    2. A server switches with the marks of all that are inside, and nothing of its own under way in S."""
+
+    def __init__(self, replication: Replication, channel: Channel, truth: Truth):
+        self.tx, self._send, _, handle = replication
+        self.channel, self.truth = channel, truth
+        self.ahead: set[str] = set()  # servers inside that have switched, as their greeting says
+        meta = self.tx.reader.meta()
+        self.plan = Plan(**json.loads(str(meta[PLAN]))) if PLAN in meta else None
+        self.marks = {key.removeprefix(MARK) for key, id in meta.items() if key.startswith(MARK) and self._mine(id)}
+        handle(READY, _read_plan, self._asked)
+        handle(FORGET, read_id, self._forgotten)
+        handle(FREEZE, _read_plan, self._frozen)
+        handle(MARKED, read_id, self._marked)
+        truth.ended = self._ended
+        if self.plan is not None and self.plan.phase != ASKED:
+            self._guard(self.plan)
+
+    def _mine(self, id: object) -> bool:
+        return self.plan is not None and id == self.plan.id
+
+    def _guard(self, plan: Plan) -> None:
+        self.channel.gate.behind = frozenset(plan.behind)
+        switched = plan.phase != FROZEN
+        self.channel.neighbours.moving = Moving(plan.number, frozenset(plan.inside), switched)
+
+    # -- before it begins ----------------------------------------------------------------------------------------
+
+    def _asked(self, message: Message) -> None:
+        plan = _plan(message)
+        if message.origin != self.tx.topology.registry:
+            return
+        refusal = self._refusal(plan)
+        if not refusal:
+            self._keep(plan)
+        self._tell((message.origin,), ANSWER, [plan.id, refusal])
+
+    def _refusal(self, plan: Plan) -> str:
+        """Why we cannot; empty if we can."""
+        me = self.tx.name
+        if self.plan is not None and self.plan.phase != ASKED:
+            return f"{me} has not finished the change to revision {self.plan.number}: see `mom topology status`"
+        if plan.number != self.truth.number + 1:
+            return f"{me} is at revision {self.truth.number} of the topology: run `mom topology plan` again"
+        if self.tx.full:
+            return f"{me} takes no work, since it lacks room: see `mom status`"
+        try:
+            self._work_out(plan)
+        except MomError as error:
+            return f"{me} cannot do it: {error}"
+        return ""
+
+    def _work_out(self, plan: Plan) -> None:
+        """What the change is for us. Raises MomError for one that we cannot carry out."""
+        new = revision.read(plan.text)
+        change = difference(revision.read(self.truth.text), new)
+        if change.kind is not Kind.FREEZE or self.tx.name not in change.inside:
+            raise MomError("the plan does not concern it")
+        for domain in new.domains_of(self.tx.name):
+            if domain.name in change.replacing and (reason := self.channel.refusal(domain)):
+                raise MomError(reason)
+        plan.inside, plan.behind = list(change.inside), list(change.frozen)
+
+    def _keep(self, plan: Plan | None) -> None:
+        self.plan = plan
+        self.tx.rows.meta[PLAN] = None if plan is None else json.dumps(asdict(plan), ensure_ascii=False)
+
+    def _forgotten(self, message: Message) -> None:
+        """The registry has given it up."""
+        if self._mine(read_id(message)) and self.plan is not None and self.plan.phase == ASKED:
+            self._keep(None)
+
+    # -- the freeze ------------------------------------------------------------------------------------------------
+
+    def _frozen(self, message: Message) -> None:
+        """Its forwards are stamped: what is sent from here on comes after it everywhere."""
+        plan = _plan(message)
+        if message.origin != self.tx.topology.registry or plan.number != self.truth.number + 1:
+            return
+        self._work_out(plan)
+        plan.phase = FROZEN
+        self._keep(plan)
+        self._tell(tuple(plan.inside), MARKED, [plan.id])
+        self._guard(plan)
+        self.tx.note(f"changes to revision {plan.number} of the topology: {', '.join(plan.behind)} stop for it")
+
+    def _marked(self, message: Message) -> None:
+        """The server of the mark lets nothing more into S."""
+        id = read_id(message)
+        self.tx.rows.meta[f"{MARK}{message.origin}"] = id
+        if self._mine(id):
+            self.marks.add(message.origin)
+
+    def switched(self, peer: str) -> None:
+        """A neighbour inside greets as one that has switched: it has received all of ours that it needs."""
+        self.ahead.add(peer)
+        self.tx.urgency = self.tx.urgency or COMMIT
+
+    def turn(self) -> bool:
+        """Go on as far as is possible now. True if that was not all."""
+        plan = self.plan
+        if plan is None or plan.phase == ASKED:
+            return False
+        if plan.phase == FROZEN and self.marks.issuperset(plan.inside) and not any(self._under_way()):
+            self._switch(plan)
+        return plan.phase == DRAINING and not self._drained()
+
+    def _parts(self) -> Iterator[DomainChannel]:
+        behind = self.channel.gate.behind
+        return (part for part in self.channel.domains.values() if part.name in behind)
+
+    def _under_way(self) -> Iterator[str]:
+        """What of ours is still in S, in words."""
+        for part in self._parts():
+            if part.pending:
+                yield f"{part.pending} copies of its own in domain {part.name}"
+            if count := len(part.core.held()) + len(part.core.parked()):
+                yield f"{count} packets that wait in domain {part.name}"
+            for link in part.links.values():
+                if link.waiting() and link.peer not in self.ahead:
+                    yield f"{link.peer}, to acknowledge {link.sent - link.acked} packets in domain {part.name}"
+
+    def _switch(self, plan: Plan) -> None:
+        change = difference(revision.read(self.truth.text), revision.read(plan.text))
+        tx = self.tx
+        self.truth.take(plan.number, plan.since, plan.text, anew={*change.frozen, *change.replacing})
+        for server in plan.inside:
+            tx.rows.meta[f"{MARK}{server}"] = None
+        plan.phase, plan.text, plan.behind = DRAINING, "", list(change.replacing)
+        self.marks, self.ahead = set(), set()
+        self._guard(plan)
+        self._keep(plan)
+        self._tell((tx.topology.registry or tx.name,), SWITCHED, [plan.id])
+
+    def _drained(self) -> bool:
+        """Let in what waits; True if all of it is."""
+        plan = self.plan
+        assert plan is not None, "nobody waits"
+        if not self.channel.drain():
+            return False
+        plan.phase, plan.behind = DONE, []
+        self._over(plan)
+        return True
+
+    def _ended(self, number: int) -> None:
+        """All inside have switched."""
+        plan = self.plan
+        if plan is not None and plan.phase != ASKED and plan.number <= number:
+            plan.over = True
+            self._over(plan)
+
+    def _over(self, plan: Plan) -> None:
+        over = plan.over and plan.phase == DONE
+        self._guard(plan)
+        self._keep(None if over else plan)
+        if over:
+            self.channel.neighbours.moving = None
+
+    def _tell(self, servers: tuple[str, ...], type: str, values: list[Any]) -> None:
+        dests = tuple(f"{name}/{AGENT}" for name in servers)
+        payload = json.dumps(values, ensure_ascii=False).encode()
+        self._send(new_message(self.tx, f"{self.tx.name}/{AGENT}", dests, type, payload, flags=BOUNCE))
+
+    # -- for operators -----------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """The phase, how much waits at the gate, and what the server waits for."""
+        plan = self.plan
+        row = {"revision": self.truth.number, "phase": "", "change": 0, "gate": len(self.channel.gate), "waits_for": []}
+        if plan is None:
+            return row
+        waits = [f"the mark of {server}" for server in plan.inside if server not in self.marks]
+        if plan.phase == FROZEN:
+            waits += self._under_way()
+        return row | {"phase": plan.phase, "change": plan.number, "waits_for": waits if plan.phase == FROZEN else []}
+
+    def check(self) -> None:
+        plan, behind = self.plan, self.channel.gate.behind
+        closed = plan is not None and plan.phase != ASKED
+        assert behind == (frozenset(plan.behind) if plan is not None and closed else frozenset()), "1: the wrong gate"
+        self.channel.gate.check()
+
+
+def _read_plan(message: Message) -> object:
+    return _plan(message)
+
+
+def _plan(message: Message) -> Plan:
+    """Raises UnknownNotification."""
+    match read_values(message):
+        case [int(id), int(number), int(since), str(text)] if 0 < id <= LAST and 0 < number < LAST and 0 <= since:
+            return Plan(id, number, since, text)
+    raise UnknownNotification(f"{message.type} came with what is no plan")
+
+
+def read_id(message: Message) -> int:
+    match read_values(message):
+        case [int(id)] if 0 < id <= LAST:
+            return id
+    raise UnknownNotification(f"{message.type} came without the number of a plan")
+
+
+def read_values(message: Message) -> object:
+    try:
+        return json.loads(message.payload)
+    except (ValueError, RecursionError) as error:
+        raise UnknownNotification(f"{message.type} came with what is no JSON: {error}") from None
