@@ -9,8 +9,9 @@ from time import perf_counter
 from rich.console import Console
 from rich.progress import Progress
 
+from mombroker.sim.domains import BACKENDS
 from mombroker.sim.programs import PROGRAMS
-from mombroker.sim.seeds import AGENTS, BACKENDS, Run, run
+from mombroker.sim.seeds import AGENTS, Run, run
 
 
 def main() -> int:
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="a range, or a single seed")
     parser.add_argument("--backends", default=",".join(BACKENDS), metavar="X,Y", help="that domains choose from")
     parser.add_argument("--clients", choices=PROGRAMS, default=AGENTS, help="what clients do; else agents are at work")
+    parser.add_argument("--relayouts", action="store_true", help="the domains change meanwhile, again and again")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -32,7 +34,7 @@ def main() -> int:
     done, begin = 0, perf_counter()
     with Progress(console=console, transient=True) as progress:
         for seed in progress.track(seeds, description="seeds"):
-            result = run(seed, backends=args.backends.split(","), program=args.clients)
+            result = run(seed, backends=args.backends.split(","), program=args.clients, relayouts=args.relayouts)
             done += 1
             counts.update(result.counts)
             deaths.update(result.deaths)

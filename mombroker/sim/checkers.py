@@ -85,6 +85,8 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
             wrong += _left_over(node)
             wrong += _broken_chains(node)
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
+        if cluster.relayouts is not None:
+            wrong += cluster.relayouts.faults()
     for (id, agent), reason in fates.dead.items():
         if (
             reason not in ("expired", "nobody is there", DAMAGED)

@@ -13,6 +13,7 @@ from mombroker.sim.damage import Damages
 from mombroker.sim.faults import BACKUP, NEW_DISK, Faults, Mood
 from mombroker.sim.lies import greeting, lie
 from mombroker.sim.node import Node
+from mombroker.sim.relayouts import Relayouts
 from mombroker.sim.world import MS, SECOND, World
 from mombroker.store.memory import MemoryStore
 
@@ -25,6 +26,7 @@ class Trial(Cluster):
     def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, node: type[Node] = Node):
         super().__init__(world, topology, faults, workload, node)
         self.mischief = Mischief(self)
+        self.relayouts: Relayouts | None = None
 
     def run(self, span: int) -> list[str]:
         """Work under faults for `span` ns; then heal, and let everything come to rest. Says what is wrong with that."""
@@ -32,6 +34,8 @@ class Trial(Cluster):
             self.world.after(self.world.about(2 * MS), node.boot)
         self.workload.begin(self, span)
         self.mischief.schedule(span)
+        if self.relayouts is not None:
+            self.relayouts.schedule(span)
         self.faulty = True
         self.world.run(self.world.now + span)
         self.faulty = False
@@ -41,6 +45,8 @@ class Trial(Cluster):
         wrong = self.mischief.unmask() + self.mischief.believed[:3]
         self.network.heal_all()
         self.workload.settle(self)
+        if self.relayouts is not None:
+            self.relayouts.settle()
         if not self.world.run(self.world.now + REST, MAX_CALLS) or self.world.queue:
             wrong.append(f"no rest within {REST // SECOND} s and {MAX_CALLS} calls")
         return wrong

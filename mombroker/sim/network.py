@@ -7,7 +7,7 @@ have no order between them. Frames that are under way when a connection breaks a
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from mombroker.core.errors import PeerRefused
+from mombroker.core.errors import NotYet, PeerRefused
 from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp
 from mombroker.core.hello import Hello, hello_of
 from mombroker.sim.world import MS, World
@@ -118,8 +118,14 @@ class Network:
         peer = self.peers[b]
         if self._apart(a, b) or not peer.up or self._busy(a, b):
             self._later(b, a, self._fail, a, epoch, b, attempt)
+            return
+        try:
+            values = peer.greet(a).values()
+        except PeerRefused as error:  # they are no neighbours, or not any more
+            self._refuse(b, a, epoch, error)
+            self._later(b, a, self._fail, a, epoch, b, attempt)
         else:
-            self._later(b, a, self._shown, a, epoch, b, peer.epoch, attempt, peer.greet(a).values())
+            self._later(b, a, self._shown, a, epoch, b, peer.epoch, attempt, values)
 
     def _busy(self, a: str, b: str) -> bool:
         """When both dial, the lower name's attempt is the one that counts."""
@@ -147,7 +153,7 @@ class Network:
         """One end refuses the other, and says why."""
         self.counts["refusals"] += 1
         self.peers[by].refused(peer, error)
-        if self.peers[peer].up and self.peers[peer].epoch == epoch:
+        if not isinstance(error, NotYet) and self.peers[peer].up and self.peers[peer].epoch == epoch:
             self.peers[peer].refused(by, error)
 
     def _welcome(
@@ -188,6 +194,13 @@ class Network:
             self.break_(conn)
             return
         if self.world.now >= conn.lost[a]:
+            self._fail(a, epoch, b, attempt)
+            return
+        try:
+            peer.admit(hello)
+        except PeerRefused as error:  # it has taken over other domains meanwhile
+            self._refuse(a, b, self.peers[b].epoch, error)
+            self.break_(conn)
             self._fail(a, epoch, b, attempt)
             return
         del self.attempts[a, b]

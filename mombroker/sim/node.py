@@ -8,8 +8,9 @@ from mombroker.broker.attach import attach
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.channel import Channel
-from mombroker.core.errors import PeerRefused
-from mombroker.core.events import LinkUp, Ready, StoreSize, TaskDone, Tick
+from mombroker.core.engine import Engine
+from mombroker.core.errors import NotYet, PeerRefused, Switched
+from mombroker.core.events import LinkUp, PeerSwitched, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
 from mombroker.core.message import Message
 from mombroker.core.server import AgentServer
@@ -39,6 +40,11 @@ class Around(Protocol):
 class WatchedChannel(Channel):
     """Notes what the server sends and hands over, in order: its program order, which the log does not hold."""
 
+    def _hand_over(self, message: Message, agents: list[str]) -> None:
+        if not self.owning:
+            self.open.append(("deliver", self.tx.name, (message.origin, message.number)))
+        super()._hand_over(message, agents)
+
     def __init__(self, *args: Any):
         self.open: list[Event] = []
         super().__init__(*args)
@@ -62,8 +68,16 @@ class Watched(AgentServer):
     def __init__(self, *args: Any, **kwargs: Any):
         self.closed: list[Event] = []
         super().__init__(*args, **kwargs)
-        self._deliver = self.engine.deliver
-        self.engine.deliver = self._hand_over  # type: ignore[method-assign]
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @engine.setter
+    def engine(self, engine: Engine) -> None:
+        """Watched from its first moment on: recovery sends."""
+        self._engine, self._deliver = engine, engine.deliver
+        engine.deliver = self._hand_over  # type: ignore[method-assign]
 
     def _hand_over(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
         if domain or self.channel.owning:
@@ -249,7 +263,10 @@ class Node:
         self.server.neighbours.admit(hello)
 
     def refused(self, peer: str, error: PeerRefused) -> None:
-        self.server.neighbours.trouble[peer] = str(error)
+        if isinstance(error, Switched):
+            self.post(PeerSwitched(peer))
+        elif not isinstance(error, NotYet):
+            self.server.neighbours.trouble[peer] = str(error)
 
     def undialled(self, peer: str) -> None:
         """An attempt has failed: try again later, as long as we have something for that peer."""
@@ -262,6 +279,8 @@ class Node:
     def _redial(self, epoch: int, peer: str) -> None:
         if epoch == self.epoch and self.up:
             self.waiting.discard(peer)
+            if self.server.topology.shared_domain(self.name, peer) is None:  # not any more
+                self.wanted.pop(peer, None)
             if peer in self.wanted:
                 self.cluster.network.dial(self.name, peer)
 

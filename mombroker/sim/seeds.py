@@ -7,19 +7,20 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from mombroker.core.topology import Domain, Server, Topology
+from mombroker.core.topology import Server, Topology
 from mombroker.sim.checkers import judge
 from mombroker.sim.clients import ClientNode, Clients
 from mombroker.sim.cluster import Workload
 from mombroker.sim.damage import aside
+from mombroker.sim.domains import BACKENDS, draw_domains
 from mombroker.sim.faults import Faults, draw
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
 from mombroker.sim.programs import PROGRAMS
+from mombroker.sim.relayouts import Relayouts
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander
 from mombroker.sim.world import MS, World
 
-BACKENDS = ("", "matrix")  # of a domain; empty: its default, which is `fifo` between two servers
 TAIL = 40  # records shown of a failed run
 
 
@@ -32,56 +33,6 @@ class Run:
     counts: dict[str, int] = field(default_factory=dict)
     deaths: dict[str, int] = field(default_factory=dict)
     tail: list[str] = field(default_factory=list)
-
-
-def draw_domains(rng: Random, size: int, backends: Sequence[str] = BACKENDS) -> dict[str, Domain]:
-    """A random forest: each further domain hangs on a server that is there already, often on a router."""
-    names = [f"s{n}" for n in range(size)]
-    placed, left = [names[0]], names[1:]
-    domains: dict[str, Domain] = {}
-    while left:
-        routers = [name for name in placed if sum(name in domain for domain in domains.values()) > 1]
-        root = rng.choice(routers if routers and rng.random() < 0.3 else placed)
-        members = [root, *left[: rng.choice((1, 1, 2, 2, 3, 4, 6))]]
-        left = left[len(members) - 1 :]
-        placed += members[1:]
-        rng.shuffle(members)
-        backend = rng.choice(backends)
-        options = draw_options(rng, backend, members)
-        domains[f"d{len(domains)}"] = Domain(f"d{len(domains)}", tuple(members), backend, options)
-    return domains
-
-
-def draw_options(rng: Random, backend: str, members: list[str]) -> dict[str, Any]:
-    """As they would be in a topology file."""
-    if backend == "ks":
-        return {"encoding": rng.choice(("list", "bitmap"))}
-    if backend == "overlay" and rng.random() < 0.5:
-        return {"links": draw_links(rng, members)}
-    if backend == "daisy":
-        options: dict[str, Any] = {"relay": rng.choice(("eager", "stable"))}
-        return options | ({"groups": draw_groups(rng, members)} if rng.random() < 0.7 else {})
-    return {}
-
-
-def draw_links(rng: Random, members: list[str]) -> list[list[str]]:
-    """A tree, and some links more."""
-    links = [{member, rng.choice(members[:at])} for at, member in enumerate(members) if at]
-    for _ in range(rng.randrange(len(members))):
-        link = set(rng.sample(members, 2))
-        if link not in links:
-            links.append(link)
-    return [sorted(link) for link in links]
-
-
-def draw_groups(rng: Random, members: list[str]) -> list[Any]:
-    """Groups of any sizes, and now and then groups of these."""
-    cuts = sorted(rng.sample(range(1, len(members)), rng.randrange(len(members))))
-    groups: list[Any] = [members[a:b] for a, b in zip([0, *cuts], [*cuts, len(members)], strict=True)]
-    while len(groups) > 2 and rng.random() < 0.5:
-        at = rng.randrange(len(groups) - 1)
-        groups[at : at + 2] = [groups[at : at + 2]]
-    return groups
 
 
 def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BACKENDS) -> Topology:
@@ -121,8 +72,10 @@ def cluster(
     faults: Faults | None = None,
     backends: Sequence[str] = BACKENDS,
     program: str = AGENTS,
+    relayouts: bool = False,
 ) -> Trial:
-    """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work."""
+    """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work. With `relayouts` the
+    domains change meanwhile."""
     world = World(seed)
     rng = world.rng
     workload: Workload
@@ -133,9 +86,12 @@ def cluster(
     topology = draw_topology(rng, workload, backends)
     drawn = draw(rng)
     drawn = faults or drawn
-    if program != AGENTS:
+    if program != AGENTS or relayouts:
         drawn = replace(drawn, impostor="")  # it would give its clients what never was
-    return Trial(world, topology, drawn, workload, node or (ClientNode if program != AGENTS else Node))
+    made = Trial(world, topology, drawn, workload, node or (ClientNode if program != AGENTS else Node))
+    if relayouts:
+        made.relayouts = Relayouts(made, backends)
+    return made
 
 
 def run(
@@ -144,10 +100,11 @@ def run(
     faults: Faults | None = None,
     backends: Sequence[str] = BACKENDS,
     program: str = AGENTS,
+    relayouts: bool = False,
 ) -> Run:
     """Everything about the run that `seed` stands for. Clients are in it only if `program` names theirs."""
     result = Run(seed, program)
-    made = cluster(seed, node, faults, backends, program)
+    made = cluster(seed, node, faults, backends, program, relayouts)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]
@@ -169,6 +126,8 @@ def run(
         "held": sum(record.kind == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip
+    if made.relayouts is not None:
+        result.counts |= made.relayouts.counts()
     if isinstance(made.workload, Clients):
         result.counts |= made.workload.counts()
     if result.wrong:
