@@ -17,7 +17,7 @@ from mombroker.sim.relayouts import Relayouts
 from mombroker.sim.world import MS, SECOND, World
 from mombroker.store.memory import MemoryStore
 
-REST, MAX_CALLS = 200 * SECOND, 300_000  # until everything must be at rest
+REST, MAX_CALLS = 2_000 * SECOND, 300_000  # until everything must be at rest
 
 
 class Trial(Cluster):
