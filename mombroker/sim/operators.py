@@ -66,7 +66,9 @@ def _known(node: Node) -> dict[str, Any]:
     """The same of what a server has in memory."""
     sessions = node.server.clients
     assert isinstance(sessions, Sessions)
-    names, policies = node.server.names.known, sessions.policies.set
+    declared = {agent.name for agent in node.server.topology.agents}  # these are in no row
+    names = {name: id for name, id in node.server.names.known.items() if name not in declared}
+    policies = sessions.policies.set
     set_here = {
         f"{POLICY}{number}": json.dumps({"max_messages": each.max_messages, "match": each.match})
         for number, each in policies.items()

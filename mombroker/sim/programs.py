@@ -14,6 +14,7 @@ from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
+from mombroker.sim.revisions import Revisions
 from mombroker.sim.workers import MODES, QUEUES, TOPICS, A, B, Enduringly, Everything, Queues, Worker
 from mombroker.sim.world import MS
 
@@ -366,4 +367,5 @@ class Choices(Everything):
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
+    "revisions": Revisions,
 }  # fmt: skip
