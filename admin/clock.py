@@ -14,6 +14,7 @@ from mombroker.core import times
 from mombroker.core.batch import Batch, HeldRow, ItemRow, TaskRow
 from mombroker.core.errors import MomError
 from mombroker.core.meta import NOW
+from mombroker.core.trace import Record
 from mombroker.store.base import Store
 
 PAGE = 1_000
@@ -50,7 +51,9 @@ def set_back(store: Store, wall: int) -> dict[str, int]:
     for batch in _batches(store, shift):
         moved += len(batch.tasks) + len(batch.items) + len(batch.held)
         store.commit(batch)
-    store.commit(Batch(meta={NOW: wall}))
+    store.commit(
+        Batch(meta={NOW: wall}, log=[Record("commit", sent=wall, done=wall)])
+    )  # the newest record says it, too
     return {"ahead_ns": shift.ahead, "moved": moved}
 
 

@@ -119,8 +119,8 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
 def takes_all(init: Callable[..., None]) -> Callable[..., None]:
     """Selectors do not count."""
 
-    def forgetful(consumer: Consumer, session: str, note: Consume, matches: object) -> None:
-        init(consumer, session, note, None)
+    def forgetful(consumer: Consumer, session: str, note: Consume, matches: object, remote: bool = False) -> None:
+        init(consumer, session, note, None, remote)
 
     return forgetful
 

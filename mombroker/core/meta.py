@@ -34,7 +34,7 @@ EPOCH = _key("epoch:", "core/repair.py", "DOMAIN: number", "how often a domain's
 RESET = _key("reset", "admin/reset.py", "ns", "when this store was made in place of one that was lost")
 
 # Where the server is.
-NOW = _key("now", "core/transaction.py", "ns", "the server's time at the last commit")
+NOW = _key("now", "core/transaction.py", "ns", "the server's time at the last commit without log records")
 NEXT = _key("next", "core/transaction.py", "number", "ids up to this one may have been given")
 CLEAN = _key("clean", "core/server.py", "0 or 1", "1: the server stopped, and all that it had done is here")
 UNCLEAN = _key("unclean", "core/server.py", "number", "starts in a row after a stop that was not clean")

@@ -71,7 +71,7 @@ class Channel(Protocol):
 class Natives:
     """The broker's only door to the core.
 
-    1. The row of a changed native agent is written when the batch closes.
+    1. The row of a changed native agent is written when the batch closes; that of another one says its state.
     2. A removed one sends and writes nothing more, not even in the reaction that removed it.
 
     tx         the open batch, and what else a part may ask of its server
@@ -156,3 +156,6 @@ class NativeHost(Natives):
     def check(self) -> None:
         for native in self.agents.values():
             native.check()
+            if native not in self.changed and native not in self.turns.touched:
+                row = self.tx.written("agents", native.id)
+                assert row is None or row[1] == native.pack(), f"the row of {native.id} is not its state"

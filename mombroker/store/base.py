@@ -12,7 +12,7 @@ from mombroker.core.trace import Record
 
 Meta = dict[str, str | int]
 
-SCHEMA = 6  # the version of the tables: the number of migrations in schema.py
+SCHEMA = 7  # the version of the tables: the number of migrations in schema.py
 
 LAST = (1 << 63) - 1
 
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
     id: int  # sequence of the first
     next: int  # behind the last
-    last: int  # when the last was written, ns
+    last: int  # when it was committed, ns, or the last was written, in an older row
     offset: int  # bytes of log before this row, pruned ones included
 
 

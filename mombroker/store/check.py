@@ -75,9 +75,8 @@ def _end(left: tuple[str, int] | None, store: SqliteReader) -> Iterator[str]:
     """Of a store that lacks what its mark tells of."""
     if left == mark.UNREADABLE:
         yield f"the file {mark.MARK} beside the store cannot be read: whether the store ends too early is not known"
-    found = store.select("SELECT value FROM meta WHERE key = 'now'")
-    had = found[0][0] if found else 0
-    if left and isinstance(had, int) and had < left[1]:
+    had = store.last_commit()
+    if left and had < left[1]:
         yield f"the store ends at {mark.said(had)}, and its server wrote to it until {mark.said(left[1])}"
 
 

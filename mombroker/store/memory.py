@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.errors import StoreFailed
 from mombroker.core.identity import identity
-from mombroker.core.meta import INCARNATION, LOST, VERSION
+from mombroker.core.meta import INCARNATION, LOST, NOW, VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns
 from mombroker.store.base import SCHEMA, Meta, Span, prune
@@ -49,6 +49,7 @@ class Disk:
     tasks: dict[int, TaskRow] = field(default_factory=dict)
     log: list[tuple[int, list[Record]]] = field(default_factory=list)  # of a commit each, by the sequence of the first
     bad: set[tuple[str, int]] = field(default_factory=set)  # (table, id) of rows that are not what was written
+    logged: int = 0  # the time of the last commit with records
 
     def copy(self) -> Disk:
         """One that changes by itself; rows are never changed in place, so they are shared."""
@@ -67,7 +68,13 @@ class Disk:
             dict(self.tasks),
             list(self.log),
             set(self.bad),
+            self.logged,
         )
+
+    def said(self) -> int:
+        """The time in `meta`."""
+        now = self.meta.get(NOW)
+        return now if isinstance(now, int) else 0
 
     def check(self) -> None:
         for queue in self.queue_out.values():
@@ -206,6 +213,8 @@ class MemoryStore:
         _put(disk.meta, batch.meta)
         if batch.log:
             disk.log.append((self.log_end() + 1, batch.log))
+            before = 0 if NOW in batch.meta else disk.logged
+            disk.logged = max(columns.time(batch.log[-1]), disk.said(), before)
         cut, lost = self._prune
         if cut:
             disk.log = [row for row in disk.log if row[0] >= cut]
@@ -235,7 +244,8 @@ class MemoryStore:
     # -- reads -------------------------------------------------------------------------------------------------
 
     def meta(self) -> Meta:
-        return dict(self.disk.meta)
+        now = max(self.disk.said(), self.disk.logged)
+        return {**self.disk.meta, NOW: now} if now else dict(self.disk.meta)
 
     def links(self) -> list[LinkRow]:
         return sorted(self.disk.links.values())

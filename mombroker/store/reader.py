@@ -13,7 +13,7 @@ import msgpack
 
 from mombroker.core.batch import LINK_BITS, Damage, HeldRow, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.errors import StoreError, StoreFailed, plain
-from mombroker.core.meta import DROPPED, SERVER, VERSION
+from mombroker.core.meta import DROPPED, NOW, SERVER, VERSION
 from mombroker.core.trace import Record
 from mombroker.store import columns, folder, sums
 from mombroker.store.base import SCHEMA, Meta
@@ -28,6 +28,10 @@ ITEMS = "SELECT id, agent, collection, key, head, body, {0} FROM message WHERE a
 SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
 AFTER = (
     f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3{{1}} ORDER BY key, id LIMIT ?5) LIMIT ?5"
+)
+
+LAST_COMMIT = (
+    f"SELECT (SELECT last FROM log ORDER BY id DESC LIMIT 1) UNION ALL SELECT value FROM meta WHERE key = '{NOW}'"
 )
 
 LEAST_ROOM = 1 << 20  # with less on its disk, an error of input or output is for lack of room
@@ -160,6 +164,8 @@ class SqliteReader:
                 f"{self.path} was written by a newer mombroker (schema {meta[VERSION]}, this one knows "
                 f"{SCHEMA}); install that version"
             )
+        if now := _latest(conn.execute(LAST_COMMIT).fetchall()):
+            meta[NOW] = now
         return meta
 
     def select(self, sql: str, *args: object) -> list[Row]:
@@ -245,7 +251,14 @@ class SqliteReader:
 
     def meta(self) -> Meta:
         rows = self.select(f"SELECT key, value, {self.sum} FROM meta")
-        return dict(self._whole("its entry {0!r}", sums.row, rows))
+        found: Meta = dict(self._whole("its entry {0!r}", sums.row, rows))
+        if now := self.last_commit():
+            found[NOW] = now
+        return found
+
+    def last_commit(self) -> int:
+        """Its time, ns: that of the last row of the log, or of a later commit without records, which is in `meta`."""
+        return _latest(self.select(LAST_COMMIT))
 
     def links(self) -> list[LinkRow]:
         sql = f"SELECT id, domain, peer, sent, acked, received, incarnation, {self.sum} FROM link ORDER BY id"
@@ -478,3 +491,7 @@ class SqliteReader:
 
     def close(self) -> None:
         self.reader.close()
+
+
+def _latest(rows: list[Row]) -> int:
+    return max((value for (value,) in rows if isinstance(value, int)), default=0)

@@ -110,3 +110,9 @@ def version_6(db: Database) -> None:
     """Messages of clients have typed properties instead of headers as text, which no program of before can read. Rows
     that are there stay, and are read as what they are (broker/older.py): a large store opens at once, and what is in an
     out-queue never changes."""
+
+
+@migrations()
+def version_7(db: Database) -> None:
+    """A commit with records has its time in its row of the log, and no row in `meta` for it; the state of a queue does
+    not count the bytes of what is in `held`. A program of before would take the store for one that was cut."""

@@ -90,6 +90,7 @@ class SqliteStore(SqliteReader):
         self._staged = False
         self._failed = ""
         self._written = (0, 0, 0)  # commits, rows and bytes since the last log row
+        self._row_now = self._log_now = 0  # the times that `meta` and the newest row of the log say
         self._shrinks = False  # free pages leave the file
         self._cleared: list[str] = []  # of `_dropped`: the last batch deletes their last items
         self._prune = (0, 0)  # log rows below this id go with the next batch; records lost by then
@@ -109,13 +110,15 @@ class SqliteStore(SqliteReader):
                 self._now = _time(meta.get(NOW))  # of the last commit, or of the staged batch
                 self._mark = mark.Mark(home, str(meta.get(INCARNATION, "")), self._now)
                 undo.callback(self._mark.close)
+                said = self.select("SELECT value FROM meta WHERE key = ?", NOW)
+                self._row_now = _time(said[0][0]) if said else 0
                 natives = "SELECT id, class, state, sum FROM agent WHERE class LIKE 'mombroker.%'"
                 self._whole("the state of {0}", sums.row, self.select(natives))
                 clocks = "SELECT domain, kind, key, blob, sum FROM core"
                 self._whole("the clock of domain {0} (row {1}, {2})", sums.row, self.select(clocks))
-                newest = "SELECT id + count, offset + length(columns) FROM log ORDER BY id DESC LIMIT 1"
-                row: tuple[int, int] = self.reader.execute(newest).fetchone() or (1, 0)
-                self._log_next, self._log_bytes = row
+                newest = "SELECT id + count, offset + length(columns), last FROM log ORDER BY id DESC LIMIT 1"
+                row: tuple[int, int, object] = self.reader.execute(newest).fetchone() or (1, 0, 0)
+                self._log_next, self._log_bytes, self._log_now = *row[:2], _time(row[2])
             except sqlite3.Error as error:
                 raise refusal(self.path, error) from None
             except OSError as error:
@@ -200,8 +203,6 @@ class SqliteStore(SqliteReader):
             self._stage(batch)
         except sqlite3.Error as error:
             raise self._fail(error) from error
-        if NOW in batch.meta:
-            self._now = _time(batch.meta[NOW])
         self._staged = True
 
     def finish(self) -> None:
@@ -256,13 +257,23 @@ class SqliteStore(SqliteReader):
         if batch.tasks:
             self._put(TASK, summed(row for row in batch.tasks.values() if row is not None))
             self._put(TASK_GONE, [(id,) for id, row in batch.tasks.items() if row is None])
-        if batch.meta:
-            self._put(META, summed(pair for pair in batch.meta.items() if pair[1] is not None))
-            self._put(META_GONE, [(key,) for key, value in batch.meta.items() if value is None])
+        meta = batch.meta
+        now = self._now
+        if NOW in meta:
+            now = _time(meta[NOW])
+            if batch.log and meta[NOW] == now >= self._row_now:  # its log row says it
+                meta = {key: value for key, value in meta.items() if key != NOW}
+            else:
+                self._row_now = now
+        if meta:
+            self._put(META, summed(pair for pair in meta.items() if pair[1] is not None))
+            self._put(META_GONE, [(key,) for key, value in meta.items() if value is None])
         count, size = written(batch)
+        count -= len(batch.meta) - len(meta)
         self._written = (self._written[0] + 1, self._written[1] + count, self._written[2] + size)
         if batch.log:
-            self._log(batch.log)
+            self._log(batch.log, now)
+        self._now = max(self._row_now, self._log_now)
         if self._prune[0]:
             self._prune_staged()
 
@@ -310,9 +321,10 @@ class SqliteStore(SqliteReader):
             self.db.conn.execute(sql_many, [*chain.from_iterable(rows[at : at + MANY])])
         self._put(sql, rows[whole:])
 
-    def _log(self, records: list[Record]) -> None:
+    def _log(self, records: list[Record], now: int) -> None:
         data = columns.pack(records)
-        first, last = columns.time(records[0]), columns.time(records[-1])
+        first, last = columns.time(records[0]), max(columns.time(records[-1]), now)
+        self._log_now = last
         commits, rows, size = self._written
         done = (commits, rows + 1, size + len(data))
         row = (self._log_next, len(records), first, last, self._log_bytes, TRACE_VERSION, data, *done)

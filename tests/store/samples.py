@@ -11,6 +11,7 @@ from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, Link
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.core.trace import Record
+from mombroker.store import columns
 
 T0 = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -154,6 +155,7 @@ class Model:
         self.tables["meta"] = dict(meta)
         self.payloads: dict[int, bytes] = {}
         self.records: list[tuple[Any, ...]] = []
+        self.logged = 0  # when the last commit with records was
         self.sent = {1: 0, 2: 0, 3: 0}
 
     def numbered(self, batch: Batch) -> Batch:
@@ -183,11 +185,20 @@ class Model:
             self.tables[name] = {key: row for key, row in self.tables[name].items() if row is not None}
         self.payloads |= {id: row.data for id, row in batch.payloads.items()}
         self.records += batch.log
+        if batch.log:
+            self.logged = max(columns.time(batch.log[-1]), self.said(), 0 if "now" in batch.meta else self.logged)
+
+    def now(self) -> dict[str, int]:
+        return {"now": now} if (now := max(self.logged, self.said())) else {}
+
+    def said(self) -> int:
+        now = self.tables["meta"].get("now")
+        return now if isinstance(now, int) else 0
 
     def reads(self) -> dict[str, Any]:
         tables = self.tables
         return {
-            "meta": tables["meta"],
+            "meta": tables["meta"] | self.now(),
             "links": sorted(tables["links"].values()),
             "core": {
                 name: {key[1:]: blob for key, blob in tables["core"].items() if key[0] == name}

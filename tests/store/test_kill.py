@@ -27,7 +27,7 @@ while True:
         acked={1: (n - 1) * 10},
         links={1: LinkRow(1, "core", "lyon", n * 10, (n - 1) * 10, 0, "")},
         core={("core", 9, n % 7): b"%d" % n},
-        log=[record(n)],
+        log=[record(n, n)],
     ))
     print(n, flush=True)
 """

@@ -13,7 +13,7 @@ from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.topology import Domain
-from tests.store.samples import Model, reads, record, sample, topology
+from tests.store.samples import T0, Model, reads, record, sample, topology
 
 
 @pytest.fixture
@@ -198,11 +198,11 @@ def test_a_reader_beside_the_server_sees_each_commit_at_once(opened, tmp_path):
 def test_a_reader_without_a_server_sees_what_a_crash_left(tmp_path):
     """The write-ahead log of a killed process is read, without a server and without the lock."""
     opened = store.open(tmp_path / "live", topology(), "paris")
-    opened.commit(Batch(meta={"now": 7}, log=[record(1)]))
+    opened.commit(Batch(meta={"now": T0 + 7}, log=[record(1)]))
     shutil.copytree(tmp_path / "live", tmp_path / "dead", ignore=shutil.ignore_patterns("*-shm"))
     opened.close()
     beside = store.read(tmp_path / "dead")
-    assert (beside.meta()["now"], beside.log(0, 9)) == (7, [(1, record(1))])
+    assert (beside.meta()["now"], beside.log(0, 9)) == (T0 + 7, [(1, record(1))])
     beside.close()
 
 

@@ -174,7 +174,8 @@ class Dispatcher:
                 items, size = [], 0
         if items:
             self.queue.natives.post(self.queue.id, consumer.key[0], Dispatch(consumer.key[1], items))
-        self.queue.change()
+        if consumer.remote:
+            self.queue.change()
 
     # -- credit --------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,8 @@ class QueueLimits:
         """Does a queue that was full take work again?"""
         if self._full():
             return
+        if self.blocked_servers:
+            self.queue.change()
         for home in self.blocked_servers:
             self.queue.post(f"{home}/_clients", Full(self.queue.id, False))
         self.blocked_servers = ()

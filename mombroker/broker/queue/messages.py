@@ -27,7 +27,8 @@ class QueueMessages:
 
     lanes      by number, in order of urgency
     unacked    session -> what its consumers have, by id; `unacked_bytes` of all that
-    unstored   bytes without a row
+    unstored   bytes without a row, and `held` those of rows in `held`. The rest is in the queue's state, which so
+               changes with the rows in `message` alone, and not for a message that is delivered at once
     purged     what waits up to this id is to go: `stale` of `count`, and so much of `bytes` and `ready`
     dropped    messages that have gone for want of room or time
     volatile   they have no rows at all
@@ -36,7 +37,7 @@ class QueueMessages:
 
     __slots__ = (
         "queue", "tx", "volatile", "lanes", "unacked", "unacked_bytes", "count", "ready", "bytes", "unstored",
-        "purged", "stale", "stale_bytes", "stale_ready", "dropped", "settings", "schedule", "consumers", "pool",
+        "held", "purged", "stale", "stale_bytes", "stale_ready", "dropped", "settings", "schedule", "consumers", "pool",
         "room",
     )  # fmt: skip
 
@@ -47,7 +48,7 @@ class QueueMessages:
         self.settings, self.schedule, self.consumers = settings, schedule, consumers
         self.lanes: dict[int, Lane] = {}
         self.unacked: dict[str, dict[int, QueuedMessage]] = {}
-        self.count = self.ready = self.bytes = self.unstored = self.unacked_bytes = 0
+        self.count = self.ready = self.bytes = self.unstored = self.held = self.unacked_bytes = 0
         self.purged = self.stale = self.stale_bytes = self.stale_ready = self.dropped = 0
         self.room: Room  # the limits, which are made behind it
 
@@ -99,7 +100,9 @@ class QueueMessages:
         """It is not ready any more."""
         self.lanes[item.lane].take(item)
         self.ready -= 1
-        self.stale_ready -= item.id <= self.purged
+        if item.id <= self.purged:
+            self.stale_ready -= 1
+            self.queue.change()
 
     def hand_over(self, item: QueuedMessage, session: str) -> None:
         """A consumer of this session has it. The row says so before the message leaves: the count survives."""
@@ -138,8 +141,10 @@ class QueueMessages:
             self.unstored -= item.size
         elif item.place == HELD:
             self.tx.rows.held[item.id] = None
+            self.held -= item.size
         else:
             self.tx.rows.items[item.id] = None
+            self.queue.change()
         if item.expiry_row:
             self.schedule.forget(item)
         if item.group:
@@ -148,9 +153,12 @@ class QueueMessages:
         self.count -= 1
         self.bytes -= item.size
         if not self.count:
-            self.bytes = self.unstored = 0  # what a damaged row has left
-        elif self.bytes < self.unstored:
-            self.bytes = self.unstored  # a damaged row seemed larger than it was
+            self.unstored = self.held = 0
+        if self.bytes < self.unstored + self.held or (
+            self.bytes and not self.count
+        ):  # a damaged row seemed of another size
+            self.bytes = self.unstored + self.held
+            self.queue.change()
         self.room.made()
 
     def withdraw(self, item: QueuedMessage) -> None:
@@ -177,6 +185,7 @@ class QueueMessages:
     def add_stale(self, more: int, item: QueuedMessage) -> None:
         self.stale += more
         self.stale_bytes += more * item.size
+        self.queue.change()
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -186,7 +195,9 @@ class QueueMessages:
             rows = self.tx.rows
             if item.place == HELD:
                 rows.held[item.id] = None
+                self.held -= item.size
             item.place = WAITING
+            self.queue.change()
             rows.items[item.id] = item.row(self.queue.id, lane.name)
             rows.bytes += item.size
 
@@ -196,6 +207,9 @@ class QueueMessages:
             rows = self.tx.rows
             if item.place == WAITING:
                 rows.items[item.id] = None
+                self.queue.change()
+            if item.place != HELD:
+                self.held += item.size
             item.place = HELD
             rows.held[item.id] = item.held_row(self.queue.id)
             rows.bytes += item.size
@@ -256,6 +270,8 @@ class QueueMessages:
         holders = [(session, item) for session, items in self.unacked.items() for item in items.values()]
         assert all(item.holder == session for session, item in holders), "wrong holder"
         assert self.unacked_bytes == sum(item.size for _, item in holders), "bytes that somebody has miscounted"
-        assert self.bytes >= self.unstored >= 0, "bytes miscounted"
+        mine = [*(item for _, item in holders), *schedule.backing_off.values()]
+        assert self.held == sum(item.size for item in mine if item.place == HELD), "bytes of rows in `held` miscounted"
+        assert self.bytes >= self.unstored + self.held and self.unstored >= 0, "bytes miscounted"
         assert 0 <= self.stale_ready <= min(self.stale, self.ready) and self.stale <= self.count - unacked, "stale"
         assert self.purged or not self.stale, "nothing is purged, and yet something is stale"

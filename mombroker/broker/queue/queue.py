@@ -25,7 +25,7 @@ from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.settings import Settings
 from mombroker.broker.queue.settlement import Settlement
-from mombroker.broker.queue.state import state_of, values_of
+from mombroker.broker.queue.state import WITHOUT_HELD, state_of, values_of
 from mombroker.broker.queue.work import Work
 from mombroker.broker.selectors import message_filter
 from mombroker.core.batch import Damage, HeldRow
@@ -57,7 +57,7 @@ class Queue(Native):
 
     __slots__ = (
         "name", "service", "settings", "consumers", "work", "schedule", "messages",
-        "dead_letters", "limits", "dispatcher", "settlement", "_dedup", "_unread",
+        "dead_letters", "limits", "dispatcher", "settlement", "_dedup", "_unread", "_with_held",
     )  # fmt: skip
 
     def __init__(self, service: QueueService, id: str, state: bytes = b"", volatile: bool = False):
@@ -77,6 +77,7 @@ class Queue(Native):
         )
         self.messages.room = self.limits
         self._dedup: Dedup | None = None
+        self._with_held = False  # the bytes of an older state are those of `held`, too
         self._unread = False  # what the store has of it, of which damage has to be found when the queue is used
         if state:
             self._load(state)
@@ -99,7 +100,7 @@ class Queue(Native):
     def packed(self, more: Any = None) -> bytes:
         """Its state, with what a subscription adds to it. Consumers of other servers are in it: both may restart."""
         messages = self.messages
-        rows = {number: len(lane) - lane.unstored for number, lane in messages.lanes.items()}
+        rows = {number: rows for number, lane in messages.lanes.items() if (rows := len(lane) - lane.unstored)}
         draining = self.consumers.draining
         remote = [
             [c.key[0], c.credit, c.note.values(), *([True] if c.key in draining else ())]
@@ -108,8 +109,8 @@ class Queue(Native):
         returning = [session for session in self.settlement.returning if self.remote(session)]
         stale = [messages.stale, messages.stale_bytes, messages.stale_ready]
         return state_of(
-            messages.bytes - messages.unstored, rows, remote, self.limits.blocked_servers, messages.purged, more,
-            returning, stale,
+            messages.bytes - messages.unstored - messages.held, rows, remote, self.limits.blocked_servers,
+            messages.purged, more, returning, stale, WITHOUT_HELD,
         )  # fmt: skip
 
     def _load(self, state: bytes) -> None:
@@ -126,7 +127,7 @@ class Queue(Native):
                 messages.ready += rest
         for session, credit, consume, *draining in remote:
             note = Consume(*consume)
-            consumer = Consumer(session, note, message_filter(note.selector, note.no_local))
+            consumer = Consumer(session, note, message_filter(note.selector, note.no_local), remote=True)
             consumer.credit = credit
             self.consumers.add(consumer)
             if draining:
@@ -135,10 +136,13 @@ class Queue(Native):
         if messages.purged:
             as_all = (messages.count, messages.bytes, messages.ready)  # an older state does not say it
             messages.stale, messages.stale_bytes, messages.stale_ready = last[1] if len(last) > 1 else as_all
+        self._with_held = len(last) <= 2
+        if self._with_held:
+            self.change()
         self.touch()
 
     def regain(self, row: HeldRow) -> None:
-        self.settlement.regain(row)
+        self.settlement.regain(row, self._with_held)
 
     def recovered(self, also: Sequence[str] = ()) -> None:
         """It is in memory again. What connections of this server had, or of one that has left the bus, comes back,
@@ -200,7 +204,6 @@ class Queue(Native):
             self.dispatcher.enter(item)
         if not item.stored:
             messages.unstored += item.size
-        self.change()
 
     def settle(self, note: Settle, envelope: Message) -> None:
         self.settlement.settle(note, envelope.source)
@@ -218,7 +221,7 @@ class Queue(Native):
         except MomError as error:  # its server has taken it, and may be of another version
             self.post(session, Refuse(note.consumer, str(error)))
             return False
-        consumer = Consumer(session, note, matches)
+        consumer = Consumer(session, note, matches, self.remote(session))
         self.settlement.begin(consumer.key)
         if note.browser:
             self.dispatcher.browsers[consumer.key] = Browser(consumer, self.tx.new_id())

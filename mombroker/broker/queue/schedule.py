@@ -97,6 +97,7 @@ class Schedule:
         row = item.row(self.queue.id, DELAYED)
         self.delayed.add(message.due, row.head, row.body)
         self.queue.accept(self.delayed)
+        self.queue.change()
         self._alarm_at(message.due)
 
     def back_off(self, item: QueuedMessage, due: int) -> None:

@@ -85,10 +85,11 @@ class Settlement:
         if consumer := self.consumers.consumers.get(key):
             consumer.settled(note, freed, held)
             self.queue.touch()
+            if consumer.remote:
+                self.queue.change()
         elif browser := self.dispatcher.browsers.get(key):
             browser.settled(note)
             self.queue.touch()
-        self.queue.change()
 
     def _shun(self, note: Settle, held: dict[int, QueuedMessage], key: Key) -> int:
         """Not for this consumer again; to the dead letters what is too much to be remembered. Returns their bytes."""
@@ -218,15 +219,16 @@ class Settlement:
 
     # -- after a restart -----------------------------------------------------------------------------------------
 
-    def regain(self, row: HeldRow) -> None:
-        """Somebody had this one, or it was backing off, when the server stopped."""
+    def regain(self, row: HeldRow, counted: bool) -> None:
+        """Somebody had this one, or it was backing off, when the server stopped. `counted`: its bytes are."""
         messages = self.messages
         found = readable(self.queue.tx.reader, [row])
         if not found:
             return
         item = found[0]
         messages.count += 1
-        self.queue.change()
+        messages.bytes += 0 if counted else item.size
+        messages.held += item.size
         if item.holder:
             messages.unacked.setdefault(item.holder, {})[item.id] = item
             messages.unacked_bytes += item.size

@@ -9,6 +9,7 @@ import msgpack
 from mombroker.broker.wire import pack
 
 VERSION = 1
+WITHOUT_HELD = True  # the bytes are those of rows in `message` alone; older states do not say so, and have all
 
 
 def state_of(

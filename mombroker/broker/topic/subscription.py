@@ -79,6 +79,8 @@ class Subscription(Queue):
             self._pause()
         if len(more) > 2 and more[2]:  # else it had a consumer when the server stopped, which is now
             self.seen = min(more[2], self.tx.now)
+        else:
+            self.change()
 
     @classmethod
     def new(cls, spec: Spec) -> bytes:
