@@ -6,19 +6,21 @@ the stores along each one's route, in the order of the route. A message leaves a
 next, so one that is in none of them, and has not been reacted to after all, is lost.
 """
 
+import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from mombroker import ordering
-from mombroker.core import causality
+from mombroker.core import causality, revision
 from mombroker.core.batch import InRow, ItemRow, LinkRow
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.errors import MomError, PeerError
+from mombroker.core.gate import GATE, WAITING
 from mombroker.core.ids import home_of
 from mombroker.core.message import decode
-from mombroker.core.meta import INCARNATION, RESET
+from mombroker.core.meta import DIGEST, EPOCH, INCARNATION, PLAN, RESET
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import Record
 
@@ -99,8 +101,9 @@ def audit(
     logs = _Logs()
     for server, store in stores.items():
         _read(logs, server, store, progress)
+    revisions = in_force(topology, stores)
     for router, id in logs.cut_off:
-        logs.ended.update((agent, id) for agent in beyond(topology, router, id, logs.sends.get(id, ())))
+        logs.ended.update((agent, id) for agent in beyond(revisions, router, id, logs.sends.get(id, ())))
     found = Findings(records=logs.records, retired=sorted(logs.retired), ended=len(logs.ended), holes=logs.holes)
     events = _cut(logs, stores, found)
     verdict = causality.check(events)
@@ -109,18 +112,34 @@ def audit(
     found.sends, found.reactions = verdict.sends, verdict.deliveries
     found.agents = dict(Counter(event[1] for event in events if event[0] == "deliver"))
     arriving = [pair for pair in cast(list[Pair], verdict.lost) if pair not in logs.reacted]
-    _search(logs, topology, stores, arriving, found)
+    _search(logs, revisions, stores, arriving, found)
     found.restored = restored(topology, stores)
     return found
 
 
-def beyond(topology: Topology, router: str, id: MessageId, dests: Iterable[str]) -> list[str]:
+def in_force(topology: Topology, stores: Mapping[str, Store]) -> list[Topology]:
+    """The topologies that servers work under now, the older one first, and then that to which they are about to change.
+    Stores that tell none are of the one of the file."""
+    texts: dict[int, str] = {}
+    for store in stores.values():
+        meta = store.meta()
+        number, text = revision.in_force(meta)
+        texts[number] = text
+        if PLAN in meta:
+            plan = json.loads(str(meta[PLAN]))
+            texts.setdefault(plan["number"], plan["text"])
+    return [revision.read(texts[at], topology) if texts[at] else topology for at in sorted(texts)] or [topology]
+
+
+def beyond(revisions: Sequence[Topology], router: str, id: MessageId, dests: Iterable[str]) -> list[str]:
     """Those of the destinations of a message that lie behind a router at which it has ended.
 
-    If none does, ways have changed since then: it may have been any of them.
+    If none does, or there may have been other ways before, it may have been any of them.
     """
     dests = list(dests)
-    return [agent for agent in dests if router in _servers(topology, id[0], home_of(agent))] or dests
+    if len(revisions) > 1:
+        return dests
+    return [agent for agent in dests if router in _servers(revisions, id[0], home_of(agent))] or dests
 
 
 def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
@@ -128,13 +147,17 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
 
     Both ends are read twice, so that a bus at work is not blamed: what the one knew first, the other must know last.
     """
+    epochs = {name: _epochs(store) for name, store in stores.items()}
     first = {name: store.links() for name, store in stores.items()}
     last = {(name, row.domain, row.peer): row for name, store in stores.items() for row in store.links()}
+    changed = {name for name, store in stores.items() if _epochs(store) != epochs[name]}
     found: dict[str, str] = {}
     for me, rows in first.items():
         for row in rows:
-            if row.domain not in topology.domains or (row.peer, row.domain, me) not in last:
+            if (row.peer, row.domain, me) not in last or changed & {me, row.peer}:
                 continue
+            if epochs[me].get(row.domain) != epochs[row.peer].get(row.domain):
+                continue  # one of both has other domains already
             peer, where = row.peer, row.domain
             theirs = last[peer, where, me]
             if row.incarnation and row.incarnation != stores[peer].meta()[INCARNATION]:
@@ -147,6 +170,13 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
         f"{fact}: the store of {server} was wiped or restored from an old copy; run `mom domain reset` for {server}"
         for server, fact in sorted(found.items())
     ]
+
+
+def _epochs(store: Store) -> dict[str, int]:
+    """Of the domains of a server, by name."""
+    meta = store.meta()
+    names = [key.removeprefix(DIGEST) for key in meta if key.startswith(DIGEST)]
+    return {name: int(meta.get(EPOCH + name, 0)) for name in names}
 
 
 # -- first pass ------------------------------------------------------------------------------------------------------
@@ -272,18 +302,20 @@ def _ordinary(agent: str) -> bool:
 # -- second pass -----------------------------------------------------------------------------------------------------
 
 
-def _search(logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs: list[Pair], found: Findings) -> None:
+def _search(
+    logs: _Logs, revisions: Sequence[Topology], stores: Mapping[str, Store], pairs: list[Pair], found: Findings
+) -> None:
     """Look for messages that had not arrived in the cut along their routes; those that are nowhere are lost."""
     routes: dict[tuple[str, str], set[Pair]] = defaultdict(set)
     for agent, id in pairs:
         routes[id[0], home_of(agent)].add((agent, id))
     lost = set()
     for (origin, final), wanted in routes.items():
-        if not stores.keys() >= _places(topology, origin, final):
+        if not stores.keys() >= _places(revisions, origin, final):
             found.unjudged += len(wanted)
             continue
         ids = {id for _, id in wanted}
-        for seen in _underway(topology, stores, origin, final):
+        for seen in _underway(revisions, stores, origin, final):
             ids -= seen
             if not ids:
                 break
@@ -291,13 +323,15 @@ def _search(logs: _Logs, topology: Topology, stores: Mapping[str, Store], pairs:
         left = _arrived(stores[final], final, left, logs.upto[final])
         found.waiting += len(wanted) - len(left)
         lost |= left
-    ended = _ended(topology, stores, logs.upto, lost)
+    ended = _ended(revisions, stores, logs.upto, lost)
     found.waiting += len(ended)
     lost -= ended
     found.lost = [pair for pair in pairs if pair in lost]
 
 
-def _ended(topology: Topology, stores: Mapping[str, Store], upto: Mapping[str, int], pairs: set[Pair]) -> set[Pair]:
+def _ended(
+    revisions: Sequence[Topology], stores: Mapping[str, Store], upto: Mapping[str, int], pairs: set[Pair]
+) -> set[Pair]:
     """Those that have ended otherwise than by a reaction since the logs were read, as late as just now: at a router
     for all beyond it."""
     ids = {id for _, id in pairs}
@@ -312,49 +346,84 @@ def _ended(topology: Topology, stores: Mapping[str, Store], upto: Mapping[str, i
                     at[origin, number].add(server)
     return {
         (agent, id) for agent, id in pairs
-        if (agent, id) in there or at.get(id, set()) & _servers(topology, id[0], home_of(agent))
+        if (agent, id) in there or at.get(id, set()) & _servers(revisions, id[0], home_of(agent))
     }  # fmt: skip
 
 
-def _servers(topology: Topology, origin: str, final: str) -> set[str]:
+def _servers(revisions: Sequence[Topology], origin: str, final: str) -> set[str]:
+    """All on the ways between two servers."""
+    found = {origin}
     for server in (origin, final):
-        if server not in topology.servers:
+        if not any(server in topology.servers for topology in revisions):
             raise MomError(
                 f"messages from or for {server} are in the logs, which the topology file has not; give the file that "
                 f"these logs were written by, or call {server} so again, if it was renamed"
             )
-    path = RoutingTable(topology, origin).path(final) if final != origin else []
-    return {origin, *(server for _, server in path)}
-
-
-def _places(topology: Topology, origin: str, final: str) -> set[str]:
-    """The servers where a message may be on its way: where members pass on for others, all of the domain."""
-    found = _servers(topology, origin, final)
-    for name, _ in RoutingTable(topology, origin).path(final) if final != origin else []:
-        if ordering.backend(topology.domains[name].backend).relays:
-            found.update(topology.domains[name].members)
+    for topology in revisions:
+        found.update(server for _, server in _path(topology, origin, final))
     return found
 
 
-def _underway(topology: Topology, stores: Mapping[str, Store], origin: str, final: str) -> Iterator[set[MessageId]]:
-    """The messages in each place on the way from `origin` to `final`, place after place."""
-    here = origin
-    for name, peer in RoutingTable(topology, origin).path(final) if final != origin else []:
-        domain = topology.domains[name]
-        if ordering.backend(domain.backend).relays:
-            # A packet may take any way through the members; each round in which it is not seen, it has gone on.
-            for member in domain.members * len(domain.members):
-                yield _held(stores[member], domain, member)
-                yield _outgoing(stores, domain, member)
-        else:
-            yield _outgoing(stores, domain, here, peer)
-            yield _held(stores[peer], domain, peer)
-        here = peer
+def _path(topology: Topology, origin: str, final: str) -> list[tuple[str, str]]:
+    """The hops from one server to another, none if one of them is not on the bus."""
+    if origin == final or not {origin, final} <= topology.servers.keys():
+        return []
+    return RoutingTable(topology, origin).path(final)
+
+
+def _places(revisions: Sequence[Topology], origin: str, final: str) -> set[str]:
+    """The servers where a message may be on its way: where members pass on for others, all of the domain."""
+    found = _servers(revisions, origin, final)
+    for topology in revisions:
+        for name, _ in _path(topology, origin, final):
+            if ordering.backend(topology.domains[name].backend).relays:
+                found.update(topology.domains[name].members)
+    return found
+
+
+def _underway(
+    revisions: Sequence[Topology], stores: Mapping[str, Store], origin: str, final: str
+) -> Iterator[set[MessageId]]:
+    """The messages in each place on the way from `origin` to `final`, place after place. While domains change a message
+    goes on the former way, then perhaps waits at a gate, then goes on the new one."""
+    for topology in revisions:
+        here = origin
+        for name, peer in _path(topology, origin, final):
+            domain = topology.domains[name]
+            if ordering.backend(domain.backend).relays:
+                # A packet may take any way through the members; each round in which it is not seen, it has gone on.
+                for member in domain.members * len(domain.members):
+                    yield _held(stores[member], domain, member)
+                    yield _outgoing(stores, domain, member)
+            else:
+                yield _outgoing(stores, domain, here, peer)
+                yield _held(stores[peer], domain, peer)
+            here = peer
+        for server in [origin, *(server for _, server in _path(topology, origin, final))]:
+            yield _at_the_gate(stores[server], server)
+
+
+def _at_the_gate(store: Store, server: str) -> set[MessageId]:
+    """Messages that wait until domains have changed."""
+    found: set[MessageId] = set()
+    place = None
+    while rows := store.items(f"{server}/{GATE}", WAITING, place, PAGE):
+        found |= _ids(row.body for row in rows)
+        place = (rows[-1].key, rows[-1].id)
+    return found
+
+
+def _is_of(store: Store, domain: Domain) -> bool:
+    """Does the server work under this domain, now?"""
+    digest = store.meta().get(DIGEST + domain.name)
+    return digest is None or digest == domain.digest()
 
 
 def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str = "") -> set[MessageId]:
     """Messages in the out-queue of `me` to `peer`, or in all of its out-queues of this domain."""
     found: set[MessageId] = set()
+    if not _is_of(stores[me], domain):
+        return found
     for link in stores[me].links():
         if link.domain == domain.name and link.peer == (peer or link.peer):
             packets: list[bytes] = []
@@ -362,7 +431,7 @@ def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str = 
             while page := stores[me].queue_out(link.id, seq, LAST, PAGE):
                 packets += [data for _, data in page]
                 seq = page[-1][0]
-            if packets:
+            if packets and _is_of(stores[link.peer], domain):  # else its receiver has taken them all
                 found |= _unpacked(stores[link.peer], domain, link.peer, me, packets)
     return found
 
@@ -382,6 +451,8 @@ def _unpacked(store: Store, domain: Domain, peer: str, me: str, packets: list[by
 
 def _held(store: Store, domain: Domain, me: str) -> set[MessageId]:
     """Messages that came in and wait for their causes, or to be passed on."""
+    if not _is_of(store, domain):
+        return set()
     core = _core(domain, me, store.core(domain.name))
     return _ids(packet.body for packet, _ in [*core.held(), *core.parked()])
 

@@ -64,7 +64,7 @@ def audit(
     if at_rest:
         found.lost = cut
     else:
-        live._search(live._Logs(upto=logs.upto), topology, stores, cut, found)
+        live._search(live._Logs(upto=logs.upto), live.in_force(topology, stores), stores, cut, found)
         found.restored = live.restored(topology, stores)
     for findings in (found.violations, found.duplicates, found.unsent, found.lost):
         findings.sort()
@@ -214,7 +214,7 @@ class _Logs:
         """The routers between them."""
         way = origin, home
         if way not in self._routers:
-            passed = live._servers(self.topology, *way) - set(way)
+            passed = live._servers([self.topology], *way) - set(way)
             self._routers[way] = [each for each in passed if each in self.files and each not in self.retired]
         return self._routers[way]
 
@@ -366,7 +366,7 @@ class _Pass:
         """The destinations that must react to this message."""
         logs, judged = self.logs, []
         for router in logs.cut_off.get(id, ()):
-            logs.ended.update((agent, id) for agent in live.beyond(logs.topology, router, id, dests))
+            logs.ended.update((agent, id) for agent in live.beyond([logs.topology], router, id, dests))
         for agent in dests:
             home = home_of(agent)
             if not live._ordinary(agent) or (agent, id) in logs.ended:

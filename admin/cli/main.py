@@ -67,7 +67,8 @@ COMMANDS = {
     "topology": (
         "topology",
         "topology",
-        "Topologies: plan, apply, export, history, validate, show, render, route, generate, import, adopt, advise.",
+        "Topologies: plan, apply, status, abort, export, history, validate, show, render, route, generate, import, "
+        "adopt, advise.",
     ),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
     "user": ("user", "user", "Users of clients: list, add, passwd, delete, sync."),

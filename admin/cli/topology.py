@@ -12,6 +12,7 @@ from mombroker.admin.cli.domain import adopt
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, echo_json, new_topology, output_options, show, show_one
 from mombroker.admin.cli.topology_change import apply_plan, export, history, plan
+from mombroker.admin.cli.topology_status import abort, status
 from mombroker.admin.topology import joram, render
 from mombroker.core import layouts
 from mombroker.core.errors import MomError, TopologyError
@@ -22,14 +23,19 @@ from mombroker.net.exit_codes import ExitCode
 OUT = click.option("--out", type=Target("toml", new=True), help="Write the file here instead of printing it.")
 
 
-@click.group("topology", cls=Group)
-def topology() -> None:
-    """Topologies: plan, apply, export, history, validate, show, render, route, generate, import, adopt, advise."""
+ABOUT = (
+    "Topologies: plan, apply, status, abort, export, history, validate, show, render, route, generate, import, adopt, "
+    "advise."
+)
+
+
+@click.group("topology", cls=Group, help=ABOUT)
+def topology() -> None: ...
 
 
 topology.add_command(adopt)
 topology.add_command(advise)
-for change in (plan, apply_plan, export, history):
+for change in (plan, apply_plan, status, abort, export, history):
     topology.add_command(change)
 
 

@@ -7,6 +7,7 @@ import click
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
+from mombroker.admin.cli.topology_status import wait_for
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 
@@ -54,13 +55,18 @@ def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
 @options.file_option
 @NOW
 @options.yes_option
+@click.option("--no-wait", "wait", is_flag=True, flag_value=False, default=True, help="Do not wait for its end.")
 @form_option("table")
-def apply_plan(file: Path, current: Path | None, yes: bool, output: str) -> None:
+def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: str) -> None:
     """Have the bus go by the topology in FILE. Shows the plan, and asks.
 
     The registry decides it, and all servers are told in one multicast: nobody pauses for addresses, policies, declared
     agents and `allow`. A server that is down has them when it is back. What is of one server alone (folders, listeners
     of clients, certificates, `[limits]`, `[log]`) is in its own file: `mom server reload`, or a restart.
+
+    Where domains change, all servers of these must be up, or it is refused and nothing has changed. Then what enters
+    these domains waits until all have switched; clients keep their connections, and other servers notice nothing. Who
+    dies meanwhile is only waited for: `mom topology status` tells.
 
     \b
     Example:
@@ -84,8 +90,12 @@ def apply_plan(file: Path, current: Path | None, yes: bool, output: str) -> None
     options.confirm(yes, f"Change the bus {wanted.name}?")
     at, text = stand.topology.servers[asked], revision.text_of(wanted)
     done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)
+    if done.get("begun") and wait:
+        wait_for(stand.topology, done["revision"])
     if output == "json":
-        echo_json(done)
+        echo_json({"revision": done["revision"], "changes": found.lines, "over": wait or not done.get("begun")})
+    elif done.get("begun") and not wait:
+        click.echo(f"the change to revision {done['revision']} has begun: see `mom topology status`")
     else:
         click.echo(f"revision {done['revision']} is in force")
 

@@ -137,7 +137,11 @@ class Reconfiguration:
         plan = _plan(message)
         if message.origin != self.tx.topology.registry or plan.number != self.truth.number + 1:
             return
-        self._work_out(plan)
+        try:
+            self._work_out(plan)
+        except MomError as error:  # it was asked, and said that it could
+            self.tx.note(f"cannot change to revision {plan.number} of the topology: {error}")
+            return
         plan.phase = FROZEN
         self._keep(plan)
         self._tell(tuple(plan.inside), MARKED, [plan.id])
@@ -242,7 +246,11 @@ class Reconfiguration:
 
 
 def _read_plan(message: Message) -> object:
-    return _plan(message)
+    plan = _plan(message)
+    try:
+        return revision.read(plan.text)
+    except MomError as error:
+        raise UnknownNotification(f"{message.type} came with a wrong topology: {error}") from None
 
 
 def _plan(message: Message) -> Plan:

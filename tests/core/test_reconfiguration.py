@@ -2,8 +2,14 @@
 
 import pytest
 
-from mombroker.core import revision
+from mombroker import ordering
+from mombroker.admin.audit import bus as audit
+from mombroker.core.errors import MomError, PeerError
+from mombroker.core.events import Admin
+from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
+from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED
+from mombroker.core.revision import text_of
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
 
@@ -19,7 +25,7 @@ def made(domains, backend="matrix"):
 
 
 def apply(bus, domains, server="a", backend="matrix"):
-    return bus.ask(server, "apply_topology", text=revision.text_of(made(domains, backend)), revision=number(bus))
+    return bus.ask(server, "apply_topology", text=text_of(made(domains, backend)), revision=number(bus))
 
 
 def number(bus):
@@ -62,3 +68,149 @@ def test_the_domains_of_a_bus_change(asked, backend):
     assert apply(bus, OLD, asked, backend) == {"revision": 3, "begun": True}
     at_rest(bus, 3)
     everyone_hears(bus, "back")
+
+
+# -- while it is under way ---------------------------------------------------------------------------------------------
+
+
+def frozen(backend="matrix"):
+    """A bus whose change stands still: c is cut off from d as soon as all have said that they can."""
+    bus = Bus(made(OLD, backend))
+    bus.pump()
+    everyone_hears(bus, "before")
+    coordinator = bus.servers["a"].coordinator
+    tell = coordinator._tell
+
+    def cut(type):
+        if type == FREEZE:
+            bus.cut("c", "d")
+        tell(type)
+
+    coordinator._tell = cut
+    assert apply(bus, NEW, "a", backend) == {"revision": 2, "begun": True}
+    return bus
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_enters_waits_and_others_go_on(backend):
+    bus = frozen(backend)
+    bus.send("a", ["a/a", "b/b", "d/d", "e/e"], Put("waits"))
+    bus.send("e", ["d/d", "c/c"], Put("from outside"))
+    bus.send("e", ["d/d", "e/e"], Put("passes"))
+    status = {name: server.change.status() for name, server in bus.servers.items()}
+    assert [status[name]["phase"] for name in "abcde"] == ["frozen", "frozen", "frozen", "ready", ""]
+    assert [row["gate"] for row in status.values()] == [1, 0, 0, 0, 0]
+    assert "the mark of d" in status["a"]["waits_for"]
+    assert "waits" in bus.fields("a/a")["got"] and "waits" not in bus.fields("b/b")["got"]
+    assert {"passes", "from outside"} <= set(bus.fields("d/d")["got"])
+    found = audit.audit(bus.topology, bus.stores)
+    assert found.clean and found.waiting
+    for name in "abcde":  # nothing of that is in memory alone
+        bus.crash(name)
+        bus.boot(name)
+    bus.join("c", "d")
+    bus.pump()
+    at_rest(bus, 2)
+    assert "waits" in bus.fields("b/b")["got"] and "from outside" in bus.fields("c/c")["got"]
+    assert audit.audit(bus.topology, bus.stores).clean
+    everyone_hears(bus, "after")
+
+
+def test_a_gate_that_is_full_holds_clients_back():
+    bus = frozen()
+    server = bus.servers["a"]
+    server.limits.max_gate = 3
+    for n in range(3):
+        bus.send("a", "b/b", Put(str(n)))
+    assert server.tx.full and "max_gate is 3" in server.alarms.why()[0]
+    assert "takes no work" in bus.send("a", "b/b", Put("one too many"))
+    bus.join("c", "d")
+    bus.pump()
+    assert not server.tx.full and bus.fields("b/b")["got"][-3:] == ["0", "1", "2"]
+
+
+def test_a_change_that_has_begun_is_not_aborted_and_no_other_begins():
+    bus = frozen()
+    assert "has begun, and goes on by itself" in bus.ask("a", "topology_abort")
+    assert "is under way, and waits for a, b, c and d" in apply(bus, {"x": "abcde"})
+    assert "ask it to abort" in bus.ask("b", "topology_abort")
+
+
+def test_a_change_that_has_not_begun_is_aborted():
+    bus = Bus(made(OLD))
+    bus.pump()
+    bus.cut("c", "d")
+    assert apply(bus, NEW) is None
+    assert bus.servers["c"].change.status()["phase"] == "ready"
+    assert bus.ask("a", "topology_status")["bus"] == {"change": 2, "phase": "ready", "waits_for": ["d"]}
+    assert bus.ask("a", "topology_abort") == {"change": 2}
+    bus.join("c", "d")
+    bus.pump()
+    at_rest(bus, 1)
+    assert "no change of the domains is under way" in bus.ask("a", "topology_abort")
+    assert apply(bus, NEW) == {"revision": 2, "begun": True}
+    at_rest(bus, 2)
+
+
+def test_who_does_not_answer_in_time_ends_a_change_before_it_begins():
+    bus = Bus(made(OLD))
+    bus.pump()
+    bus.cut("c", "d")
+    ticket = next(bus.numbers)
+    bus.servers["a"].step(Admin(ticket, "apply_topology", {"text": text_of(made(NEW)), "revision": 1}), bus.now)
+    bus.pump()
+    bus.crash("a")
+    bus.boot("a")  # the registry, which knows it still
+    bus.later(4.5)
+    assert bus.servers["a"].coordinator.run is None
+    bus.join("c", "d")
+    bus.pump()
+    at_rest(bus, 1)
+
+
+@pytest.mark.parametrize("down", "abcd")
+def test_whoever_dies_after_the_freeze_is_only_waited_for(down):
+    bus = frozen()
+    bus.crash(down)
+    bus.down.clear()
+    bus.pump()
+    assert {server.truth.number for server in bus.servers.values()} == {1}
+    bus.boot(down)
+    for peer in "abcde":
+        if peer != down and bus.servers[down].topology.shared_domain(down, peer):
+            bus.join(down, peer)
+    bus.join("c", "d")
+    bus.pump()
+    at_rest(bus, 2)
+    everyone_hears(bus, "after")
+
+
+def test_a_back_end_that_a_server_has_not_is_refused_before_anything_changes(monkeypatch):
+    bus = Bus(made(OLD))
+    bus.pump()
+    backend = ordering.backend
+
+    def lacks(name):
+        if name == "ks":
+            raise MomError("no ordering back end is named 'ks'")
+        return backend(name)
+
+    monkeypatch.setattr(ordering, "backend", lacks)
+    assert "cannot be ordered by ks" in apply(bus, {"x": "abc", "y": "cde"}, backend="ks")
+    at_rest(bus, 1)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"[1]", b'["x",2,0,""]', b'[1,2,3,"no text"]', b"[[[[", b'[0,1,1,""]'])
+def test_what_a_neighbour_cannot_mean_changes_nothing(payload):
+    bus = Bus(made(OLD))
+    bus.pump()
+    server = bus.servers["a"]
+    for type in (READY, FREEZE, FORGET, MARKED, ANSWER, SWITCHED):
+        server.channel.send(new_message(server.tx, "a/_change", ("b/_change",), type, payload))
+        try:
+            bus.pump()
+        except PeerError:
+            bus = Bus(made(OLD))
+            bus.pump()
+            server = bus.servers["a"]
+    assert bus.servers["b"].change.plan is None and bus.servers["b"].truth.number == 1

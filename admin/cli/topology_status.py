@@ -1,0 +1,71 @@
+"""`mom topology status` and `abort`: a change of the domains that is under way."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, form_option, output_options, show
+from mombroker.admin.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+
+
+@click.command()
+@options.file_option
+@output_options
+def status(file: Path, output: str, columns: str) -> None:
+    """Show how far a change of the domains is on each server.
+
+    The phases are `ready` (it can do it), `frozen` (what enters the domains that change waits, `gate` messages so far),
+    `draining` (it has switched, and lets these in), `switched` (others have not yet). Without a change there is none.
+
+    \b
+    Example:
+      mom topology status
+    """
+    from mombroker.admin.topology import under_way
+
+    rows = under_way.statuses(_in_force(file))
+    if output != "json":
+        for row in rows:
+            row["waits_for"] = ", ".join(row["waits_for"])
+    show(rows, output, columns, "server,revision,phase,gate,waits_for")
+
+
+@click.command()
+@options.file_option
+@form_option("table")
+def abort(file: Path, output: str) -> None:
+    """Give up a change of the domains that has not begun: nothing has changed then.
+
+    It begins as soon as all servers that it concerns have said that they can. From then on it goes on by itself; change
+    the domains back when it is over.
+
+    \b
+    Example:
+      mom topology abort
+    """
+    topology = _in_force(file)
+    registry = topology.registry or next(iter(topology.servers))
+    done = options.ask(topology, topology.servers[registry], "topology_abort")
+    if output == "json":
+        echo_json(done)
+    else:
+        click.echo(f"the change to revision {done['change']} is given up: nothing has changed")
+
+
+def wait_for(topology: "Topology", number: int) -> None:
+    """Until a change that has begun is over everywhere."""
+    from mombroker.admin.topology import under_way
+
+    with Bar("servers that have switched") as bar:
+        under_way.follow(topology, number, bar.at, bar.say)
+
+
+def _in_force(file: Path) -> "Topology":
+    from mombroker.admin.topology import stand
+
+    return stand.look(options.load(file, "it says where servers are")).topology

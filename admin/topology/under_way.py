@@ -1,0 +1,72 @@
+"""A change of the domains that is under way, seen from this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology
+from mombroker.net import adminclient
+
+POLL_S = 0.1
+Rows = list[dict[str, Any]]
+
+
+def statuses(topology: Topology) -> Rows:
+    """Of each server: the revision that it works under, its phase in a change, how many messages wait there for the end
+    of that, and what it waits for. `bus` is what the registry says of all. One that does not answer has the phase
+    `unknown`."""
+    rows: Rows = []
+    for name in topology.servers:
+        try:
+            with adminclient.connect(topology, name) as client:
+                row = client.request("topology_status")
+        except MomError as error:
+            row = {"revision": 0, "phase": "unknown", "change": 0, "gate": 0, "waits_for": [str(error)], "bus": {}}
+        rows.append({"server": name, **row})
+    return rows
+
+
+def left(rows: Rows) -> list[str]:
+    """Who has still to switch, as the registry says; nobody if no change is under way, or the registry does not say."""
+    return next((row["bus"]["waits_for"] for row in rows if row["bus"]), [])
+
+
+def waits(rows: Rows) -> Iterator[str]:
+    """What the change waits for, a sentence each: of servers that have not switched, or do not answer."""
+    late = left(rows)
+    for row in rows:
+        if row["server"] in late or row["phase"] == "frozen":
+            reasons = row["waits_for"][:3]
+            yield f"{row['server']} waits for {', '.join(reasons)}" if reasons else f"{row['server']} has not switched"
+
+
+def follow(
+    topology: Topology,
+    number: int,
+    moved: Callable[[int, int], None],
+    say: Callable[[str], None],
+    patience: float = 5.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Until revision `number` is in force on all servers that answer. `moved` hears how many have it, of how many;
+    after each `patience` seconds without a move `say` hears what is waited for."""
+    most, still = -1, 0.0
+    while True:
+        rows = statuses(topology)
+        known = [row for row in rows if row["phase"] != "unknown"]
+        have = sum(row["revision"] >= number and row["phase"] in ("", "switched") for row in known)
+        over = not any(row["bus"] or row["phase"] for row in known)
+        if known and have == len(known) and over:
+            moved(have, len(rows))
+            return
+        if have != most:
+            most, still = have, 0.0
+            moved(have, len(rows))
+        elif (still := still + POLL_S) >= patience:
+            still = 0.0
+            for line in waits(rows):
+                say(line)
+        sleep(POLL_S)

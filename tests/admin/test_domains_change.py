@@ -1,0 +1,104 @@
+"""`mom topology apply`, `status` and `abort` where domains change, on a bus of real processes at work."""
+
+import json
+import threading
+
+import pytest
+
+from mombroker import jms
+from tests.admin.processes import Processes, free_ports, write_topology
+
+LAYOUTS = [({"x": "abc"}, "ks"), ({"x": "ac", "y": "cb"}, ""), ({"w": "abc"}, "daisy"), ({"x": "ab", "y": "bc"}, "")]
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    """Three servers in two domains, with listeners for clients."""
+    file = write_topology(tmp_path_factory.mktemp("bus"), {"x": "ab", "y": "bc"}, {"ann": "a", "cat": "c"})
+    text = file.read_text()
+    made = Processes(file)
+    made.urls = {}
+    for server, port in zip("abc", free_ports(3), strict=True):
+        text = text.replace(
+            f"[servers.{server}]\n", f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
+        )
+        made.urls[server] = f"stomp://127.0.0.1:{port}"
+    file.write_text(text)
+    made.up()
+    yield made
+    made.down()
+
+
+def wanted(bus: Processes, domains: dict[str, str], ordering: str) -> None:
+    """Write a file with these domains."""
+    text, tables = bus.file.read_text(), ""
+    for name, members in domains.items():
+        tables += f"[domains.{name}]\nservers = {json.dumps(list(members))}\n"
+        tables += f'ordering = "{ordering}"\n' if ordering else ""
+    bus.file.write_text(text[: text.index("[domains.")] + tables + text[text.index("[[agents]]") :])
+
+
+def number(bus: Processes) -> int:
+    return bus.json("topology", "history")[0]["revision"]
+
+
+def test_the_domains_change_while_clients_and_agents_talk(bus):
+    """Whoever is connected stays connected, and nothing is lost, repeated or taken out of order."""
+    stop, sent, got, failed = threading.Event(), [], [], []
+
+    def talk():
+        with jms.connect(bus.urls["a"], reconnect=0) as context:
+            while not stop.wait(0.001):
+                sent.append(str(len(sent)))
+                context.send("/queue/talk", sent[-1])
+            context.flush(30)
+            context.send("/queue/talk", "end").wait(30)
+
+    def listen():
+        with jms.connect(bus.urls["c"], reconnect=0) as context:
+            consumer = context.consumer("/queue/talk")
+            while (message := consumer.receive(30)) is not None and message.body != "end":
+                got.append(message.body)
+
+    def guarded(work):
+        try:
+            work()
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in (talk, listen)]
+    for thread in threads:
+        thread.start()
+    was = number(bus)
+    for at, (domains, ordering) in enumerate(LAYOUTS):
+        bus.mom("agent", "send", "ann", "clerks.Note", f"text=n{at}", 'to=["c/cat"]')
+        wanted(bus, domains, ordering)
+        assert bus.mom("topology", "apply", "--yes").stdout.endswith(f"revision {was + 1 + at} is in force\n")
+        rows = bus.json("topology", "status")
+        assert [(row["revision"], row["phase"], row["gate"]) for row in rows] == [(was + 1 + at, "", 0)] * 3
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed and got == sent and len(sent) > 100
+    report = bus.settle()
+    assert report["clean"] and report["judged_pct"] == 100
+    bus.down()
+    assert bus.json("check")["clean"]
+    for server in "abc":
+        bus.mom("store", "verify", str(bus.file.parent / server))
+    bus.up()
+    assert bus.json("agent", "show", "cat")["fields"]["notes"] == [f"n{at} again" for at in range(len(LAYOUTS))]
+
+
+def test_a_change_is_refused_while_a_server_of_it_is_down_and_nothing_has_changed(bus):
+    was = number(bus)
+    wanted(bus, {"x": "abc"}, "matrix")
+    bus.mom("server", "stop", "c")
+    said = bus.mom("topology", "apply", "--yes", code=1).stderr
+    assert "c does not answer" in said and "nothing has changed" in said
+    assert "no change of the domains is under way" in bus.mom("topology", "abort", code=1).stderr
+    bus.mom("server", "start", "c")
+    assert {row["revision"] for row in bus.json("topology", "status")} == {was}
+    found = bus.json("topology", "apply", "--yes", "--no-wait")
+    assert (found["revision"], found["over"]) == (was + 1, False)
+    bus.settle()
