@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -69,6 +69,13 @@ class Policies(Replicated):
             self.declared = [stored(values) for values in self.tx.topology.policies]
             self._found.clear()
             self.changed()
+
+    def told(self) -> Iterator[tuple[str, str, bytes]]:
+        """What must be told of all that were set; see Newcomers.tables."""
+        for number in sorted(self.set):
+            values = json.loads(self.tx.written("meta", f"{POLICY}{number}"))
+            payload = json.dumps([number, values["match"], values]).encode()
+            yield self.tx.topology.registry or self.tx.name, DECIDED, payload
 
     def _decide(self, asker: str, match: str, values: dict[str, Any] | None) -> bytes:
         number = max(self.tx.new_id(), 1 + max(self.set, default=0))  # the former registry may have been ahead of us

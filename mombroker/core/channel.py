@@ -227,15 +227,23 @@ class Channel:
 
     def _send_what_has_a_route(self, message: Message) -> None:
         """Some of its agents live on no server of this bus: their copies end here, the others go on."""
-        homeless = [agent for agent in message.dests if home_of(agent) not in self.tx.topology.servers]
-        rest = replace(message, dests=tuple(agent for agent in message.dests if agent not in homeless), data=b"")
+        rest = self._at_home(message)
         local, out = self._stamp(rest) if rest.dests else ([], NO_OUT)
         self._sent(message, out)
         if local:
             self.engine.deliver(rest, local, received=self.tx.now)
         self._come_back()
-        for agent in homeless:
-            self.dead_letters.homeless(message, agent)
+        self._bury_homeless(message)
+
+    def _at_home(self, message: Message) -> Message:
+        """A message with those of its agents that live on this bus."""
+        servers = self.tx.topology.servers
+        return replace(message, dests=tuple(agent for agent in message.dests if home_of(agent) in servers), data=b"")
+
+    def _bury_homeless(self, message: Message) -> None:
+        for agent in message.dests:
+            if home_of(agent) not in self.tx.topology.servers:
+                self.dead_letters.homeless(message, agent)
 
     def post(self, source: str, to: str, note: Note) -> None:
         """Send a note to an agent; a failure is not told."""
@@ -456,16 +464,11 @@ class Channel:
             self._hold(part, link, packet)
 
     def _check(self, link: Link, message: Message) -> None:
-        """Raises MomError for agents on no server of this bus, and for what this neighbour should not have sent. What
-        is wrong with a message of another server is a dead letter at its delivery: the neighbour cannot help it."""
-        me, known, mine = self.tx.name, self._distances, False
-        for agent in message.dests:
-            home = agent[: agent.index("/")]
-            if home == me:
-                mine = True
-            elif home not in known:
-                self.distance(home)
-        if mine and message.origin == link.peer and (reader := self.readers.get(message.type)):
+        """Raises MomError for what this neighbour should not have sent. What is wrong with a message of another server
+        is a dead letter at its delivery: the neighbour cannot help it. So is a copy for a server that is not on this
+        bus: before its delivery we may lack the revision that has brought that."""
+        reader = self.readers.get(message.type) if message.origin == link.peer else None
+        if reader and any(agent[: agent.index("/")] == self.tx.name for agent in message.dests):
             reader(message)
 
     def _relay(self, part: DomainChannel, link: Link, packets: list[Packet]) -> None:
@@ -518,7 +521,12 @@ class Channel:
         if expires and expires <= tx.now:  # a tombstone need not go further
             self.dead_letters.expired(message, part.name, peer, received)
             return
-        local, out = self._stamp(message, part.name)
+        try:
+            local, out = self._stamp(message, part.name)
+        except NoRoute:  # before anything has changed
+            self._bury_homeless(message)
+            message = self._at_home(message)
+            local, out = self._stamp(message, part.name) if message.dests else ([], NO_OUT)
         if out:
             self.forwarded += 1
             tx.record(

@@ -25,10 +25,11 @@ class MessageTypes:
 
     def check(self, type: str, read: Reader) -> None:
         """Have messages of a type read before anything changes; their agents react to them."""
-        self.readers[type] = read
+        assert self.readers.setdefault(type, read) is read, f"two kinds of messages are called {type}"
 
     def obey(self, type: str, read: Reader, obey: Handler, at_once: bool = True) -> None:
         """Have messages of a type read, and obeyed at their delivery."""
+        assert type not in self.handlers, f"two kinds of messages are called {type}"
         self.readers[type], self.handlers[type] = read, obey
         if at_once:
             self.at_once.add(type)

@@ -48,6 +48,12 @@ CHANGE = _key("change", "core/coordinator.py", "JSON", "the change of the domain
 PLAN = _key("plan", "core/reconfiguration.py", "JSON", "the change of the domains that the server takes part in")
 MARK = _key("mark:", "core/reconfiguration.py", "SERVER: number", "the change that a server has closed its gate for")
 HISTORY = _key("revision:", "core/revision.py", "NUMBER: JSON", "since when, its digest, and what it changed")
+ATTACHED = _key(
+    "attached:", "core/newcomers.py", "SERVER: JSON",
+    "the revision that has brought it, its sponsor, and, at these two, who may not know it yet",
+)  # fmt: skip
+JOINING = _key("joining:", "core/newcomers.py", "SERVER: JSON", "the topology of that revision, until we hear of it")
+WAITING = _key("waiting", "core/newcomers.py", "1", "it is new, and has not been told yet what is the same on all")
 
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)

@@ -5,7 +5,7 @@ A decision is one multicast to all servers, sent after the creation of the agent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
@@ -135,6 +135,11 @@ class Names(Replicated):
     def forget(self, name: str, id: str) -> None:
         """The agent of this name is gone for good."""
         self.ask(FORGET, f"{name}\n{id}".encode())
+
+    def told(self) -> Iterator[tuple[str, str, bytes]]:
+        """What must be told of all names; see Newcomers.tables."""
+        for name, id in self.known.items():
+            yield self.tx.topology.registry or self.tx.name, NAMED, f"{name}\n{id}\n".encode()
 
     # -- what others may say; all that can be wrong with it is found before anything changes ------------------------
 

@@ -10,6 +10,7 @@ from mombroker.core.collection import Collection, Collections
 from mombroker.core.message import Message, Note
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
+from mombroker.core.newcomers import Newcomers
 from mombroker.core.replicated import Replication
 from mombroker.core.timers import Timers
 from mombroker.core.transaction import Transaction
@@ -82,6 +83,7 @@ class Natives:
     turns      when they are flushed, and what is left of the turn's work
     types      what is done with messages of some types, whoever they are for
     replication   what a replicated table is made with
+    newcomers  servers that were attached while the bus worked
     send       sends a message
     post       sends a note to an agent; cast to several
     send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
@@ -89,8 +91,8 @@ class Natives:
     """
 
     __slots__ = (
-        "tx", "clock", "names", "agents", "changed", "turns", "types", "replication", "send", "post", "cast",
-        "send_now", "_timers", "_collections",
+        "tx", "clock", "names", "agents", "changed", "turns", "types", "replication", "newcomers", "send", "post",
+        "cast", "send_now", "_timers", "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -103,10 +105,11 @@ class Natives:
         channel: Channel,
         types: MessageTypes,
         replication: Replication,
+        newcomers: Newcomers,
     ):
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
         self.send, self.post, self.cast, self.send_now = channel.send, channel.post, channel.cast, channel.send_now
-        self.types, self.replication = types, replication
+        self.types, self.replication, self.newcomers = types, replication, newcomers
         self.agents: dict[str, NativeAgent] = {}
         self.changed: dict[NativeAgent, None] = {}
         self.turns = Turns(tx, self.agents)

@@ -30,7 +30,7 @@ from mombroker.core.transaction import COMMIT
 from mombroker.core.truth import Truth
 
 AGENT = "_change"
-READY, ANSWER, FORGET, FREEZE, MARKED, SWITCHED = "_ready", "_answer", "_forget", "_freeze", "_mark", "_switched"
+READY, ANSWER, FORGET, FREEZE, MARKED, SWITCHED = "_ready", "_answer", "_unplan", "_freeze", "_mark", "_switched"
 ASKED, FROZEN, DRAINING, DONE = "ready", "frozen", "draining", "switched"  # phases
 LAST = (1 << 63) - 1
 

@@ -42,6 +42,7 @@ from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import CLEAN, DIGEST, NOW, UNCLEAN
 from mombroker.core.names import Names
 from mombroker.core.natives import Clients, NativeHost
+from mombroker.core.newcomers import Newcomers
 from mombroker.core.reaction import Program
 from mombroker.core.reconfiguration import Reconfiguration
 from mombroker.core.replicated import Replication
@@ -93,8 +94,10 @@ class AgentServer:
         replication = Replication(tx, channel.send, self.requests.tickets.answer, types.obey)
         self.names = Names(replication, channel.distance)
         self.truth = Truth(replication, file, self.names)
+        self.newcomers = Newcomers(tx, channel.send, types)
+        self.newcomers.tables.append(self.names.told)
         self.natives = NativeHost(
-            tx, self.clock, self.names, collections, self.timers, channel, types, replication,
+            tx, self.clock, self.names, collections, self.timers, channel, types, replication, self.newcomers,
         )  # fmt: skip
         self.engine = Engine(
             self.natives, collections, self.dead_letters, self.timers, program, channel.record, unclean
@@ -135,6 +138,7 @@ class AgentServer:
         self.names.install(declared)
         self.engine.declare(declared)
         for server in gone:
+            self.newcomers.left(server)
             self.clients.left(server)
         tx.urgency = COMMIT
 
@@ -204,6 +208,8 @@ class AgentServer:
         for what, name, old, new in change.settings:
             if what == "agent" and not (old and new):
                 self.names.declared(name, new is not None)
+        if change.attached:
+            self.newcomers.announced(self.truth.number, self.truth.text, change.attached)
 
     def _permit(self) -> None:
         self.neighbours.revision = self.truth.number
@@ -285,3 +291,4 @@ class AgentServer:
         self.channel.check()
         self.change.check()
         self.coordinator.check()
+        self.newcomers.check()

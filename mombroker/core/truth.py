@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError, UnknownNotification
-from mombroker.core.ids import declared_id
+from mombroker.core.ids import declared_id, home_of
 from mombroker.core.message import Message
 from mombroker.core.meta import HISTORY
 from mombroker.core.names import Names
@@ -94,8 +94,11 @@ class Truth(Replicated):
         for what, name, _, agent in change.settings:
             if what == "agent" and agent:
                 self._names.free(name, declared_id(agent["server"], name))
-        if change.kind is not Kind.SETTINGS and change.kind not in self.ways:
-            raise MomError("servers cannot be attached while the bus runs: stop all and run `mom topology adopt`")
+        if former := next((name for name, id in self._names.known.items() if home_of(id) in change.newcomers), ""):
+            raise MomError(
+                f"{former} lived on a server of that name, which has left this bus: give the new server another name, "
+                "or stop the bus and withdraw the names of the former one by `mom topology adopt --drop`"
+            )
         if change.kind is Kind.FREEZE and (change.newcomers or change.leavers):
             raise MomError(
                 f"the domains change, and {listed(change.newcomers or change.leavers)} "

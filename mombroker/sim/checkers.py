@@ -92,7 +92,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
             reason not in ("expired", "nobody is there", DAMAGED)
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
-            and agent.partition("/")[0] in cluster.topology.servers
+            and agent.partition("/")[0] in cluster.nodes
         ):
             wrong.append(f"{id} is a dead letter of {agent}: {reason}")
             break

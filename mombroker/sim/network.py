@@ -95,7 +95,11 @@ class Network:
             return
         self.numbers += 1
         self.attempts[a, b] = self.numbers
-        self._later(a, b, self._knock, a, self.peers[a].epoch, b, self.numbers)
+        epoch = self.peers[a].epoch
+        if b in self.peers:
+            self._later(a, b, self._knock, a, epoch, b, self.numbers)
+        else:  # nobody has started it yet
+            self.world.after(MS, self._fail, a, epoch, b, self.numbers)
 
     def _later(self, frm: str, to: str, call: Any, *args: Any) -> None:
         self.world.after(self.delay(frm, to), call, *args)

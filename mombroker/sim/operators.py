@@ -29,31 +29,36 @@ class Operators(Clients):
         super().begin(cluster, span)
         for number in range(self.requests):
             server, at = self.rng.choice(self.servers), int(self.rng.random() * span)
-            self.world.after(at, cluster.ask, server, *self._request(number))
-
-    def _request(self, number: int) -> tuple[str, dict[str, Any]]:
-        name = self.rng.choice(NAMES)
-        kind = name.partition(":")[0]
-        if self.rng.random() < 0.5:
-            gone = self.rng.random() < 0.3
-            return "set_policy", {"match": name, "values": None if gone else {"max_messages": number}}
-        if self.rng.random() < 0.6:
-            return f"create_{kind}", {"destination": name}
-        return "delete_topic" if kind == "topic" else "delete_destination", {"destination": name}
+            self.world.after(at, cluster.ask, server, *request(self.rng, number))
 
     def counts(self) -> dict[str, int]:
         return super().counts() | {"requests": self.requests}
 
     def faults(self, cluster: Cluster) -> list[str]:
-        nodes = list(cluster.nodes.values())
-        tables = [_table(node) for node in nodes]
-        wrong = super().faults(cluster)
-        for node, table in zip(nodes, tables, strict=True):
-            different = {key for key, _ in table.items() ^ tables[0].items()}
-            wrong += [f"{node.name} and {nodes[0].name} differ in {key}" for key in sorted(different)]
-            if _known(node) != {key: row for key, row in table.items() if key.startswith((NAME, POLICY))}:
-                wrong.append(f"{node.name} knows other names or policies than its store has")
-        return wrong
+        return super().faults(cluster) + differences(list(cluster.nodes.values()))
+
+
+def request(rng: Random, number: int) -> tuple[str, dict[str, Any]]:
+    """A verb and its arguments: of names and policies that no client uses."""
+    name = rng.choice(NAMES)
+    kind = name.partition(":")[0]
+    if rng.random() < 0.5:
+        gone = rng.random() < 0.3
+        return "set_policy", {"match": name, "values": None if gone else {"max_messages": number}}
+    if rng.random() < 0.6:
+        return f"create_{kind}", {"destination": name}
+    return "delete_topic" if kind == "topic" else "delete_destination", {"destination": name}
+
+
+def differences(nodes: Sequence[Node]) -> list[str]:
+    """How replicated tables differ, from store to store, and from memory to store."""
+    tables, wrong = [_table(node) for node in nodes], []
+    for node, table in zip(nodes, tables, strict=True):
+        different = {key for key, _ in table.items() ^ tables[0].items()}
+        wrong += [f"{node.name} and {nodes[0].name} differ in {key}" for key in sorted(different)]
+        if _known(node) != {key: row for key, row in table.items() if key.startswith((NAME, POLICY))}:
+            wrong.append(f"{node.name} knows other names or policies than its store has")
+    return wrong
 
 
 def _table(node: Node) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from mombroker.broker.commands import Delivery, Uncommitted
 from mombroker.broker.properties import pack
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
+from mombroker.sim.joins import Joins
 from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
@@ -367,5 +368,5 @@ class Choices(Everything):
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
-    "revisions": Revisions,
+    "revisions": Revisions, "joins": Joins,
 }  # fmt: skip

@@ -82,8 +82,8 @@ def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
 
 
 DOOR = {
-    "tx", "clock", "names", "agents", "turns", "types", "replication", "send", "send_now", "post", "cast", "alarm",
-    "collection", "changed", "remove",
+    "tx", "clock", "names", "agents", "turns", "types", "replication", "newcomers", "send", "send_now", "post", "cast",
+    "alarm", "collection", "changed", "remove",
 }  # fmt: skip
 
 

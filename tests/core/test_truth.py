@@ -10,7 +10,7 @@ from mombroker.core import revision
 from mombroker.core.errors import PeerRefused
 from mombroker.core.layouts import build
 from mombroker.core.server import AgentServer
-from mombroker.core.topology import AgentDecl, Domain, Server
+from mombroker.core.topology import AgentDecl, Domain
 from mombroker.net import wire
 from mombroker.store.memory import MemoryStore
 from tests.broker.bench import Broker
@@ -132,11 +132,6 @@ def test_a_server_that_is_down_applies_it_when_it_is_back(b):
     assert numbers(b) == [2] * 4
 
 
-def attached(new):
-    new.servers["e"] = Server("e", "127.0.0.1", 9)
-    new.domains["z"] = Domain("z", ("d", "e"))
-
-
 def test_of_two_that_are_applied_at_once_the_registry_takes_one(b):
     texts = [revision.text_of(town(allow=("tests", more))) for more in ("one", "two")]
     for server, text in zip("bd", texts, strict=True):
@@ -154,7 +149,6 @@ def test_of_two_that_are_applied_at_once_the_registry_takes_one(b):
         (lambda new: setattr(new, "registry", "b"), None, 'write registry = "a"'),
         (lambda new: new.policies.append({"match": "queue:q", "max_mesages": 1}), None, "max_mesages"),
         (lambda new: new.agents.append(AgentDecl("taken", "b", SINK)), None, "the name taken is taken by a/taken"),
-        (attached, None, "run `mom topology adopt`"),
         (lambda new: new.domains.update(z=Domain("z", ("a", "d"))), None, "is a cycle"),
     ],
 )  # fmt: skip

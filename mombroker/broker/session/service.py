@@ -34,7 +34,15 @@ from mombroker.core.reaction import DELETE
 
 SHARE = 1_000  # commands of a client that are obeyed until others have their turn: some 15 ms
 WAITING = "_to:"
-TABLES = ("_topics", "_names", "_policies", "_clients")  # what every server has, and is told again when it is new
+JOINING, JOIN_SECONDS = "join", 60.0  # what is waited for on a server that is new on the bus, and for how long
+TOO_EARLY = "{} is new on the bus and has not been told its names and topics yet: see `mom status`, and try again"
+TABLES = (
+    "_topics",
+    "_names",
+    "_policies",
+    "_clients",
+    "_newcomers",
+)  # what every server has, and is told again when it is new
 
 
 class Sessions(Native):
@@ -50,6 +58,7 @@ class Sessions(Native):
     def __init__(self, natives: Natives, lacks: Callable[[], list[str]]):
         super().__init__(natives, f"{natives.tx.name}/_clients")
         self.policies = Policies(natives.replication, self.relieve)
+        self._obeys: dict[type, Callable[[Session, Any], None]] | None = None  # once it has been told all
         for kind in KINDS:
             natives.types.check(kind, note_of)
         self.topics = Topics(natives, self)
@@ -57,6 +66,11 @@ class Sessions(Native):
         self.commands = Handlers(
             natives, self.policies, self.topics, self._temporary_queue, self._hold, self._leave, lacks
         )
+        newcomers = natives.newcomers
+        newcomers.tables += [self.policies.told, self.topics.told]
+        newcomers.joined, newcomers.met = self.topics.joined, self._met
+        if newcomers.waiting:
+            self._obeys, self.commands.of = self.commands.of, dict.fromkeys(self.commands.of, self._too_early)
         self.held_back = Waiting(self.tx, self.topics, self.alarm_at, self._go_on, self.commands.settle, self.refuse)
         self.waiting = self.held_back.sessions
         self.sessions: dict[int, Session] = {}
@@ -225,6 +239,16 @@ class Sessions(Native):
         self.lost(server)
         self.topics.left(server)
         self.confirm()
+
+    def _too_early(self, session: Session, command: object) -> None:
+        raise Wait(JOINING, JOIN_SECONDS, TOO_EARLY.format(self.tx.name))
+
+    def _met(self) -> None:
+        """Others have learned of this server, or it has their tables."""
+        self.confirm()
+        if self._obeys and not self.natives.newcomers.waiting:
+            self.commands.of, self._obeys = self._obeys, None
+            self.held_back.wake(JOINING)
 
     def relieve(self) -> None:
         """Policies have changed: whatever waits because of one is looked at again."""

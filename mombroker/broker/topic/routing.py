@@ -6,7 +6,8 @@ place, in delivery order. Everything that decides who gets a message of a topic 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Protocol
 
 from mombroker.broker.message import ClientMessage
@@ -21,6 +22,7 @@ from mombroker.core.meta import TOPIC
 from mombroker.core.natives import Natives
 
 MAX_ROUTES = 10_000  # remembered ways of topics
+TOLD_AT_ONCE = 500  # entries
 
 
 class Service(Protocol):
@@ -135,7 +137,7 @@ class Topics:
             entry = self.entries.get(epoch)
             if entry is not None and entry.unknown and not self._everywhere(entry.pattern):
                 found |= entry.unknown
-        return sorted(found)
+        return sorted(found.union(self.natives.newcomers.unmet))
 
     def _everywhere(self, topic: str) -> bool:
         return self.service.policies.of(topic).announce == "everywhere"
@@ -152,8 +154,23 @@ class Topics:
         for epoch in note.removed:
             self._drop(home, epoch)
             meta[f"{TOPIC}{home}:{epoch}"] = None
-        if note.added and home != self.tx.name:
-            self._send((home,), Seen([epoch for epoch, _ in note.added]))
+        if home != self.tx.name:
+            self.natives.newcomers.pass_on(message)
+            if note.added:
+                self._send((home,), Seen([epoch for epoch, _ in note.added]))
+
+    def told(self) -> Iterator[tuple[str, str, bytes]]:
+        """What must be told of all entries; see Newcomers.tables."""
+        for home, entries in self.table.items():
+            rows = iter(entries.items())
+            while some := list(islice(rows, TOLD_AT_ONCE)):
+                yield home, Table.wire, Table(some, []).pack()
+
+    def joined(self, servers: Iterable[str]) -> None:
+        """Servers are new on this bus: they do not know our entries yet."""
+        for entry in self.entries.values():
+            entry.unknown.update(servers)
+            self.tx.rows.meta[f"{TOPIC}{self.tx.name}:{entry.epoch}"] = _packed(entry)
 
     def _put(self, home: str, epoch: Epoch, pattern: str) -> None:
         self.table.setdefault(home, {})[epoch] = pattern
