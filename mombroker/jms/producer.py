@@ -13,7 +13,7 @@ from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, Temporary, to_send
 from mombroker.jms.errors import IllegalState, InvalidDestination, JmsError, MessageFormat
 from mombroker.jms.machine import AGAIN, Call, Headers, Part
-from mombroker.jms.messages import CONTENT, DELAY, encode, property_headers
+from mombroker.jms.messages import CONTENT, DELAY, GROUP, GROUP_SEQ, encode, property_headers
 from mombroker.stomp.requests import ROWS
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Producer:
         if options.delay:
             headers["AMQ_SCHEDULED_DELAY"] = headers[DELAY] = str(times.in_ms(options.delay))
         if options.group:
-            headers |= {"JMSXGroupID": options.group, "JMSXGroupSeq": str(options.group_seq)}
+            headers |= {GROUP: options.group, GROUP_SEQ: str(options.group_seq)}
         for name, text in (("type", options.type), ("correlation-id", options.correlation_id)):
             if text:
                 headers[name] = text
