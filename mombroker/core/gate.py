@@ -1,4 +1,4 @@
-"""The gate: what enters some domains from outside waits in one queue while these are changed (protocols §9)."""
+"""The gate: what enters some domains from outside waits in one queue while these are changed (protocols §8.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server's part in a change of the domains of a running bus (protocols §9).
+"""A server's part in a change of the domains of a running bus (protocols §8.7).
 
 S are the domains that change, a connected part of the forest, and the servers inside are those of S.
 
