@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mombroker.admin.cli import destinations, options
+from mombroker.admin.cli import destinations, moves, options
 from mombroker.admin.cli.output import output_options, show, show_one
 
 if TYPE_CHECKING:
@@ -148,14 +148,26 @@ def _browse(noun: Noun) -> click.Command:
 
 
 def _move(noun: Noun) -> click.Command:
-    @click.argument("target")
+    @click.argument("target", required=False)
     @click.argument("ids", metavar="[ID]...", type=options.ROW, nargs=-1)
     @destinations.where_option
     @destinations.limit_option(destinations.EVERY, "At most so many, the first ones.")
+    @click.option("--to", "home", metavar="SERVER", help=f"Move the {noun.word} itself to this server.")
+    @click.option("--release", is_flag=True, help="With --to: do not wait for what consumers have; give it out again.")
+    @click.option("--no-wait", is_flag=True, help="With --to: do not wait for the end.")
     @output_options
     def move(
-        named: Named, target: str, ids: tuple[int, ...], where: str, limit: int, output: str, columns: str
-    ) -> None:
+        named: Named, target: str | None, ids: tuple[int, ...], where: str, limit: int, home: str | None,
+        release: bool, no_wait: bool, output: str, columns: str,
+    ) -> None:  # fmt: skip
+        if (home is None) == (target is None):
+            raise click.UsageError("name a queue for the messages, or by --to a server for all of it")
+        if target is None and where:
+            raise click.UsageError("--where chooses messages; --to moves all of it")
+        if target is None:
+            found = named.ask("move_destination", to=home, release=release)
+            show_one(found if no_wait else moves.follow(named.file, found), output, columns)
+            return
         to = destinations.queue_of(target)
         with named.connect() as client:
             found = destinations.move(client, named.shown, limit, target=to, where=where, ids=list(ids))
@@ -166,10 +178,15 @@ def _move(noun: Noun) -> click.Command:
 
         What comes while this runs stays. Each message is moved once, whatever stops on the way.
 
+        With --to the {word} itself moves to another server, with all that is in it, while clients use it. It waits until
+        consumers have settled what they have; with --release that is given out again, marked as redelivered. It goes on
+        by itself if this command is stopped, or a server: `mom {word} show` tells what it waits for.
+
         \b
         Example:
           mom {word} move {like} orders.old
           mom {word} move {like} urgent --where "JMSPriority > 7"
+          mom {word} move {like} --to paris
         """)  # fmt: skip
 
 

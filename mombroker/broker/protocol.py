@@ -10,7 +10,9 @@ from typing import Annotated, Any, Self
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.shapes import Count, Within
 from mombroker.broker.wire import SHAPES, Note
+from mombroker.core.ids import is_id
 
+Step = Annotated[int, Within(0, 4)]
 Credit = Annotated[int, Within(-1_000_000, 1_000_000)]  # messages; far more than anybody is given
 
 
@@ -120,6 +122,44 @@ class Spec:
         return spec
 
 
+# -- between the two homes of one that moves --------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Page(Note):
+    """What a queue sends to its new home: messages as their rows have them (head and body), in the order in which they
+    are given out; what producers have sent. `step`: how far it is then, see queue/moving.py.
+
+    items     and whether a consumer has given it back, since the others were sent
+    reserve   how many messages consumers have, which may come back
+    """
+
+    wire = "m.page"
+    items: list[tuple[bytes, bytes, bool]] = field(default_factory=list)
+    producers: list[tuple[str, list[int]]] = field(default_factory=list)
+    step: Step = 0
+    reserve: Annotated[int, Within(0, 1_000_000)] = 0
+
+    @property
+    def size(self) -> int:
+        return sum(len(head) + len(body) for head, body, _ in self.items)
+
+
+@dataclass(slots=True)
+class Taken(Note):
+    """The receipt of a Page, which is durable; at first, that there is somebody to send to."""
+
+    wire = "m.taken"
+    step: Step = 0
+
+
+@dataclass(slots=True)
+class Passed(Note):
+    """Of a server: from now on all that it sends to a queue goes to the new home."""
+
+    wire = "m.passed"
+
+
 # -- to a session ----------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +215,22 @@ class Drained(Note):
 
     wire = "c.drained"
     consumer: Count
+
+
+@dataclass(slots=True)
+class Moved(Note):
+    """A consumer is to go on at another agent, where its queue lives now. What it has of here is settled here."""
+
+    wire = "c.moved"
+    consumer: Count
+    home: str
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        note = cls(*SHAPES[cls].read(values))
+        if not is_id(note.home):
+            raise ValueError("home: no agent")
+        return note
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from mombroker.core.topology import AgentDecl
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
 FORGET, FORGOTTEN = "_forget", "_forgotten"
+MOVE, MOVED = "_move", "_moved"
 
 
 def _texts(message: Message, count: int) -> list[str]:
@@ -32,12 +33,13 @@ def _texts(message: Message, count: int) -> list[str]:
 
 
 class Names(Replicated):
-    """A name never changes its id unless it was forgotten in between.
+    """A name never changes its id unless it was forgotten in between, or its agent has moved to another server.
 
     wanted      names that the broker here has asked for
     distance    the links to another server; raises MomError for one that is not on this bus
     on_known    called with a name that is known now
     on_change   called with a name that is known now, or no longer
+    on_move     called with a name whose agent has moved, its former id and its new one
     """
 
     agent, prefix = "_names", NAME
@@ -50,9 +52,11 @@ class Names(Replicated):
         self.wanted: set[str] = set()
         self.on_known: Callable[[str], None]
         self.on_change: Callable[[str], None]
+        self.on_move: Callable[[str, str, str], None]
         self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
         self.refusal(REFUSED, self._read_request, self._refused)
         self.define(FORGET, self._read_forgotten, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
+        self.define(MOVE, self._read_move, self._agree, MOVED, self._read_move, self._moved)
 
     def install(self, declared: Iterable[AgentDecl]) -> None:
         """The names of agents that the topology declares are known to all servers."""
@@ -141,6 +145,15 @@ class Names(Replicated):
         for name, id in self.known.items():
             yield self.tx.topology.registry or self.tx.name, NAMED, f"{name}\n{id}\n".encode()
 
+    def move(self, name: str, id: str, to: str) -> None:
+        """The agent of this name lives elsewhere from now on."""
+        self.ask(MOVE, f"{name}\n{id}\n{to}".encode())
+
+    def successor(self, id: str) -> str:
+        """The id that an agent has now which once had this one, and has moved since; empty if there is none."""
+        now = self.known.get(id.partition("/")[2], "")
+        return now if now != id else ""
+
     # -- what others may say; all that can be wrong with it is found before anything changes ------------------------
 
     def _read_request(self, message: Message) -> tuple[str, str, str, bytes]:
@@ -159,6 +172,12 @@ class Names(Replicated):
         name, id = _texts(message, 2)
         return name, id
 
+    def _read_move(self, message: Message) -> tuple[str, str, str]:
+        name, id, to = _texts(message, 3)
+        if not name or not is_id(id) or not is_id(to) or home_of(to) not in self.tx.topology.servers:
+            raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {to!r}")
+        return name, id, to
+
     # -- on the registry server ----------------------------------------------------------------------------------
 
     def _decide(self, asker: str, name: str, home: str, path: str, state: bytes) -> bytes | None:
@@ -171,6 +190,9 @@ class Names(Replicated):
 
     def _let_go(self, asker: str, name: str, id: str) -> bytes | None:
         return f"{name}\n{id}".encode() if self.known.get(name) == id else None
+
+    def _agree(self, asker: str, name: str, id: str, to: str) -> bytes | None:
+        return f"{name}\n{id}\n{to}".encode() if self.known.get(name) == id else None
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
@@ -195,6 +217,12 @@ class Names(Replicated):
             del self.known[name]
             self.keep(name, None)
             self.on_change(name)
+
+    def _moved(self, name: str, id: str, to: str) -> None:
+        if self.known.get(name) == id:
+            self.known[name] = to
+            self.keep(name, to)
+            self.on_move(name, id, to)
 
 
 def _request(name: str, home: str, path: str, state: bytes) -> bytes:

@@ -409,3 +409,20 @@ def test_a_topic_is_created_shown_and_deleted(bus):
     bus.settle()
     assert "nobody has created topic:fixed" in bus.mom("topic", "delete", "fixed", code=1, stdin="y\n").stderr
     assert "is no topic" in bus.mom("topic", "create", "fix.*", "-s", "a", code=1).stderr
+
+
+def test_a_queue_moves_to_another_server_and_its_clients_go_on(bus):
+    with jms.connect(bus.urls["a"]) as there, jms.connect(bus.urls["b"]) as here:
+        for number in range(200):
+            there.send("/queue/nomad", f"{number}")
+        there.flush()
+        consumer = here.consumer("/queue/nomad")
+        assert consumer.receive(timeout=5).body == "0"
+        found = bus.json("queue", "move", "nomad", "--to", "b")
+        assert (found["from"], found["to"]) == ("a", "b")
+        for number in range(200, 210):
+            there.send("/queue/nomad", f"{number}")
+        assert [consumer.receive(timeout=5).body for _ in range(209)] == [f"{number}" for number in range(1, 210)]
+    assert bus.json("queue", "show", "nomad")["home"] == "b"
+    assert "lives on b already" in bus.mom("queue", "move", "nomad", "--to", "b", code=1).stderr
+    assert "by --to a server" in bus.mom("queue", "move", "nomad", code=2).stderr

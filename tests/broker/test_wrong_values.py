@@ -13,6 +13,7 @@ from mombroker.agents import notifications as notes
 from mombroker.broker.commands import Unsubscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Spec
+from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import KINDS
 from mombroker.core.batch import Batch, InRow, TaskRow
@@ -46,6 +47,7 @@ def put(**fields: Any) -> list[Any]:
 
 
 PUT = put()
+ROW = QueuedMessage(1, 5, "a#1", ClientMessage(*PUT)).row("a/queue:far", "p5")
 TEXTS = [
     b"", b"\n", b"x", b"\n\n\n\n", b"x\ny\nz\n\xff", b"\xff\n\xff\n\xff\n\xff", b"\x1b[2J\nb\nos:system\n",
     b"x" * 100_000, b"x\nnowhere\nos:system\n", b"queue:n\nb\nmombroker.agents.queue:Queue\njunk", b"x\nb\n", b"null",
@@ -69,7 +71,10 @@ class Town:
         client.subscribe("f", "queue:far", ack="client").subscribe("p", "topic:t")
         client.subscribe("d", "topic:t", durable="d")
         b.connect("a").subscribe("q", "queue:q", ack="client")
-        assert client.texts == ["one", "one"] and not client.refusals
+        client.send("queue:leaving", "one", receipt="r").subscribe("l", "queue:leaving", ack="client")
+        assert client.texts == ["one", "one", "one"] and not client.refusals
+        b.ask("a", "move_destination", destination="queue:far", to="b")  # both wait for what clients have
+        b.ask("b", "move_destination", destination="queue:leaving", to="c")
         server = b.servers["b"]
         self.proxy = next(id for id in server.natives.agents if id.startswith("b/conn:"))
         self.link = server.channel.domains["x"].link("a")
@@ -90,6 +95,9 @@ class Town:
             "c.refuse": (self.proxy, [number, "no"]), "q.full": ("b/_clients", ["b/queue:q", True]),
             "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
+            "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2]),
+            "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", []),
+            "c.moved": (self.proxy, [number, "c/queue:far"]),
         }  # fmt: skip
 
     def hear(self, type_: str, payload: bytes, *agents: str, source: str = "a/queue:far", origin: str = "a") -> None:
@@ -167,7 +175,9 @@ def test_a_thousand_well_framed_wrong_values_end_a_link_and_no_server(count):
     town.goes_on()
 
 
-@pytest.mark.parametrize("type_", ["_deploy", "_named", "_refused", "_forget", "_forgotten", "_policy", "_policies"])
+@pytest.mark.parametrize(
+    "type_", ["_deploy", "_named", "_refused", "_forget", "_forgotten", "_move", "_moved", "_policy", "_policies"]
+)
 def test_what_servers_tell_each_other_of_names_and_policies_is_checked(type_):
     refused, town = 0, Town()
     for payload in TEXTS:
@@ -329,6 +339,7 @@ def test_types_after_a_link_are_those_before_it():
 
 
 REQUEST = {
+    "release": True,
     "destination": "queue:q", "agent": "b/sink", "name": "x", "topics": ["t"], "match": "queue:q",
     "target": "queue:other", "type": Text.__wire_name__, "to": ["b/sink"], "class": f"{AGENTS}:Sink", "id": 1,
     "user": "u", "hash": "h", "seq": 1, "holder": "a", "fields": {}, "ttl_ns": 1, "server": "b", "limit": 5,

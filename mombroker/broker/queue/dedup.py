@@ -35,6 +35,12 @@ class Dedup:
                 self.seen[row.head.decode()] = (row.id, msgpack.unpackb(row.body))
             after = (rows[-1].key, rows[-1].id)
 
+    def adopt(self, producer: str, ranges: list[int]) -> None:
+        """What the destination had of a producer when it lived elsewhere."""
+        row, _ = self.seen.get(producer) or (self.tx.new_id(), [])
+        self.seen[producer] = (row, ranges)
+        self.tx.rows.items[row] = ItemRow(row, self.agent, PRODUCERS, 0, producer.encode(), pack(ranges))
+
     def fresh(self, producer: str, counter: int) -> bool:
         """False for a repeat."""
         tx = self.tx

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
-from mombroker.broker.protocol import Cancel, Consume, Flow, Gone, Refuse, Settle, Started
+from mombroker.broker.protocol import Cancel, Consume, Flow, Gone, Page, Passed, Refuse, Settle, Started, Taken
 from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
@@ -21,17 +21,19 @@ from mombroker.broker.queue.expiry import Expiry
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.limits import QueueLimits
 from mombroker.broker.queue.messages import LANES, QueueMessages
+from mombroker.broker.queue.moving import ASKED, OPEN, Arrival, Departure, move_of
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.settings import Settings
 from mombroker.broker.queue.settlement import Settlement
-from mombroker.broker.queue.state import WITHOUT_HELD, state_of, values_of
+from mombroker.broker.queue.state import WITHOUT_HELD, arriving, source_of, state_of, values_of
 from mombroker.broker.queue.work import Work
 from mombroker.broker.selectors import message_filter
 from mombroker.core.batch import Damage, HeldRow
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import home_of
-from mombroker.core.message import Message
+from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.names import CREATE
 
 
 class Queue(Native):
@@ -48,6 +50,7 @@ class Queue(Native):
     settlement    what comes back from consumers, and how
     expiry        what becomes of messages by time
     dedup         what its producers have sent; made when it is needed
+    move          while it is on its way from or to another server
     """
 
     path = "mombroker.agents.queue:Queue"
@@ -57,7 +60,7 @@ class Queue(Native):
 
     __slots__ = (
         "name", "service", "settings", "consumers", "work", "schedule", "messages",
-        "dead_letters", "limits", "dispatcher", "settlement", "_dedup", "_unread", "_with_held",
+        "dead_letters", "limits", "dispatcher", "settlement", "move", "_dedup", "_unread", "_with_held",
     )  # fmt: skip
 
     def __init__(self, service: QueueService, id: str, state: bytes = b"", volatile: bool = False):
@@ -76,6 +79,7 @@ class Queue(Native):
             self, self.settings, self.messages, self.consumers, self.dead_letters, self.dispatcher, work
         )
         self.messages.room = self.limits
+        self.move: Departure | Arrival | None = None
         self._dedup: Dedup | None = None
         self._with_held = False  # the bytes of an older state are those of `held`, too
         self._unread = False  # what the store has of it, of which damage has to be found when the queue is used
@@ -110,7 +114,7 @@ class Queue(Native):
         stale = [messages.stale, messages.stale_bytes, messages.stale_ready]
         return state_of(
             messages.bytes - messages.unstored - messages.held, rows, remote, self.limits.blocked_servers,
-            messages.purged, more, returning, stale, WITHOUT_HELD,
+            messages.purged, more, returning, stale, WITHOUT_HELD, self.move.values() if self.move else None,
         )  # fmt: skip
 
     def _load(self, state: bytes) -> None:
@@ -139,6 +143,7 @@ class Queue(Native):
         self._with_held = len(last) <= 2
         if self._with_held:
             self.change()
+        self.move = move_of(self, last[3] if len(last) > 3 else None)
         self.touch()
 
     def regain(self, row: HeldRow) -> None:
@@ -166,7 +171,12 @@ class Queue(Native):
             super().damaged(damage)
         self.messages.damaged(damage)
 
+    def created(self) -> None:
+        if isinstance(self.move, Arrival):
+            self.post(self.move.source, Taken())
+
     def deleted(self) -> None:
+        self.not_moving()
         for session, number in [*self.consumers.consumers, *self.dispatcher.browsers]:
             self.post(session, Refuse(number, f"{self.settings.destination} was deleted"))
         self.messages.erase_held()
@@ -181,6 +191,8 @@ class Queue(Native):
         if self._unread:
             self._unread = False
             self.dedup  # noqa: B018
+        if self.move is not None and self.move.keeps(message, envelope):
+            return
         if message.producer and not self.dedup.fresh(message.producer, message.counter):
             return
         if message.expires or message.due:
@@ -207,8 +219,12 @@ class Queue(Native):
 
     def settle(self, note: Settle, envelope: Message) -> None:
         self.settlement.settle(note, envelope.source)
+        if self.move is not None:
+            self.touch()
 
     def consume(self, note: Consume, envelope: Message) -> None:
+        if self.move is not None and self.move.redirects(note, envelope.source):
+            return
         if self.take_on(note, envelope.source):
             self.post(envelope.source, Started(note.consumer))
 
@@ -232,6 +248,8 @@ class Queue(Native):
         return True
 
     def flow(self, note: Flow, envelope: Message) -> None:
+        if isinstance(self.move, Departure) and (envelope.source, note.consumer) not in self.consumers.consumers:
+            return  # it asks again where it was sent on to
         self.dispatcher.flow(note, envelope.source)
 
     def cancel(self, note: Cancel, envelope: Message) -> None:
@@ -239,14 +257,88 @@ class Queue(Native):
 
     def gone(self, note: Gone, envelope: Message) -> None:
         self.settlement.lost(envelope.source, note.failed)
+        if self.move is not None:
+            self.touch()
 
     def release(self, whose: Callable[[str], bool]) -> int:
         """Take back what these sessions hold, and let their consumers go. Returns how many messages that were."""
         return self.settlement.release(whose)
 
+    # -- to another server -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def check_new(cls, state: bytes) -> None:
+        try:
+            if state and not source_of(state)[0]:
+                raise ValueError("it has one")
+        except ValueError as error:
+            raise UnknownNotification(f"a new queue came with a state that it cannot have: {error}") from None
+
+    def not_moving(self) -> None:
+        """Raises MomError. One that has come may have something left at its former home."""
+        if self.move is not None and not (isinstance(self.move, Arrival) and self.move.step == OPEN):
+            shown, way = self.settings.destination, self.move.shown()
+            raise MomError(f"{shown} is on its way {way}: try again when it is there, see `mom queue list -c moving`")
+
+    def depart(self, server: str) -> None:
+        """Begin to move to another server, unless it does already. Raises MomError."""
+        to = f"{server}/{self.name}"
+        if isinstance(self.move, Departure) and self.move.to == to:
+            return
+        self.not_moving()
+        if self.move is not None:
+            raise MomError(f"{self.settings.destination} waits for {self.move.why()}: see `mom queue move --release`")
+        self.move = Departure(self, to)
+        payload = self.path.encode() + b"\n" + arriving(self.id, self.for_new_home())
+        self.natives.send(new_message(self.tx, self.id, (to,), CREATE, payload, flags=BOUNCE))
+        self.change()
+
+    def hurry(self) -> int:
+        """One that is to move waits no more for what consumers have: it is given out again. How much that was."""
+        if not isinstance(self.move, Departure) or self.move.phase == ASKED:
+            return 0
+        self.move.redirect()
+        return self.release(lambda session: True)
+
+    def movable(self) -> bool:
+        return not self.volatile
+
+    def moving(self) -> dict[str, str]:
+        """How far it is on its way, for an operator."""
+        move = self.move
+        return {"moving": move.shown() if move else "", "waits_for": move.why() if move else ""}
+
+    def for_new_home(self) -> Any:
+        """What a subscription adds to the state."""
+
+    def at_rest(self) -> bool:
+        """Nothing is on its way back, and no consumer has something that must come before what others get."""
+        messages, exclusive = self.messages, any(each.note.exclusive for each in self.consumers)
+        unacked = (item for items in messages.unacked.values() for item in items.values())
+        return not (self.settlement.returning or messages.purged or any(exclusive or item.group for item in unacked))
+
+    def page(self, note: Page, envelope: Message) -> None:
+        if not isinstance(self.move, Arrival):
+            raise UnknownNotification(f"{self.settings.destination} does not move here")
+        self.move.page(note, envelope)
+
+    def taken(self, note: Taken, envelope: Message) -> None:
+        if isinstance(self.move, Departure):
+            self.move.taken(note, envelope.source)
+
+    def passed(self, note: Passed, envelope: Message) -> None:
+        if self.move is not None:
+            self.move.passed(envelope.origin)
+
+    def follow(self) -> None: ...
+
+    def arrived(self) -> None: ...
+
+    def leave(self) -> None: ...
+
     handlers: ClassVar[Any] = {
         ClientMessage.wire: enqueue, Settle.wire: settle, Consume.wire: consume, Flow.wire: flow, Cancel.wire: cancel,
-        Gone.wire: gone,
+        Gone.wire: gone, Page.wire: page, Taken.wire: taken, Passed.wire: passed,
     }  # fmt: skip
 
     # -- what goes on --------------------------------------------------------------------------------------------
@@ -269,6 +361,8 @@ class Queue(Native):
             self.expiry.ripen()
         if self.messages.purged:
             self.expiry.purge()
+        if self.move is not None and self.move.run():
+            return
         if self.settings.limited:
             self.limits.drop_surplus()
         self.dispatcher.run()
@@ -281,6 +375,7 @@ class Queue(Native):
             "ready": messages.ready - messages.stale_ready, "unacked": messages.count_unacked(),
             "backing_off": sum(id > messages.purged for id in self.schedule.backing_off),
             "consumers": len(self.consumers.consumers), "dropped": messages.dropped,
+            **self.moving(),
         }  # fmt: skip
 
     def check(self) -> None:
@@ -289,6 +384,8 @@ class Queue(Native):
         self.limits.check()
         if self.turns.armed(self):
             return
+        if self.move is not None:
+            self.move.check()
         assert not self.settlement.returning, "what lost connections had is left lying"
         assert not self.messages.purged and not self.schedule.ripe, "a purge, or what was due, is left lying"
         self.schedule.check()

@@ -20,6 +20,26 @@ def state_of(
     return packed
 
 
+def arriving(source: str, more: Any = None) -> bytes:
+    """That of one that comes from another server, where it has this id."""
+    return state_of(0, None, (), (), 0, more, [], [0, 0, 0], WITHOUT_HELD, ["from", source, 0])
+
+
+def source_of(state: bytes) -> tuple[str, bytes]:
+    """Where a new one comes from, empty if from nowhere, and what is its state without that. Raises ValueError."""
+    try:
+        version, *values = msgpack.unpackb(state, strict_map_key=False)
+        made, last = values[:6], values[6:]
+        if not last:
+            return "", state
+        source = last[3][1]
+        if type(source) is not str or state != arriving(source, made[5]):
+            raise ValueError("it has more than a new one can have")
+    except (TypeError, IndexError) as error:
+        raise ValueError(str(error)) from None
+    return source, pack([version, *made])
+
+
 def values_of(state: bytes) -> list[Any]:
     """The values that `state_of` was given."""
     values: list[Any] = msgpack.unpackb(state, strict_map_key=False)

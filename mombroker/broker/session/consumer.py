@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from mombroker.broker.commands import MAX_PREFETCH, Subscribe
 from mombroker.broker.message import ClientMessage
+from mombroker.broker.protocol import Consume
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
 from mombroker.broker.selectors import Matches, Required
 from mombroker.core.errors import MomError
@@ -18,6 +20,8 @@ class SessionConsumer:
     """One subscription, and where its messages come from.
 
     home       queue or subscription agent; empty: plain topics, straight from the table
+    request    what its home was asked for
+    heir       who goes on elsewhere, since the queue has moved; `former` who did before
     explicit   credit comes by Flow alone; else each settlement gives some back
     credit     how many more may come, kept where it is explicit; of plain topics, how many more may be handed out,
                while `room`, in bytes of bodies, is above 0
@@ -34,7 +38,7 @@ class SessionConsumer:
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "epochs",
         "matches", "requires", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit",
-        "draining", "_take",
+        "draining", "request", "heir", "former", "_take",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +51,9 @@ class SessionConsumer:
         self.explicit = command.credit is not None
         self.credit, self.room = window if command.credit is None else command.credit, PREFETCH_BYTES
         self.draining = False
+        self.request: Consume | None = None
+        self.heir: SessionConsumer | None = None
+        self.former: SessionConsumer | None = None
         self.unsettled: dict[int, Any] = {}
         self.open = True
         self.outcomes: dict[str, list[int]] = {}
@@ -75,6 +82,22 @@ class SessionConsumer:
                 f"{MAX_PREFETCH}: settle some before it gets credit for {credit} more"
             )
         self.credit += credit
+
+    def pass_on(self, number: int, home: str) -> SessionConsumer:
+        """Somebody else goes on with the subscription at another home; this one settles what it has."""
+        heir = self.heir = copy(self)
+        heir.number, heir.home, heir.former = number, home, self
+        heir.unsettled, heir.outcomes, heir.uncommitted = {}, {}, set()
+        heir.recounted = 0
+        self.receipt, self.open = None, False
+        return heir
+
+    def last_heir(self) -> SessionConsumer | None:
+        """Who has the subscription now, if it goes on."""
+        heir = self.heir
+        while heir is not None and heir.heir is not None:
+            heir = heir.heir
+        return heir if heir is not None and heir.open else None
 
     def drained(self) -> None:
         """Its home has taken the rest of its credit."""

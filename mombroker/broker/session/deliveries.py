@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.broker.commands import ACCEPTED, MODIFIED, RELEASED, REQUEUED, Disposition
-from mombroker.broker.protocol import Settle
+from mombroker.broker.protocol import Flow, Settle
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.core.errors import MomError
@@ -35,7 +35,7 @@ class Deliveries:
         self,
         consumers: dict[int, SessionConsumer],
         feed: TopicFeed,
-        post: Callable[[str, Settle], None],
+        post: Callable[[str, Settle | Flow], None],
         touch: Callable[[], None],
     ):
         self.consumers, self.feed = consumers, feed
@@ -55,12 +55,17 @@ class Deliveries:
         if consumer is None:
             raise MomError("what was acknowledged is settled already, or was never delivered here")
         if consumer.ack == "client":
-            for each in list(consumer.unsettled):
-                if each > tag:
-                    break
-                self._settle(consumer, each, outcome, here)
+            self._settle_upto(consumer, tag, outcome, here)
         else:
             self._settle(consumer, tag, outcome, here)
+
+    def _settle_upto(self, consumer: SessionConsumer, tag: int, outcome: str, here: bool) -> None:
+        if consumer.former is not None:
+            self._settle_upto(consumer.former, tag, outcome, here)
+        for each in list(consumer.unsettled):
+            if each > tag:
+                break
+            self._settle(consumer, each, outcome, here)
 
     def wrote(self, upto: int) -> None:
         """Deliveries up to this tag were handed to a live socket."""
@@ -168,9 +173,13 @@ class Deliveries:
         outcomes: dict[str, Any] = consumer.outcomes
         consumer.outcomes = {}
         credit = 0
-        if consumer.open and not consumer.explicit:
+        if not consumer.explicit and (consumer.open or consumer.heir is not None):
             credit = sum(map(len, outcomes.values())) - len(outcomes.get(UNDELIVERABLE_HERE, ())) - consumer.recounted
         consumer.recounted = 0
+        if not consumer.open:
+            if credit and (heir := consumer.last_heir()):
+                self._post(heir.home, Flow(heir.number, credit))
+            credit = 0
         while max(map(len, outcomes.values()), default=0) > TOLD:  # not all of it in one reaction
             part = {name: ids[:TOLD] for name, ids in outcomes.items()}
             outcomes = {name: ids[TOLD:] for name, ids in outcomes.items()}

@@ -7,6 +7,7 @@ import msgpack
 from mombroker.broker.protocol import Gone
 from mombroker.broker.queue.dedup import PRODUCERS
 from mombroker.broker.queue.messages import LANES
+from mombroker.broker.queue.moving import BEHIND
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import DELAYED, EXPIRING
 from mombroker.broker.topic.routing import Topics
@@ -16,7 +17,7 @@ from mombroker.core.natives import Natives
 
 NATIVES: dict[str, type[Queue] | type[Topic]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
 OWNED = ("queue:", "sub:", "share:", "topic:")
-KEPT = {*LANES, DELAYED, EXPIRING, PRODUCERS}  # the collections of a queue
+KEPT = {*LANES, DELAYED, EXPIRING, PRODUCERS, BEHIND}  # the collections of a queue
 PAGE = 256  # of held messages read at once
 
 

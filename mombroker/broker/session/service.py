@@ -16,8 +16,20 @@ from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Consume, Dispatch, End, Ended, Full, Publish, Refuse, Settle
+from mombroker.broker.protocol import (
+    Consume,
+    Dispatch,
+    End,
+    Ended,
+    Full,
+    Moved,
+    Passed,
+    Publish,
+    Refuse,
+    Settle,
+)
 from mombroker.broker.queue.lane import Pool
+from mombroker.broker.queue.moving import Departure
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers
@@ -28,7 +40,8 @@ from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import KINDS, note_of
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
-from mombroker.core.message import Message
+from mombroker.core.ids import home_of
+from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE
 
@@ -77,6 +90,7 @@ class Sessions(Native):
         self.going: dict[Session, None] = {}
         self.replies: dict[int, list[Any]] = defaultdict(list)
         natives.agents[self.id] = self
+        natives.names.on_move = self.moved
 
     def _temporary_queue(self, id: str) -> Queue:
         return Queue(self, id, volatile=True)
@@ -207,6 +221,16 @@ class Sessions(Native):
     def named(self, name: str) -> None:
         self.held_back.wake(name)
 
+    def moved(self, name: str, id: str, to: str) -> None:
+        """A queue or subscription lives elsewhere: what comes from here goes there from now on."""
+        queue = self.natives.agents.get(id)
+        if isinstance(queue, Queue) and isinstance(queue.move, Departure):
+            queue.move.decided()
+        if home_of(id) != self.tx.name:
+            self.natives.post(self.id, id, Passed())
+        self.commands.full.discard(id)
+        self.held_back.wake(id)
+
     def room(self) -> None:
         """The server takes work again."""
         self.held_back.wake(STORE)
@@ -232,6 +256,8 @@ class Sessions(Native):
         for native in list(self.natives.agents.values()):
             if isinstance(native, Queue):
                 native.release(lambda holder: holder.startswith(f"{server}/"))
+                if native.move is not None:  # nothing more comes from there
+                    native.move.passed(server)
         self.topics.known_to(server)
 
     def left(self, server: str) -> None:
@@ -314,6 +340,8 @@ class Sessions(Native):
                     post(agent, message.source, Settle(note.consumer, released=rows))
             return True
         if kind.startswith(OWNED):
+            if (to := self.natives.names.successor(agent)) and self._follow(message, agent, to):
+                return True
             if message.type == Consume.wire:
                 reason = self.natives.names.departed(agent, self.shown(kind))
                 reason = reason or f"{self.shown(kind)} has just ended: subscribe again"
@@ -324,3 +352,20 @@ class Sessions(Native):
                 return True  # by two operators at once
             return message.type in KINDS and (message.type != ClientMessage.wire or not kind.startswith("queue:"))
         return kind in TABLES and message.type != Publish.wire
+
+    def _follow(self, message: Message, agent: str, to: str) -> bool:
+        """What was for an agent that lives elsewhere now; False if that is of no use there."""
+        if message.type == ClientMessage.wire:
+            put: ClientMessage = note_of(message).copy()
+            self.set_by_our_clock(put, message)
+            put.message = put.message or f"{message.origin}#{message.number}"
+            self.natives.post(message.source, to, put)
+        elif message.type == End.wire:
+            self.natives.post(message.source, to, note_of(message))
+        elif message.type == Consume.wire:
+            self.natives.post(agent, message.source, Moved(note_of(message).consumer, to))
+        elif message.type == DELETE:
+            self.natives.send(new_message(self.tx, message.source, (to,), DELETE, b"", flags=BOUNCE))
+        else:
+            return False
+        return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from mombroker.broker import commands, protocol
@@ -95,11 +96,12 @@ class Session(Native):
         self.homes[home] = None
         if not self._is_ours(home):
             self.change()
-        self.post(home, protocol.Consume(
+        consumer.request = protocol.Consume(
             consumer.number, consumer.credit, command.selector if spec is None else "", command.exclusive,
             command.priority, self.sender if command.no_local and spec is None else "", command.browser,
             spec.values() if spec else None, command.take_over,
-        ))  # fmt: skip
+        )  # fmt: skip
+        self.post(home, consumer.request)
 
     def listen(self, command: Subscribe, matches: Matches | None) -> None:
         """Take from topics, without anything that outlives the connection."""
@@ -237,6 +239,28 @@ class Session(Native):
             if consumer.home == home:
                 self._answer(consumer.number, [server])
 
+    def moved(self, note: protocol.Moved, message: Message) -> None:
+        """A consumer's queue lives elsewhere now: another consumer goes on there, and this one only settles what it
+        has."""
+        former, home, consumer = message.source, note.home, self.consumers.get(note.consumer)
+        if consumer is None or not consumer.open or consumer.home != former or consumer.request is None:
+            return
+        self.number += 1
+        heir = consumer.pass_on(self.number, home)
+        self.consumers[heir.number] = self.subs[heir.sub] = heir
+        if not consumer.unsettled:
+            del self.consumers[consumer.number]
+        self.homes[home] = None
+        if not self._is_ours(home):
+            self.change()
+        if self.key == former:  # it waits for the answer of a subscription
+            self.key = home
+        under_way = 0 if heir.explicit else len(consumer.unsettled) - len(consumer.uncommitted)
+        heir.request = replace(consumer.request, consumer=heir.number, credit=heir.credit - under_way)
+        self.post(home, heir.request)
+        if heir.draining:
+            self.post(home, protocol.Flow(heir.number, 0, True))
+
     def last(self, note: protocol.Last, message: Message) -> None:
         self.post(message.source, protocol.Settle(note.consumer, last=True))
 
@@ -292,5 +316,5 @@ class Session(Native):
     handlers: ClassVar[Any] = {
         protocol.Dispatch.wire: dispatch, protocol.Started.wire: started, protocol.Browsed.wire: browsed,
         protocol.Refuse.wire: refuse, protocol.Last.wire: last, protocol.Ended.wire: subscription_ended,
-        protocol.Drained.wire: drained,
+        protocol.Drained.wire: drained, protocol.Moved.wire: moved,
     }  # fmt: skip

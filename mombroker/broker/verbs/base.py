@@ -41,6 +41,8 @@ class DestinationVerbs:
         else:
             name = shown if shown in self.names.known else name_of(shown)
             id = self.names.known.get(name) or f"{me}/{name}"
+            if id not in self.natives.agents and f"{me}/{name}" in self.natives.agents:  # it has not quite left
+                id = f"{me}/{name}"
         found = self.natives.agents.get(id)
         if isinstance(found, Queue):
             return found

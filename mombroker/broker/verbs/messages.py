@@ -116,6 +116,7 @@ class MessageVerbs(DestinationVerbs):
         asked for is on none.
         """
         queue, most = self.find(destination), LAST_INT if bytes is None else bytes
+        queue.not_moving()
         if unacked:
             return self._unacked(queue, _place(after, [0, 0])[1], limit, most)
         *place, upto = _place(after, [0, 0, 0])
@@ -155,6 +156,7 @@ class MessageVerbs(DestinationVerbs):
     ) -> Reply:
         """Move ready messages to another queue, or with `back` dead letters to where they came from; some at a time."""
         queue = self.find(destination)
+        queue.not_moving()
         if not (target or back):
             raise MomError("messages are moved to a target, or back")
         if not back and name_of(target) == queue.name:

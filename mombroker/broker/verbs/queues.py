@@ -42,13 +42,33 @@ class QueueVerbs(DestinationVerbs):
     def delete_destination(self, destination: str) -> Reply:
         """Delete a queue or subscription with what is in it."""
         queue = self.find(destination)
+        queue.not_moving()
         self.delete(queue.id)
         return {"deleted": self.sessions.shown(queue.name), "messages": queue.messages.count}
+
+    @changes
+    def move_destination(self, destination: str, to: str, release: bool = False) -> Reply:
+        """Move a queue or durable subscription with all that is in it to another server, while clients use it.
+
+        The answer comes when that is begun; `destination` tells how far it is. With `release` it does not wait for what
+        consumers have: that is given out again, marked as redelivered.
+        """
+        queue = self.find(destination)
+        self.names.distance(to)
+        shown = queue.settings.destination
+        if to == self.tx.name:
+            raise MomError(f"{shown} lives on {to} already")
+        if not queue.movable():
+            raise MomError(f"{shown} ends with the clients that use it: there is nothing to move")
+        queue.depart(to)
+        released = queue.hurry() if release else 0
+        return {"destination": shown, "from": self.tx.name, "to": to, "released": released, **queue.moving()}
 
     @changes
     def purge(self, destination: str) -> Reply:
         """Drop all messages of a queue or subscription that no consumer has."""
         queue = self.find(destination)
+        queue.not_moving()
         return {"destination": self.sessions.shown(queue.name), "purged": queue.expiry.start_purge()}
 
     @changes

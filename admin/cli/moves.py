@@ -1,0 +1,44 @@
+"""Waiting for what moves from one server to another."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.progress import Bar
+from mombroker.core.errors import MomError
+
+EVERY_S = 0.2
+SILENT_S = 60.0  # of both servers
+
+
+def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
+    """Wait until a queue or subscription is where it is to be; `begun` is the answer of `move_destination`."""
+    topology, shown = options.load(file), begun["destination"]
+    ends = [topology.servers[begun[end]] for end in ("to", "from")]
+    started, total, told = time.monotonic(), 0, ""
+    heard = started
+    with Bar(f"{shown} to {begun['to']}") as bar:
+        while True:
+            at = dict[str, Any]()
+            for server in ends:
+                try:
+                    at[server.name] = options.ask(topology, server, "destination", destination=shown)
+                except MomError as error:
+                    if time.monotonic() - heard > SILENT_S:
+                        raise MomError(f"{error}; it goes on by itself when both servers run") from None
+            there, left = at.get(begun["to"]), at.get(begun["from"])
+            if there is not None and not there["moving"]:
+                return {**begun, "messages": there["messages"], "seconds": round(time.monotonic() - started, 1)}
+            if at:
+                heard = time.monotonic()
+            if left is not None:
+                total = max(total, left["messages"])
+                bar.at(total - left["messages"], total)
+                if left["waits_for"] != told and time.monotonic() - started > 2:
+                    told = left["waits_for"]
+                    if told:
+                        bar.say(f"it waits for {told}")
+            time.sleep(EVERY_S)
