@@ -231,7 +231,7 @@ class Departure:
         if item is not None:
             messages.take(item)
         elif messages.ready:
-            self.queue.turns.touch_late(self.queue)
+            self.queue.turns.late[self.queue] = None
         return item
 
     def _send_all(self) -> None:
