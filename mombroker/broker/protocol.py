@@ -155,9 +155,10 @@ class Taken(Note):
 
 @dataclass(slots=True)
 class Passed(Note):
-    """Of a server: from now on all that it sends to a queue goes to the new home."""
+    """Of a server: all that it sends to a queue goes to this new home from now on."""
 
     wire = "m.passed"
+    home: str
 
 
 # -- to a session ----------------------------------------------------------------------------------------------------

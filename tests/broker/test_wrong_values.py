@@ -96,7 +96,7 @@ class Town:
             "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
             "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2]),
-            "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", []),
+            "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),
             "c.moved": (self.proxy, [number, "c/queue:far"]),
         }  # fmt: skip
 

@@ -151,7 +151,7 @@ class Departure:
         if last or server != me:
             self.waits.discard(server)
         if self.waits == {me} and not last:
-            self.queue.natives.post(f"{me}/_clients", self.queue.id, Passed())
+            self.queue.natives.post(f"{me}/_clients", self.queue.id, Passed(self.to))
         self.queue.change()
         self.queue.touch()
 

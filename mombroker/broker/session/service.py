@@ -227,7 +227,7 @@ class Sessions(Native):
         if isinstance(queue, Queue) and isinstance(queue.move, Departure):
             queue.move.decided()
         if home_of(id) != self.tx.name:
-            self.natives.post(self.id, id, Passed())
+            self.natives.post(self.id, id, Passed(to))
         self.commands.full.discard(id)
         self.held_back.wake(id)
 
