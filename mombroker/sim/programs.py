@@ -369,7 +369,5 @@ class Choices(Everything):
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
-    "revisions": Revisions, "joins": Joins,
-    "revisions": Revisions,
-    "moves": Moves,
+    "revisions": Revisions, "joins": Joins, "moves": Moves,
 }  # fmt: skip
