@@ -178,9 +178,9 @@ def _move(noun: Noun) -> click.Command:
 
         What comes while this runs stays. Each message is moved once, whatever stops on the way.
 
-        With --to the {word} itself moves to another server, with all that is in it, while clients use it. What consumers
-        have they settle where they got it; with --release it is given out again, marked as redelivered. The move goes
-        on by itself if this command is stopped, or a server: `mom {word} show` tells what it waits for.
+        With --to the {word} itself moves to another server, with all that is in it, while clients use it. What
+        consumers have they settle where they got it; with --release it is given out again, marked as redelivered. The
+        move goes on by itself if this command is stopped, or a server: `mom {word} show` tells what it waits for.
 
         \b
         Example:
