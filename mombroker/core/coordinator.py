@@ -59,7 +59,7 @@ class Coordinator:
     def __init__(self, replication: Replication, truth: Truth, ring: Callable[[int], None]):
         self.tx, self._send, _, handle = replication
         self.truth, self._ring = truth, ring
-        row = self.tx.reader.meta().get(CHANGE)
+        row = self.tx.reader.meta(CHANGE).get(CHANGE)
         self.run = None if row is None else Run(**json.loads(str(row)))
         self.until = 0
         handle(ANSWER, _read_answer, self._answered)

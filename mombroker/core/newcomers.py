@@ -57,10 +57,9 @@ class Newcomers:
         self.tables: list[Callable[[], Iterator[Row]]] = []
         self.joined: Callable[[list[str]], None]
         self.met: Callable[[], None]
-        meta, at = tx.reader.meta(), len(ATTACHED)
-        rows = {key[at:]: json.loads(str(row)) for key, row in meta.items() if key.startswith(ATTACHED)}
+        rows = {key.removeprefix(ATTACHED): json.loads(str(row)) for key, row in tx.reader.meta(ATTACHED).items()}
         self.attached = {server: Attached(*row) for server, row in rows.items()}
-        self.waiting = WAITING in meta
+        self.waiting = WAITING in tx.reader.meta(WAITING)
         self._mine: list[str] = []  # newcomers that we sponsor, and that others may not know yet
         self._look()
         types.obey(TOLD, self._read_told, self._told)

@@ -65,9 +65,9 @@ class Reconfiguration:
         self.tx, self._send, _, handle = replication
         self.channel, self.truth = channel, truth
         self.ahead: set[str] = set()  # servers inside that have switched, as their greeting says
-        meta = self.tx.reader.meta()
-        self.plan = Plan(**json.loads(str(meta[PLAN]))) if PLAN in meta else None
-        self.marks = {key.removeprefix(MARK) for key, id in meta.items() if key.startswith(MARK) and self._mine(id)}
+        plan, marks = self.tx.reader.meta(PLAN).get(PLAN), self.tx.reader.meta(MARK)
+        self.plan = None if plan is None else Plan(**json.loads(str(plan)))
+        self.marks = {key.removeprefix(MARK) for key, id in marks.items() if self._mine(id)}
         handle(READY, _read_plan, self._asked)
         handle(FORGET, read_id, self._forgotten)
         handle(FREEZE, _read_plan, self._frozen)

@@ -93,7 +93,7 @@ class Replicated:
     def rows(self) -> dict[str, str]:
         """What the store has, by key."""
         at = len(self.prefix)
-        return {key[at:]: str(row) for key, row in self.tx.reader.meta().items() if key.startswith(self.prefix)}
+        return {key[at:]: str(row) for key, row in self.tx.reader.meta(self.prefix).items()}
 
     def keep(self, key: object, row: str | None) -> None:
         """Store a row, or delete it."""

@@ -18,7 +18,7 @@ from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 
 Meta = Mapping[str, str | int]
 
-MOST_BYTES = 1 << 20  # of a text
+MOST_BYTES = 4 << 20  # of a text
 KEPT = 100  # revisions that are remembered
 TOLD, LINE = 30, 200  # lines of a revision's difference that are remembered, and characters of each
 

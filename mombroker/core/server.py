@@ -131,7 +131,7 @@ class AgentServer:
         """
         tx = self.tx
         gone = [name for name in tx.topology.servers if name not in topology.servers]
-        tx.rows.meta |= dict.fromkeys(key for key in self.reader.meta() if key.startswith(DIGEST))
+        tx.rows.meta |= dict.fromkeys(self.reader.meta(DIGEST))
         tx.rows.meta |= identity(topology, self.name)
         declared = [agent for agent in topology.agents if agent not in tx.topology.agents]
         self.channel.install(topology, anew, epoch)

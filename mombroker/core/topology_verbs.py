@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mombroker.core import revision
 from mombroker.core.coordinator import Coordinator
+from mombroker.core.meta import HISTORY
 from mombroker.core.reconfiguration import Reconfiguration
 from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.truth import Truth
@@ -22,7 +23,7 @@ class TopologyVerbs:
     @reads
     def topology_history(self) -> Reply:
         """The last revisions of the topology, the newest first: since when each is in force, and what it changed."""
-        return {"revisions": revision.listed(self.truth.tx.reader.meta())}
+        return {"revisions": revision.listed(self.truth.tx.reader.meta(HISTORY))}
 
     @changes
     def apply_topology(self, ticket: int, text: str, revision: int) -> None:

@@ -43,7 +43,7 @@ class Transaction:
         self.rows = Batch(number=1)
         self.record = trace.recorder(self)
         self.durable_batch = 0
-        self.durable_id = int(reader.meta().get(NEXT, 0))
+        self.durable_id = int(reader.meta(NEXT).get(NEXT, 0))
         self.new_id = count(self.durable_id + 1).__next__  # so often that a method of ours would be felt
         self.urgency = COMMIT
         self._notes: list[str] = []  # lines for the operator's log
@@ -70,7 +70,7 @@ class Transaction:
 
 
 _READ: dict[str, Callable[[Reader, Any], Any]] = {
-    "meta": lambda reader, id: reader.meta().get(id),
+    "meta": lambda reader, id: reader.meta(id).get(id),
     "agents": lambda reader, id: reader.agent(id),
     "items": lambda reader, id: reader.item(id),
     "held": lambda reader, id: reader.held_row(id),

@@ -10,7 +10,7 @@ from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import declared_id, home_of
 from mombroker.core.message import Message
-from mombroker.core.meta import HISTORY
+from mombroker.core.meta import HISTORY, REVISION, TOPOLOGY
 from mombroker.core.names import Names
 from mombroker.core.replicated import Replicated, Replication
 from mombroker.core.topology import Topology, listed
@@ -46,7 +46,7 @@ class Truth(Replicated):
         self.applied: list[Callable[[Change], None]] = []
         self.ways: dict[Kind, Callable[[str, str, Change], None]] = {}
         self.ended: Callable[[int], None]
-        self.number, self.text = revision.in_force(self.tx.reader.meta())
+        self.number, self.text = revision.in_force(self.tx.reader.meta(REVISION) | self.tx.reader.meta(TOPOLOGY))
         if self.number:
             if line := self.stands(file):
                 self.tx.note(line)
@@ -60,7 +60,7 @@ class Truth(Replicated):
     def stands(self, file: Topology) -> str:
         """How a server's file stands to the revision in force, in a line; empty if it is of that."""
         goes = f"goes by revision {self.number} of the topology, which its store has"
-        digest, past = revision.digest_of(revision.text_of(file)), revision.history(self.tx.reader.meta())
+        digest, past = revision.digest_of(revision.text_of(file)), revision.history(self.tx.reader.meta(HISTORY))
         if digest == revision.digest_of(self.text):
             return ""
         if older := next((number for number, (_, other, _) in past.items() if other == digest), 0):

@@ -170,8 +170,7 @@ class UserVerbs:
 
     def __init__(self, tx: Transaction):
         self.tx = tx
-        rows = tx.reader.meta().items()
-        self._hashes = {key.removeprefix(USER): str(value) for key, value in rows if key.startswith(USER)}
+        self._hashes = {key.removeprefix(USER): str(value) for key, value in tx.reader.meta(USER).items()}
 
     @reads
     def users(self) -> Reply:

@@ -122,9 +122,7 @@ class Node:
             resources=lambda: resources(data),
             meters=self._meters,
         )
-        self.users = {
-            key.removeprefix(USER): str(row) for key, row in self.store.meta().items() if key.startswith(USER)
-        }
+        self.users = {key.removeprefix(USER): str(row) for key, row in self.store.meta(USER).items()}
         at, limits = topology.servers[self.name], self.server.limits
         self.stomp = Stomp(self.driver.wall, _stomp_settings(at, limits))
         self.gateway = Gateway(

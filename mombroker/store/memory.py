@@ -243,9 +243,10 @@ class MemoryStore:
 
     # -- reads -------------------------------------------------------------------------------------------------
 
-    def meta(self) -> Meta:
-        now = max(self.disk.said(), self.disk.logged)
-        return {**self.disk.meta, NOW: now} if now else dict(self.disk.meta)
+    def meta(self, prefix: str = "") -> Meta:
+        found = {key: value for key, value in self.disk.meta.items() if key.startswith(prefix)}
+        now = max(self.disk.said(), self.disk.logged) if NOW.startswith(prefix) else 0
+        return {**found, NOW: now} if now else found
 
     def links(self) -> list[LinkRow]:
         return sorted(self.disk.links.values())

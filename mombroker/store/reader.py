@@ -249,10 +249,15 @@ class SqliteReader:
         finally:
             self.select("ROLLBACK")
 
-    def meta(self) -> Meta:
-        rows = self.select(f"SELECT key, value, {self.sum} FROM meta")
+    def meta(self, prefix: str = "") -> Meta:
+        sql = f"SELECT key, value, {self.sum} FROM meta"
+        if prefix:
+            end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+            rows = self.select(f"{sql} WHERE key >= ? AND key < ?", prefix, end)
+        else:
+            rows = self.select(sql)
         found: Meta = dict(self._whole("its entry {0!r}", sums.row, rows))
-        if now := self.last_commit():
+        if NOW.startswith(prefix) and (now := self.last_commit()):
             found[NOW] = now
         return found
 

@@ -368,7 +368,7 @@ class SqliteStore(SqliteReader):
         far = self.select("SELECT id FROM log WHERE id >= ? ORDER BY id LIMIT 1 OFFSET ?", first, PRUNED)
         step = far[0][0] if far else LAST
         cut = partial(self._log_cut, first, last)
-        self._prune = prune(self.meta(), first, end, cut, max_bytes, now - max_age, step)
+        self._prune = prune(self.meta(EXPORTED) | self.meta(LOST), first, end, cut, max_bytes, now - max_age, step)
         return self._prune[0] - int(first)
 
     def tidy(self) -> bool:

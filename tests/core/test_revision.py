@@ -94,8 +94,8 @@ def test_the_history_is_bounded():
 
 
 def test_a_topology_that_no_store_would_keep_is_refused():
-    with pytest.raises(MomError, match=r"servers keep 1048576 at most: make it smaller"):
-        revision.text_of(bus(LINE, policies=[{"match": "queue:" + "x" * 2_000_000}]))
+    with pytest.raises(MomError, match=r"servers keep 4194304 at most: make it smaller"):
+        revision.text_of(bus(LINE, policies=[{"match": "queue:" + "x" * 5_000_000}]))
 
 
 @pytest.mark.parametrize("seed", range(20))

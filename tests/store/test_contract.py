@@ -216,6 +216,16 @@ def test_after_a_failure_nothing_is_written_any_more(on):
     on.store.commit(Batch(meta={"now": 4}))  # a new process on a disk with room
 
 
+def test_rows_of_meta_are_read_by_the_beginning_of_their_keys(on):
+    on.store.commit(
+        Batch(meta={"now": 5, "name:a": "x", "name:": "y", "name;": "z", "nam": 1, "next": 7, "name:\uffff": "w"})
+    )
+    assert on.store.meta("name:") == {"name:": "y", "name:a": "x", "name:\uffff": "w"}
+    assert on.store.meta("next") == {"next": 7} and on.store.meta("now") == {"now": 5}
+    assert on.store.meta("none") == {}
+    assert on.store.meta("n") == {key: value for key, value in on.store.meta().items() if key[0] == "n"}
+
+
 def test_a_second_batch_waits_for_the_first(on):
     on.store.begin(Batch(meta={"now": 1}))
     with pytest.raises(AssertionError, match="not finished"):

@@ -68,9 +68,8 @@ class Topics:
         natives.types.obey(Publish.wire, note_of, self._publish, at_once=False)
         natives.types.obey(Table.wire, note_of, self._table)
         natives.types.obey(Seen.wire, note_of, self._seen)
-        for key, value in self.tx.reader.meta().items():
-            if key.startswith(TOPIC):
-                self._restore(key[len(TOPIC) :], str(value))
+        for key, value in self.tx.reader.meta(TOPIC).items():
+            self._restore(key[len(TOPIC) :], str(value))
 
     def _restore(self, key: str, value: str) -> None:
         home, _, epoch = key.rpartition(":")
