@@ -248,18 +248,20 @@ class Refuse(Note):
 
 @dataclass(slots=True)
 class Publish(Note):
-    """A message to a topic. `epochs`: the last of each server's table that is known here; None: it goes everywhere."""
+    """A message to a topic. `epochs`: the last of each server's table that is known here; None: it goes everywhere, and
+    `known` are those."""
 
     wire = "t.publish"
     message: ClientMessage
     epochs: dict[str, Count] | None
+    known: dict[str, Count] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         return self.message.size
 
     def values(self) -> list[Any]:
-        return [self.message.values(), self.epochs]
+        return [self.message.values(), self.epochs, self.known]
 
 
 @dataclass(slots=True)

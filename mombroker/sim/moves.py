@@ -1,4 +1,4 @@
-"""Queues on the move, from server to server and on, while clients use them."""
+"""Queues, durable and shared subscriptions on the move, from server to server and on, while clients use them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
+from mombroker.broker.names import subscription_name
 from mombroker.broker.queue.queue import Queue
 from mombroker.sim.clients import Client, Connection
 from mombroker.sim.cluster import Cluster
@@ -60,6 +61,7 @@ class Moves(Everything):
         made = super().cast()
         self.lasts(Stream((ORDERED,), "queue", received=True))
         self.movable = [*QUEUES, ORDERED, ORDERED]
+        self.movable += [subscription_name(id, name) for id, name in self.lasting.values() if name]
         return [Traveller(self, client.client_id) for client in made]
 
     def counts(self) -> dict[str, int]:

@@ -93,7 +93,7 @@ class Town:
             "c.dispatch": (self.proxy, [number, [[77, "a#7", 1, PUT]]]), "c.started": (self.proxy, [number, []]),
             "c.last": (self.proxy, [number]), "c.ended": (self.proxy, [number]), "c.browsed": (self.proxy, [number]),
             "c.refuse": (self.proxy, [number, "no"]), "q.full": ("b/_clients", ["b/queue:q", True]),
-            "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}]),
+            "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}, {"a": 7}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
             "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2]),
             "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),

@@ -70,9 +70,9 @@ class Movable(Protocol):
     def accept(self, collection: Collection) -> None: ...
     def at_rest(self) -> bool: ...  # consumers have nothing that must come before what others get
     def enqueue(self, message: ClientMessage, envelope: Message) -> None: ...
-    def follow(self) -> None: ...  # one that arrives gets what its topics bring
+    def follow(self) -> None: ...  # what its topics bring is taken at the new home, by who knows of that
     def arrived(self) -> None: ...
-    def leave(self) -> None: ...  # it lives elsewhere
+    def leave(self) -> None: ...  # nothing more comes
 
 
 class Departure:
@@ -173,13 +173,14 @@ class Departure:
             return False
         if self.phase == SENDS:
             self.phase = TURNS
+            queue.follow()
             self._send(Page(step=FOLLOWS))
         elif self.phase == ENDS and not self.waits:
             self._send_all()
             self.phase = LINGERS
+            queue.leave()
         elif self.phase == LINGERS and not unacked:
             queue.post(self.to, Page(step=CLOSED))
-            queue.leave()
             queue.natives.remove(queue.id)
             return True
         return False

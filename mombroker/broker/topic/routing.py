@@ -6,7 +6,7 @@ place, in delivery order. Everything that decides who gets a message of a topic 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Protocol
 
@@ -23,6 +23,12 @@ from mombroker.core.natives import Natives
 
 MAX_ROUTES = 10_000  # remembered ways of topics
 TOLD_AT_ONCE = 500  # entries
+
+
+class Moving(Subscriber, Protocol):
+    """A subscription that is on its way from one server to another."""
+
+    def takes(self, knew: Mapping[str, Epoch], /) -> bool: ...  # of a publisher that knew these entries
 
 
 class Service(Protocol):
@@ -52,6 +58,10 @@ class Topics:
        knows one knows all earlier ones of that server that still hold.
     3. The epoch of a subscription is the last one of its entries. It takes a copy only if the publisher knew that, and
        thus all of them: else it could get this message and miss a later one of a topic that the publisher did not know.
+    4. What is published while a subscription moves it takes at one of its two homes: at the new one if the publisher
+       knew the entry that this has announced for the move, else at the former one.
+
+    moving   subscriptions with two homes, of which one is here
     """
 
     def __init__(self, natives: Natives, service: Service):
@@ -64,6 +74,7 @@ class Topics:
         self.own: dict[str, Entry] = {}  # by pattern
         self.entries: dict[Epoch, Entry] = {}  # the same, by epoch
         self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
+        self.moving: dict[Moving, None] = {}
         self.dropped = 0  # messages that connections did not take in time
         natives.types.obey(Publish.wire, note_of, self._publish, at_once=False)
         natives.types.obey(Table.wire, note_of, self._table)
@@ -106,6 +117,10 @@ class Topics:
         if fresh:
             self._announce(Table([(entry.epoch, entry.pattern) for entry in fresh], []))
         return [entry.epoch for entry in entries]
+
+    def epoch_of(self, server: str, pattern: str) -> Epoch:
+        """The entry of a server for this very pattern, 0 if it has none."""
+        return next((epoch for epoch, each in self.table.get(server, {}).items() if each == pattern), 0)
 
     def release(self, subscriber: Subscriber, epochs: Iterable[Epoch]) -> None:
         ended = []
@@ -220,16 +235,15 @@ class Topics:
         """Send a client's message to a topic on its way: one copy to each server that has subscriptions."""
         servers, _ = self._route(message.destination)
         self.published += 1
-        epochs: dict[str, Epoch] | None = None
-        if self._everywhere(message.destination):
+        epochs: dict[str, Epoch] = {name: self.latest[name] for name in servers}
+        everywhere = self._everywhere(message.destination)
+        if everywhere:
             servers = list(self.tx.topology.servers)
-        else:
-            epochs = {name: self.latest[name] for name in servers}
         if not servers:
             self.unheard += 1
             return
         dests = tuple([f"{name}/_topics" for name in servers])
-        self.natives.cast(source, dests, Publish(message, epochs))
+        self.natives.cast(source, dests, Publish(message, None, epochs) if everywhere else Publish(message, epochs))
 
     def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
         """The servers that have entries for a topic, and those of our own."""
@@ -259,6 +273,11 @@ class Topics:
                 for subscriber, since in entry.subscribers.fit(get):
                     if known is None or known >= since:
                         subscribers[subscriber] = None
+        if self.moving:
+            knew = note.known if note.epochs is None else note.epochs
+            for each in self.moving:
+                if each in subscribers and not each.takes(knew):
+                    del subscribers[each]
         self.copies += 1
         if not subscribers:
             self.unheard += 1

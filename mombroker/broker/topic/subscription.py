@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import msgpack
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Cancel, Consume, End, Ended, Gone, Last, Refuse, Settle, Spec, Started
+from mombroker.broker.queue.moving import FILLS, LINGERS, OPEN, TURNS, Arrival, Departure
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.service import QueueService
-from mombroker.broker.queue.state import state_of, values_of
+from mombroker.broker.queue.state import source_of, state_of, values_of
 from mombroker.broker.selectors import Required, message_filter, required
 from mombroker.core import times
 from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.times import SECOND
 
@@ -27,10 +29,12 @@ class Entries(Protocol):
     """The server's own entries of the subscription table; see routing.py."""
 
     agent: str
+    moving: dict[Any, None]
 
     def hold(self, taker: Subscription, patterns: Iterable[str]) -> list[int]: ...
     def release(self, taker: Subscription, epochs: Iterable[int]) -> None: ...
     def unknown(self, epochs: Iterable[int]) -> list[str]: ...
+    def epoch_of(self, server: str, pattern: str) -> int: ...
 
 
 class SubscriptionService(QueueService, Protocol):
@@ -42,7 +46,8 @@ class SubscriptionService(QueueService, Protocol):
 
 
 class Subscription(Queue):
-    """1. It holds its entries of the table from its creation to its deletion.
+    """1. It holds its entries of the table from its creation to its deletion; while it moves, at the home that takes
+       what is published.
     2. Its messages are in the order in which its server delivered them: priorities do not count here.
     3. One that is not shared has one consumer at most: a new one takes it over.
     4. One that is not shared dispatches nothing while messages of its former consumer may come back as released.
@@ -90,6 +95,7 @@ class Subscription(Queue):
     @classmethod
     def check_new(cls, state: bytes) -> None:
         try:
+            _, state = source_of(state)
             *blank, (spec, _) = msgpack.unpackb(state, strict_map_key=False)
             made = Spec.of(spec)
             message_filter(made.selector, made.no_local)
@@ -102,7 +108,8 @@ class Subscription(Queue):
     # -- feed ----------------------------------------------------------------------------------------------------
 
     def created(self) -> None:
-        self.epochs = self.service.topics.hold(self, self.spec.topics)
+        super().created()
+        self._hold()
         if not self.spec.durable:
             self.alarm_at(self.tx.now + LONELY_NS)
         self.idle()
@@ -112,8 +119,58 @@ class Subscription(Queue):
         self._grace = self.natives.clock.started + GRACE_NS
         if self.consumers.consumers:
             self.seen = 0
-        self.epochs = self.service.topics.hold(self, self.spec.topics)
+        self._hold()
         self._left()
+
+    # -- to another server -----------------------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        """Hold the entries that it needs. One that arrives has another one, by which publishers are told apart."""
+        topics, move, patterns = self.service.topics, self.move, self.spec.topics
+        if isinstance(move, Arrival) and move.step < OPEN:
+            patterns = [*patterns, self._mark(self.tx.name)] if move.step > FILLS else []
+        elif isinstance(move, Departure) and move.phase == LINGERS:
+            patterns = []
+        if patterns:
+            former, self.epochs = self.epochs, topics.hold(self, patterns)
+            topics.release(self, [epoch for epoch in former if epoch not in self.epochs])
+        if move is not None and (move.step > FILLS if isinstance(move, Arrival) else move.phase >= TURNS):
+            topics.moving[self] = None
+        if move is None or (isinstance(move, Arrival) and move.step == OPEN):
+            topics.moving.pop(self, None)
+
+    def _mark(self, home: str) -> str:
+        return f"temp-topic:{home}/_moved/{self.name}"
+
+    def takes(self, knew: Mapping[str, int]) -> bool:
+        """Is what somebody has published who knew these entries taken here, not at the other home?"""
+        move = self.move
+        home = home_of(move.to) if isinstance(move, Departure) else self.tx.name
+        epoch = self.service.topics.epoch_of(home, self._mark(home))
+        known = bool(epoch) and knew.get(home, 0) >= epoch
+        return known if isinstance(move, Arrival) else not known
+
+    def follow(self) -> None:
+        self._hold()
+
+    def arrived(self) -> None:
+        self._hold()
+        self.idle()
+
+    def leave(self) -> None:
+        self.service.topics.release(self, self.epochs)
+        self.service.topics.moving.pop(self, None)
+        self.epochs = []
+
+    def movable(self) -> bool:
+        return self.spec.durable
+
+    def for_new_home(self) -> Any:
+        return [self.spec.values(), []]
+
+    def at_rest(self) -> bool:
+        alone = not self.spec.shared and (self.draining or self.messages.count_unacked())
+        return not alone and super().at_rest()
 
     def alarm(self) -> None:
         super().alarm()
@@ -157,6 +214,11 @@ class Subscription(Queue):
             self._refuse_consumer(note, envelope, f"{shown} is {kind}: subscribe as such, or take another name")
             return
         active = bool(self.consumers.consumers)
+        if self.move is not None and spec != self.spec:
+            self._refuse_consumer(
+                note, envelope, f"{shown} is on its way to another server: change it when it is there"
+            )
+            return
         if spec != self.spec and spec.shared and active:
             self._refuse_consumer(note, envelope, f"{shown} is in use with other topics or another selector")
             return
@@ -165,6 +227,8 @@ class Subscription(Queue):
             return
         if active and not spec.shared:
             self._take_over()
+        if self.move is not None and self.move.redirects(note, envelope.source):
+            return
         if spec != self.spec:
             self._change(spec)
         if self.take_on(note, envelope.source):
@@ -256,7 +320,7 @@ class Subscription(Queue):
     def idle(self) -> None:
         """End it if nobody has consumed from it for longer than its policy allows."""
         timeout, tx = self.settings.policy.idle_timeout, self.tx
-        if not timeout or not self.seen or self.natives.agents.get(self.id) is not self:
+        if not timeout or not self.seen or self.move is not None or self.natives.agents.get(self.id) is not self:
             return
         at = max(times.after(self.seen, times.of_seconds(timeout)), self._grace)
         if at <= tx.now and self.natives.clock.ahead <= times.FAR:
@@ -268,7 +332,10 @@ class Subscription(Queue):
             self.alarm_at(at)
 
     def end(self, note: End, envelope: Message) -> None:
-        if self.consumers.consumers:
+        if self.move is not None:
+            reason = f"{self.settings.destination} is on its way to another server: delete it when it is there"
+            self.post(envelope.source, Refuse(note.number, reason))
+        elif self.consumers.consumers:
             reason = f"{self.settings.destination} has a consumer: let it leave before it is deleted"
             self.post(envelope.source, Refuse(note.number, reason))
         else:
