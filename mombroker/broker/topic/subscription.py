@@ -281,8 +281,11 @@ class Subscription(Queue):
         self.dispatcher.pause(DRAINING, expected=lambda: bool(self.draining), drains_wait=False)
 
     def _drained(self, whose: Callable[[tuple[str, int]], bool]) -> None:
-        self.draining = [key for key in self.draining if not whose(key)]
-        if not self.draining:
+        left = [key for key in self.draining if not whose(key)]
+        if left != self.draining:
+            self.draining = left
+            self.change()
+        if not left:
             self.dispatcher.resume(DRAINING)
 
     def _returned(self) -> None:
