@@ -24,10 +24,13 @@ def sized(spark: "SparkSession", records: int) -> None:
 
     A log of one partition is not worth plans that adapt themselves as they go: that costs more than the query.
     """
+    ours = [name for name in (SHUFFLE, ADAPTIVE) if spark.conf.get(SIZED + name, None) == spark.conf.get(name)]
+    if not ours:
+        return
     count = -(-records // TASK_RECORDS) or 1
     if count > 1:
         count = max(count, spark.sparkContext.defaultParallelism)
     for name, value in ((SHUFFLE, str(count)), (ADAPTIVE, str(count > 1).lower())):
-        if spark.conf.get(SIZED + name, None) == spark.conf.get(name):
+        if name in ours:
             spark.conf.set(name, value)
             spark.conf.set(SIZED + name, value)

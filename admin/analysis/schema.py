@@ -59,12 +59,21 @@ DAY = "`day` string"  # Parquet alone: the folder, the UTC day of the commit
 
 
 def spark() -> "StructType":
-    """The columns as Spark's type."""
-    from pyspark.sql.types import StructType
+    """The columns as Spark's type, each with its text as the comment that DESCRIBE shows. Needs no session."""
+    from pyspark.sql import types as T
 
-    found = StructType.fromDDL(DDL)
-    assert isinstance(found, StructType), "several columns"
-    return found
+    def struct(*names: str) -> T.ArrayType:
+        texts = ("domain", "ordering", "peer")
+        fields = [T.StructField(name, T.StringType() if name in texts else T.LongType()) for name in names]
+        return T.ArrayType(T.StructType(fields))
+
+    kinds: dict[str, T.DataType] = {
+        "string": T.StringType(), "bigint": T.LongType(), "timestamp": T.TimestampType(),
+        "array<string>": T.ArrayType(T.StringType()), OUT: struct("domain", "ordering", "peer", "bytes", "ints"),
+        MISSING: struct("member", "sequence"),
+    }  # fmt: skip
+    fields = [T.StructField(each.name, kinds[each.type], True, {"comment": each.text}) for each in COLUMNS]
+    return T.StructType(fields)
 
 
 def arrow(names: tuple[str, ...] = NAMES) -> "pa.Schema":

@@ -4,6 +4,7 @@ Nothing here is needed to analyse on a session of one's own: `source.register` i
 """
 
 import atexit
+import logging
 import os
 import re
 import shlex
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 OLDEST = 17  # the Java that Spark 4 needs at least
 # Spark itself would tell of others by a Java stack, as it does of yarn where no folder is named that tells of it.
 MASTERS = re.compile(
-    r"(local(\[(\*|0*[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*(,\s*\d+\s*){2}\]|(spark|k8s)://.+|yarn|)$"
+    r"(local(\[(\*|0*[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*(,\s*\d+\s*){2}\]|(spark|k8s|sc)://.+|yarn|)$"
 )
 HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 JVM = "spark.driver.extraJavaOptions"
@@ -50,6 +51,9 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %replace{%m}{(?s)\\\\R.*}{}%n%ex{none}
 """
+
+# Python's loggers of what is raised besides, as some kB of JSON.
+TELL_TWICE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 # Drops the one flag that the real `java` dies or warns of. It is `sh`, so that it costs milliseconds.
 SHIM = """\
@@ -181,7 +185,9 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
     Raises SparkMissing, JavaNotFound, MomError where Spark does not start.
     """
     if not MASTERS.match(master):
-        raise MomError(f"{master!r} is no master of Spark: name local[4], spark://HOST:7077, yarn or k8s://HOST:PORT")
+        raise MomError(
+            f"{master!r} is no master of Spark: name local[4], spark://HOST:7077, yarn, k8s://HOST:PORT or sc://HOST"
+        )
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -190,6 +196,10 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
         from mombroker.admin.analysis import source
     except ImportError:
         raise SparkMissing from None
+    if master.startswith("sc://"):
+        return _connected(master, settings)
+    for name in TELL_TWICE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     builder = SparkSession.builder
     own = {key.replace("_", "."): str(value) for key, value in settings.items()}
     conf = {}
@@ -209,6 +219,31 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
     if conf:
         partitions.note(spark)
     source.register(spark)
+    return spark
+
+
+def _connected(master: str, settings: dict[str, object]) -> "SparkSession":
+    """A session of Spark Connect: no Java runs here, and the server's own settings hold."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from mombroker.admin.analysis import source
+
+    try:
+        builder = SparkSession.builder.remote(master)
+        for name, value in {
+            **_always(),
+            **{key.replace("_", "."): str(each) for key, each in settings.items()},
+        }.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        source.register(spark)
+    except ImportError as error:
+        raise MomError(
+            f"{master} needs Spark Connect ({error}); install it with: pip install 'pyspark[connect]'"
+        ) from None
+    except PySparkException as error:
+        raise MomError(f"{master} does not answer: {cause(error)}") from None
     return spark
 
 

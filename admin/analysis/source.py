@@ -4,6 +4,7 @@
     spark.read.format("mombroker").load(["paris", "lyon"])      several of these
     spark.readStream.format("mombroker").load("bus.toml")
     CREATE TEMPORARY VIEW logs USING mombroker OPTIONS (path 'bus.toml')
+    CREATE TABLE logs USING mombroker OPTIONS (path '/bus/bus.toml')
 
 Columns are those of schema.py; `.schema("kind string, payload bigint")` reads no others. Options: `servers` and
 `kinds`, lists with commas, and `since`, a time: only these records; `partition`, records of a task, about;
@@ -25,9 +26,12 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -40,13 +44,16 @@ from mombroker.core.trace import KINDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
+    from mombroker.core.topology import Topology
     from mombroker.store.reader import SqliteReader
 
 PARTITION = 500_000  # records
 OPTIONS = {"path", "paths", "servers", "kinds", "since", "partition", "maxrecords", "failondataloss"}
+TABLES = ("provider", "owner", "location", "external", "comment")  # what Spark says of a table
+KEPT = "mombroker.options"
 NO_KIND = "there are no records of kind"
 DIGITS = 18  # of a number that SQLite takes
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,20 +68,29 @@ def register(spark: SparkSession) -> None:
 
 def read(
     spark: SparkSession,
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     servers: Sequence[str] = (),
     kinds: Sequence[str] = (),
     since: datetime | None = None,
+    columns: Sequence[str] = (),
 ) -> DataFrame:
-    """The log records that `path` leads to, all columns: an export, or stores as the data source takes them.
+    """The log records that `path` leads to: an export, several, or stores as the data source takes them.
 
-    With `servers`, `kinds` or `since` only theirs; the others are not even read. Of an export, each record once,
-    whatever run or compaction is under way. Raises MomError if there are none, or no such servers or kinds.
+    With `servers`, `kinds`, `since` or `columns` only theirs; the others are not even read. Of an export, each record
+    once, whatever run or compaction is under way. Raises MomError if there are none, or no such servers, kinds or
+    columns.
     """
+    _known(columns, schema.NAMES, "there is no column")
+    if not isinstance(path, str | Path):
+        return reduce(
+            DataFrame.unionByName, [read(spark, each, servers, kinds, since, columns) for each in _once(path)]
+        )
     path = Path(path)
     if not files.is_export(path):
         register(spark)
         loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
+        if columns:
+            loading = loading.schema(", ".join(f"`{name}` {schema.TYPES[name]}" for name in columns))
         return loading.option("since", _utc(since).isoformat() if since else "").load(str(path))
     chosen = files.chosen(path)
     _known(servers, dict.fromkeys(file.server for file in chosen), "there are no records of server")
@@ -86,7 +102,45 @@ def read(
     if since:
         eve = _utc(since) - timedelta(days=1)  # the first record of a commit may be younger than the day of its file
         found = found.where((found["day"] >= f"{eve:%Y-%m-%d}") & (found["time"] >= _utc(since)))
-    return found.select(*schema.NAMES)
+    return found.select(*(columns or schema.NAMES))
+
+
+def _once(paths: Sequence[str | Path]) -> list[Path]:
+    """Raises MomError where two of these exports have records of one store."""
+    found = [Path(path) for path in paths]
+    if not found:
+        raise MomError("name at least one export, topology file or data folder")
+    logs: dict[tuple[str, str], Path] = {}
+    for path in found:
+        for log in {file.log for file in files.every(path)} if files.is_export(path) else ():
+            if log in logs:
+                raise MomError(
+                    f"{logs[log]} and {path} both have records of the same store of {log[0]}: name one of them"
+                )
+            logs[log] = path
+    return found
+
+
+def told(log: DataFrame, topology: Topology | None = None) -> DataFrame:
+    """The same records for people: beside the ns of each station `..._at`, a timestamp, and null, in place of 0, where
+    it was not passed; with a topology `waits_for`, the members that `missing` numbers, as `server#sequence`."""
+    from pyspark.sql import functions as F
+
+    for name in ("sent", "received", "delivered", "done"):
+        passed = F.expr(f"nullif({name}, 0)")
+        log = log.withColumn(name, passed).withColumn(f"{name}_at", F.timestamp_micros((passed / 1000).cast("bigint")))
+    if topology is None:
+        return log
+    members: list[Column] = []
+    for domain in topology.domains.values():
+        members += [F.lit(domain.name), F.array(*map(F.lit, domain.members))]
+    known = F.element_at(F.create_map(*members), F.col("domain"))
+    return log.withColumn(
+        "waits_for",
+        F.transform(
+            "missing", lambda each: F.concat_ws("#", F.get(known, each["member"]), each["sequence"].cast("string"))
+        ),
+    )
 
 
 def window(spark: SparkSession, path: str | Path, since: datetime | None, until: datetime | None) -> DataFrame:
@@ -111,8 +165,8 @@ def window(spark: SparkSession, path: str | Path, since: datetime | None, until:
 
 def _parquet(spark: SparkSession, path: Path, chosen: Sequence[files.File]) -> DataFrame:
     sized(spark, sum(file.records for file in chosen))
-    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path))
-    return reader.parquet(*[str(file.path) for file in chosen])
+    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path.absolute()))
+    return reader.parquet(*[str(file.path.absolute()) for file in chosen])
 
 
 def _utc(time: datetime) -> datetime:
@@ -125,8 +179,10 @@ class Logs(DataSource):
     def __init__(self, options: Any):
         super().__init__(options)
         named = {name.lower() for name in options}
-        if "provider" in named:  # Spark 4.3 asks for a table's records without any option, so without its path
-            raise MomError("a table cannot be of the logs, a view can: CREATE TEMPORARY VIEW ... USING mombroker")
+        self.table = {}  # what a table keeps of the options, among the notes of its first column
+        if "provider" in named:
+            named -= {name for name in named if name in TABLES or name.startswith("option.")}
+            self.table = {name: options[name] for name in named}
         if unknown := sorted(named - OPTIONS):
             known = "servers, kinds, since, partition, maxRecords, failOnDataLoss"
             raise MomError(f"there is no option {', '.join(unknown)}; there are {known}")
@@ -144,11 +200,17 @@ class Logs(DataSource):
     def name(cls) -> str:
         return "mombroker"
 
-    def schema(self) -> str:
-        return schema.DDL
+    def schema(self) -> StructType:
+        found = schema.spark()
+        if self.table:
+            found.fields[0].metadata[KEPT] = json.dumps(self.table)
+        return found
 
     def reader(self, schema: StructType) -> Reader:
-        return Reader(self.request, _columns(schema))
+        """Spark 4.3 asks for a table's records without any option, so without its path: the table's columns have it."""
+        kept = next((field.metadata[KEPT] for field in schema.fields if KEPT in field.metadata), None)
+        request = Logs(json.loads(kept)).request if kept and not self.request.paths else self.request
+        return Reader(request, _columns(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self.request, _columns(schema))
@@ -199,9 +261,10 @@ class Range(InputPartition):
 
 
 def _paths(options: Any) -> tuple[str, ...]:
-    """Spark makes `paths` of a list."""
+    """Spark makes `paths` of a list, and of that of a table an address."""
     path = str(options.get("path", ""))
-    return (path,) if path else tuple(map(str, json.loads(options.get("paths", "[]"))))
+    paths = [path] if path else json.loads(options.get("paths", "[]"))
+    return tuple(unquote(urlsplit(each).path) if str(each).startswith("file:") else str(each) for each in paths)
 
 
 def _names(options: Any, name: str) -> tuple[str, ...]:

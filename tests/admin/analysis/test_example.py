@@ -35,6 +35,36 @@ def test_the_example_tells_the_costs_and_leaves_a_bus_that_the_commands_read(spa
     assert {path.name for path in Path("again").rglob("server=*")} == {f"server={name}" for name in bus.servers}
 
 
+def test_the_planner_has_three_answers(spark, arrow, played, tmp_path, monkeypatch, capsys):
+    from mombroker.admin.analysis import export, stores
+
+    list(export.export(stores.read(played.folder), tmp_path))
+    monkeypatch.setattr(sys, "argv", ["planner.py", str(tmp_path), "0.05"])
+    runpy.run_path(str(EXAMPLE.with_name("planner.py")), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == [
+        "The dearest hours of links", "Who sends most", "Of the time that messages take from server to server",
+    ]  # fmt: skip
+    assert sum(int(line.split()[0]) for line in lines if "could be saved" in line) in (99, 100, 101)
+
+
+def test_the_stream_of_the_docs_has_the_holds_of_each_minute(spark, arrow, played):
+    text = fenced("docs/cost-analysis.md", "python", "withWatermark")
+    query = text.replace(".start()", ".trigger(availableNow=True).start()").replace(
+        '"bus.toml"', repr(str(played.file))
+    )
+    assert "availableNow" in query and "bus.toml" in query
+    names: dict[str, object] = {}
+    exec(compile(query, "docs/cost-analysis.md", "exec"), names)
+    running = names["query"]
+    running.awaitTermination()  # type: ignore[attr-defined]
+    found = spark.table("holds").selectExpr("sum(held)", "sum(seconds)").first()
+    came = [r for each in played.written.values() for commit in each for r in commit.records
+            if r.peer and r.received and r.delivered > r.received and r.kind in ("react", "forward")]  # fmt: skip
+    assert found[0] == len(came) > 0
+    assert found[1] == pytest.approx(sum(r.delivered - r.received for r in came) / 1e9)
+
+
 @pytest.mark.long
 def test_what_the_docs_show_of_it(tmp_path):
     """docs/cost-analysis.md, each line and program by a process of its own."""

@@ -253,7 +253,7 @@ def test_what_is_no_master_is_refused_before_java_is_looked_for():
         map(
             session.MASTERS.match,
             ("", "local", "local[*]", "local[12]", "local[10, 3]", "local-cluster[2,1,1024]", "spark://head:7077",
-             "k8s://https://head:6443", "yarn"),
+             "k8s://https://head:6443", "yarn", "sc://head:15002"),
         )
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 from mombroker import store
 from mombroker.admin.analysis import schema
 from mombroker.admin.bench import logs
+from mombroker.core.errors import MomError
 from mombroker.store import columns
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -271,16 +273,52 @@ def test_a_view_is_made_by_sql_and_a_list_of_folders_loaded(spark, played):
 
     source.register(spark)
     options = f"USING mombroker OPTIONS (path '{played.file}')"
-    with pytest.raises(Exception, match="a table cannot be of the logs, a view can: CREATE TEMPORARY VIEW"):
-        spark.sql(f"CREATE TABLE logs_of_a_bus {options}")
+    spark.sql(f"CREATE TABLE table_of_a_bus USING mombroker OPTIONS (path '{played.file}', servers 's03, s09')")
+    try:
+        table = spark.table("table_of_a_bus")
+        kept = {row.server: row["count"] for row in table.groupBy("server").count().collect()}
+        described = {row.col_name: row.comment for row in spark.sql("DESCRIBE table_of_a_bus").collect()}
+    finally:
+        spark.sql("DROP TABLE table_of_a_bus")
+    assert described["kind"].startswith("send, react") and all(described[name] for name in schema.NAMES)
     spark.sql(f"CREATE TEMPORARY VIEW logs_of_a_bus {options}")
     counts = {row.server: row["count"] for row in spark.table("logs_of_a_bus").groupBy("server").count().collect()}
     spark.catalog.dropTempView("logs_of_a_bus")
     assert len(counts) == logs.SERVERS
     two = spark.read.format("mombroker").load([str(played.folder / name) for name in ("s03", "s09")])
-    assert {row.server: row["count"] for row in two.groupBy("server").count().collect()} == {
-        name: counts[name] for name in ("s03", "s09")
-    }
+    assert (
+        {row.server: row["count"] for row in two.groupBy("server").count().collect()}
+        == {name: counts[name] for name in ("s03", "s09")}
+        == kept
+    )
+
+
+def test_columns_and_several_exports_can_be_asked_for(spark, played, exported, tmp_path):
+    from mombroker.admin.analysis import source
+
+    whole = source.read(spark, exported, columns=("kind", "number"))
+    assert whole.columns == ["kind", "number"] == source.read(spark, played.file, columns=("kind", "number")).columns
+    parts = [shutil.copytree(exported, tmp_path / name) for name in ("one", "two")]
+    for part, kept in zip(parts, ("s0[0-7]", "s0[89]|s1"), strict=True):
+        for folder in part.glob("day=*/server=*"):
+            if not re.match(kept, folder.name.removeprefix("server=")):
+                shutil.rmtree(folder)
+    assert source.read(spark, parts, columns=["seq"]).count() == whole.count() > 0
+    with pytest.raises(MomError, match="both have records of the same store of s"):
+        source.read(spark, [exported, parts[0]])
+    with pytest.raises(MomError, match="there is no column colour; there are"):
+        source.read(spark, exported, columns=["colour"])
+
+
+def test_what_is_told_has_times_nulls_and_names(spark, played, exported):
+    from mombroker.admin.analysis import source
+
+    told = source.told(source.read(spark, exported), played.topology)
+    send = told.where("kind = 'send'").first()
+    assert send.received is None is send.received_at and send.sent_at.timestamp() * 10**6 == send.sent // 1000
+    held = told.where("kind = 'hold'").first()
+    members = played.topology.domains[held.domain].members
+    assert held.waits_for == [f"{members[member]}#{sequence}" for member, sequence in held.missing]
 
 
 def test_an_export_refuses_what_stores_refuse(spark, exported):
