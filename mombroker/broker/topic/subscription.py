@@ -249,6 +249,7 @@ class Subscription(Queue):
     def cancel(self, note: Cancel, envelope: Message) -> None:
         if not self.spec.shared and self.messages.unacked.get(envelope.source):
             self.draining.append((envelope.source, note.consumer))
+            self.change()
             self._pause()
             self.post(envelope.source, Last(note.consumer))
         super().cancel(note, envelope)
