@@ -33,7 +33,8 @@ def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
     FILE is held against the topology that the bus goes by, which its stores have. `+` is new, `-` goes, `~` changes. It
     says which servers pause, what is under way there and who is down; what a server that leaves still holds; and, of a
     change of domains, what a message costs now and would cost then, by the model of `mom topology advise` under the
-    last messages in the logs on this machine. A file that cannot follow is refused, with what to write.
+    last messages in the logs on this machine. A file that cannot follow is refused, with what to write; the registry is
+    asked whether it would take the change now.
 
     Exit code 7 if there is something to be changed and --detailed-exitcode is given; else 0.
 
@@ -47,6 +48,8 @@ def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
         echo_json(found.as_dict())
     else:
         _tell(found)
+    if found.refused:
+        raise MomError(f"this cannot be applied now: {found.refused}")
     if detailed and found.lines:
         raise SystemExit(ExitCode.CHANGES)
 
@@ -87,6 +90,8 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
     asked = next(stands.answering(stand, stand.topology.registry), None)
     if asked is None:
         raise MomError("no server of this bus answers here: start it, or run this on the machine of one")
+    if found.refused:
+        raise MomError(f"this cannot be applied now: {found.refused}")
     options.confirm(yes, f"Change the bus {wanted.name}?")
     at, text = stand.topology.servers[asked], revision.text_of(wanted)
     done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)

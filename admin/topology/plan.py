@@ -10,10 +10,13 @@ from typing import Any
 from mombroker.admin import leaving
 from mombroker.admin.topology import advise, costs
 from mombroker.admin.topology.costs import Load
-from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, reader_of
+from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, reader_of
+from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, told
+from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, listed
 from mombroker.lab.bus_workloads import Send
+from mombroker.net import adminclient
 
 PLAYED = 2_000  # messages of the logs, the last ones, that are played on both topologies
 
@@ -32,6 +35,7 @@ class Plan:
     holds     leaver -> what it still has
     down      servers that do not answer; `hidden` may run, but cannot be asked from this machine
     needed    of these, those that the change has to wait for
+    refused   why it cannot be applied as things stand, by a server that was asked
     costs     by the model, under the messages that were sent last: of the current topology, and of the planned one
     """
 
@@ -44,6 +48,7 @@ class Plan:
     down: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     needed: list[str] = field(default_factory=list)
+    refused: str = ""
     costs: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -53,7 +58,8 @@ class Plan:
             "domains": list(change.frozen), "replaced_by": list(change.replacing),
             "attached": [each._asdict() for each in change.attached], "newcomers": list(change.newcomers),
             "leavers": list(change.leavers), "holds": self.holds, "waiting": self.waiting, "down": self.down,
-            "no_access": self.hidden, "needed": self.needed, "costs": self.costs,
+            "no_access": self.hidden, "needed": self.needed, "refused": self.refused,
+            "costs": self.costs,
         }  # fmt: skip
 
     def words(self) -> Iterator[str]:
@@ -90,7 +96,22 @@ def make(stand: Stand, new: Topology) -> Plan:
     made.holds = {name: _holdings(stand, name) for name in change.leavers}
     if change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
+    if change.kind is not Kind.NOTHING:
+        made.refused = _judged(stand, new)
     return made
+
+
+def _judged(stand: Stand, new: Topology) -> str:
+    """What the registry says, or else another server that answers; empty if it takes the change, or nobody answers."""
+    asked = next(answering(stand, stand.topology.registry), None)
+    if asked is None:
+        return ""
+    with adminclient.connect(stand.topology, asked) as client:
+        try:
+            client.request("judge_topology", text=revision.text_of(new), revision=stand.number)
+        except MomError as error:
+            return str(error)
+    return ""
 
 
 def _waiting(stand: Stand, change: Change) -> Iterator[str]:

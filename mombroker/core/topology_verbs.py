@@ -25,6 +25,11 @@ class TopologyVerbs:
         """The last revisions of the topology, the newest first: since when each is in force, and what it changed."""
         return {"revisions": revision.listed(self.truth.tx.reader.meta(HISTORY))}
 
+    @reads
+    def judge_topology(self, text: str, revision: int) -> Reply:
+        """What kind of change another topology would be, given as text, in place of a revision; refused like that."""
+        return {"kind": self.truth.judge(revision, text).kind.value}
+
     @changes
     def apply_topology(self, ticket: int, text: str, revision: int) -> None:
         """Have the bus go by another topology, given as text, in place of a revision."""

@@ -106,6 +106,18 @@ def test_a_change_of_domains_says_who_pauses_and_what_it_costs(bus, file):
     assert "what a message costs" in shown
 
 
+def test_what_the_registry_would_not_take_is_told_by_the_plan(bus, file):
+    bus.file.write_text(bus.mom("topology", "export").stdout)
+    if "theirs" not in bus.mom("agent", "list").stdout:
+        bus.mom("agent", "deploy", "theirs", "clerks:Clerk", "--on", "b")
+    bus.settle()
+    file.write_text(file.read_text() + '[[agents]]\nname = "theirs"\nserver = "c"\nclass = "clerks:Clerk"\n')
+    for words in (("plan",), ("apply", "--yes")):
+        refused = bus.mom("topology", *words, code=1)
+        assert "+ agent theirs on c" in refused.stdout
+        assert "this cannot be applied now: the name theirs is taken by b/theirs: choose another" in refused.stderr
+
+
 def test_what_a_server_that_leaves_holds_is_listed(bus, file):
     bus.mom("queue", "create", "kept", "--server", "d")
     bus.file.write_text(bus.mom("topology", "export").stdout)
@@ -114,10 +126,11 @@ def test_what_a_server_that_leaves_holds_is_listed(bus, file):
     rest = rest.partition("[domains.x]")[2]
     left = (head + "[domains.x]" + rest).replace('[domains.y]\nservers = ["c", "d"]\nordering = "matrix"\n', "")
     file.write_text(left.replace('[[agents]]\nname = "dan"\nserver = "d"\nclass = "clerks:Clerk"\n', ""))
-    found = bus.json("topology", "plan")
-    assert (found["leavers"], found["domains"], found["replaced_by"]) == (["d"], ["y"], [])
+    found = bus.json("topology", "plan", code=1)  # it holds something: nobody takes that
+    assert found["refused"] and (found["leavers"], found["domains"], found["replaced_by"]) == (["d"], ["y"], [])
     assert {"queue:kept", "agent dan"} <= set(found["holds"]["d"])
-    assert "d leaves, and holds agent dan" in bus.mom("topology", "plan").stdout
+    shown = bus.mom("topology", "plan", code=1)
+    assert "d leaves, and holds agent dan" in shown.stdout and "this cannot be applied now: " in shown.stderr
 
 
 def test_a_server_that_is_down_is_named_and_gets_settings_later(bus, file):
