@@ -9,7 +9,7 @@ breaks. A topic in a Subscribe may have the wildcards `*` (one segment between d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mombroker.broker.message import ClientMessage
@@ -68,6 +68,25 @@ class Send:
     def size(self) -> int:
         texts = self.content_type + self.type + self.correlation + self.reply_to
         return len(texts) + len(self.properties) + len(self.form) + len(self.body)
+
+
+@dataclass(slots=True)
+class SendRun:
+    """Messages that a client sends in a row and that differ in body and receipt alone: `model` is the first of them."""
+
+    model: Send
+    bodies: list[bytes]
+    receipts: list[str]
+    receipt: str | None = None  # of the run itself, which has none
+
+    @property
+    def destination(self) -> str:
+        return self.model.destination
+
+    def singles(self) -> list[Send]:
+        """The same, one by one."""
+        each = zip(self.bodies, self.receipts, strict=True)
+        return [replace(self.model, body=body, receipt=receipt) for body, receipt in each]
 
 
 @dataclass(slots=True)
@@ -169,7 +188,7 @@ class Disconnect:
     receipt: str | None = None
 
 
-Command = Send | Subscribe | Unsubscribe | Disposition | Uncommitted | Flow | Transact | Sync | Disconnect
+Command = Send | SendRun | Subscribe | Unsubscribe | Disposition | Uncommitted | Flow | Transact | Sync | Disconnect
 
 
 class Delivery(NamedTuple):
@@ -203,6 +222,13 @@ class Receipt:
 
 
 @dataclass(slots=True)
+class Receipts:
+    """The messages of a run with these receipts are sent, and durable."""
+
+    receipts: list[str]
+
+
+@dataclass(slots=True)
 class Refused:
     """A command cannot be obeyed, or the subscription `sub` not go on. `receipt` is that of the command, if it had one.
 
@@ -230,7 +256,7 @@ class BrowseEnd:
     sub: str
 
 
-Reply = Delivery | Receipt | Refused | Drained | BrowseEnd
+Reply = Delivery | Receipt | Receipts | Refused | Drained | BrowseEnd
 
 
 @dataclass(slots=True)

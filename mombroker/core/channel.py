@@ -258,22 +258,25 @@ class Channel:
         tx = self.tx
         return Message(tx.name, tx.new_id(), source, to, note.wire, b"", tx.now, 0, BOUNCE, b"", note, note.size)
 
-    def send_now(self, source: str, native: Native, note: Note) -> None:
-        """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
+    def send_now(self, source: str, native: Native, *notes: Note) -> None:
+        """Send notes to one of our own native agents, which takes each at once if nothing is in its way.
 
         Not to be called while another one is at work, which might not expect that this one changes.
         """
-        tx, agent = self.tx, native.id
-        message = self._note(source, (agent,), note)
-        if not self.engine.idle(agent) or (self.owning and any(part.pending for part in self.owning)) or self.gate.own:
-            self.send(message)
-            return
-        self.sent += 1
-        tx.urgency = tx.urgency or LINGER
-        now, name, number, size = tx.now, tx.name, message.number, message.size
-        self._left("send", name, number, source, message.dests, size, now, now, NO_OUT, message.type)
-        self._taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
-        self.engine.react_now(native, message)
+        tx, agent, engine, left, taken = self.tx, native.id, self.engine, self._left, self._taken
+        now, name, dests = tx.now, tx.name, (native.id,)
+        held = self.gate.own or (self.owning and any(part.pending for part in self.owning))
+        for note in notes:
+            number, size, kind = tx.new_id(), note.size, note.wire
+            message = Message(name, number, source, dests, kind, b"", now, 0, BOUNCE, b"", note, size)
+            if held or not engine.idle(agent):
+                self.send(message)
+                continue
+            self.sent += 1
+            tx.urgency = tx.urgency or LINGER
+            left("send", name, number, source, dests, size, now, now, NO_OUT, kind)
+            taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
+            engine.react_now(native, message)
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
         """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).

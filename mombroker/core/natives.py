@@ -66,7 +66,7 @@ class Channel(Protocol):
     def send(self, message: Message) -> None: ...
     def post(self, source: str, to: str, note: Note) -> None: ...
     def cast(self, source: str, to: tuple[str, ...], note: Note) -> None: ...
-    def send_now(self, source: str, native: NativeAgent, note: Note) -> None: ...
+    def send_now(self, source: str, native: NativeAgent, *notes: Note) -> None: ...
 
 
 class Natives:
@@ -86,7 +86,7 @@ class Natives:
     newcomers  servers that were attached while the bus worked
     send       sends a message
     post       sends a note to an agent; cast to several
-    send_now   sends a note to one of our own, which takes it at once if nothing is in its way; not to be called while
+    send_now   sends notes to one of our own, which takes each at once if nothing is in its way; not to be called while
                another one is at work, which might not expect that this one changes
     """
 

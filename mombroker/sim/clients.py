@@ -8,7 +8,18 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from mombroker.broker.commands import Delivery, Disconnect, Disposition, Receipt, Refused, Send, Subscribe, Unsubscribe
+from mombroker.broker.commands import (
+    Delivery,
+    Disconnect,
+    Disposition,
+    Receipt,
+    Receipts,
+    Refused,
+    Send,
+    SendRun,
+    Subscribe,
+    Unsubscribe,
+)
 from mombroker.core.damage import DAMAGED
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
@@ -110,7 +121,10 @@ class Connection:
     def send(self, destination: str, receipt: bool = True, **more: Any) -> Sent:
         sent, command = self.message(destination, **more)
         command.receipt = self.receipt(sent) if receipt else None
-        self.do(command)
+        if command.receipt is not None and sent.id % 2:
+            self.do(SendRun(command, [command.body], [command.receipt]))
+        else:
+            self.do(command)
         return sent
 
     def subscribe(self, stream: Stream, durable: str = "", **more: Any) -> str:
@@ -208,6 +222,9 @@ class Client:
             self.given(connection, reply.tag, given)
         elif isinstance(reply, Receipt):
             self._confirmed(connection, connection.receipts[reply.receipt], not reply.unconfirmed)
+        elif isinstance(reply, Receipts):
+            for receipt in reply.receipts:
+                self._confirmed(connection, connection.receipts[receipt], True)
         elif isinstance(reply, Refused):
             self.work.refusals.append(reply.message)
             self.lost(connection)

@@ -21,6 +21,7 @@ LITERAL = frozenset(("CONNECT", "STOMP", "CONNECTED"))  # whose headers are neve
 END = b"\0\n"  # of what a server says: line ends may follow a NUL, and some clients read a line there
 LENGTH_DIGITS = 12
 MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
+MAX_RECEIPT = 200  # of a receipt in a run
 MAX_STRANGE, SAMPLE = 256, 16  # after so many new heads in a row, one of so many is remembered, until one comes again
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
@@ -76,12 +77,27 @@ class Known:
     """The head of a SEND, which may come again with another receipt: between `before` and `after`, when it was there
     last. `memo` is for whoever reads the frames."""
 
-    __slots__ = ("command", "headers", "length", "before", "after", "memo")
+    __slots__ = ("command", "headers", "length", "before", "after", "memo", "_match")
 
     def __init__(self, command: str, headers: dict[str, str], length: int | None):
         self.command, self.headers, self.length = command, headers, length
         self.before = self.after = b""
         self.memo: Any = None
+        self._match: Any = None
+
+    def between(self, before: bytes, after: bytes) -> None:
+        if (before, after) != (self.before, self.after):
+            self.before, self.after, self._match = before, after, None
+
+    def match(self, data: bytes | bytearray, at: int) -> re.Match[bytes] | None:
+        """Receipt and body of such a frame, if one begins there and is whole."""
+        if self._match is None:
+            body = rb"((?s:.{%d}))\0" % self.length if self.length is not None else rb"([^\0]*+)\0"
+            self._match = re.compile(
+                re.escape(self.before) + rb"([!-9;-\[\]-~]{0,%d}+)" % MAX_RECEIPT + re.escape(self.after) + body
+            ).match
+        found: re.Match[bytes] | None = self._match(data, at)
+        return found
 
 
 class Parser:
@@ -200,6 +216,18 @@ class Parser:
         body = data[start:end]
         return _frame(Frame, (command, headers, body if type(body) is bytes else bytes(body)))
 
+    def like(self, known: Known, most: int) -> list[tuple[bytes, bytes]]:
+        """Receipts and bodies of the SENDs that come next and are like the last one, at most so many."""
+        found: list[tuple[bytes, bytes]] = []
+        data, at = self._data, self._at
+        if self._head is None and self._quick and data.startswith(known.before, at) and known.before:
+            limit = self.limits.body
+            while len(found) < most and (frame := known.match(data, at)) and len(frame[2]) <= limit:
+                found.append((frame[1], frame[2]))
+                at = frame.end()
+            self._at = at
+        return found
+
     def acks(self) -> list[str]:
         """The ids of the ACKs that come next, as far as they have no other header; such come in long rows."""
         found: list[str] = []
@@ -258,7 +286,8 @@ class Parser:
         if receipt is None:
             return known.command, known.headers, known.length
         self.receipt = receipt.decode()
-        known.before, known.after, self._last = head[: cut + 9], head[cut + 9 + len(receipt) :] + b"\n\n", known
+        known.between(head[: cut + 9], head[cut + 9 + len(receipt) :] + b"\n\n")
+        self._last = known
         return known.command, {**known.headers, "receipt": self.receipt}, known.length
 
     def _skip_line_ends(self, data: bytes | bytearray, at: int) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from mombroker.broker.commands import Delivery, Receipt
+from mombroker.broker.commands import Delivery, Receipt, Receipts
 from mombroker.stomp.frames import END, encode
 from mombroker.stomp.headers import V12, escape, text_of
 
 MS = 1_000_000
 _escape = lru_cache(1_000)(escape)  # of names that come again with each message
+
+
+_RECEIPT, _ENDS = "RECEIPT\nreceipt-id:", "\n\n" + END.decode()
 
 
 def message(delivery: Delivery, message_id: str, version: str, named: bool) -> bytes:
@@ -60,6 +63,11 @@ def receipt(reply: Receipt, version: str) -> bytes:
         text = reply.receipt
         return f"RECEIPT\nreceipt-id:{text if text.isalnum() else escape(text, version)}\n\n\0\n".encode()
     return encode("RECEIPT", [("receipt-id", reply.receipt), ("unconfirmed", reply.unconfirmed)], version=version)
+
+
+def receipts(reply: Receipts, version: str) -> bytes:
+    texts = [text if text.isalnum() else escape(text, version) for text in reply.receipts]
+    return f"{_RECEIPT}{(_ENDS + _RECEIPT).join(texts)}{_ENDS}".encode()
 
 
 def error(text: str, receipt: str | None, version: str, more: Iterable[tuple[str, str]] = ()) -> bytes:

@@ -24,9 +24,11 @@ from mombroker.broker.commands import (
     Disposition,
     Login,
     Receipt,
+    Receipts,
     Refused,
     Reply,
     Send,
+    SendRun,
     Subscribe,
     Sync,
     Transact,
@@ -46,6 +48,7 @@ from mombroker.stomp.unsettled import Unsettled
 
 VERSIONS = (V10, V11, V12)
 MAX_EARLY = 128 * 1024  # bytes behind CONNECT before the login is answered
+MAX_RUN = 100  # messages that are one command, behind the first
 MAX_NOTED = 20  # headers of other brokers that a session speaks of
 MAX_BEAT_MS = 86_400_000
 MARK_BYTES = 256 * 1024  # of input between two marks
@@ -292,7 +295,13 @@ class Session:
         known = self.parser.known
         if known is not None and (model := known.memo) is not None:
             before, between, behind = model
-            self.commands.append(Send(*(*before, frame.body, *between, self.parser.receipt, *behind)))
+            receipt = self.parser.receipt
+            command = Send(*(*before, frame.body, *between, receipt, *behind))
+            if receipt is not None and (more := self.parser.like(known, MAX_RUN)):
+                receipts = [receipt, *[name.decode() for name, _ in more]]
+                self.commands.append(SendRun(command, [frame.body, *[body for _, body in more]], receipts))
+            else:
+                self.commands.append(command)
             return
         headers = frame.headers
         shown = headers.get("destination")
@@ -516,6 +525,8 @@ class Session:
                     self._close(self._farewell)
                 else:
                     self._marks -= 1
+            elif type(reply) is Receipts:
+                out.append(replies.receipts(reply, version))
             elif isinstance(reply, Refused):
                 self._close(self._error(reply.message, reply.receipt, reply.sub))
             elif isinstance(reply, BrowseEnd):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,7 +13,9 @@ from mombroker.broker.commands import (
     Disposition,
     Flow,
     Receipt,
+    Receipts,
     Send,
+    SendRun,
     Subscribe,
     Sync,
     Transact,
@@ -68,8 +70,8 @@ class Handlers:
         self.full: set[str] = set()
         self._temporary_queue, self._hold, self._close, self._lacks = temporary_queue, hold, close, lacks
         self.of: dict[type, Callable[[Session, Any], None]] = {
-            Send: self._send, Disposition: self.settle, Transact: self._transact, Sync: self._done,
-            Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
+            Send: self._send, SendRun: self._send_run, Disposition: self.settle, Transact: self._transact,
+            Sync: self._done, Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
             Subscribe: self._subscribe, Unsubscribe: self._unsubscribe,
         }  # fmt: skip
 
@@ -92,6 +94,31 @@ class Handlers:
             self.topics.publish(message, session.id)
         if command.receipt is not None:
             session.reply(Receipt(command.receipt))
+
+    def _send_run(self, session: Session, run: SendRun) -> None:
+        """In one piece, if nothing that may happen to one of them concerns the others; else one by one."""
+        queue: Any = self._straight(run.model)
+        if queue is None or max(map(len, run.bodies)) > self.limits.max_message or self.tx.full:
+            commands = session.commands
+            commands.popleft()
+            commands.extendleft(reversed(run.singles()))
+            commands.appendleft(run)  # which has been obeyed
+            return
+        self.natives.send_now(session.id, queue, *self._messages(session, run))
+        session.reply(Receipts(run.receipts))
+
+    def _straight(self, model: Send) -> Queue | None:
+        """The queue of this server that takes whatever is like this one, at once; None: it is to be asked each time."""
+        if not self.direct or model.delay or model.dedup or not model.destination.startswith("queue:"):
+            return None
+        queue: Any = self.agents.get(self.known.get(name_of(model.destination), ""))
+        return None if queue is None or queue.settings.limited else queue
+
+    def _messages(self, session: Session, run: SendRun) -> Iterator[ClientMessage]:
+        model = run.model
+        for body in run.bodies:
+            model.body = body
+            yield self._message(session, model)
 
     def _message(self, session: Session, command: Send) -> ClientMessage:
         sent = now = self.tx.now

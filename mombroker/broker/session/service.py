@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from mombroker.broker.commands import COMMAND, CONNECTION, Refused
+from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of
 from mombroker.broker.native import Native
@@ -180,8 +180,8 @@ class Sessions(Native):
                 self.going[session] = None
                 self.turns.soon[self] = None
                 return 0
-            left -= 1
             command = commands[0]
+            left = max(0, left - len(command.bodies)) if type(command) is SendRun else left - 1
             try:
                 handlers[type(command)](session, command)
             except Wait as wait:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mombroker.broker.commands import COMMAND, Disposition, Refused, Send
+from mombroker.broker.commands import COMMAND, Disposition, Refused, Send, SendRun
 from mombroker.broker.session.session import Session
 from mombroker.broker.topic.routing import Topics
 from mombroker.core import times
@@ -81,7 +81,7 @@ class Waiting:
             if isinstance(command, Disposition):
                 if session.deliveries.frees(command.tag, session.key):
                     found.append(command)
-            elif not isinstance(command, Send) or not isinstance(first, Send):
+            elif not isinstance(command, Send | SendRun) or not isinstance(first, Send):
                 break
             elif command.destination != first.destination:
                 break

@@ -1,0 +1,75 @@
+"""SENDs that come together and are alike become one command, and mean the same as one by one."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mombroker.broker.commands import Receipts, Send, SendRun
+from mombroker.stomp.frames import encode
+from mombroker.stomp.session import MAX_RUN
+from tests.stomp.test_session import Client, client, singles
+
+HEADS = st.sampled_from(
+    [
+        [("destination", "/queue/a")],
+        [("destination", "/queue/a"), ("color", "red")],
+        [("destination", "/queue/b"), ("persistent", "true")],
+        [("destination", "/queue/a"), ("expires", "0"), ("AMQ_SCHEDULED_DELAY", "5")],
+    ]
+)
+BODIES = st.sampled_from([b"", b"x", b"hello", b"a\nb\n\nreceipt:1\n\n", b"SEND\n", b"with\0nul\0", b"\0"])
+RECEIPTS = st.sampled_from(["1", "2", "a-b", "with space", "co:lon", "é", "x" * 199, "y" * 300])
+FRAMES = st.tuples(HEADS, BODIES, RECEIPTS | st.none(), st.booleans(), st.booleans())
+
+
+def written(frame):
+    head, body, receipt, first, counted = frame
+    told = [("receipt", receipt)] if receipt is not None else []
+    counted = [("content-length", str(len(body)))] if counted or b"\0" in body else []
+    return encode("SEND", (told + head if first else head + told) + counted, body)
+
+
+@given(
+    st.lists(st.tuples(FRAMES, st.integers(1, 6)), min_size=1, max_size=8), st.lists(st.integers(1, 90), max_size=20)
+)
+@settings(max_examples=150)
+def test_however_they_come_they_mean_the_same(rows, cuts):
+    data = b"".join(written(frame) for frame, times in rows for _ in range(times)) + b"ACK\nid:x\n\n\0"
+    told = []
+    for sizes in (cuts, [len(data)], [1] * len(data)):
+        mine, at = client(), 0
+        for size in [*sizes, len(data)]:
+            mine.raw(data[at : at + size])
+            at += size
+        told.append(singles(mine.take()))
+    assert told[0] == told[1] == told[2] and len(told[0]) == sum(times for _, times in rows) + 1
+
+
+def test_alike_ones_with_receipts_are_one_command():
+    mine = client()
+    frame = b"SEND\ndestination:/queue/a\nreceipt:%d\ncontent-length:2\n\n%d\0"
+    mine.raw(b"".join(frame % (number, 10 + number % 90) for number in range(MAX_RUN + 10)))
+    first, run, rest = mine.take()
+    assert isinstance(first, Send) and [type(each) for each in (run, rest)] == [SendRun, SendRun]
+    assert run.bodies == [b"%d" % (10 + number % 90) for number in range(1, MAX_RUN + 2)]
+    assert run.receipts == [str(number) for number in range(1, MAX_RUN + 2)]
+    assert [each.receipt for each in singles([first, run, rest])] == [str(number) for number in range(MAX_RUN + 10)]
+    mine.raw(frame % (1, 11))
+    assert isinstance(mine.take()[0], Send)
+
+
+def test_a_body_over_the_limit_ends_a_run_and_the_session():
+    mine = client()
+    mine.session.parser.limits.body = 5
+    frame = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%b\0"
+    mine.raw(b"".join(frame % (number, body) for number, body in enumerate([b"1", b"22", b"333", b"4444444", b"5"])))
+    *sent, _ = singles(mine.take())
+    assert [each.body for each in sent] == [b"1", b"22", b"333"]
+    mine.ended("a body is over 5 bytes", "3")
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_the_receipts_of_a_run_are_frames_each(version):
+    mine = Client().connect(version)
+    texts = ["1", "a-b", "co:lon", "é"] if version != "1.0" else ["1", "a-b", "é"]
+    assert [frame.headers for frame in mine.say(Receipts(texts))] == [{"receipt-id": text} for text in texts]
