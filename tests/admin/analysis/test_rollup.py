@@ -189,6 +189,9 @@ def test_the_commands(copied):
     assert run.exit_code == 0, run.output
     (row, *_) = json.loads(run.stdout)
     assert row["messages"] > 0 and row["start"].endswith("Z")
+    run = CliRunner().invoke(cli, ["analyze", "trend", str(copied), "--of", "link", "--price-per-gb", "2"])
+    assert run.exit_code == 0 and run.stdout.split()[:4] == ["start", "domain", "from", "to"], run.output
+    assert "s04" in run.stdout
     run = CliRunner().invoke(cli, ["analyze", "compare", str(copied), str(copied), "-o", "json"])
     assert run.exit_code == 0 and {each["change_pct"] for each in json.loads(run.stdout)["figures"]} <= {0, None}
     run = CliRunner().invoke(cli, ["analyze", "compare", str(copied), str(copied), "--alert", "messages>1"])
