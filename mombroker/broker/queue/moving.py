@@ -1,4 +1,4 @@
-"""A queue or subscription on its way from one server to another, while clients use it (docs/protocols.md §10).
+"""A queue or subscription on its way from one server to another, while clients use it (protocols §8.8).
 
 The old home sends consumers on, and what waits in pages, each in the transaction that deletes its rows; what still
 comes to it goes the same way. When nothing waits the name is decided anew; each server then says that it has passed,
