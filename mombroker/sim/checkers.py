@@ -87,12 +87,14 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
         if cluster.relayouts is not None:
             wrong += cluster.relayouts.faults()
+    booted = [node.server for node in nodes if node.epoch]
+    servers = max(booted, key=lambda server: server.truth.number).topology.servers if booted else {}
     for (id, agent), reason in fates.dead.items():
         if (
             reason not in ("expired", "nobody is there", DAMAGED)
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
-            and agent.partition("/")[0] in cluster.nodes
+            and agent.partition("/")[0] in servers
         ):
             wrong.append(f"{id} is a dead letter of {agent}: {reason}")
             break
