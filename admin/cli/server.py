@@ -11,6 +11,7 @@ import click
 
 from mombroker.admin import supervisor
 from mombroker.admin.cli import options
+from mombroker.admin.cli.join import join
 from mombroker.core.errors import MomError
 from mombroker.store import folder
 
@@ -23,7 +24,10 @@ PATIENCE = 60.0  # for one to be ready
 
 @click.group()
 def server() -> None:
-    """One server of a bus: start, stop, restart, reload."""
+    """One server of a bus: join, start, stop, restart, reload."""
+
+
+server.add_command(join)
 
 
 @server.command()

@@ -66,7 +66,8 @@ def look(file: Topology) -> Stand:
 
 
 def _elsewhere(seen: Seen, now: Topology, file: Topology) -> bool:
-    return seen.state == DOWN and now.servers[seen.server].listen != file.servers[seen.server].listen
+    by_file = file.servers.get(seen.server)
+    return seen.state == DOWN and by_file is not None and now.servers[seen.server].listen != by_file.listen
 
 
 def reader_of(topology: Topology, name: str) -> SqliteReader | None:

@@ -12,7 +12,7 @@ from mombroker.broker.verbs.subscriptions import SubscriptionVerbs
 from mombroker.broker.verbs.topics import TopicVerbs
 from mombroker.core.server import AgentServer
 from mombroker.core.status import StatusVerbs, closed
-from mombroker.core.topology_verbs import ChangeVerbs, TopologyVerbs
+from mombroker.core.topology_verbs import ChangeVerbs, JoinVerbs, TopologyVerbs
 from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
 
 
@@ -27,4 +27,5 @@ def attach(server: AgentServer) -> Sessions:
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
     server.requests.add(*of_core, *destinations, RetryVerbs(sessions, letters), PolicyVerbs(sessions.policies))
     server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator))
+    server.requests.add(JoinVerbs(server.truth, server.newcomers))
     return sessions

@@ -165,6 +165,11 @@ class Channel:
         for part in fresh:
             part.open(self.core(part.domain, {}), incarnations)
 
+    def meet(self) -> None:
+        """Connect to all neighbours that we send to, though there is nothing for them."""
+        for part in self.domains.values():
+            part.open(self.core(part.domain, {}), {link.peer: link.incarnation for link in part.links.values()})
+
     def recover(self) -> None:
         """What neighbours lack is to be sent."""
         for part in self.domains.values():

@@ -178,12 +178,8 @@ class Newcomers:
         self.met()
 
     def invitation(self, server: str) -> dict[str, Any]:
-        """What `rows` makes a newcomer's first rows of. Raises MomError."""
-        row = self.attached.get(server)
-        if row is None:
-            raise MomError(
-                f"{server} is not attached to this bus: give it to `mom topology apply`, or `mom server join`"
-            )
+        """What `rows` makes a newcomer's first rows of; from others than its sponsor, who that is. Raises MomError."""
+        row = self.attached[server]
         if row.sponsor != self.tx.name:
             return {"sponsor": row.sponsor}
         text = self.tx.written("meta", f"{JOINING}{server}")

@@ -115,6 +115,8 @@ class AgentServer:
         self.engine.recover()
         self.clients.recover()
         channel.recover()
+        if self.newcomers.waiting:
+            channel.meet()
         self.coordinator.recover()
 
     @property

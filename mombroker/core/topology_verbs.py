@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from mombroker.core import revision
 from mombroker.core.coordinator import Coordinator
+from mombroker.core.errors import MomError
 from mombroker.core.meta import HISTORY
+from mombroker.core.newcomers import Newcomers
 from mombroker.core.reconfiguration import Reconfiguration
 from mombroker.core.requests import Reply, changes, reads
+from mombroker.core.topology import Domain, Server, address, suggestion
 from mombroker.core.truth import Truth
+
+MAY_JOIN = ("join", "invitation")  # verbs that may also be asked by whoever has the secret of the bus
 
 
 class TopologyVerbs:
@@ -51,3 +59,55 @@ class ChangeVerbs:
     def topology_abort(self) -> Reply:
         """Give a change of the domains up that has not begun. Only the registry can."""
         return {"change": self.coordinator.abort()}
+
+
+class JoinVerbs:
+    """What a server that is not on the bus yet may ask, with the secret of the bus."""
+
+    def __init__(self, truth: Truth, newcomers: Newcomers):
+        self.truth, self.newcomers = truth, newcomers
+
+    @changes
+    def join(self, ticket: int, server: str, listen: str, behind: str = "", domain: str = "") -> None:
+        """Attach a new server to the bus, in a new domain with one that is there; its own if none is named."""
+        truth, sponsor = self.truth, behind or self.truth.tx.name
+        now = revision.read(truth.text)
+        if server in now.servers:
+            raise MomError(
+                f"the bus {now.name} has a server {server}, at {now.servers[server].listen}: choose another name"
+            )
+        if sponsor not in now.servers:
+            known = suggestion(sponsor, now.servers) or f"it has {', '.join(now.servers)}"
+            raise MomError(f"the bus {now.name} has no server {sponsor}: {known}")
+        name = domain or f"{sponsor}-{server}"
+        if name in now.domains:
+            raise MomError(
+                f"the bus has a domain {name}, whose clocks a new member would change: name another one, or none, and "
+                "let `mom topology apply` put the server there when it is on the bus"
+            )
+        try:
+            host, port = address(listen)
+        except ValueError as error:
+            raise MomError(f"{server}: {error}") from None
+        new = replace(
+            now, servers={**now.servers, server: Server(server, host, port)},
+            domains={**now.domains, name: Domain(name, (sponsor, server))}, checked=False,
+        )  # fmt: skip
+        truth.apply(truth.number, revision.text_of(new), ticket)
+
+    @reads
+    def invitation(self, server: str, bus: str = "") -> Reply:
+        """What a server begins with that is attached and was not started yet; from another server than its sponsor,
+        where that is."""
+        servers = self.truth.tx.topology.servers
+        if bus not in ("", self.truth.tx.topology.name):
+            return {"bus": self.truth.tx.topology.name}
+        if server not in servers:
+            raise MomError(
+                f"{server} is not on the bus {self.truth.tx.topology.name}, which is at revision {self.truth.number}: "
+                "run `mom topology apply` with its file there, or `mom server join` here"
+            )
+        if server not in self.newcomers.attached:
+            return {"founder": True}
+        found: dict[str, Any] = self.newcomers.invitation(server)
+        return found | {"listen": servers[found["sponsor"]].listen}

@@ -9,7 +9,7 @@ from typing import Any, Self
 from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.topology import Server, Topology
 from mombroker.net import wire
-from mombroker.net.handshake import ADMIN, NONCE_BYTES, dialer
+from mombroker.net.handshake import ADMIN, JOIN, NONCE_BYTES, dialer
 from mombroker.store.folder import STORE, TOKEN
 
 NAME = "mom"  # of the operator, in the handshake
@@ -26,35 +26,42 @@ class NoAccess(MomError):
 
 
 class AdminClient:
-    """A connection to a running server, as its operator. Raises MomError with one sentence.
+    """A connection to a running server, as its operator, or as server `me` that wants to join its bus. Raises MomError
+    with one sentence.
 
+    key       the token of the server, or the secret of the bus
     timeout   seconds for the connection, the login, and each answer
     """
 
-    def __init__(self, server: str, host: str, port: int, token: str, timeout: float = 10.0):
+    def __init__(self, server: str, host: str, port: int, key: str | bytes, timeout: float = 10.0, me: str = ""):
         self.server, self.where = server, f"{host}:{port}"
+        self._me = me
         self._numbers = 0
         self._decoder = wire.Decoder(any_keys=True)  # of dicts in the fields of an agent
         self._frames: list[Any] = []
         try:
             self._socket = socket.create_connection((host, port), timeout)
         except OSError as error:
+            remedy = f"start it by `mom server start {server}`" if server else "give the address of one that runs"
             raise NotRunning(
-                f"{server} does not answer at {self.where} ({_reason(error)}); start it by `mom server start {server}`"
+                f"{server or 'nobody'} {'does not answer' if server else 'answers'} at {self.where} "
+                f"({_reason(error)}); {remedy}"
             ) from None
         try:
-            self._login(token)
+            self._login(key.encode() if isinstance(key, str) else key)
         except BaseException:
             self.close()
             raise
 
-    def _login(self, token: str) -> None:
-        handshake = dialer(NAME, self.server, ADMIN, token.encode(), os.urandom(NONCE_BYTES))
+    def _login(self, key: bytes) -> None:
+        role = JOIN if self._me else ADMIN
+        handshake = dialer(self._me or NAME, self.server, role, key, os.urandom(NONCE_BYTES))
         frame = None
         while True:
             try:
                 out = handshake.send(frame)
-            except StopIteration:
+            except StopIteration as end:
+                self.server = end.value.peer
                 break
             except (PeerError, PeerRefused) as error:
                 kind = NoAccess if isinstance(error, PeerRefused) else MomError
@@ -100,7 +107,7 @@ class AdminClient:
         return self._frames.pop(0)
 
     def _gone(self, reason: str) -> MomError:
-        return MomError(f"{self.server} at {self.where} did not answer ({reason}); see its log")
+        return MomError(f"{self.server or 'whoever is'} at {self.where} did not answer ({reason}); see its log")
 
     def close(self) -> None:
         self._socket.close()

@@ -5,9 +5,10 @@ from typing import Any
 
 from mombroker.core.errors import PeerError
 from mombroker.core.events import Admin
+from mombroker.core.topology_verbs import MAY_JOIN
 from mombroker.net import wire
 from mombroker.net.connection import Connection
-from mombroker.net.handshake import Login
+from mombroker.net.handshake import JOIN, Login
 
 MAX_OPEN = 64  # unanswered requests of one connection; beyond it the connection is not read
 
@@ -23,16 +24,22 @@ class AdminPort:
         self._tickets = 0
         self._open: dict[int, tuple[Connection | None, int, str]] = {}
         self._counts: dict[Connection, int] = {}
+        self._joining: set[Connection] = set()  # those that show the secret of the bus, and no token
 
     def opened(self, conn: Connection, login: Login) -> None:
         conn.transport.setTcpKeepAlive(True)  # the operator may think for long
         self._counts[conn] = 0
+        if login.role == JOIN:
+            self._joining.add(conn)
 
     def received(self, conn: Connection, frames: list[Any]) -> None:
         for frame in frames:
             if not (type(frame) is list and [type(each) for each in frame] == [int, str, dict]):
                 raise PeerError("a request is not [number, verb, arguments]")
             number, verb, args = frame
+            if conn in self._joining and verb not in MAY_JOIN:
+                self._answer(conn, number, False, f"{verb} is for who has the token of this server, in its data folder")
+                continue
             self._tickets += 1
             self._open[self._tickets] = conn, number, verb
             self._counts[conn] += 1
@@ -68,3 +75,4 @@ class AdminPort:
 
     def closed(self, conn: Connection) -> None:
         del self._counts[conn]
+        self._joining.discard(conn)

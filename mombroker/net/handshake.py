@@ -9,7 +9,8 @@
 
 The key never travels: a proof is HMAC-SHA256 over both nonces, both names, the role and the side, so that it is
 good for this connection only and cannot be sent back to its maker. A `peer` proves the secret of the bus; an
-`admin` proves the token of the server's data folder, and is done after the proofs. Either end may answer any frame
+`admin` proves the token of the server's data folder, and is done after the proofs. So is who wants to `join`, which
+proves the secret of the bus and need not know whom it speaks to: it wants the name "". Either end may answer any frame
 with a refusal: one sentence for the other end's log, unless it says that nothing is wrong (`busy`). A hello is a map of
 named fields (core/hello.py). What every version reads and writes in the same way: the first two values of `mom`, and a
 refusal.
@@ -31,6 +32,7 @@ VERSION = 2
 NONCE_BYTES = 16
 ADMIN = "admin"
 PEER = "peer"
+JOIN = "join"
 SENTENCE_CHARS = 600  # of a refusal that another end sent, in our log
 
 
@@ -74,7 +76,9 @@ def dialer(
 ) -> Handshake:
     """The side that connects to `peer`. Raises PeerRefused (also when it is told so) or PeerError."""
     frame = yield [["mom", VERSION, role, me, peer, nonce]]
-    name, other = _first(frame, me, peer, str, bytes)
+    name, other = _first(frame, me, peer or "the listener", str, bytes)
+    if role == JOIN and not peer:
+        peer = name
     if name != peer:
         raise PeerRefused(f"{name} answers where {peer} was expected; compare `listen` of both in the topology file")
     _check_nonce(other)
@@ -82,7 +86,7 @@ def dialer(
     proof, *rest = _frame(frame, "proof", peer, bytes, *((dict,) if role == PEER else ()))
     if not hmac.compare_digest(proof, _proof(key, "listener", role, me, peer, nonce, other)):
         raise PeerRefused(_wrong_key(role, me, peer))
-    if role == ADMIN:
+    if role != PEER:
         return Login(role, peer)
     assert greet and admit, "a peer has a hello"
     hello = hello_of(rest[0], peer)
@@ -107,9 +111,9 @@ def listener(
     """
     frame = yield []
     role, peer, wanted, other = _first(frame, me, "the dialer", str, str, str, bytes)
-    if role not in (PEER, ADMIN) or not SERVER_NAME.fullmatch(peer):
+    if role not in (PEER, ADMIN, JOIN) or not SERVER_NAME.fullmatch(peer):
         raise PeerError("a login names no role or no server")
-    if wanted != me:
+    if wanted != me and (wanted or role != JOIN):
         raise PeerRefused(f"this is {me}, not {wanted}; compare `listen` of both in the topology file")
     _check_nonce(other)
     key = key_of(role, peer)
@@ -118,7 +122,7 @@ def listener(
     if not hmac.compare_digest(proof, _proof(key, "dialer", role, peer, me, other, nonce)):
         raise PeerRefused(_wrong_key(role, peer, me))
     mine = _proof(key, "listener", role, peer, me, other, nonce)
-    if role == ADMIN:
+    if role != PEER:
         return Login(role, peer, None, [["proof", mine]])
     accept(peer)
     frame = yield [["proof", mine, greet(peer).values()]]

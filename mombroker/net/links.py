@@ -271,7 +271,7 @@ class Links:
 
     def _owner_of(self, conn: Connection, login: Login) -> Owner:
         self._logins.discard(conn.where, conn)
-        return self.admin if login.role == ADMIN else self
+        return self if login.role == PEER else self.admin
 
     def opened(self, conn: Connection, login: Login) -> None:
         assert login.hello is not None, "a peer has a hello"

@@ -21,6 +21,7 @@ from mombroker.core.status import clock_trouble
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.users import Logins
+from mombroker.net import joining
 from mombroker.net.adminport import AdminPort
 from mombroker.net.committer import Adaptive, Committer, Pool
 from mombroker.net.connection import Times
@@ -33,7 +34,6 @@ from mombroker.net.verbs import ProcessVerbs
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
 from mombroker.store import folder
-from mombroker.store.sqlite import SqliteStore
 
 COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
@@ -101,7 +101,7 @@ class Node:
         shared, topology = self.shared, self.shared.topology
         data = topology.servers[self.name].data
         secret = secret_of(topology, self.log)
-        self.store = SqliteStore(data, topology, self.name)
+        self.store = joining.open_store(topology, self.name, secret)
         try:
             token = folder.token(data).encode()
             if folder.readable_by_others(file := Path(data) / folder.TOKEN):

@@ -83,7 +83,10 @@ class SqliteStore(SqliteReader):
     3. Once `_failed` is set nothing is written any more.
     """
 
-    def __init__(self, path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False):
+    def __init__(
+        self, path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False,
+        first: Meta | None = None,
+    ):  # fmt: skip
         home = folder.make(path)
         self.path = home / folder.STORE
         self._strict = True
@@ -102,7 +105,7 @@ class SqliteStore(SqliteReader):
                 self._create()
                 self.db = Database(connect(self.path, "rw"), recursive_triggers=False, execute_plugins=False)
                 undo.callback(self.db.conn.close)
-                self._prepare(identity(topology, server), adopt)
+                self._prepare(identity(topology, server) | (first or {}), adopt)
                 self._connect()
                 undo.callback(self.reader.close)
                 self.wal = Wal(self.path, self._page)

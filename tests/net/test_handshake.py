@@ -308,3 +308,14 @@ def test_any_wrong_value_in_a_login_is_refused_in_one_bounded_line(role, number)
                 if isinstance(result, MomError):
                     assert isinstance(result, PeerError | PeerRefused)
                     assert str(result).isprintable() and len(str(result)) <= SENTENCE_CHARS
+
+
+def test_whoever_wants_to_join_shows_the_secret_of_the_bus_to_anybody():
+    one, two, admitted = ends(role="join", name="new", wanted="")
+    ours, its = run(one, two)
+    assert (ours.role, ours.peer, its.role, its.peer, admitted) == ("join", "b", "join", "new", [])
+    refused, _ = run(*ends(role="join", name="new", wanted="", keys=(b"k", b"other"))[:2])
+    assert isinstance(refused, PeerRefused) and "new and b have different secrets" in str(refused)
+    for role in ("peer", "admin"):
+        refused, _ = run(*ends(role=role, wanted="")[:2])
+        assert isinstance(refused, MomError)

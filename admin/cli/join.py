@@ -1,0 +1,128 @@
+"""`mom server join`: a new machine's server, attached to a bus that runs."""
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mombroker.admin.cli.output import Target, new_topology
+from mombroker.core.errors import MomError
+from mombroker.core.ids import SERVER_NAME
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+    from mombroker.net.joining import Invitation
+
+
+@click.command()
+@click.argument("name")
+@click.option("--bus", "at", required=True, metavar="HOST:PORT", help="The `listen` of any server that runs.")
+@click.option("--listen", required=True, metavar="HOST:PORT", help="Where the others reach the new server.")
+@click.option("--secret", type=click.Path(path_type=Path), help="The file with the secret of the bus, if it has one.")
+@click.option("--behind", default="", metavar="SERVER", help="Behind which server. [default: the one at --bus]")
+@click.option("--domain", default="", help="The name of the new domain of the two. [default: SERVER-NAME]")
+@click.option("--stomp", metavar="HOST:PORT", help="Where clients reach it.")
+@click.option("--data", type=Target(folder=True), help="Its data folder. [default: NAME]")
+@click.option(
+    "--out", type=Target("toml", new=True), default=Path("bus.toml"), show_default=True, help="Its topology file."
+)
+@click.option("--no-start", is_flag=True, help="Do not start it: say how.")
+def join(
+    name: str,
+    at: str,
+    listen: str,
+    secret: Path | None,
+    behind: str,
+    domain: str,
+    stomp: str | None,
+    data: Path | None,
+    out: Path,
+    no_start: bool,
+) -> None:
+    """Make NAME, on this machine, a server of a bus that runs, and start it.
+
+    No other server pauses, and of these only the registry, the one that it hangs behind, and those between them must be
+    up. Whatever is wrong is told before anything has changed; asked again, it goes on where it was.
+
+    \b
+    Example:
+      mom server join lille --bus paris.example:16300 --listen lille.example:16300 --secret bus.secret
+    """
+    from mombroker.admin.cli.up import detached
+    from mombroker.net import config, joining
+
+    if not SERVER_NAME.fullmatch(name):
+        raise MomError(f"{name!r} cannot be a server's name: use letters, digits, _ and -, and begin with a letter")
+    folder = (data or Path(name)).absolute()
+    if joining.has_store(str(folder)):
+        raise MomError(f"{folder} has a store already: give {name} another folder by --data, or start what is there")
+    _free(listen, "--listen")
+    if stomp:
+        _free(stomp, "--stomp")
+    key = _secret(secret)
+    invitation = _invited(name, at, key, listen, behind, domain)
+    made = _file(name, invitation, secret, folder, stomp)
+    remark = f"of {name}, which has joined by revision {invitation['revision']} of the topology"
+    new_topology(config.dumps(made, out.parent.absolute(), [remark]), out)
+    joining.new_store(made, name, invitation).close()
+    click.echo(f"{name} is on the bus {made.name}, behind {invitation['sponsor']}; its topology file is {out}")
+    if no_start:
+        click.echo(f"start it by `mom serve {out} --server {name}`")
+    else:
+        raise SystemExit(detached(out, made, [made.servers[name]], "text"))
+
+
+def _invited(name: str, at: str, key: bytes, listen: str, behind: str, domain: str) -> "Invitation":
+    from mombroker.core import revision
+    from mombroker.net import joining
+
+    with joining.client(name, at, key) as client:
+        try:
+            said = client.request("invitation", server=name)
+        except MomError:  # it is not on the bus
+            client.request("join", server=name, listen=listen, behind=behind, domain=domain)
+            said = client.request("invitation", server=name)
+    if "founder" in said:
+        raise MomError(f"the bus has a server {name} since its first revision: choose another name")
+    found = joining.of_sponsor(name, said, key)
+    there = revision.read(str(found["text"])).servers[name].listen
+    if there != listen:
+        raise MomError(f"the bus has a server {name} already, at {there}: choose another name")
+    return found
+
+
+def _file(name: str, invitation: "Invitation", secret: Path | None, folder: Path, stomp: str | None) -> "Topology":
+    """The topology, with what is of this server alone."""
+    from mombroker.core import revision
+
+    made = revision.read(str(invitation["text"]))
+    made.servers[name] = replace(made.servers[name], data=str(folder), stomp=stomp)
+    made.secret_file = str(secret.absolute()) if secret else None
+    made.validate()
+    return made
+
+
+def _secret(file: Path | None) -> bytes:
+    from mombroker.core.topology import Server, Topology
+    from mombroker.net.secret import secret_of
+
+    nobody = Topology("bus", {"nobody": Server("nobody", "127.0.0.1", 1)}, secret_file=str(file) if file else None)
+    return secret_of(nobody, lambda line: click.echo(line, err=True))
+
+
+def _free(text: str, option: str) -> None:
+    """Raises MomError for what is no address, or one that somebody uses."""
+    from mombroker.core.topology import address
+
+    try:
+        host, port = address(text)
+    except ValueError as error:
+        raise MomError(f"{option}: {error}") from None
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        remedy = "give another one, or stop whoever has it"
+        raise MomError(f"{option} {text} cannot be used here: {reason}; {remedy}") from None

@@ -1,0 +1,81 @@
+"""A server that begins on a bus which runs already: it asks for an invitation, and makes its store of that."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from mombroker.core import newcomers
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology, address
+from mombroker.net.adminclient import AdminClient, NotRunning
+from mombroker.store.folder import STORE
+from mombroker.store.sqlite import SqliteStore
+
+KNOCK_S = 1.0  # for a neighbour to answer at a first start
+MOST_ASKED = 8  # of the others
+PATIENCE_S = 20.0  # until the sponsor has what the registry has decided
+POLL_S = 0.1
+
+Invitation = dict[str, Any]
+
+
+def has_store(data: str) -> bool:
+    return (Path(data) / STORE).exists()
+
+
+def client(me: str, at: str, secret: bytes, timeout: float = 10.0) -> AdminClient:
+    """To any server of the bus. Raises MomError."""
+    try:
+        host, port = address(at)
+    except ValueError as error:
+        raise MomError(str(error)) from None
+    return AdminClient("", host, port, secret, timeout, me=me)
+
+
+def of_sponsor(me: str, said: Invitation, secret: bytes, patience: float = PATIENCE_S) -> Invitation:
+    """What server `me` begins with, when some server has said who its sponsor is. Raises MomError."""
+    end = time.monotonic() + patience
+    while "revision" not in said:
+        sponsor, at = said["sponsor"], said["listen"]
+        try:
+            with client(me, at, secret) as asked:
+                said = asked.request("invitation", server=me)
+        except NotRunning:
+            raise MomError(
+                f"{me} is new on its bus, and {sponsor}, behind which it is, does not answer at {at}: start that first"
+            ) from None
+        except MomError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(POLL_S)
+    return said
+
+
+def open_store(topology: Topology, me: str, secret: bytes) -> SqliteStore:
+    """The store of a server. If it has none yet, others are asked whether it is new on a bus that runs, neighbours
+    first. Raises MomError."""
+    data = topology.servers[me].data
+    if not has_store(data):
+        near = [peer for domain in topology.domains_of(me) for peer in domain.members]
+        for peer in [peer for peer in dict.fromkeys([*near, *topology.servers]) if peer != me][:MOST_ASKED]:
+            try:
+                asked = client(me, topology.servers[peer].listen, secret, KNOCK_S)
+            except MomError:  # the bus may begin just now; and who refuses us says so in the log
+                continue
+            with asked:
+                said = asked.request("invitation", server=me, bus=topology.name)
+            if "sponsor" in said:
+                return new_store(topology, me, of_sponsor(me, said, secret))
+            break
+    return SqliteStore(data, topology, me)
+
+
+def new_store(topology: Topology, me: str, invitation: Invitation) -> SqliteStore:
+    """A newcomer's store, in the folder that the topology file names. Raises MomError."""
+    data = topology.servers[me].data
+    if has_store(data):
+        raise MomError(f"{data} has a store already: give {me} a folder of its own, or remove what is there")
+    made, rows = newcomers.rows(me, invitation)
+    return SqliteStore(data, made, me, first=rows)

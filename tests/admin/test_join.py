@@ -1,0 +1,156 @@
+"""`mom server join`, and a newcomer that a file brings, on a bus of real processes."""
+
+import threading
+import time
+from math import inf
+
+import pytest
+
+from mombroker import jms
+from mombroker.net import config
+from tests.admin.processes import Processes, free_ports, write_topology
+from tests.admin.test_topology_change import digest
+
+SECRET = "a secret of the bus, long enough"
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bus")
+    file = write_topology(folder, {"x": "abc"}, {})
+    text = file.read_text().replace('name = "test"', 'name = "test"\nsecret_file = "bus.secret"')
+    for name, port in zip("abc", free_ports(3), strict=True):
+        text = text.replace(f'data = "{name}"', f'data = "{name}"\nstomp = "127.0.0.1:{port}"\nanonymous = true')
+    file.write_text(text)
+    (folder / "bus.secret").write_text(SECRET)
+    (folder / "bus.secret").chmod(0o600)
+    made = Processes(file)
+    made.up()
+    assert made.all_up(), file.read_text()
+    yield made
+    made.down()
+
+
+def at(bus, name):
+    return config.load(bus.file).servers[name].listen
+
+
+@pytest.fixture
+def machine(bus, tmp_path, monkeypatch):
+    """Another folder, with the secret of the bus."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bus.secret").write_text(SECRET)
+    (tmp_path / "bus.secret").chmod(0o600)
+    return tmp_path
+
+
+def words(bus, name, port, *more, by="b", secret="bus.secret"):
+    where = ["--bus", at(bus, by), "--listen", f"127.0.0.1:{port}", "--secret", secret]
+    return ["server", "join", name, *where, *more]
+
+
+def test_what_is_wrong_is_one_sentence_and_changes_nothing(bus, machine):
+    before, (port,) = digest(bus), free_ports(1)
+    (machine / "other.secret").write_text("another secret, long enough too")
+    (machine / "other.secret").chmod(0o600)
+    (machine / "used").mkdir()
+    (machine / "used" / "store.sqlite").write_bytes(b"")
+    stomp = config.load(bus.file).servers["a"].stomp
+    for given, sentence in [
+        (words(bus, "e", port, secret="other.secret"), "e and b have different secrets; `secret_file` must hold"),
+        (words(bus, "e", port, secret="none"), "there is no secret_file none"),
+        (words(bus, "c", port), "the bus has a server c since its first revision: choose another name"),
+        (words(bus, "e", port, "--behind", "bb"), "the bus test has no server bb: it has a, b, c"),
+        (words(bus, "e", port, "--domain", "x"), "the bus has a domain x, whose clocks a new member would change"),
+        (words(bus, "e", port, "--data", "used"), "used has a store already: give e another folder"),
+        (words(bus, "e", at(bus, "a").rpartition(":")[2]), "address already in use"),
+        (words(bus, "e", port, "--stomp", stomp), f"--stomp {stomp} cannot be used here"),
+        (["server", "join", "e", "--bus", f"127.0.0.1:{port}", "--listen", f"127.0.0.1:{port}"], "nobody answers at"),
+        (["server", "join", "e", "--bus", stomp, "--listen", f"127.0.0.1:{port}"], "whoever is at"),
+        (words(bus, "e e", port), "cannot be a server's name"),
+    ]:  # fmt: skip
+        result = bus.mom(*given, code=1)
+        assert sentence in result.output and len(result.output.splitlines()) == 1, result.output
+    assert digest(bus) == before
+    assert {path.name for path in machine.iterdir()} == {"bus.secret", "other.secret", "used"}
+
+
+class Load:
+    """A client of each of these servers, which publishes to a topic that all of them hear, as soon as it has heard what
+    it sent before. A connection that is lost is not made again."""
+
+    def __init__(self, bus, names):
+        servers = config.load(bus.file).servers
+        self.urls = [f"stomp://{servers[name].stomp}" for name in names]
+        self.delays, self.errors, self.done = [], [], threading.Event()
+        self.threads = [threading.Thread(target=self._work, args=(url,)) for url in self.urls]
+
+    def _work(self, url):
+        try:
+            with jms.connect(url, reconnect=0) as context:
+                consumer, producer, number = context.consumer("/topic/load"), context.producer("/topic/load"), 0
+                while not self.done.is_set():
+                    number, start = number + 1, time.perf_counter()
+                    producer.send(f"{url} {number}")
+                    while (message := consumer.receive(timeout=60)).body != f"{url} {number}":
+                        assert message.body
+                    self.delays.append((time.time(), time.perf_counter() - start))
+        except Exception as error:
+            self.errors.append(error)
+
+    def __enter__(self):
+        for each in self.threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        for each in self.threads:
+            each.join()
+
+    def until_more(self, count):
+        end = len(self.delays) + count
+        while len(self.delays) < end and not self.errors:
+            time.sleep(0.05)
+
+    def p99(self, begin, end):
+        found = sorted(took for at, took in self.delays if begin <= at < end)
+        return found[len(found) * 99 // 100] if found else 0.0
+
+
+def test_a_server_joins_and_nobodys_connection_drops(bus, machine):
+    """It hears what is published from then on, and is heard; what is in a queue elsewhere comes to it."""
+    port, stomp = free_ports(2)
+    with jms.connect(f"stomp://{config.load(bus.file).servers['c'].stomp}") as context:
+        context.send("/queue/early", "from c").wait()
+    with Load(bus, "abc") as load:
+        load.until_more(50)
+        begin = time.time()
+        told = bus.run(*words(bus, "e", port, "--stomp", f"127.0.0.1:{stomp}", "--no-start"))
+        edit = machine / "bus.toml"
+        edit.write_text(edit.read_text().replace('data = "e"', 'data = "e"\nanonymous = true'))
+        here = Processes(edit)
+        server = here.serve("e")
+        try:
+            while "e serves" not in (machine / "e.txt").read_text():
+                time.sleep(0.05)
+            with jms.connect(f"stomp://127.0.0.1:{stomp}") as context:
+                heard, early = context.consumer("/topic/load"), context.consumer("/queue/early")
+                assert early.receive(timeout=60).body == "from c"
+                urls = set()
+                while urls != set(load.urls):
+                    urls.add(heard.receive(timeout=60).body.partition(" ")[0])
+                end = time.time()
+                load.until_more(50)
+        finally:
+            server.terminate()
+            server.wait()
+    assert not load.errors
+    assert told.stdout.splitlines() == [
+        "e is on the bus test, behind b; its topology file is bus.toml", "start it by `mom serve bus.toml --server e`",
+    ]  # fmt: skip
+    times = (load.p99(0.0, begin), load.p99(begin, end), load.p99(end, inf))
+    print("p99 before, meanwhile, after: {:.4f} s, {:.4f} s, {:.4f} s".format(*times))
+    assert bus.json("topology", "history")[0]["changes"] == [
+        f"+ server e at 127.0.0.1:{port}", "+ domain b-e: b and e by fifo",
+    ]  # fmt: skip

@@ -1,0 +1,90 @@
+"""Servers are attached under faults: what keeps that right, broken on purpose, must be seen by clients of newcomers."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+from mombroker.broker.session.service import Sessions
+from mombroker.broker.topic.routing import Topics
+from mombroker.core.channel import Channel
+from mombroker.core.message import decode
+from mombroker.core.meta import ATTACHED
+from mombroker.core.newcomers import Newcomers
+from mombroker.core.replicated import Replicated
+from mombroker.core.truth import REVISED
+from mombroker.sim.seeds import run
+from tests.fakes_bus import replaced
+
+
+def ignored(right):
+    return lambda self, *given: None
+
+
+def of_old(tx, servers):
+    """Those that the bus began with."""
+    return [name for name in servers if tx.written("meta", f"{ATTACHED}{name}") is None]
+
+
+def told_to_the_old(right):
+    return lambda self, servers, type, payload: right(
+        self, servers if type == REVISED else of_old(self.tx, servers), type, payload
+    )
+
+
+def announced_to_the_old(right):
+    return lambda self, table: self._send(of_old(self.tx, self.tx.topology.servers), table)
+
+
+@contextmanager
+def unaddressed():
+    with replaced(Replicated, "_tell", told_to_the_old), replaced(Topics, "_announce", announced_to_the_old):
+        yield
+
+
+def applied_at_arrival(right):
+    def packet(self, part, link, data):
+        body = part.decode(link, data).body
+        message = decode(body) if body else None
+        if message and message.type == REVISED and any(agent.startswith(f"{self.tx.name}/") for agent in message.dests):
+            self.engine.handlers[REVISED](message)
+        right(self, part, link, data)
+
+    return packet
+
+
+def obeyed(right):
+    return lambda self, session, command: self._obeys[type(command)](session, command)
+
+
+def known_without_word(right):
+    def unknown(self, epochs):
+        with patch.object(self.natives.newcomers, "unmet", []):
+            return right(self, epochs)
+
+    return unknown
+
+
+class Control(NamedTuple):
+    patch: Callable[[], AbstractContextManager[Any]]
+    seeds: tuple[int, ...]  # that show it
+
+
+CONTROLS = {
+    "tables without what is told later": Control(partial(replaced, Newcomers, "pass_on", ignored), ()),
+    "changes of tables are not for newcomers": Control(unaddressed, ()),
+    "a revision in force at its arrival": Control(partial(replaced, Channel, "_packet", applied_at_arrival), ()),
+    "clients before the tables": Control(partial(replaced, Sessions, "_too_early", obeyed), ()),
+    "receipts without the newcomers": Control(partial(replaced, Topics, "joined", ignored), ()),
+    "known before all have said so": Control(partial(replaced, Topics, "unknown", known_without_word), ()),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control(name):
+    control = CONTROLS[name]
+    with control.patch():
+        assert any(run(seed, program="joins").wrong for seed in control.seeds)
