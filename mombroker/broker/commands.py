@@ -9,10 +9,11 @@ breaks. A topic in a Subscribe may have the wildcards `*` (one segment between d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from mombroker.broker.message import ClientMessage
+from mombroker.broker.shapes import getter
 
 # Outcomes of a delivery, in the words of AMQP 1.0.
 ACCEPTED = "accepted"  # consumed
@@ -85,8 +86,15 @@ class SendRun:
 
     def singles(self) -> list[Send]:
         """The same, one by one."""
-        each = zip(self.bodies, self.receipts, strict=True)
-        return [replace(self.model, body=body, receipt=receipt) for body, receipt in each]
+        found, values = [], list(_values(self.model))
+        for values[_BODY], values[_RECEIPT] in zip(self.bodies, self.receipts, strict=True):
+            found.append(Send(*values))
+        return found
+
+
+_FIELDS = [each.name for each in fields(Send)]
+_BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
+_values = getter(*_FIELDS)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,9 @@ _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _PLAIN = re.compile(rb"[!-9;-\[\]-~]*")  # a value that means itself in every version
 _ACK = re.compile(rb"(N?ACK)\nid:([!-9;-\[\]-~]{1,200})\n\n\0")
+_ACKS = re.compile(rb"(?:ACK\nid:[!-9;-\[\]-~]{1,200}+\n\n\0)++")
+_ACK_ID, _ACK_END = "ACK\nid:", "\n\n\0"
+_BETWEEN = _ACK_END + _ACK_ID
 
 
 class FrameError(MomError):
@@ -230,14 +233,10 @@ class Parser:
 
     def acks(self) -> list[str]:
         """The ids of the ACKs that come next, as far as they have no other header; such come in long rows."""
-        found: list[str] = []
-        if self._quick and self._head is None:
-            data, at = self._data, self._at
-            while (ack := _ACK.match(data, at)) and data[at] == 65:  # no NACK
-                found.append(ack[2].decode())
-                at = ack.end()
-            if found:
-                self._at, self._seen, self._lines, self.known = at, 0, 0, None
+        if not self._quick or self._head is not None or not (row := _ACKS.match(self._data, self._at)):
+            return []
+        found = self._data[row.start() + len(_ACK_ID) : row.end() - len(_ACK_END)].decode().split(_BETWEEN)
+        self._at, self._seen, self._lines, self.known = row.end(), 0, 0, None
         return found
 
     def _like(self, known: Known, data: bytes | bytearray, at: int) -> Frame | None:

@@ -447,7 +447,10 @@ class Session:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
         if self.version == V12 and len(headers) == 1 and frame.command == "ACK":
-            for id in self.parser.acks():
+            ids = self.parser.acks()
+            tags = self.unsettled.settle_row(ids)
+            self.commands += map(Disposition, tags)
+            for id in ids[len(tags) :]:
                 tag = self._given(id)
                 self.unsettled.settle(tag)
                 self.commands.append(Disposition(tag))

@@ -33,6 +33,21 @@ class Unsettled:
         found = self.given.get(tag)
         return tag if found is not None and found[1] == message_id else None
 
+    def settle_row(self, message_ids: list[str]) -> list[int]:
+        """Settle deliveries that are not cumulative: the tags of the first ones, up to one that is, or is none."""
+        given, tags = self.given, list[int]()
+        for id in message_ids:
+            try:
+                tag = int(id[id.rfind(".") + 1 :])
+                _, message_id, cumulative = given[tag]
+            except (ValueError, KeyError):
+                break
+            if message_id != id or cumulative:
+                break
+            del given[tag]
+            tags.append(tag)
+        return tags
+
     def settle(self, tag: int) -> None:
         """Forget a delivery, and a cumulative one with all earlier cumulative ones of its subscription."""
         sub, _, cumulative = self.given[tag]

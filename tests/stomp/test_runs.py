@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mombroker.broker.commands import Receipts, Send, SendRun
+from mombroker.broker.commands import Delivery, Receipts, Send, SendRun
+from mombroker.broker.message import ClientMessage
 from mombroker.stomp.frames import encode
 from mombroker.stomp.session import MAX_RUN
 from tests.stomp.test_session import Client, client, singles
@@ -73,3 +74,28 @@ def test_the_receipts_of_a_run_are_frames_each(version):
     mine = Client().connect(version)
     texts = ["1", "a-b", "co:lon", "é"] if version != "1.0" else ["1", "a-b", "é"]
     assert [frame.headers for frame in mine.say(Receipts(texts))] == [{"receipt-id": text} for text in texts]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ok", "cumulative", "settled", "other", "junk"]), st.booleans()), max_size=12)
+)
+@settings(max_examples=100)
+def test_a_row_of_acks_settles_what_one_by_one_would(kinds):
+    """Up to the first that is not there to be settled, which ends the session."""
+    told = []
+    for together in (True, False):
+        mine, ids = client(), []
+        mine.send("SUBSCRIBE", id="s", destination="/queue/q", ack="client-individual")
+        mine.send("SUBSCRIBE", id="c", destination="/queue/c", ack="client")
+        for tag, (kind, _) in enumerate(kinds, 1):
+            sub, mode = ("c", "client") if kind == "cumulative" else ("s", "individual")
+            (frame,) = mine.say(Delivery(sub, tag, "s1#9", ClientMessage("queue:q", "/queue/q"), ack=mode))
+            ids.append({"other": "s1#9/zz.1", "junk": "junk"}.get(kind, frame.headers["ack"]))
+            if kind == "settled":
+                mine.send("ACK", id=ids[-1])
+        mine.take()
+        frames = [encode("ACK" if ack else "NACK", [("id", id)]) for id, (_, ack) in zip(ids, kinds, strict=True)]
+        for data in [b"".join(frames)] if together else frames:
+            mine.raw(data)
+        told.append((mine.take(), mine.session.unsettled.given, mine.session.state, mine.session.fault))
+    assert told[0] == told[1]

@@ -97,22 +97,30 @@ class Handlers:
 
     def _send_run(self, session: Session, run: SendRun) -> None:
         """In one piece, if nothing that may happen to one of them concerns the others; else one by one."""
-        queue: Any = self._straight(run.model)
-        if queue is None or max(map(len, run.bodies)) > self.limits.max_message or self.tx.full:
+        destination, queue = run.destination, self._open_queue(run.destination)
+        large = max(map(len, run.bodies)) > self.limits.max_message
+        if not (queue or self._is_open_topic(destination)) or large or self.tx.full:
             commands = session.commands
             commands.popleft()
             commands.extendleft(reversed(run.singles()))
             commands.appendleft(run)  # which has been obeyed
             return
-        self.natives.send_now(session.id, queue, *self._messages(session, run))
+        if queue:
+            self.natives.send_now(session.id, queue, *self._messages(session, run))
+        else:
+            for message in self._messages(session, run):
+                self.topics.publish(message, session.id)
         session.reply(Receipts(run.receipts))
 
-    def _straight(self, model: Send) -> Queue | None:
-        """The queue of this server that takes whatever is like this one, at once; None: it is to be asked each time."""
-        if not self.direct or model.delay or model.dedup or not model.destination.startswith("queue:"):
+    def _open_queue(self, destination: str) -> Queue | None:
+        """The queue of this name, if it is here and takes whatever comes, at once."""
+        if not self.direct or not destination.startswith("queue:"):
             return None
-        queue: Any = self.agents.get(self.known.get(name_of(model.destination), ""))
+        queue: Any = self.agents.get(self.known.get(name_of(destination), ""))
         return None if queue is None or queue.settings.limited else queue
+
+    def _is_open_topic(self, destination: str) -> bool:
+        return destination.startswith("topic:") and self.policies.of(destination).create
 
     def _messages(self, session: Session, run: SendRun) -> Iterator[ClientMessage]:
         model = run.model

@@ -98,5 +98,5 @@ def test_a_run_goes_in_one_piece_where_nothing_is_in_its_way():
     sender.do(SendRun(Send(Q, b"", shown=Q), [b"1", b"2", b"3"], ["r1", "r2", "r3"]))
     assert sender.told == [Receipts(["r1", "r2", "r3"])] and taker.texts == ["0", "1", "2", "3"]
     assert isinstance(b.clients[sender.conn].told[0], Receipts)
-    sender.do(Subscribe("s", (Q,)), SendRun(Send("topic:t", b"", shown=Q), [b"4"], ["r4"]))
+    sender.do(Subscribe("s", (Q,)), SendRun(Send("queue:new", b"", shown=Q), [b"4"], ["r4"]))
     assert sender.told[-1] == Receipt("r4")
