@@ -12,6 +12,7 @@ import click
 from mombroker.admin import supervisor
 from mombroker.admin.cli import options
 from mombroker.admin.cli.join import join
+from mombroker.admin.cli.output import output_options, show
 from mombroker.core.errors import MomError
 from mombroker.store import folder
 
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
 
 POLL = 0.1  # seconds between two looks at what a server does
+STAYS = ("agent", "dead letters", "user")  # what nobody moves
 PATIENCE = 60.0  # for one to be ready
 
 
 @click.group()
 def server() -> None:
-    """One server of a bus: join, start, stop, restart, reload."""
+    """One server of a bus: join, start, stop, restart, reload, drain."""
 
 
 server.add_command(join)
@@ -118,6 +120,40 @@ def reload(file: Path, name: str) -> None:
     if any(note.startswith("keeps") for note in notes):
         raise MomError(f"{name} has not taken over all of it")
     click.echo(f"{name} has read its settings anew")
+
+
+@server.command()
+@options.file_option
+@click.argument("name")
+@click.option("--to", metavar="SERVER", default="", help="Where its queues and durable subscriptions move.")
+@click.option("--release", is_flag=True, help="Do not wait for what consumers have; give it out again.")
+@click.option("--end", is_flag=True, help="It takes new work again.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Wait at most so many seconds.")
+@output_options
+def drain(file: Path, name: str, to: str, release: bool, end: bool, timeout: float, output: str, columns: str) -> None:
+    """Have a server hold nothing any more: it makes nothing new, and its queues and subscriptions move while clients
+    use them. Prints what is left.
+
+    It waits until its clients have gone, too, up to the timeout; what is under way then goes on. Agents stay. The
+    server is drained, also after a restart, until --end. Exit code 5 if something is left.
+
+    \b
+    Example:
+      mom server drain lyon --to paris
+      mom server drain lyon --end
+    """
+    topology = options.load(file)
+    at = options.pick(topology, name)
+    options.ask(topology, at, "drain", to=to, release=release, end=end)
+    deadline = time.monotonic() + timeout
+    while not end and (left := options.ask(topology, at, "holdings")["holdings"]):
+        if time.monotonic() > deadline or all(each["kind"] in STAYS for each in left):
+            show(left, output, columns, "kind,name,messages,waits_for")
+            options.fail_at_end(f"{name} still holds this")
+            return
+        time.sleep(5 * POLL)
+        options.ask(topology, at, "drain", to=to, release=release)
+    click.echo(f"{name} {'takes new work' if end else 'holds nothing'}", err=True)
 
 
 def _process(at: "Server") -> int:

@@ -4,6 +4,7 @@ from functools import partial
 
 from mombroker.broker import policies
 from mombroker.broker.session.service import Sessions
+from mombroker.broker.verbs.drain import DrainVerbs
 from mombroker.broker.verbs.messages import MessageVerbs
 from mombroker.broker.verbs.policies import PolicyVerbs
 from mombroker.broker.verbs.queues import QueueVerbs
@@ -25,7 +26,13 @@ def attach(server: AgentServer) -> Sessions:
     letters = LetterVerbs(server.dead_letters.letters, server.program)
     of_core = StatusVerbs(server), agents, letters, UserVerbs(server.tx), LogVerbs(server.tx)
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
-    server.requests.add(*of_core, *destinations, RetryVerbs(sessions, letters), PolicyVerbs(sessions.policies))
+    server.requests.add(
+        *of_core,
+        *destinations,
+        RetryVerbs(sessions, letters),
+        DrainVerbs(sessions, server.dead_letters.letters),
+        PolicyVerbs(sessions.policies),
+    )
     server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator))
     server.requests.add(JoinVerbs(server.truth, server.newcomers))
     return sessions

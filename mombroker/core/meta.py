@@ -55,6 +55,8 @@ ATTACHED = _key(
 JOINING = _key("joining:", "core/newcomers.py", "SERVER: JSON", "the topology of that revision, until we hear of it")
 WAITING = _key("waiting", "core/newcomers.py", "1", "it is new, and has not been told yet what is the same on all")
 
+DRAINING = _key("draining", "broker/verbs/drain.py", "text", "what would be new here is made on this server")
+
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
 POLICY = _key("policy:", "broker/policies.py", "NUMBER: JSON", "set at run time; the highest goes first", True)

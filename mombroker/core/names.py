@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
 from mombroker.core.message import Message, new_message
-from mombroker.core.meta import NAME
+from mombroker.core.meta import DRAINING, NAME
 from mombroker.core.replicated import Replicated, Replication
 from mombroker.core.topology import AgentDecl
 
@@ -36,6 +36,7 @@ class Names(Replicated):
     """A name never changes its id unless it was forgotten in between, or its agent has moved to another server.
 
     wanted      names that the broker here has asked for
+    elsewhere   the server that what is new is made on, while this one is drained; empty: here
     distance    the links to another server; raises MomError for one that is not on this bus
     on_known    called with a name that is known now
     on_change   called with a name that is known now, or no longer
@@ -50,6 +51,7 @@ class Names(Replicated):
         self.known = self.rows()
         self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
+        self.elsewhere = str(self.tx.reader.meta().get(DRAINING, ""))
         self.on_known: Callable[[str], None]
         self.on_change: Callable[[str], None]
         self.on_move: Callable[[str, str, str], None]
@@ -114,6 +116,11 @@ class Names(Replicated):
         if name in self.known or name in self.tickets:
             raise MomError(f"the name {name} is taken by {self.known.get(name, 'a deployment under way')}")
         self.distance(home)
+        if self.elsewhere and home == self.tx.name:
+            raise MomError(
+                f"{home} is drained, and takes nothing new: make {name} on {self.elsewhere}, or end that by "
+                f"`mom server drain {home} --end`"
+            )
         self.wait(name, ticket)
         self.ask(DEPLOY, _request(name, home, path, state))
 
@@ -121,7 +128,7 @@ class Names(Replicated):
         """Have a native agent made here under this name, unless somebody has that done elsewhere first."""
         if name not in self.wanted and name not in self.known:
             self.wanted.add(name)
-            self.ask(DEPLOY, _request(name, self.tx.name, path, state))
+            self.ask(DEPLOY, _request(name, self.elsewhere or self.tx.name, path, state))
 
     def free(self, name: str, id: str) -> None:
         """Raises MomError for a name that another agent has."""

@@ -426,3 +426,15 @@ def test_a_queue_moves_to_another_server_and_its_clients_go_on(bus):
     assert bus.json("queue", "show", "nomad")["home"] == "b"
     assert "lives on b already" in bus.mom("queue", "move", "nomad", "--to", "b", code=1).stderr
     assert "by --to a server" in bus.mom("queue", "move", "nomad", code=2).stderr
+
+
+def test_a_server_is_drained_and_takes_work_again(bus):
+    bus.mom("send", "-s", "a", "/queue/drained", "1")
+    found = bus.mom("server", "drain", "a", "--to", "b", "--timeout", "30", "-o", "json", code=None)
+    assert all(each["kind"] not in ("queue", "subscription") for each in json.loads(found.stdout or "[]"))
+    assert bus.json("queue", "show", "drained")["home"] == "b"
+    bus.mom("send", "-s", "a", "/queue/drained-new", "1")
+    assert bus.json("queue", "show", "drained-new")["home"] == "b"
+    bus.mom("server", "drain", "a", "--end")
+    bus.mom("send", "-s", "a", "/queue/drained-newer", "1")
+    assert bus.json("queue", "show", "drained-newer")["home"] == "a"

@@ -10,6 +10,7 @@ import pytest
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dispatch import Dispatcher
+from mombroker.broker.queue.moving import Arrival, Departure
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.settlement import Settlement
@@ -20,11 +21,13 @@ from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.session.waiting import Waiting
 from mombroker.broker.topic.routing import Topics
+from mombroker.broker.topic.subscription import Subscription
 from mombroker.sim.clients import Clients
 from mombroker.sim.faults import Faults
 from mombroker.sim.seeds import cluster
 from mombroker.sim.world import MS
 from tests import fakes_clients as fakes
+from tests import fakes_moves as moves
 from tests.fakes_bus import replaced
 
 KILLS = Faults(points={"committed, unsent": 0.1}, crashes=60, latency=MS // 10, down=MS, notice=MS)
@@ -100,6 +103,19 @@ CONTROLS = {
     ),
     "a new policy wakes nobody": Control(
         "queues", partial(replaced, Queue, "policy_changed", fakes.wakes_nobody), (3, 11, 35)
+    ),
+    "sent directly, not behind the end of a move": Control(
+        "moves", partial(replaced, Arrival, "keeps", moves.not_behind_the_end), (3, 5, 33)
+    ),
+    "an old id that is forgotten too early": Control("moves", moves.forgotten_too_early, (0, 3, 44)),
+    "a receipt of a page that is not durable": Control(
+        "moves", partial(replaced, Arrival, "_take", moves.taken_before_durable), (8, 30, 53)
+    ),
+    "sent on with what consumers have": Control(
+        "moves", partial(replaced, Departure, "redirect", moves.sent_on_with_what_they_have), (3, 5, 8)
+    ),
+    "published to both homes": Control(
+        "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (33, 43, 47)
     ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }

@@ -1,0 +1,74 @@
+"""What operators may ask about a server that is to hold nothing any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+
+from mombroker.broker.queue.queue import Queue
+from mombroker.broker.session.service import Sessions
+from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.verbs.base import DestinationVerbs
+from mombroker.core.errors import MomError
+from mombroker.core.meta import DRAINING, USER
+from mombroker.core.requests import Reply, changes, reads
+
+PAGE = 1_000  # agents read at once
+
+
+class DrainVerbs(DestinationVerbs):
+    def __init__(self, sessions: Sessions, letters: Sized):
+        super().__init__(sessions)
+        self.letters = letters
+
+    @reads
+    def holdings(self) -> Reply:
+        """All that lives on this server, and would be lost with it: queues, subscriptions, agents, connections, dead
+        letters of agents, users."""
+        return {"server": self.tx.name, "draining": self.names.elsewhere, "holdings": list(self._holdings())}
+
+    def _holdings(self) -> Iterator[Reply]:
+        for native in sorted(self.natives.agents.values(), key=lambda each: each.id):
+            if isinstance(native, Queue):
+                kind = "subscription" if isinstance(native, Subscription) else "queue"
+                yield {
+                    "kind": kind, "name": native.settings.destination, "messages": native.messages.count,
+                    **native.moving(),
+                }  # fmt: skip
+        after = ""
+        while rows := self.tx.reader.agents(after, PAGE):
+            after = rows[-1][0]
+            for id, path in rows:
+                if not self.sessions.owns(path):
+                    yield {"kind": "agent", "name": id, "class": path}
+        for kind, count in (("connections", len(self.sessions.sessions)), ("dead letters", len(self.letters))):
+            if count:
+                yield {"kind": kind, "name": "", "messages": count}
+        for key in self.tx.reader.meta():
+            if key.startswith(USER):
+                yield {"kind": "user", "name": key[len(USER) :]}
+
+    @changes
+    def drain(self, to: str = "", release: bool = False, end: bool = False) -> Reply:
+        """Move all queues and durable subscriptions to another server; what is new is made there, too, from now on,
+        also after a restart, until this is asked with `end`. It is asked again for what has come meanwhile."""
+        if end:
+            self.names.elsewhere = ""
+            self.tx.rows.meta[DRAINING] = None
+            return {"server": self.tx.name, "draining": "", "moving": 0}
+        to = to or self.names.elsewhere
+        if not to:
+            raise MomError(f"where {self.tx.name} is to be drained to is not said: name a server by --to")
+        self.names.distance(to)
+        if to == self.tx.name:
+            raise MomError(f"{to} cannot be drained to itself: name another server")
+        self.names.elsewhere = to
+        self.tx.rows.meta[DRAINING] = to
+        moving = 0
+        for native in list(self.natives.agents.values()):
+            if isinstance(native, Queue) and native.movable() and self.names.known.get(native.name) == native.id:
+                if native.move is None:
+                    native.depart(to)
+                if release:
+                    native.hurry()
+                moving += 1
+        return {"server": self.tx.name, "draining": to, "moving": moving}

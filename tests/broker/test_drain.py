@@ -1,0 +1,50 @@
+"""A server that is drained: what is new is made elsewhere, what can move moves, and the rest is told."""
+
+from __future__ import annotations
+
+from tests.broker.bench import THREE, Broker
+from tests.core.bus import topology
+
+
+def holdings(b: Broker, server: str = "a") -> list[tuple[str, str]]:
+    return [(each["kind"], each["name"]) for each in b.ask(server, "holdings")["holdings"]]
+
+
+def test_queues_and_subscriptions_move_and_the_rest_is_told():
+    b = Broker(topology({"x": "abc"}, {"a/sink": "tests.core.sample_agents:Sink"}))
+    client = b.connect("a", client_id="me").send("queue:one", "1").send("queue:two", "2")
+    client.subscribe("s", "topic:t", durable="d").subscribe("p", "temp-queue:" + client.session + "/r")
+    b.ask("a", "set_user", user="ann", hash="h", new=True)
+    assert b.ask("a", "drain", to="b") == {"server": "a", "draining": "b", "moving": 3}
+    b.pump()
+    told = holdings(b)
+    assert told[0][0] == "queue" and told[0][1].startswith("temp-queue:")
+    assert told[1:] == [("agent", "a/sink"), ("connections", ""), ("user", "ann")]
+    assert {id for name, id in b.servers["c"].names.known.items() if ":" in name} == {
+        "b/queue:one", "b/queue:two", "b/sub:me:d"
+    }  # fmt: skip
+    client.close()
+    assert holdings(b) == [("agent", "a/sink"), ("user", "ann")]
+
+
+def test_what_is_new_is_made_elsewhere_also_after_a_restart_until_that_is_ended():
+    b = Broker(THREE)
+    b.ask("a", "drain", to="b")
+    b.connect("a").send("queue:first", "1")
+    assert "is drained, and takes nothing new: make queue:x on b" in b.ask("a", "create_queue", destination="queue:x")
+    b.reboot("a")
+    b.connect("a").send("queue:second", "1")
+    b.ask("a", "drain", end=True)
+    b.connect("a").send("queue:third", "1")
+    known = b.servers["c"].names.known
+    assert {name: id.partition("/")[0] for name, id in known.items()} == {
+        "queue:first": "b", "queue:second": "b", "queue:third": "a"
+    }  # fmt: skip
+
+
+def test_it_needs_another_server():
+    b = Broker(THREE)
+    assert "name a server by --to" in b.ask("a", "drain")
+    assert "cannot be drained to itself" in b.ask("a", "drain", to="a")
+    assert "not a server of this bus" in b.ask("a", "drain", to="z")
+    assert b.ask("a", "holdings")["draining"] == ""
