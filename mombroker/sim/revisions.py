@@ -24,6 +24,7 @@ class Revisions(Operators):
         super().__init__(rng)
         self.requests //= 4
         self.changes = self.rng.choice((5, 20, 40))
+        self.last = 0  # revision, at the end
         self.asked: dict[tuple[str, int], tuple[str, str]] = {}  # (server, ticket) -> "+" or "-", and an agent
 
     def begin(self, cluster: Cluster, span: int) -> None:
