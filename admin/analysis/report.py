@@ -126,6 +126,7 @@ def load(log: DataFrame, messages: int = SAMPLE) -> Load:
     spreads.unpersist()
     parts = {
         "servers": cost.servers(cost.flows(log)), "stamped": cost.stamped(log), "arrivals": cost.arrivals(log, ahead),
+        "meters": cost.meters(log),
     }  # fmt: skip
     return _load(log, {name: _collected(part) for name, part in parts.items()} | {"delays": delays}, messages)
 
@@ -146,7 +147,18 @@ def _load(log: DataFrame, rows: Mapping[str, Sequence[Row]], most: int) -> Load:
     mean = sum(row.store + row.link for row in known) // count if count else Delays().mean
     times = min((row.first for row in used), default=0), max((row.last for row in used), default=0)
     sent = sends(log, times, most) if used and most else []
-    return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())))
+    return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())), _packet(rows))
+
+
+def _packet(rows: Mapping[str, Sequence[Row]]) -> float:
+    """Bytes of a packet on the wire beside its control bytes, on links that have counted; 0: none has."""
+    wire: dict[tuple[str, str, str], int] = defaultdict(int)
+    for row in rows.get("meters", ()):
+        if row.figure == "wire_bytes":
+            wire[row.domain, row.server, row.peer] += row.amount
+    known = [row for row in rows["stamped"] if (row.domain, row.server, row.peer) in wire]
+    rest = sum(wire.values()) - sum(row.control_bytes for row in known)
+    return max(rest, 0) / sum(row.packets for row in known) if known else 0.0
 
 
 def _seen(rows: Mapping[str, Sequence[Row]], messages: float) -> Figures:

@@ -11,7 +11,8 @@ from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, records
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, show
-from mombroker.admin.topology.costs import DIRECT, PACKET, SAMPLE
+from mombroker.admin.topology.costs import DIRECT, SAMPLE
+from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
     from mombroker.admin.topology.advise import Advice
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     "--back-ends", default=",".join(DIRECT), show_default=True, help="Back ends that a domain may have, with commas."
 )
 @click.option(
-    "--packet", type=options.Number(0), default=PACKET, show_default=True,
-    help="What one more packet weighs, in control bytes: the more, the fewer hops.",
+    "--packet", type=options.Number(0),
+    help="What one more packet weighs, in control bytes: the more, the fewer hops. [default: as logged]",
 )  # fmt: skip
+@click.option("--growth", type=options.Number(1), default=2.0, show_default=True, help="Times the traffic, forecast.")
 @click.option(
     "--messages",
     type=click.IntRange(1),
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     "--write", "--out", "out", type=Target("toml", new=True),
     help="Write the proposed topology file here, for `mom topology plan`.",
 )  # fmt: skip
+@click.option("--pick", type=click.IntRange(1), help="Write this number of the front in place of what is proposed.")
 @SINCE
 @UNTIL
 @MASTER
@@ -50,10 +53,12 @@ def advise(
     source: Path | None,
     max_domain: int | None,
     back_ends: str,
-    packet: float,
+    packet: float | None,
+    growth: float,
     replay: bool,
     messages: int,
     out: Path | None,
+    pick: int | None,
     since: datetime | None,
     until: datetime | None,
     master: str,
@@ -64,14 +69,17 @@ def advise(
 
     Who talks to whom is read from the log. Compared are the topology of FILE, one domain for all, √N domains of √N
     servers on a backbone, and the proposal: what a message costs in each by the model, which plays each domain by
-    itself, and by --replay also with all domains and routers together. Nothing is changed: the proposal goes to a file,
-    of which `mom topology plan` says what it takes. Messages of servers that FILE has not are left out.
+    itself, and by --replay also with all domains and routers together. The front has what is better than the proposal
+    in control bytes, packets, rows on disk or delay, and worse in another one: --pick one of it if your prices are
+    others. Nothing is changed: --write makes a file, of which `mom topology plan` says what it takes. Messages of
+    servers that FILE has not are left out.
 
     \b
     Example:
       mom topology advise bus.toml
       mom topology advise bus.toml --log exported --since 2026-03-01
       mom topology advise bus.toml --log exported --max-domain 12 --replay --write better.toml
+      mom topology advise bus.toml --pick 2 --write leaner.toml
     """
     from mombroker.admin.topology import advise as advising
 
@@ -81,31 +89,45 @@ def advise(
     advising.check(topology, chosen)
     with records(source or file, master, memory, since, until) as log:
         load = report.load(log, messages)
-        advice = advising.advise(topology, load, chosen, max_domain or 0, packet)
+        advice = advising.advise(topology, load, chosen, max_domain or 0, packet, growth)
+        if pick and pick > len(advice.front):
+            raise MomError(f"there is no number {pick}: the front has 1 to {len(advice.front)}")
         if replay:
             advising.replay_all(advice, load, log.sparkSession)
     if out:
-        new_topology(proposal(advice, options.found(file).parent, out.parent), out)
+        new_topology(proposal(advice, options.found(file).parent, out.parent, pick or 0), out)
     record = advice.as_dict()
     if output == "json":
         echo_json(record)
         return
     show(record["options"], output, "")
-    if record["model"]:
-        click.echo("\nthe model of the current topology against the log")
-        show(record["model"], output, "")
+    titles = {
+        "front": "the front: each is best in something, none in all",
+        "forecast": "by second, now and with more of the same traffic",
+        "model": "the model of the current topology against the log",
+    }
+    for name, title in titles.items():
+        if record[name]:
+            click.echo(f"\n{title}")
+            show(record[name], output, "")
     click.echo(f"\n{record['verdict']}")
     for line in [*record["changes"], *record["remarks"]]:
         click.echo(f"- {line}")
 
 
-def proposal(advice: "Advice", old: Path, new: Path) -> str:
-    """The topology file of the proposal, to lie in the folder `new`. In that of the old file, relative paths stay so;
-    in another they would lead elsewhere, as would those relative to the new one once it is put in the old one's place.
+def proposal(advice: "Advice", old: Path, new: Path, pick: int = 0) -> str:
+    """The topology file of the proposal, or of number `pick` of the front, to lie in the folder `new`. In that of the
+    old file, relative paths stay so; in another they would lead elsewhere, as would those relative to the new one once
+    it is put in the old one's place.
     """
-    from mombroker.admin.topology.advise import PROPOSED
+    from mombroker.admin.topology import words
+    from mombroker.admin.topology.candidates import CURRENT, PROPOSED
     from mombroker.net import config
 
-    proposed = replace(advice.options[PROPOSED].topology, checked=True)
+    current, made = advice.options[CURRENT], advice.front[pick - 1] if pick else advice.options[PROPOSED]
+    remarks = [advice.verdict(), *advice.changes]
+    if pick:
+        remarks = [f"number {pick}: {words.figures(current.cost, made.cost)}"]
+        remarks += words.changes(current.topology, made.topology)
     base = old.absolute() if old.resolve() == new.resolve() else None
-    return config.dumps(proposed, base, [advice.verdict(), *advice.changes])
+    return config.dumps(replace(made.topology, checked=True), base, remarks)

@@ -21,7 +21,7 @@ from mombroker.lab.observers import Control, Held, Rows
 from mombroker.lab.replay import WRITES, Act, Delays, Links, acts
 from mombroker.sim.world import MS, World
 
-PACKET = 100.0  # what one more packet weighs, in control bytes: its rows, and the message once more on the wire
+PACKET = 200.0  # what one more packet weighs, in control bytes, where no log has counted it: envelope, frame, message
 SAMPLE = 8000  # messages that are played on each topology
 SEEN = ("control_bytes", "packets", "hops", "delay_ms")  # figures of a cost that a log has, too
 DIRECT = ("fifo", "matrix", "ks")  # back ends that send to nobody else, and let nobody pass on
@@ -38,6 +38,13 @@ class Load:
     sends: Sequence[Send]
     delays: Delays = field(default_factory=Delays)
     seen: dict[str, float] = field(default_factory=dict)  # by a message: what the log says of some of SEEN
+    packet: float = 0.0  # bytes of a packet on the wire that are no control bytes, as links have counted; 0: not known
+
+    def faster(self, times: float) -> "Load":
+        """The same messages, in a time that is shorter so many times."""
+        start = self.sends[0].at if self.sends else 0
+        sends = [send._replace(at=start + round((send.at - start) / times)) for send in self.sends]
+        return replace(self, sends=sends)
 
     @property
     def messages(self) -> float:
@@ -90,7 +97,8 @@ class Cost:
     domains: list[DomainCost]
 
     def price(self, packet: float = PACKET) -> float:
-        """One figure for a message: its control bytes, and its packets at so many bytes each."""
+        """One figure for a message: its control bytes, and its packets at so many bytes each. With what a packet has on
+        the wire beside its control bytes these are the bytes on all links."""
         return (self.control_bytes + packet * self.packets) / max(self.messages, 1)
 
 

@@ -18,7 +18,8 @@ from mombroker.sim.world import EPOCH, MS
 
 pytest.importorskip("networkx", reason="advice needs the extra spark")
 
-from mombroker.admin.topology import advise, costs, split  # noqa: E402
+from mombroker.admin.topology import advise, canonical, costs, drift, split, words  # noqa: E402
+from tests.admin import shapes  # noqa: E402
 
 
 def load_of(sends):
@@ -33,14 +34,20 @@ def advised(traffic, each=60, **options):
     return found, sends
 
 
+def price(tally, packet):
+    return tally.control_bytes + packet * tally.packets
+
+
 def judge(seed, n=0):
     """The bars: against the hidden split, one domain for all, √n of √n, and the model against the replay."""
     traffic = communities(seed, n)
     found, sends = advised(traffic)
-    hidden = replay(traffic.split(), sends).total.control_bytes
-    counted = {name: option.replayed.total.control_bytes for name, option in found.options.items()}
-    assert counted["proposed"] <= 1.15 * hidden, (seed, counted, hidden)
+    hidden = replay(traffic.split(), sends).total
+    counted = {name: price(option.replayed.total, found.packet) for name, option in found.options.items()}
+    assert counted["proposed"] <= 1.05 * price(hidden, found.packet), (seed, counted, hidden)
     assert counted["proposed"] < min(counted["flat"], counted["bus"]), (seed, counted)
+    least = min(option.replayed.total.control_bytes for option in found.front)
+    assert least <= 1.05 * hidden.control_bytes, seed
     assert all(abs(option.error()) <= 0.15 for option in found.options.values()), seed
     return found
 
@@ -71,7 +78,7 @@ def test_the_price_of_a_split_is_that_of_its_routes(seed):
 
 def test_hidden_communities_are_found():
     found = judge(1007)
-    assert found.worthwhile and found.gain > 0.2 and found.fit > 0.4
+    assert found.worthwhile and found.gain > 0.15 and found.fit > 0.4
     for row in found.as_dict()["options"]:
         assert row["replayed_rows"] > 4 and row["rows"] == pytest.approx(row["replayed_rows"], rel=0.1)
         assert row["replayed_ms"] > 9 and row["delay_ms"] == pytest.approx(row["replayed_ms"], rel=0.1)
@@ -85,19 +92,34 @@ def test_twenty_workloads_meet_the_bars(seed):
     judge(seed)
 
 
-def test_nothing_is_to_be_gained_from_uniform_traffic():
+def test_no_split_is_proposed_for_uniform_traffic():
+    """Other back ends are: they cost no packet. What a split would give, and take, is told; and once they are there,
+    it is all that is told."""
     found, _ = advised(uniform(24, 1), each=30)
-    assert not found.worthwhile and "nothing is to be gained" in found.verdict()
-    assert found.options["proposed"] is found.options["current"] and not found.changes
-    assert found.as_dict()["worthwhile"] is False
-    assert any("ks in d1" in line for line in found.remarks)  # what does not depend on the traffic
+    assert found.changes == ["domain d1 is ordered by ks in place of matrix"] and found.fit < advise.FIT
+    assert found.gain > 0.2 and len(found.front) > 2
+    then = advise.advise(found.options["proposed"].topology, load_of(uniform(24, 1).sends(720)))
+    assert not then.worthwhile and not then.changes and then.trades
+    assert then.options["proposed"] is then.options["current"] and then.as_dict()["worthwhile"] is False
+    assert then.verdict().startswith("what there is may stay: with a packet at 200 bytes nothing is 5% cheaper.")
+    assert "% control bytes and -" in then.verdict() and "nothing is to be gained" not in then.verdict()
+
+
+def test_nothing_is_to_be_gained_where_nothing_found_is_better_in_anything():
+    traffic = uniform(2, 1)
+    found = advise.advise(traffic.flat(), load_of(traffic.sends(60)))
+    assert not found.changes and not found.trades
+    assert found.verdict() == (
+        "nothing is to be gained: nothing that was found is 5% better than what there is, in control bytes, packets, "
+        "rows on disk and ms of delay"
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("n", [36, 64, 100])
 def test_nor_is_it_on_a_larger_bus(n):
     found, _ = advised(uniform(n, n))
-    assert not found.worthwhile
+    assert len(found.changes) == 1 and "in place of matrix" in found.changes[0]
 
 
 def broadcasts(n, each=10):
@@ -112,35 +134,36 @@ def broadcasts(n, each=10):
 @pytest.mark.parametrize("options", [{}, {"largest": 5}, {"backends": ("matrix",)}])
 def test_what_costs_least_is_proposed_for_broadcasts_though_no_split_follows_them(options):
     load = load_of(broadcasts(12))
-    found = advise.advise(uniform(12, 1).flat(), load, **options)
+    found = advise.advise(uniform(12, 1).flat(), load, packet=20, **options)
     proposed = found.options["proposed"]
     assert found.fit < advise.FIT and proposed.topology.routers and found.changes
     for name in ("current", "flat", "bus"):
-        assert proposed.cost.control_bytes <= found.options[name].cost.control_bytes, name
-        assert proposed.cost.price() <= found.options[name].cost.price(), name
+        assert proposed.cost.price(20) <= found.options[name].cost.price(20), name
     domains = proposed.topology.domains.values()
     assert max(len(domain.members) for domain in domains) <= options.get("largest", 12)
     assert {domain.backend for domain in domains} <= {*options.get("backends", costs.DIRECT)}
     if "largest" not in options:
         assert found.worthwhile and found.gain >= advise.GAIN
         assert any("which servers are together matters little" in line for line in found.remarks)
-    assert not advise.advise(proposed.topology, load, **options).changes  # once that is done, nothing is left to gain
+    assert not advise.advise(
+        proposed.topology, load, packet=20, **options
+    ).changes  # once that is done, nothing is left to gain
 
 
 def test_a_limit_does_not_hide_what_is_gained_for_broadcasts():
     """One domain for all is too large to stay, and it would be too dear if it were not."""
     load = load_of(broadcasts(9))
-    free = advise.advise(uniform(9, 1).flat(), load)
-    found = advise.advise(uniform(9, 1).flat(), load, largest=8)
+    free = advise.advise(uniform(9, 1).flat(), load, packet=20)
+    found = advise.advise(uniform(9, 1).flat(), load, largest=8, packet=20)
     assert free.worthwhile and found.worthwhile and "nothing is to be gained" not in found.verdict()
-    assert found.gain == pytest.approx(free.gain, abs=0.05) and found.gain >= advise.GAIN
+    assert found.gain == pytest.approx(free.gain, abs=0.1) and found.gain >= advise.GAIN
     assert max(len(domain.members) for domain in found.options["proposed"].topology.domains.values()) <= 8
 
 
 def test_a_domain_that_no_back_end_allowed_can_order_is_held_against_what_it_costs_now():
     found = advise.advise(uniform(6, 1).flat(), load_of(broadcasts(6)), ["fifo"])
     price = {name: option.cost.price() for name, option in found.options.items()}
-    assert found.worthwhile and found.gain == pytest.approx(1 - price["proposed"] / price["current"])
+    assert found.changes and found.gain == pytest.approx(1 - price["proposed"] / price["current"])
 
 
 def test_what_would_have_fewer_control_bytes_than_the_proposal_is_told():
@@ -156,15 +179,15 @@ def test_what_would_have_fewer_control_bytes_than_the_proposal_is_told():
     ]
 
 
-def test_no_proposal_has_more_control_bytes_than_what_it_is_compared_with():
-    """Also where the current topology is one with few control bytes, and many hops: a star of pairs."""
+def test_a_star_of_pairs_has_few_control_bytes_and_is_not_kept_for_them():
+    """It has twice the packets, rows and hops."""
     traffic = communities(1007, 24)
     load, hub = load_of(traffic.sends(300)), traffic.servers[0]
     star = layouts.build({f"p{at}": [hub, each] for at, each in enumerate(traffic.servers[1:])})
     found = advise.advise(star, load)
-    least = min(option.cost.control_bytes for option in found.options.values())
-    assert found.options["proposed"].cost.control_bytes == least
-    assert any("domains that follow the traffic would have" in line for line in found.remarks)
+    old, new = found.options["current"].cost, found.options["proposed"].cost
+    assert found.worthwhile and new.packets < 0.8 * old.packets and new.price() < 0.8 * old.price()
+    assert min(each.cost.control_bytes for each in found.front) <= old.control_bytes  # it is there to be chosen
 
 
 def test_a_topology_that_fits_is_left_alone():
@@ -304,6 +327,17 @@ def test_the_proposal_can_follow_the_topology_that_it_was_made_for(tmp_path):
     assert compare(current, proposed).kind is Kind.FREEZE
 
 
+def test_any_of_the_front_can_be_written(tmp_path):
+    traffic = communities(3, 16)
+    (tmp_path / "bus.toml").write_text(config.dumps(traffic.flat()))
+    current = config.load(tmp_path / "bus.toml")
+    advice = advise.advise(current, load_of(traffic.sends(200)))
+    assert len(advice.front) > 1
+    for at, each in enumerate(advice.front, 1):
+        text = proposal(advice, tmp_path, tmp_path, at)
+        assert config.loads(text, tmp_path).domains == each.topology.domains and f"# number {at}: " in text
+
+
 def test_a_model_of_one_size_is_not_taken_for_another_with_the_same_traffic():
     """Six busy servers of 24 have the same pattern of sends whatever domain they are in; their clocks have not."""
     names = [f"s{n:02}" for n in range(24)]
@@ -322,14 +356,14 @@ def test_a_model_of_one_size_is_not_taken_for_another_with_the_same_traffic():
 def test_changes_are_told_in_words():
     old = layouts.build({"a": ["s1", "s2", "s3"], "b": ["s3", "s4", "s5"]})
     new = layouts.build({"a": ["s1", "s2", "s4"], "c": ["s4", "s3", "s5"]}, servers=old.servers)
-    assert advise.changes(old, new) == [
+    assert words.changes(old, new) == [
         "domain a loses s3 and gains s4",
         "new domain c under matrix: s4, s3, s5",
         "domain b goes",
         "s4 becomes a router",
         "s3 needs not route any more",
     ]
-    assert advise.changes(old, old) == []
+    assert words.changes(old, old) == []
 
 
 def test_a_sample_is_played_twice_and_counts_the_second_time():
@@ -377,3 +411,99 @@ def test_the_model_is_right_however_long_links_take_and_in_whatever_order_messag
     topology = traffic.split() if shape == "split" else layouts.build(layouts.bus(traffic.servers))
     played = replay(topology, sends, load.delays)
     assert costs.predict(topology, load).control_bytes == pytest.approx(played.total.control_bytes, rel=0.1)
+
+
+# -- names, structure, change, growth ----------------------------------------------------------------------------------
+
+
+def results(found, back=None):
+    """What an advice says, but for names; with the names of servers, if these are given."""
+    whole = found.as_dict()
+    rows = [{k: v for k, v in row.items() if k != "busiest"} for row in whole["options"] + whole["front"]]
+    groups = [
+        sorted(sorted(back[name] if back else name for name in each.members) for each in one.topology.domains.values())
+        for one in found.front
+    ]
+    verdict = found.verdict().partition(":")[2]
+    return found.gain, found.fit, rows, groups, verdict, [[row["packets_s"], row["delay_ms"]] for row in found.forecast]
+
+
+@pytest.mark.parametrize("shape, number", [("hierarchy", 0), ("multicast", 1), ("clients", 3)])
+@pytest.mark.parametrize("layout", ["flat", "bus"])
+def test_names_and_the_order_of_a_file_change_nothing(shape, number, layout):
+    names, sends = shapes.workload(shape, number, 12)
+    domains = layouts.LAYOUTS[layout](names)
+    first = advise.advise(layouts.build(domains, servers=names), load_of(sends))
+    order, moved, new = shapes.renamed(names, sends, 1)
+    again = [(name, [new[each] for each in members]) for name, members in domains.items()]
+    for at, (_, members) in enumerate(again):
+        Random(at).shuffle(members)
+    other = advise.advise(layouts.build(dict(reversed(again)), servers=order), load_of(moved))
+    assert results(other, {b: a for a, b in new.items()}) == results(first)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_servers_and_domains_have_the_same_canonical_names_whatever_they_are_called(seed):
+    rng = Random(seed)
+    shape, number = rng.choice(shapes.ALL)
+    names, sends = shapes.workload(shape, number)
+    sends = sends[: rng.choice((5, 60, 500))]  # where there are few, most servers have no message
+    domains = layouts.LAYOUTS[rng.choice(("flat", "bus", "tree", "chain"))](names)
+    links = {(a, b): 7 + at for at, (a, b) in enumerate(zip(names, names[1:], strict=False))}
+    load = load_of(sends)
+    load.delays = Delays(10, links)
+    order, moved, new = shapes.renamed(names, sends, seed)
+    again = [(f"x{name}", rng.sample(list(map(new.get, each)), len(each))) for name, each in domains.items()]
+    rng.shuffle(again)
+    other = load_of(moved)
+    other.delays = Delays(10, {(new[a], new[b]): mean for (a, b), mean in links.items()})
+    one = canonical.of(layouts.build(domains, servers=names), load)
+    two = canonical.of(layouts.build(dict(again), servers=order), other)
+    for each in ("sends", "flows"):
+        assert getattr(one.load, each) == getattr(two.load, each)
+    assert one.topology.domains == two.topology.domains
+    assert one.load.delays == two.load.delays and sorted(one.names.values()) == sorted(names)
+
+
+def followed(*traffics, each=500):
+    """One traffic after the other."""
+    sends, off = [], 0
+    for traffic in traffics:
+        some = [send._replace(at=send.at + off) for send in traffic.sends(each)]
+        sends, off = [*sends, *some], off + some[-1].at - some[0].at
+    return sends
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_that_traffic_has_changed_is_told_and_when(seed):
+    before, since = communities(seed, 20), communities(seed + 100, 20)
+    sends = followed(before, since)
+    found = drift.shift(sends)
+    assert found and found.times == 1 and found.at == sends[500].at and found.share > 0.5
+    assert drift.shift(before.sends(1000)) is None and drift.shift(uniform(20, seed).sends(1000)) is None
+    back = drift.shift(followed(before, since, before, since, each=250))
+    assert back and back.times == 3
+    assert drift.shift(sends[:100]) is None  # too few to tell
+
+
+def test_what_a_proposal_saves_before_and_since_a_change_is_told():
+    sends = followed(communities(1, 16), communities(101, 16))
+    found = advise.advise(communities(1, 16).flat(), load_of(sends), packet=20)
+    (told,) = [line for line in found.remarks if line.startswith("traffic has changed in this log: ")]
+    assert "the proposal would make a message cheaper by" in told and told.endswith(
+        f"--since {found.as_dict()['changed_at']}"
+    )
+
+
+def test_twice_the_traffic_is_forecast():
+    traffic = communities(1007, 16)
+    load = load_of(traffic.sends(320))
+    found = advise.advise(traffic.flat(), load, packet=20)
+    now, later, *proposed = found.forecast
+    assert (now["topology"], now["times"], later["times"]) == ("current", 1, 2)
+    assert later["packets_s"] == pytest.approx(2 * now["packets_s"], rel=0.01)
+    assert {row["topology"] for row in proposed} == {"proposed"} and proposed[1]["busiest"]
+    span = (load.sends[-1].at - load.sends[0].at) / 1e9
+    assert now["messages_s"] == pytest.approx(320 / span, rel=0.01)
+    shorter = load.faster(2)
+    assert shorter.sends[-1].at - shorter.sends[0].at == pytest.approx(span * 1e9 / 2, abs=2)

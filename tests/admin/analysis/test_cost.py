@@ -357,7 +357,8 @@ def test_the_command_advises(recorded):
     assert run.exit_code == 0, run.output
     advice = json.loads(run.stdout)
     assert [row["topology"] for row in advice["options"]] == ["current", "flat", "bus", "proposed"]
-    assert all(row["replayed_bytes"] > 0 for row in advice["options"])
+    assert all(row["replayed_bytes"] > 0 for row in advice["options"] + advice["front"])
+    assert [row["times"] for row in advice["forecast"]][:2] == [1, 2] and advice["packet_bytes"] > 0
     assert {name: list(domain.members) for name, domain in config.load(out).domains.items()} == {
         name: domain["servers"] for name, domain in advice["proposed"].items()
     }

@@ -1,0 +1,73 @@
+"""Topologies that may fit a traffic: the current one, one domain for all and √n of √n, each under its best back ends
+too, and what the search finds for a packet that weighs much, little, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mombroker.admin.topology import costs, split
+from mombroker.admin.topology.costs import Load
+from mombroker.admin.topology.front import Option
+from mombroker.core import layouts
+from mombroker.core.topology import Domain, Topology
+
+SPREAD = (1.0, 4.0, 16.0, 0.25, 1 / 16)  # what a packet weighs in a search, times what it does
+CANDIDATES = 3  # splits of each search that are judged by their traffic
+CURRENT, FLAT, BUS, PROPOSED = "current", "flat", "bus", "proposed"
+
+
+@dataclass(slots=True)
+class Candidates:
+    shown: dict[str, Option]  # CURRENT, FLAT and BUS, as they are
+    allowed: list[Option]  # all that may be proposed
+    tuned: Option | None  # the current domains under the back ends that cost least there, if they are allowed
+    fit: float  # of the cheapest split that was found, against the same domains with servers dealt at random
+
+
+def candidates(topology: Topology, load: Load, backends: Sequence[str], most: int, packet: float) -> Candidates:
+    """`most`: servers of a domain, at most."""
+    servers = list(topology.servers)
+    shown = {
+        CURRENT: Option(topology, costs.predict(topology, load)),
+        FLAT: _option(topology, layouts.flat(servers), load),
+        BUS: _option(topology, layouts.bus(servers), load),
+    }
+    allowed, tuned = list[Option](), None
+    for name, each in shown.items():
+        if any(len(domain.members) > most for domain in each.topology.domains.values()):
+            continue
+        if name == CURRENT or all(domain.backend in backends for domain in each.topology.domains.values()):
+            allowed.append(each)
+        for weight in SPREAD[:1] if name == CURRENT else SPREAD:
+            other = Option(*costs.choose(each.topology, load, backends, packet * weight))
+            allowed.append(other)
+            tuned = other if name == CURRENT else tuned
+    found = _found(topology, load, backends, most if most < len(servers) else 0, packet)
+    fit = min(found, key=lambda each: each.cost.price(packet)).fit or 0.0
+    return Candidates(shown, allowed + found, tuned, fit)
+
+
+def _option(topology: Topology, domains: Mapping[str, Sequence[str]], load: Load) -> Option:
+    made = replace(topology, domains={name: Domain(name, tuple(each)) for name, each in domains.items()}, checked=True)
+    return Option(made, costs.predict(made, load))
+
+
+def _found(topology: Topology, load: Load, backends: Sequence[str], largest: int, packet: float) -> list[Option]:
+    copies, found = costs.matrix(load.flows), list[Option]()
+    begin = [[domain.members for domain in topology.domains.values()]]
+    judged = set[tuple[frozenset[frozenset[int]], float]]()
+    for weight in SPREAD:
+        by_size = costs.BySize(backends, packet * weight)
+        search = split.Search(list(topology.servers), copies, by_size, split.Bounds(largest), begin)
+        best = search.best()[:CANDIDATES]
+        begin += [search.named(best[0])]  # the next search may better it
+        for domains in best:
+            if (key := (frozenset(domains), weight)) in judged:
+                continue
+            judged.add(key)
+            named = ((f"d{at:05}", members) for at, members in enumerate(sorted(search.named(domains))))
+            plain = {name: Domain(name, members) for name, members in named}
+            made = replace(topology, domains=plain, checked=True)
+            found.append(Option(*costs.choose(made, load, backends, packet * weight), fit=search.fit(domains)))
+    return found
