@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, ClassVar
 
 from mombroker.broker.names import subscription_name
 from mombroker.broker.queue.queue import Queue
-from mombroker.sim.clients import Client, Connection
+from mombroker.sim.clients import Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Stream
+from mombroker.sim.pulls import Pulls
 from mombroker.sim.workers import QUEUES, A, Everything, Worker
 
 ORDERED = "queue:ordered"  # of which nobody takes anything before all is sent
@@ -32,22 +33,21 @@ class Traveller(Worker):
         connection.send(A, False)
 
 
-class Moves(Everything):
-    """What moves loses nothing, repeats nothing unsaid and keeps its order; each move comes to an end."""
+class Moving(Clients):
+    """What the clients use moves. Each move comes to an end.
 
-    varied = ()
-    patient = True
-    deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
-        Traveller.send: 40, Traveller.tell: 20, Traveller.take: 12, Traveller.keep: 10, Traveller.stop: 6,
-        Traveller.transact: 8, Traveller.leave: 4,
-    }  # fmt: skip
+    moves     so many are asked for
+    movable   what they are of, by the names that an operator uses
+    """
 
     def __init__(self, rng: Random):
         super().__init__(rng)
         self.moves = self.rng.choice((2, 6, 12))
+        self.movable: list[str] = []
 
     def begin(self, cluster: Cluster, span: int) -> None:
         super().begin(cluster, span)
+        self.movable += [subscription_name(id, name) for id, name in self.lasting.values() if name]
         for _ in range(self.moves):
             self.world.after(int(self.rng.random() * span), self._move, self.rng.random() < 0.2)
 
@@ -57,23 +57,42 @@ class Moves(Everything):
             args = {"destination": destination, "to": to, "release": release}
             self.cluster.ask(name, "move_destination", args)
 
-    def cast(self) -> Sequence[Client]:
-        made = super().cast()
-        self.lasts(Stream((ORDERED,), "queue", received=True))
-        self.movable = [*QUEUES, ORDERED, ORDERED]
-        self.movable += [subscription_name(id, name) for id, name in self.lasting.values() if name]
-        return [Traveller(self, client.client_id) for client in made]
-
     def counts(self) -> dict[str, int]:
         return super().counts() | {"moves": self.moves}
 
     def faults(self, cluster: Cluster) -> list[str]:
         return super().faults(cluster) + [f"{what} has not come to its end" for what in self._on_the_way(cluster)][:3]
 
-    def _on_the_way(self, cluster: Cluster) -> list[str]:
-        found = []
+    def _on_the_way(self, cluster: Cluster) -> Iterator[str]:
         for node in cluster.nodes.values():
             for native in node.server.natives.agents.values():
                 if isinstance(native, Queue) and native.move is not None:
-                    found.append(f"the move of {native.id} ({native.move.values()})")
-        return found
+                    yield f"the move of {native.id} ({native.move.values()})"
+
+
+class Moves(Moving, Everything):
+    """What moves loses nothing, repeats nothing unsaid and keeps its order."""
+
+    varied = ()
+    patient = True
+    deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
+        Traveller.send: 40, Traveller.tell: 20, Traveller.take: 12, Traveller.keep: 10, Traveller.stop: 6,
+        Traveller.transact: 8, Traveller.leave: 4,
+    }  # fmt: skip
+
+    def cast(self) -> Sequence[Client]:
+        made = super().cast()
+        self.lasts(Stream((ORDERED,), "queue", received=True))
+        self.movable = [*QUEUES, ORDERED, ORDERED]
+        return [Traveller(self, client.client_id) for client in made]
+
+
+class PulledMoves(Moving, Pulls):
+    """Credit and drains hold while queues move."""
+
+    varied = ()
+
+    def cast(self) -> Sequence[Client]:
+        made = super().cast()
+        self.movable = [name for stream in self.lasting for name in stream.destinations]
+        return made

@@ -13,7 +13,7 @@ from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.joins import Joins
 from mombroker.sim.model import Given, Sent, Stream
-from mombroker.sim.moves import Moves
+from mombroker.sim.moves import Moves, PulledMoves
 from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.revisions import Revisions
@@ -369,5 +369,5 @@ class Choices(Everything):
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
-    "revisions": Revisions, "joins": Joins, "moves": Moves,
+    "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
 }  # fmt: skip

@@ -35,7 +35,7 @@ from mombroker.core.turns import Turns
 ASKED, WAITS, SENDS, TURNS, ENDS, LINGERS = range(6)  # how far one has come that leaves
 FILLS, FOLLOWS, ENDED, OPEN, CLOSED = range(5)  # and one that arrives: the `step` of a page
 PAGE, PAGE_BYTES = 128, 256 << 10
-WINDOW = 4  # pages without a receipt
+WINDOW = 16  # pages without a receipt
 PRODUCERS = 100  # in a page
 BEHIND = "b"  # what was sent to the new home directly
 MOVING = "it moves to another server"
@@ -282,7 +282,7 @@ class Arrival:
         self.queue, self.source, self.step, self.closed = queue, source, step, closed
         self.reserved: tuple[int, int] = (reserved[0], reserved[1])
         self.releasing = False
-        queue.dispatcher.filling = step == FILLS
+        queue.dispatcher.filling = step < OPEN
 
     def values(self) -> list[Any]:
         return ["from", self.source, self.step, self.closed, self.reserved]
@@ -331,7 +331,6 @@ class Arrival:
             queue.dedup.adopt(producer, ranges)
         if note.step == FOLLOWS:
             self.step = FOLLOWS
-            queue.dispatcher.filling = False
             queue.follow()
         if note.step == ENDED:
             self.step = ENDED
@@ -395,6 +394,7 @@ class Arrival:
         queue.accept(behind)
         del queue.collections[BEHIND]
         self.step = OPEN
+        queue.dispatcher.filling = False
         queue.arrived()
         queue.change()
         queue.touch()
