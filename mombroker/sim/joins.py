@@ -13,12 +13,15 @@ from mombroker.core.meta import ATTACHED, JOINING, WAITING
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.sim.clients import REST, Client, ClientNode, Clients, Connection
 from mombroker.sim.cluster import Cluster
+from mombroker.sim.domains import draw_options
+from mombroker.sim.model import Stream
 from mombroker.sim.operators import differences, request
 from mombroker.sim.workers import TOPICS, Everything, Worker
 from mombroker.sim.world import MS, SECOND
 from mombroker.store.memory import MemoryStore
 
 EVERYWHERE = "topic:all"
+BACKENDS = ("", "", "matrix", "rst", "ks", "vector", "overlay", "daisy")
 EVERY = 10 * MS  # an operator looks whether a newcomer can be started
 DEEDS = (10, 30)  # that a newcomer's clients bring
 
@@ -43,6 +46,25 @@ class Visitor(Worker):
     def listen(self, connection: Connection) -> None:
         topics = [EVERYWHERE] if self.rng.random() < 0.3 else self.rng.sample(TOPICS, self.rng.choice((1, 1, 2)))
         connection.listen(*topics, prefetch=self.rng.choice((1, 3, 0)), ack=self.rng.choice(("auto", "client")))
+
+
+class Early(Client):
+    """Subscribes on a newcomer as soon as that is there. With its receipt it lets all others know, who then publish."""
+
+    work: Joins
+    faithful = 1.0
+
+    def begin(self, connection: Connection) -> None:
+        connection.listen(EVERYWHERE)
+
+    def subscribed(self, connection: Connection, stream: Stream, everywhere: bool) -> None:
+        if everywhere:
+            self.work.world.after(1, self._tell)
+
+    def _tell(self) -> None:
+        for client in self.work.clients:
+            if client.connection is not None and self.work.left > 0:
+                client.connection.send(EVERYWHERE)
 
 
 class Joins(Everything):
@@ -109,7 +131,9 @@ class Joins(Everything):
         self.servers.append(server)
         self.left += self.rng.choice(DEEDS)
         clients = [Visitor(self, id, server) for id in self.rng.sample([*self.durables], self.rng.randint(1, 2))]
-        self.clients = [*self.clients, *clients]
+        early = Early(self, "", server)
+        self.clients = [*self.clients, *clients, early]
+        early.connect()
         for client in clients:
             world.after(world.about(10 * MS), client.connect)
 
@@ -180,7 +204,8 @@ def grown(rng: Random, topology: Topology, number: int) -> Topology:
             members = [rng.choice(behind), *fresh]
             rng.shuffle(members)
             name = f"j{number}{'abcd'[lot]}{at}"
-            domains[name] = Domain(name, tuple(members), rng.choice(("", "matrix")))
+            backend = rng.choice(BACKENDS)
+            domains[name] = Domain(name, tuple(members), backend, draw_options(rng, backend, members))
             for server in fresh:
                 servers[server] = Server(server, "127.0.0.1", free_port(servers.values()), None, server)
             behind += fresh
