@@ -154,11 +154,8 @@ class QueueMessages:
         self.bytes -= item.size
         if not self.count:
             self.unstored = self.held = 0
-        if self.bytes < self.unstored + self.held or (
-            self.bytes and not self.count
-        ):  # a damaged row seemed of another size
-            self.bytes = self.unstored + self.held
-            self.queue.change()
+        if self.bytes < self.unstored + self.held or (self.bytes and not self.count):
+            self._put_right()
         self.room.made()
 
     def withdraw(self, item: QueuedMessage) -> None:
@@ -210,6 +207,8 @@ class QueueMessages:
                 self.queue.change()
             if item.place != HELD:
                 self.held += item.size
+                if self.bytes < self.unstored + self.held:
+                    self._put_right()
             item.place = HELD
             rows.held[item.id] = item.held_row(self.queue.id)
             rows.bytes += item.size
@@ -236,11 +235,16 @@ class QueueMessages:
             self.ready -= 1
         if name in LANES or name == DELAYED:
             self.count -= 1
-            self.bytes -= min(damage.size, self.bytes - self.unstored)
+            self.bytes = max(self.bytes - damage.size, self.unstored + self.held)
         self._fewer_stale()
         self.room.made()
         self.queue.change()
         self.queue.touch()
+
+    def _put_right(self) -> None:
+        """A damaged row seemed of another size than its message: what is surely there counts."""
+        self.bytes = self.unstored + self.held
+        self.queue.change()
 
     def _lacks(self, lane: Lane) -> None:
         """The store has fewer messages of a lane than it should: nobody waits for them."""
