@@ -438,3 +438,14 @@ def test_a_server_is_drained_and_takes_work_again(bus):
     bus.mom("server", "drain", "a", "--end")
     bus.mom("send", "-s", "a", "/queue/drained-newer", "1")
     assert bus.json("queue", "show", "drained-newer")["home"] == "a"
+
+
+def test_a_durable_subscription_moves_to_another_server(bus):
+    bus.mom("subscription", "create", "trip", "--topic", "trips", "--client-id", "ann", "-s", "a")
+    bus.mom("send", "-s", "b", "/topic/trips", "1")
+    assert bus.json("subscription", "move", "trip", "--client-id", "ann", "--to", "b")["to"] == "b"
+    bus.mom("send", "-s", "a", "/topic/trips", "2")
+    until = time.monotonic() + 20
+    while bus.json("subscription", "show", "trip", "--client-id", "ann")["messages"] < 2:
+        assert time.monotonic() < until
+    assert bus.json("subscription", "show", "trip", "--client-id", "ann")["home"] == "b"

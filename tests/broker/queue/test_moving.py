@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mombroker.broker.commands import Disposition
+from mombroker.broker.commands import Disposition, Flow
+from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.queue import Queue
+from mombroker.core.message import new_message
+from mombroker.core.reaction import DELETE
 from tests.broker.bench import THREE, Broker
 from tests.core.bus import topology
 
@@ -261,3 +264,59 @@ def test_a_cumulative_acknowledgement_settles_at_both_homes():
     assert taker.texts == [*"12345"]
     taker.ack("5")
     assert here(b).messages.count == 0
+
+
+def test_the_old_id_is_followed_to_whoever_has_the_name():
+    b = Broker(FOUR)
+    b.connect("a").send("queue:orders", "1")
+    for at, to in ("ab", "bc"):
+        move(b, at=at, to=to)
+        b.pump()
+    late = b.servers["d"].natives
+    message = ClientMessage("queue:orders", "queue:orders", body=b"2")
+    for _ in range(2):
+        late.post("d/_late", "a/queue:orders", message)
+        late.post("d/_late", "b/queue:orders", message)
+    b.pump()
+    taker = b.connect("d").subscribe("s", "queue:orders")
+    assert taker.texts == ["1", *"2222"]
+    assert len({each.id for each in taker.got}) == 5
+    b.servers["d"].natives.send(new_message(late.tx, "d/_admin", ("a/queue:orders",), DELETE, b""))
+    b.pump()
+    assert "queue:orders" not in b.servers["a"].names.known
+
+
+def test_credit_and_drains_go_over_with_their_consumer():
+    b = Broker(FOUR)
+    b.connect("a").send("queue:orders", *"12")
+    taker = b.connect("d", strict=False).subscribe("s", "queue:orders", ack="individual", credit=1)
+    assert taker.texts == ["1"]
+    b.cut("b", "d")
+    move(b, to="c")
+    b.pump()
+    taker.do(Flow("s", 3, True))  # it does not leave d yet, nor is it known there that the queue moves
+    taker.send("queue:orders", "3")
+    assert taker.drains == []
+    b.join("b", "d")
+    b.pump()
+    assert taker.texts == [*"12"] or taker.texts == [*"123"]
+    assert taker.drains == [("s", len(taker.texts))]
+    taker.ack("1", "2")
+    taker.do(Flow("s", 3, True))
+    assert taker.texts == [*"123"]
+    assert taker.drains[-1] == ("s", 3)
+    b.connect("a").send("queue:orders", "4")
+    assert taker.texts == [*"123"], "without credit"
+
+
+def test_of_a_group_nothing_moves_while_a_consumer_has_something():
+    b = Broker(THREE)
+    b.connect("a").send("queue:orders", *"12", group="g")
+    taker = b.connect("c").subscribe("s", "queue:orders", ack="individual", prefetch=1)
+    other = b.connect("b").subscribe("s", "queue:orders", ack="individual", prefetch=1)
+    move(b)
+    b.pump()
+    assert (home(b), taker.texts, other.texts) == ("a", ["1"], [])
+    taker.ack("1")
+    assert home(b) == "b"
+    assert sorted(taker.texts + other.texts) == [*"12"]
