@@ -442,7 +442,7 @@ def test_a_server_is_drained_and_takes_work_again(bus):
 
 def test_a_durable_subscription_moves_to_another_server(bus):
     bus.mom("subscription", "create", "trip", "--topic", "trips", "--client-id", "ann", "-s", "a")
-    bus.mom("send", "-s", "b", "/topic/trips", "1")
+    bus.mom("send", "-s", "a", "/topic/trips", "1")
     assert bus.json("subscription", "move", "trip", "--client-id", "ann", "--to", "b")["to"] == "b"
     bus.mom("send", "-s", "a", "/topic/trips", "2")
     until = time.monotonic() + 20
