@@ -84,7 +84,8 @@ class Settlement:
         key = (session, note.consumer)
         if consumer := self.consumers.consumers.get(key):
             consumer.settled(note, freed, held)
-            self.queue.touch()
+            if messages.ready or self.consumers.draining:  # else there is nothing to give for the credit
+                self.queue.touch()
             if consumer.remote:
                 self.queue.change()
         elif browser := self.dispatcher.browsers.get(key):
