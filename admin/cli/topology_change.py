@@ -103,6 +103,8 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
         click.echo(f"the change to revision {done['revision']} has begun: see `mom topology status`")
     else:
         click.echo(f"revision {done['revision']} is in force")
+        for name in found.change.newcomers:
+            click.echo(f"start {name} on its machine: mom serve {file} --server {name}")
 
 
 @click.command()
