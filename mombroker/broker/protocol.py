@@ -161,6 +161,21 @@ class Passed(Note):
     home: str
 
 
+@dataclass(slots=True)
+class Ready(Note):
+    """Is this server there? It says so, to the queue that asks."""
+
+    wire = "m.ready"
+    queue: str
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        note = cls(*SHAPES[cls].read(values))
+        if not is_id(note.queue):
+            raise ValueError("queue: no agent")
+        return note
+
+
 # -- to a session ----------------------------------------------------------------------------------------------------
 
 

@@ -97,7 +97,7 @@ class Town:
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
             "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2]),
             "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),
-            "c.moved": (self.proxy, [number, "c/queue:far"]),
+            "m.ready": ("b/queue:leaving", ["b/queue:leaving"]), "c.moved": (self.proxy, [number, "c/queue:far"]),
         }  # fmt: skip
 
     def hear(self, type_: str, payload: bytes, *agents: str, source: str = "a/queue:far", origin: str = "a") -> None:

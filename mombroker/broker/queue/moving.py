@@ -1,9 +1,10 @@
 """A queue or subscription on its way from one server to another, while clients use it (protocols §8.8).
 
 The old home sends consumers on, and what waits in pages, each in the transaction that deletes its rows; what still
-comes to it goes the same way. When nothing waits the name is decided anew; each server then says that it has passed,
-behind all that it has sent to the old home. What is sent to the new home directly waits there until the old one has
-said, behind its last page, that this is all. What consumers have of the old home is settled there, or comes after.
+comes to it goes the same way. When nothing waits, and all servers have said that they are there, the name is decided
+anew; each server then says that it has passed, behind all that it has sent to the old home. What is sent to the new
+home directly waits there until the old one has said, behind its last page, that this is all. What consumers have of the
+old home is settled there, or comes after.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from heapq import nsmallest
 from typing import Any, Protocol
 
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.protocol import Consume, Moved, Page, Passed, Refuse, Taken
+from mombroker.broker.protocol import Consume, Moved, Page, Passed, Ready, Refuse, Taken
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dedup import Dedup
 from mombroker.broker.queue.dispatch import Dispatcher
@@ -32,7 +33,7 @@ from mombroker.core.natives import Natives
 from mombroker.core.transaction import Transaction
 from mombroker.core.turns import Turns
 
-ASKED, WAITS, SENDS, TURNS, ENDS, LINGERS = range(6)  # how far one has come that leaves
+ASKED, WAITS, SENDS, POLLS, TURNS, ENDS, LINGERS = range(7)  # how far one has come that leaves
 FILLS, FOLLOWS, ENDED, OPEN, CLOSED = range(5)  # and one that arrives: the `step` of a page
 PAGE, PAGE_BYTES = 128, 256 << 10
 WINDOW = 16  # pages without a receipt
@@ -82,7 +83,7 @@ class Departure:
 
     to          the id of the new home
     under_way   pages without a receipt
-    waits       servers that have still to pass; our own is the last
+    waits       servers that have still to say that they are there, or to pass; then our own is the last
     horizon     what is not above this id was here when consumers were sent on
     """
 
@@ -136,6 +137,13 @@ class Departure:
         self.queue.change()
         self.queue.touch()
 
+    def answered(self, server: str) -> None:
+        """A server is there."""
+        if self.phase == POLLS and server in self.waits:
+            self.waits.discard(server)
+            self.queue.change()
+            self.queue.touch()
+
     def decided(self) -> None:
         """The name is that of the new home from now on."""
         self.phase = ENDS
@@ -144,6 +152,8 @@ class Departure:
 
     def passed(self, server: str) -> None:
         """Nothing more comes from a server. Our own says so behind all others, and behind all that it has for us."""
+        if self.phase == POLLS:
+            self.answered(server)
         if self.phase != ENDS:
             return
         me = self.queue.tx.name
@@ -171,7 +181,11 @@ class Departure:
         unacked = messages.count_unacked()
         if messages.count > unacked or self.under_way:
             return False
-        if self.phase == SENDS:
+        if self.phase == SENDS:  # what is sent directly waits for all: not while one is known to be down
+            self.phase, self.waits = POLLS, {*queue.tx.topology.servers}
+            queue.natives.cast(queue.id, tuple(f"{name}/_clients" for name in sorted(self.waits)), Ready(queue.id))
+            queue.change()
+        elif self.phase == POLLS and not self.waits:
             self.phase = TURNS
             queue.follow()
             self._send(Page(step=FOLLOWS))
@@ -253,8 +267,10 @@ class Departure:
             return f"{home_of(self.to)} has not answered"
         if self.phase in (WAITS, LINGERS):
             return f"{queue.messages.count_unacked()} messages that consumers have"
-        others = sorted(self.waits - {queue.tx.name})
-        return f"{', '.join(others)} to learn of it" if self.phase == ENDS and others else ""
+        others = ", ".join(sorted(self.waits - {queue.tx.name}))
+        if not others:
+            return ""
+        return f"{others} to answer" if self.phase == POLLS else f"{others} to learn of it"
 
     def check(self) -> None:
         assert self.phase == ASKED or any(each.reason == MOVING for each in self.queue.dispatcher.pauses), "it gives"
@@ -262,7 +278,7 @@ class Departure:
             assert not self.queue.consumers.consumers, "a consumer was not sent on"
         waits = self.phase == WAITS and not self.queue.at_rest()
         waits = waits or (self.phase == LINGERS and self.queue.messages.count_unacked() > 0)
-        ends = self.phase == ENDS and self.waits
+        ends = self.phase in (POLLS, ENDS) and self.waits
         assert waits or ends or self.phase in (ASKED, TURNS) or self.under_way, "a move goes no further"
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
-from mombroker.broker.protocol import Cancel, Consume, Flow, Gone, Page, Passed, Refuse, Settle, Started, Taken
+from mombroker.broker.protocol import Cancel, Consume, Flow, Gone, Page, Passed, Ready, Refuse, Settle, Started, Taken
 from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
@@ -330,6 +330,10 @@ class Queue(Native):
         if self.move is not None:
             self.move.passed(envelope.origin)
 
+    def ready(self, note: Ready, envelope: Message) -> None:
+        if isinstance(self.move, Departure):
+            self.move.answered(envelope.origin)
+
     def follow(self) -> None: ...
 
     def arrived(self) -> None: ...
@@ -339,6 +343,7 @@ class Queue(Native):
     handlers: ClassVar[Any] = {
         ClientMessage.wire: enqueue, Settle.wire: settle, Consume.wire: consume, Flow.wire: flow, Cancel.wire: cancel,
         Gone.wire: gone, Page.wire: page, Taken.wire: taken, Passed.wire: passed,
+        Ready.wire: ready,
     }  # fmt: skip
 
     # -- what goes on --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from mombroker.broker.protocol import (
     Moved,
     Passed,
     Publish,
+    Ready,
     Refuse,
     Settle,
 )
@@ -249,7 +250,10 @@ class Sessions(Native):
             self.commands.full.discard(note.queue)
             self.held_back.wake(note.queue)
 
-    handlers: ClassVar[Any] = {Full.wire: queue_full}
+    def ready(self, note: Ready, message: Message) -> None:
+        self.post(note.queue, note)
+
+    handlers: ClassVar[Any] = {Full.wire: queue_full, Ready.wire: ready}
 
     def lost(self, server: str) -> None:
         """Another server starts anew: its clients hold nothing any more, and it is told of all entries otherwise."""

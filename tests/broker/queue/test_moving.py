@@ -134,8 +134,15 @@ def test_with_release_what_consumers_have_is_given_out_again_and_marked():
 def test_what_is_sent_directly_waits_behind_what_was_sent_to_the_old_home():
     b = Broker(FOUR)
     b.connect("a").send("queue:orders", "0")
-    b.cut("b", "d")
-    slow = b.connect("d").send("queue:orders", "1")  # it does not leave d yet
+    slow, names = b.connect("d"), b.servers["a"].names
+    decide = names.move
+
+    def after_a_cut(*moved: str) -> None:
+        b.cut("b", "d")
+        slow.send("queue:orders", "1", pump=False)  # it does not leave d yet
+        decide(*moved)
+
+    names.move = after_a_cut
     move(b, to="c")
     b.pump()
     b.connect("a").send("queue:orders", "2")
@@ -294,6 +301,7 @@ def test_credit_and_drains_go_over_with_their_consumer():
     b.cut("b", "d")
     move(b, to="c")
     b.pump()
+    assert home(b) == "a"
     taker.do(Flow("s", 3, True))  # it does not leave d yet, nor is it known there that the queue moves
     taker.send("queue:orders", "3")
     assert taker.drains == []
@@ -320,3 +328,20 @@ def test_of_a_group_nothing_moves_while_a_consumer_has_something():
     taker.ack("1")
     assert home(b) == "b"
     assert sorted(taker.texts + other.texts) == [*"12"]
+
+
+def test_while_a_server_cannot_be_reached_all_goes_by_the_old_home():
+    b = Broker(FOUR)
+    b.connect("a").send("queue:orders", "1")
+    b.cut("b", "d")
+    move(b, to="c")
+    b.pump()
+    assert b.ask("a", "destination", destination="queue:orders")["waits_for"] == "d to answer"
+    taker = b.connect("c").subscribe("s", "queue:orders")
+    b.connect("b").send("queue:orders", "2")
+    assert taker.texts == [*"12"]
+    b.join("b", "d")
+    b.pump()
+    assert home(b) == "c"
+    b.connect("d").send("queue:orders", "3")
+    assert taker.texts == [*"123"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
+from mombroker.broker.topic.subscription import Subscription
 from tests.broker.bench import Broker
 from tests.core.bus import topology
 
@@ -51,9 +54,16 @@ def test_what_a_server_publishes_before_it_knows_comes_first():
     b = Broker(topology(SHAPES))
     taker = b.connect("a", client_id="me").subscribe("s", "topic:t", durable="d")
     taker.close()
-    b.cut("b", "d")
-    b.connect("d").send("topic:t", "1")
-    moved(b)
+    publisher, follow = b.connect("d"), Subscription.follow
+
+    def after_a_cut(subscription: Subscription) -> None:
+        if subscription.id == f"a/{NAME}":
+            b.cut("b", "d")
+            publisher.send("topic:t", "1", pump=False)
+        follow(subscription)
+
+    with patch.object(Subscription, "follow", after_a_cut):
+        moved(b)
     b.connect("a").send("topic:t", "2")
     taker = b.connect("c", client_id="me").subscribe("s", "topic:t", durable="d")
     assert taker.texts == []
