@@ -339,7 +339,7 @@ def test_types_after_a_link_are_those_before_it():
 
 
 REQUEST = {
-    "release": True, "end": False,
+    "release": True, "end": False, "listen": "127.0.0.1:1", "behind": "b", "domain": "x", "bus": "test",
     "destination": "queue:q", "agent": "b/sink", "name": "x", "topics": ["t"], "match": "queue:q",
     "target": "queue:other", "type": Text.__wire_name__, "to": ["b/sink"], "class": f"{AGENTS}:Sink", "id": 1,
     "user": "u", "hash": "h", "seq": 1, "holder": "a", "fields": {}, "ttl_ns": 1, "server": "b", "limit": 5,
