@@ -96,15 +96,13 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
     at, text = stand.topology.servers[asked], revision.text_of(wanted)
     done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)
     if done.get("begun") and wait:
-        wait_for(stand.topology, done["revision"])
+        wait_for(wanted, done["revision"])
     if output == "json":
         echo_json({"revision": done["revision"], "changes": found.lines, "over": wait or not done.get("begun")})
     elif done.get("begun") and not wait:
         click.echo(f"the change to revision {done['revision']} has begun: see `mom topology status`")
     else:
         click.echo(f"revision {done['revision']} is in force")
-        for name in found.change.newcomers:
-            click.echo(f"start {name} on its machine: mom serve {file} --server {name}")
 
 
 @click.command()

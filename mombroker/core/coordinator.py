@@ -37,7 +37,7 @@ ANSWER_NS = 4 * times.SECOND  # for all to say that they can; whoever is up take
 @dataclass(slots=True)
 class Run:
     """A change under way: `asker` is the server that wants it, and `left` those that have still to answer, or to
-    switch. Its revision is in force since `since` once all have."""
+    switch: who leaves the bus is not waited for. Its revision is in force since `since` once all have."""
 
     id: int
     number: int
@@ -47,6 +47,7 @@ class Run:
     phase: str = ASKED
     inside: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    leavers: list[str] = field(default_factory=list)
 
 
 class Coordinator:
@@ -78,7 +79,17 @@ class Coordinator:
     def begin(self, asker: str, text: str, change: Change) -> None:
         """Ask all that are inside. The rest follows by itself; a refusal is told to the asker."""
         tx, number = self.tx, self.truth.number + 1
-        self.run = Run(tx.new_id(), number, tx.now, text, asker, ASKED, list(change.inside), list(change.inside))
+        self.run = Run(
+            tx.new_id(),
+            number,
+            tx.now,
+            text,
+            asker,
+            ASKED,
+            list(change.inside),
+            list(change.inside),
+            list(change.leavers),
+        )
         self._keep()
         self._wait()
         self._tell(READY)
@@ -105,7 +116,8 @@ class Coordinator:
             return
         run.left.remove(message.origin)
         if not run.left:
-            run.phase, run.left, self.until = FROZEN, list(run.inside), 0
+            run.phase, self.until = FROZEN, 0
+            run.left = [server for server in run.inside if server not in run.leavers]
             self.truth.begun(run.asker, run.text, run.number)
             self._tell(FREEZE)
         self._keep()

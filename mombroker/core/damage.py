@@ -6,6 +6,7 @@ import json
 
 from mombroker.core.batch import Damage
 from mombroker.core.collection import Collection, Collections
+from mombroker.core.gate import Gate
 from mombroker.core.natives import Natives
 from mombroker.core.residents import Residents
 from mombroker.core.transaction import COMMIT, Transaction
@@ -18,9 +19,10 @@ class Aside:
     2. Nobody ever gets a message from it."""
 
     def __init__(
-        self, tx: Transaction, collections: Collections, natives: Natives, residents: Residents, letters: Collection
-    ):
-        self.tx, self.natives, self.residents, self.letters = tx, natives, residents, letters
+        self, tx: Transaction, collections: Collections, natives: Natives, residents: Residents, letters: Collection,
+        gate: Gate,
+    ):  # fmt: skip
+        self.tx, self.natives, self.residents, self.letters, self.gate = tx, natives, residents, letters, gate
         self.kept = collections.open(letters.agent, DAMAGED)
         self._known: set[tuple[str, int]] = set()
 
@@ -69,3 +71,5 @@ class Aside:
             resident.collections[name].lost(damage.id)
         elif (agent, name) == (self.letters.agent, self.letters.name):
             self.letters.lost(damage.id)
+        elif (agent, name) == (self.gate.waiting.agent, self.gate.waiting.name):
+            self.gate.lost(damage.id)

@@ -16,11 +16,11 @@ class Gate:
     """Closed, or draining: then what waits enters in its order, and everything else behind it.
 
     1. What waits here is one entry a message, in the order in which it came.
-    2. Nothing enters one of `behind` while there is an entry.
+    2. Nothing enters one of `behind` while there is an entry; with no gate there is none.
     3. `own` counts entries with copies for agents of this server, which a back end is to order.
 
     behind   the domains that it is before, by name; empty: there is no gate
-    draining   entries leave
+    draining   entries leave: they are let in, or have nowhere to go
     waiting  the entries
     """
 
@@ -31,7 +31,7 @@ class Gate:
         self.behind: frozenset[str] = frozenset()
         self.draining = False
         self.waiting = collections.open(f"{tx.name}/{GATE}", WAITING)
-        self.own = sum(self._is_own(agents) for _, _, agents in self.entries())
+        self.own = self._count()
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -57,9 +57,17 @@ class Gate:
         self.waiting.accept()
         self.own -= self._is_own(agents)
 
+    def lost(self, id: int) -> None:
+        """An entry is damaged, and is set aside."""
+        self.waiting.lost(id)
+        self.own = self._count()
+
+    def _count(self) -> int:
+        return sum(self._is_own(agents) for _, _, agents in self.entries())
+
     def _is_own(self, agents: Sequence[str]) -> bool:
         return any(agent.startswith(f"{self.tx.name}/") for agent in agents)
 
     def check(self) -> None:
-        assert self.behind or not len(self), "2: entries wait at no gate"
-        assert self.own == sum(self._is_own(agents) for _, _, agents in self.entries()), "3: own copies are miscounted"
+        assert self.behind or self.draining or not len(self), "2: entries wait at no gate"
+        assert self.own == self._count(), "3: own copies are miscounted"

@@ -143,6 +143,12 @@ class Names(Replicated):
         else:
             self.keep(name, self.known.get(name))
 
+    def left(self, server: str) -> None:
+        """A server is not of this bus any more, nor what lived there."""
+        for name, id in list(self.known.items()):
+            if home_of(id) == server:
+                self._forgotten(name, id)
+
     def forget(self, name: str, id: str) -> None:
         """The agent of this name is gone for good."""
         self.ask(FORGET, f"{name}\n{id}".encode())
@@ -204,6 +210,10 @@ class Names(Replicated):
     # -- everywhere ------------------------------------------------------------------------------------------------
 
     def _named(self, name: str, id: str, asker: str) -> None:
+        if home_of(id) not in self.tx.topology.servers:  # it has left since this was decided
+            self.settle(name, self.departed(id, name))
+            self.wanted.discard(name)
+            return
         if name not in self.known:
             self.known[name] = id
             self.keep(name, id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
@@ -55,6 +56,9 @@ class Clients(Protocol):
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     def left(self, server: str) -> None: ...  # it is not of this bus any more
+
+    leaving: Callable[[], bool]  # is it us who leaves the bus? Then nobody may connect
+
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator

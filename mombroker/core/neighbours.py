@@ -78,11 +78,12 @@ class Neighbours:
         return part, part.link(peer)
 
     def greet(self, peer: str) -> Hello:
-        """Our side of the handshake with a neighbour, or with one who was a neighbour and has not switched yet."""
+        """Our side of the handshake with a neighbour. Who is none is told at which revision we are: he may have been
+        one before it, and not have switched yet."""
         self._durable()
-        moving, me = self.moving, self.tx.name
-        if moving is not None and peer in moving.inside and self.tx.topology.shared_domain(me, peer) is None:
-            return Hello(me, self.incarnation, "", "", 0, self.tx.topology.graph(), self.revision, 0, 0, 0, 0, 0)
+        if self.tx.topology.shared_domain(self.tx.name, peer) is None:
+            graph = self.tx.topology.graph()
+            return Hello(self.tx.name, self.incarnation, "", "", 0, graph, self.revision, 0, 0, 0, 0, 0)
         part, link = self._link_to(peer)
         sent, acked, received, limit = link.numbers()
         return Hello(

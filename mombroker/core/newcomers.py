@@ -15,7 +15,7 @@ from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import ATTACHED, EPOCH, HISTORY, JOINING, REVISION, TOPOLOGY, WAITING
-from mombroker.core.topology import Topology, listed
+from mombroker.core.topology import Topology
 from mombroker.core.transaction import Transaction
 from mombroker.core.truth import EPOCH_BITS
 
@@ -187,20 +187,6 @@ class Newcomers:
             raise MomError(f"{server} has joined the bus already, with another store: start it where that is")
         others = {name: [each.revision, each.sponsor] for name, each in self.attached.items()}
         return {"sponsor": row.sponsor, "revision": row.revision, "text": text, "attached": others}
-
-    def problems(self) -> list[str]:
-        """A sentence for each newcomer that cannot do all yet, here or behind us."""
-        me, out = self.tx.name, []
-        if self.waiting:
-            sponsor = self.attached[me].sponsor
-            out.append(
-                f"{me} is new, and serves no client before {sponsor} has told it names and topics: start {sponsor}"
-            )
-        elif self.unmet:
-            out.append(f"{me} is new, and {listed(self.unmet)} may not know it: what is published there may miss it")
-        started = self.tx.reader.meta()
-        waits = [name for name, each in self.attached.items() if each.sponsor == me and f"{JOINING}{name}" in started]
-        return out + [f"{name} has been attached behind {me} and was never started: `mom serve` does" for name in waits]
 
     def check(self) -> None:
         for name, each in self.attached.items():

@@ -13,7 +13,7 @@ S are the domains that change, a connected part of the forest, and the servers i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.meta import MARK, PLAN
 from mombroker.core.neighbours import Moving
 from mombroker.core.replicated import Replication
+from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
 from mombroker.core.truth import Truth
 
@@ -43,6 +44,7 @@ class Plan:
     number   of the revision that it brings, with its text, in force since `since`; the text goes at the switch
     inside   the servers that it concerns
     behind   the domains that the gate is before: S, and from the switch on those in place of S; none once all is let in
+    leavers  those of `inside` that are not of the bus any more then
     over     all inside have switched
     """
 
@@ -53,18 +55,26 @@ class Plan:
     phase: str = ASKED
     inside: list[str] = field(default_factory=list)
     behind: list[str] = field(default_factory=list)
+    leavers: list[str] = field(default_factory=list)
     over: bool = False
 
 
 class Reconfiguration:
     """1. Between FREEZE and the switch the gate is before S, and after it before what is in place of S while anything
     waits there.
-    2. A server switches with the marks of all that are inside, and nothing of its own under way in S."""
+    2. A server switches with the marks of all that are inside, and nothing of its own under way in S.
+    3. One that leaves does so last: it takes what its neighbours have for it until these have switched.
+
+    ahead   servers inside that have switched, as their greeting says
+    holds   what the server has that would go with it, in words
+    """
 
     def __init__(self, replication: Replication, channel: Channel, truth: Truth):
         self.tx, self._send, _, handle = replication
         self.channel, self.truth = channel, truth
-        self.ahead: set[str] = set()  # servers inside that have switched, as their greeting says
+        self.ahead: set[str] = set()
+        self.holds: Callable[[], list[str]]
+        self._sought: set[str] = set()  # by a server that leaves: neighbours that do not talk to it, how they stand
         plan, marks = self.tx.reader.meta(PLAN).get(PLAN), self.tx.reader.meta(MARK)
         self.plan = None if plan is None else Plan(**json.loads(str(plan)))
         self.marks = {key.removeprefix(MARK) for key, id in marks.items() if self._mine(id)}
@@ -80,7 +90,7 @@ class Reconfiguration:
         return self.plan is not None and id == self.plan.id
 
     def _guard(self, plan: Plan) -> None:
-        self.channel.gate.behind = frozenset(plan.behind)
+        self.channel.gate.behind, self.channel.gate.draining = frozenset(plan.behind), plan.phase == DRAINING
         switched = plan.phase != FROZEN
         self.channel.neighbours.moving = Moving(plan.number, frozenset(plan.inside), switched)
 
@@ -108,6 +118,8 @@ class Reconfiguration:
             self._work_out(plan)
         except MomError as error:
             return f"{me} cannot do it: {error}"
+        if me in plan.leavers and (held := self.holds()):
+            return f"{me} cannot leave, and holds {listed(held)}: move that or delete it first"
         return ""
 
     def _work_out(self, plan: Plan) -> None:
@@ -116,10 +128,10 @@ class Reconfiguration:
         change = difference(revision.read(self.truth.text), new)
         if change.kind is not Kind.FREEZE or self.tx.name not in change.inside:
             raise MomError("the plan does not concern it")
-        for domain in new.domains_of(self.tx.name):
+        for domain in new.domains_of(self.tx.name) if self.tx.name in new.servers else ():
             if domain.name in change.replacing and (reason := self.channel.refusal(domain)):
                 raise MomError(reason)
-        plan.inside, plan.behind = list(change.inside), list(change.frozen)
+        plan.inside, plan.behind, plan.leavers = list(change.inside), list(change.frozen), list(change.leavers)
 
     def _keep(self, plan: Plan | None) -> None:
         self.plan = plan
@@ -160,13 +172,18 @@ class Reconfiguration:
         self.ahead.add(peer)
         self.tx.urgency = self.tx.urgency or COMMIT
 
+    def leaving(self) -> bool:
+        """We are to leave the bus, and take no new work: it could go nowhere."""
+        return self.plan is not None and self.tx.name in self.plan.leavers
+
     def turn(self) -> bool:
         """Go on as far as is possible now. True if that was not all."""
         plan = self.plan
         if plan is None or plan.phase == ASKED:
             return False
         if plan.phase == FROZEN and self.marks.issuperset(plan.inside) and not any(self._under_way()):
-            self._switch(plan)
+            if self.tx.name not in plan.leavers or self._is_last(plan):
+                self._switch(plan)
         return plan.phase == DRAINING and not self._drained()
 
     def _parts(self) -> Iterator[DomainChannel]:
@@ -184,6 +201,19 @@ class Reconfiguration:
                 if link.waiting() and link.peer not in self.ahead:
                     yield f"{link.peer}, to acknowledge {link.sent - link.acked} packets in domain {part.name}"
 
+    def _is_last(self, plan: Plan) -> bool:
+        """We leave: have all switched that have links with us? Else ask them."""
+        links = [link for part in self._parts() for link in part.links.values()]
+        left = [link for link in links if link.peer not in self.ahead and link.peer not in plan.leavers]
+        for link in left:
+            if link.conn:
+                self._sought.discard(link.peer)  # to be asked when it hangs up
+            elif link.peer not in self._sought:
+                self._sought.add(link.peer)
+                self.channel.links.meet.append(link.peer)
+                self.tx.urgency = COMMIT
+        return not left
+
     def _switch(self, plan: Plan) -> None:
         change = difference(revision.read(self.truth.text), revision.read(plan.text))
         tx = self.tx
@@ -194,6 +224,9 @@ class Reconfiguration:
         self.marks, self.ahead = set(), set()
         self._guard(plan)
         self._keep(plan)
+        if tx.name in plan.leavers:
+            tx.note(f"has left the bus with revision {plan.number} of the topology: stop it; its store can be archived")
+            return
         self._tell((tx.topology.registry or tx.name,), SWITCHED, [plan.id])
 
     def _drained(self) -> bool:
@@ -236,6 +269,8 @@ class Reconfiguration:
         waits = [f"the mark of {server}" for server in plan.inside if server not in self.marks]
         if plan.phase == FROZEN:
             waits += self._under_way()
+            if self._sought:
+                waits.append("its neighbours, to switch before it leaves")
         return row | {"phase": plan.phase, "change": plan.number, "waits_for": waits if plan.phase == FROZEN else []}
 
     def check(self) -> None:

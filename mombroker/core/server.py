@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import replace
 
 from mombroker.core import revision, times
 from mombroker.core.alarms import Alarms
@@ -103,13 +104,15 @@ class AgentServer:
             self.natives, collections, self.dead_letters, self.timers, program, channel.record, unclean
         )
         channel.engine, channel.dead_letters = self.engine, self.dead_letters
-        self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters)
+        self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters, gate)
         self.truth.install = self.install
         self.truth.applied.append(self._revised)
         self.change = Reconfiguration(replication, channel, self.truth)
+        self.change.holds = self._holds
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
         self._permit()
         self.clients = self.engine.clients = attach(self)
+        self.clients.leaving = self.change.leaving
         self.dead_letters.settle = self.clients.orphan
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()
@@ -131,15 +134,20 @@ class AgentServer:
         left of them: rows, links, out-queues. Those that are new, or in `anew`, begin under `epoch`, which all their
         members must give. Clients notice nothing.
         """
-        tx = self.tx
+        tx, me = self.tx, self.name
         gone = [name for name in tx.topology.servers if name not in topology.servers]
+        if me in gone:  # we are not of the bus any more, and forget nobody
+            gone = []
+            alone = {me: tx.topology.servers[me]}
+            topology = replace(topology, servers=alone, domains={}, agents=[], registry=me, checked=False)
         tx.rows.meta |= dict.fromkeys(self.reader.meta(DIGEST))
-        tx.rows.meta |= identity(topology, self.name)
+        tx.rows.meta |= identity(topology, me)
         declared = [agent for agent in topology.agents if agent not in tx.topology.agents]
         self.channel.install(topology, anew, epoch)
         self.names.install(declared)
         self.engine.declare(declared)
         for server in gone:
+            self.names.left(server)
             self.newcomers.left(server)
             self.clients.left(server)
         tx.urgency = COMMIT
@@ -203,6 +211,18 @@ class AgentServer:
             if self.tx.full != self.alarms.full():
                 self._measured(self.alarms.last)
         return more
+
+    def _holds(self) -> list[str]:
+        """What would go with this server, in words."""
+        me, named = self.name, {id: name for name, id in self.names.known.items()}
+        found = [name for id, name in named.items() if id.startswith(f"{me}/")]
+        rows = [id for id, _ in self.reader.agents("", 1_000) if not id.startswith((f"{me}/_", f"{me}/conn:"))]
+        found += [id for id in rows if id not in named]
+        if clients := sum(id.startswith(f"{me}/conn:") for id in self.natives.agents):
+            found.append(f"{clients} connections of clients")
+        if letters := len(self.dead_letters.letters):
+            found.append(f"{letters} dead letters")
+        return found
 
     def _revised(self, change: Change) -> None:
         """Another revision of the topology is in force."""

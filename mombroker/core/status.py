@@ -135,7 +135,6 @@ def _problems(server: AgentServer) -> list[str]:
             f"no work is taken from outside: {', '.join(server.alarms.why())}{backlog}; make room, bring the peer "
             "back, or change the limit"
         )
-    out += server.newcomers.problems()
     if server.aside.kept:
         out.append(
             f"{len(server.aside.kept)} damaged rows were set aside: see to the disk; `mom store verify` looks "

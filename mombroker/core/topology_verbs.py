@@ -108,12 +108,6 @@ class JoinVerbs:
                 "run `mom topology apply` with its file there, or `mom server join` here"
             )
         if server not in self.newcomers.attached:
-            return {"founder": True, "revision_1": self._begun_with(server)}
+            return {"founder": True}
         found: dict[str, Any] = self.newcomers.invitation(server)
         return found | {"listen": servers[found["sponsor"]].listen}
-
-    def _begun_with(self, server: str) -> str:
-        """The digest of revision 1, if that is over and had this server; else an empty text."""
-        past = revision.history(self.truth.tx.reader.meta())
-        brought = any(line.startswith(f"+ server {server} at ") for _, _, lines in past.values() for line in lines)
-        return "" if self.truth.number == 1 or brought or 1 not in past else past[1][1]

@@ -85,10 +85,12 @@ class Truth(Replicated):
                 f"the plan is for revision {expected} of the topology, and {self.tx.name} is at {self.number}: run "
                 "`mom topology plan` again"
             )
-        new = revision.read(text)
+        now, new = revision.read(self.text), revision.read(text)
+        if self.tx.name not in now.servers:
+            raise MomError(f"{self.tx.name} has left the bus with revision {self.number} of its topology: ask another")
         for check in self.checks:
             check(new)
-        change = compare(revision.read(self.text), new)
+        change = compare(now, new)
         if change.kind is Kind.NOTHING:
             raise MomError(f"that is revision {self.number}, which is in force: there is nothing to apply")
         for what, name, _, agent in change.settings:
@@ -99,10 +101,14 @@ class Truth(Replicated):
                 f"{former} lived on a server of that name, which has left this bus: give the new server another name, "
                 "or stop the bus and withdraw the names of the former one by `mom topology adopt --drop`"
             )
-        if change.kind is Kind.FREEZE and (change.newcomers or change.leavers):
+        if change.kind is Kind.FREEZE and change.newcomers:
             raise MomError(
-                f"the domains change, and {listed(change.newcomers or change.leavers)} "
-                f"{'joins' if change.newcomers else 'leaves'} the bus: have that in two plans"
+                f"the domains change, and {listed(change.newcomers)} joins the bus: have that in two plans, the "
+                "newcomer first, in a domain of its own with a server that is there"
+            )
+        if held := [name for name, id in self._names.known.items() if home_of(id) in change.leavers]:
+            raise MomError(
+                f"{listed(change.leavers)} cannot leave, and holds {listed(sorted(held))}: move that or delete it first"
             )
         return change
 

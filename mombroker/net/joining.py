@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mombroker.core import newcomers, revision
+from mombroker.core import newcomers
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, address
 from mombroker.net.adminclient import AdminClient, NotRunning
@@ -68,11 +68,6 @@ def open_store(topology: Topology, me: str, secret: bytes) -> SqliteStore:
                 said = asked.request("invitation", server=me, bus=topology.name)
             if "sponsor" in said:
                 return new_store(topology, me, of_sponsor(me, said, secret))
-            if said.get("revision_1", "") not in ("", revision.digest_of(revision.text_of(topology))):
-                raise MomError(
-                    f"{me} is on its bus since the first revision and has never run, and its file is another one: "
-                    "start it once with the file of revision 1, and it is told the rest; see `mom topology history`"
-                )
             break
     return SqliteStore(data, topology, me)
 

@@ -308,8 +308,9 @@ class Links:
         self.post(LinkFrames(conn.peer, conn.number, frames))
 
     def closed(self, conn: Connection) -> None:
+        if self._by_number.pop(conn.number, None) is None:  # it was refused when it opened
+            return
         each = self.neighbours[conn.peer]
-        del self._by_number[conn.number]
         each.up = None
         if conn.ticks < 2:  # do not run in circles
             each.failures += 1

@@ -1,5 +1,6 @@
 """What must be true of a run, judged from what was durable: order, exactly-once effects, nothing left over."""
 
+from collections.abc import Container
 from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
@@ -52,13 +53,18 @@ def agent_events(logs: list[list[Record]], fates: Fates) -> list[Event]:
     return events
 
 
-def server_events(events: list[list[Event]], fates: Fates) -> list[Event]:
-    """The processes are the servers: the hand-over to the inboxes is the delivery."""
+def server_events(events: list[list[Event]], fates: Fates, left: Container[str] = ()) -> list[Event]:
+    """The processes are the servers: the hand-over to the inboxes is the delivery. Who has `left` need not have all,
+    nor must all have what it sent: no clients and agents were there."""
     everything = [event for log in events for event in log]
     delivered = {(event[2], event[1]) for event in everything if event[0] == "deliver"}
-    for at, event in enumerate(everything):
-        if event[0] == "send" and event[2] in fates.expired:
-            everything[at] = (*event[:3], [server for server in event[3] if (event[2], server) in delivered])
+    for at, (kind, process, id, *dests) in enumerate(everything):
+        if kind == "send" and (id in fates.expired or process in left or any(server in left for server in dests[0])):
+            awaited = [
+                server for server in dests[0]
+                if (id, server) in delivered or not (id in fates.expired or process in left or server in left)
+            ]  # fmt: skip
+            everything[at] = (kind, process, id, awaited)
     return everything
 
 
@@ -69,8 +75,9 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
     fates = Fates(logs)
     lost = cluster.mischief.damages.lost - fates.reacted
     fates.dead.update(dict.fromkeys(lost, DAMAGED))
+    left = {} if cluster.relayouts is None else cluster.relayouts.left()
     verdicts = {
-        "servers": check(server_events([node.events for node in nodes], fates)),
+        "servers": check(server_events([node.events for node in nodes], fates, left)),
         "agents": check(agent_events(logs, fates)),
     }
     wrong = []
@@ -88,13 +95,16 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         if cluster.relayouts is not None:
             wrong += cluster.relayouts.faults()
     booted = [node.server for node in nodes if node.epoch]
-    servers = max(booted, key=lambda server: server.truth.number).topology.servers if booted else {}
+    servers = set(max(booted, key=lambda server: server.truth.number).topology.servers if booted else ())
+    if cluster.relayouts is not None:
+        servers = cluster.nodes.keys() - left
     for (id, agent), reason in fates.dead.items():
         if (
             reason not in ("expired", "nobody is there", DAMAGED)
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers
+            and id[0] not in left
         ):
             wrong.append(f"{id} is a dead letter of {agent}: {reason}")
             break

@@ -5,11 +5,12 @@ from typing import Any, Protocol
 
 from mombroker import agents
 from mombroker.broker.attach import attach
+from mombroker.core import revision
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.channel import Channel
 from mombroker.core.engine import Engine
-from mombroker.core.errors import NotYet, PeerRefused, Switched
+from mombroker.core.errors import MomError, NotYet, PeerRefused, Switched
 from mombroker.core.events import LinkUp, PeerSwitched, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
 from mombroker.core.message import Message
@@ -102,6 +103,7 @@ class Node:
         self.skew = 0
         self.epoch = 0
         self.up = False
+        self.left = False  # the bus
         self.true_store: MemoryStore | None = None  # kept aside while an impostor runs
         self.trace: list[Record] = []
         self.events: list[Event] = []  # of the server as a process
@@ -129,7 +131,18 @@ class Node:
         self.turning = self.lingering = self.stopping = self.ending = False
         self.timer_at = self.sized_at = self.forwarded = 0
         self.wanted, self.waiting = {}, set()
-        self.server = self.machine(self.cluster.topology, self.name, self.disk.store, self.program, attach, self.now())
+        try:
+            self.server = self.machine(
+                self.cluster.topology, self.name, self.disk.store, self.program, attach, self.now()
+            )
+        except MomError:
+            self.up, self.left = (
+                False,
+                self.name not in revision.read(revision.in_force(self.disk.store.meta())[1]).servers,
+            )
+            if not self.left:
+                raise
+            return
         self.server.turn(self.now())
         self._commit()
 

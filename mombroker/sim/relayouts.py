@@ -55,18 +55,27 @@ class Relayouts:
         node = self.rng.choice(list(self.around.nodes.values()))
         if node.up and not node.stopping:
             truth = node.server.truth
-            new = changed(self.rng, revision.read(truth.text), self.backends, truth.number)
+            new = changed(self.rng, revision.read(truth.text), self.backends, truth.number, self.rng.random() < 0.2)
             self.asked += 1
             self.around.ask(node.name, "apply_topology", {"text": revision.text_of(new), "revision": truth.number})
 
+    def left(self) -> set[str]:
+        """Servers that have left the bus."""
+        nodes = self.around.nodes
+        newest = max(nodes.values(), key=lambda node: node.server.truth.number).server.truth
+        return nodes.keys() - revision.read(newest.text).servers.keys()
+
     def counts(self) -> dict[str, int]:
         nodes = self.around.nodes.values()
-        return {"relayouts_asked": self.asked, "relayouts": max(node.server.truth.number for node in nodes) - 1}
+        done = max(node.server.truth.number for node in nodes) - 1
+        return {"relayouts_asked": self.asked, "relayouts": done, "servers_left": len(self.left())}
 
     def faults(self) -> list[str]:
         """At rest all servers are at one revision, and nothing is left of the changes, nor of the domains before."""
-        wrong, first = [], next(iter(self.around.nodes.values())).server.truth
-        for node in self.around.nodes.values():
+        gone, wrong = self.left(), []
+        nodes = [node for node in self.around.nodes.values() if node.name not in gone]
+        first = nodes[0].server.truth
+        for node in nodes:
             server, disk, name = node.server, node.disk.store.disk, node.name
             truth, mine = server.truth, {domain.name for domain in server.topology.domains_of(name)}
             if (truth.number, truth.text) != (first.number, first.text):
@@ -87,11 +96,20 @@ class Relayouts:
 # -- what is changed -------------------------------------------------------------------------------------------------
 
 
-def changed(rng: Random, topology: Topology, backends: Sequence[str], number: int) -> Topology:
-    """Another valid topology with the same servers, whose domains cannot change without a freeze."""
+def changed(rng: Random, topology: Topology, backends: Sequence[str], number: int, leave: bool = False) -> Topology:
+    """Another valid topology, whose domains cannot change without a freeze. Its servers are the same, unless one may
+    `leave`, which has no agents."""
+    used = {topology.registry, *(agent.server for agent in topology.agents)}
+    free = [name for name in topology.servers if name not in used]
     while True:
         members = rng.choice((_reforested, _reforested, _moved, _rerouted, _reordered))(rng, topology, number)
-        domains = {}
+        domains, servers = {}, topology.servers
+        if leave and free and rng.random() < 0.5:
+            gone = rng.choice(free)
+            servers = {name: server for name, server in servers.items() if name != gone}
+            members = rng.choice((members, _members(topology)))
+            members = {name: tuple(each for each in those if each != gone) for name, those in members.items()}
+            members = {name: those for name, those in members.items() if len(those) > 1}
         for name, those in members.items():
             old = topology.domains.get(name)
             if old is not None and old.members == those and rng.random() < 0.9:
@@ -100,7 +118,7 @@ def changed(rng: Random, topology: Topology, backends: Sequence[str], number: in
                 backend = rng.choice(backends)
                 domains[name] = Domain(name, those, backend, draw_options(rng, backend, list(those)))
         try:
-            new = replace(topology, domains=domains, secret_file="s", checked=True)
+            new = replace(topology, servers=servers, domains=domains, secret_file="s", checked=True)
             if compare(topology, new).kind is Kind.FREEZE:
                 return new
         except MomError:

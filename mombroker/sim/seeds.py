@@ -35,9 +35,12 @@ class Run:
     tail: list[str] = field(default_factory=list)
 
 
-def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BACKENDS) -> Topology:
+def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BACKENDS, spare: float = 0.0) -> Topology:
+    """With this probability one or two servers have no agents."""
     domains = draw_domains(rng, rng.randint(3, 12), backends)
     names = sorted({member for domain in domains.values() for member in domain.members}, key=lambda name: int(name[1:]))
+    empty = rng.sample(names, rng.randint(1, 2)) if spare and len(names) > 4 and rng.random() < spare else []
+    homes = [name for name in names if name not in empty]
     limits = {
         "max_attempts": 1000, "trying_boots": 1000, "retry_first_ns": 2 * MS, "retry_max_ns": 50 * MS,
     }  # fmt: skip
@@ -54,8 +57,8 @@ def draw_topology(rng: Random, workload: Workload, backends: Sequence[str] = BAC
         name="sim",
         servers={name: Server(name, "127.0.0.1", 20_000 + at, None, name) for at, name in enumerate(names)},
         domains=domains,
-        agents=workload.agents(names, rng),
-        registry=rng.choice(names),
+        agents=workload.agents(homes, rng),
+        registry=rng.choice(homes),
         allow=(HERE,),
         limits=limits,
         policies=workload.policies,
@@ -83,7 +86,7 @@ def cluster(
         workload = PROGRAMS[program](rng)
     else:
         workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
-    topology = draw_topology(rng, workload, backends)
+    topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
     drawn = draw(rng)
     drawn = faults or drawn
     if program != AGENTS or relayouts:

@@ -73,6 +73,10 @@ class Processes:
         assert code in (None, result.exit_code), (words, result.output, result.exception)
         return result
 
+    def mom_any(self, *words: str) -> Result:
+        """Run a command, however it ends."""
+        return CliRunner().invoke(cli, list(words), env={"MOM_FILE": str(self.file)})
+
     def json(self, *words: str, code: int = 0) -> Any:
         return json.loads(self.mom(*words, "-o", "json", code=code).stdout)
 

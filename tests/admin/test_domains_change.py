@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -102,3 +103,25 @@ def test_a_change_is_refused_while_a_server_of_it_is_down_and_nothing_has_change
     found = bus.json("topology", "apply", "--yes", "--no-wait")
     assert (found["revision"], found["over"]) == (was + 1, False)
     bus.settle()
+
+
+def test_a_server_that_holds_nothing_leaves_while_the_others_work(bus):
+    was = number(bus)
+    wanted(bus, {"x": "ac"}, "")
+    text = bus.file.read_text()
+    bus.file.with_name("before.toml").write_text(text)
+    begin = text.index("[servers.b]")
+    bus.file.write_text(text[:begin] + text[text.index("[servers.c]") :])
+    bus.mom("send", "-s", "c", "/queue/of-c", "kept")
+    with jms.connect(bus.urls["b"]):
+        said = bus.mom("topology", "apply", "--yes", code=1).stderr
+        assert "b cannot leave, and holds 1 connections of clients" in said
+    while "cannot leave" in (result := bus.mom_any("topology", "apply", "--yes")).stderr:
+        time.sleep(0.1)  # its server has not noticed yet that the client is gone
+    assert result.stdout.endswith(f"revision {was + 1} is in force\n")
+    assert [row["server"] for row in bus.json("topology", "status")] == ["a", "c"]
+    with jms.connect(bus.urls["a"]) as context:
+        assert context.consumer("/queue/of-c").receive(30).body == "kept"
+    log = bus.file.parent / "b" / "log.txt"
+    while "has left the bus" not in log.read_text():
+        time.sleep(0.1)

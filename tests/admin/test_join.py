@@ -154,36 +154,3 @@ def test_a_server_joins_and_nobodys_connection_drops(bus, machine):
     assert bus.json("topology", "history")[0]["changes"] == [
         f"+ server e at 127.0.0.1:{port}", "+ domain b-e: b and e by fifo",
     ]  # fmt: skip
-
-
-def test_a_file_brings_two_servers_which_their_first_start_asks_about(bus, machine):
-    """The second one is started first, and hangs behind the other; neither is, before the bus has them."""
-    now = bus.file.parent / "now.toml"
-    bus.mom("topology", "export", str(bus.file), "--out", str(now))
-    ports = free_ports(2)
-    lines = [
-        f'[servers.{name}]\nlisten = "127.0.0.1:{port}"\ndata = "{name}"'
-        for name, port in zip("fg", ports, strict=True)
-    ]
-    now.write_text(
-        "\n".join([now.read_text(), *lines, '[domains.cf]\nservers = ["c", "f"]', '[domains.fg]\nservers = ["f", "g"]'])
-    )
-    here = Processes(now)
-    early = here.popen("serve", "--server", "g")
-    assert "g is not on the bus test, which is at revision" in early.communicate()[1] and early.returncode == 1
-    told = here.mom("topology", "apply", "--yes").stdout
-    assert f"start f on its machine: mom serve {now} --server f" in told
-    running = [here.serve("g"), here.serve("f")]
-    try:
-        for name in "gf":
-            log = now.parent / f"{name}.txt"
-            while "has the tables of c, and serves clients from now on" not in log.read_text():
-                assert all(each.poll() is None for each in running), log.read_text()
-                time.sleep(0.05)
-        here.mom("queue", "create", "far", "--server", "g")
-        here.mom("send", "/queue/far", "over all", "--server", "a")
-        assert "over all" in here.mom("receive", "/queue/far", "--server", "b", "--timeout", "30").stdout
-    finally:
-        for each in running:
-            each.terminate()
-            each.wait()

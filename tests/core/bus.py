@@ -63,6 +63,7 @@ class Bus:
         self.conns: dict[int, tuple[str, str, int]] = {}  # conn -> (owner, peer, the peer's conn)
         self.numbers = itertools.count(1)
         self.down: set[frozenset[str]] = set()
+        self.again: dict[tuple[str, str], int] = {}  # dials to be tried again, and how often they were
         self.replies: dict[int, dict[str, Any] | str] = {}
         for name in topology.servers:
             self.boot(name)
@@ -105,6 +106,7 @@ class Bus:
         try:
             hello_a, hello_b = self.servers[a].neighbours.greet(b), self.servers[b].neighbours.greet(a)
         except NotYet:
+            self.again[a, b] = self.again.get((a, b), 0) + 1
             return
         if not (self._admits(a, hello_b) and self._admits(b, hello_a)):
             return
@@ -161,7 +163,12 @@ class Bus:
                     busy = True
                     self.release(name, self.commit(name))
                 server.check()
+            for pair in [pair for pair, times in self.again.items() if times < 4] if not busy else ():
+                busy = True
+                self._dial(*pair)
+                self.again[pair] += 1
             if not busy:
+                self.again.clear()
                 return
         raise AssertionError("the bus does not come to rest")
 

@@ -206,30 +206,3 @@ def test_a_name_whose_agents_are_still_known_is_no_newcomers(b):
     b.servers["a"].names.known["queue:old"] = "e/queue:old"
     with pytest.raises(Exception, match="queue:old lived on a server of that name"):
         b.servers["a"].truth.judge(1, revision.text_of(with_more(b)))
-
-
-def test_status_tells_of_newcomers(b):
-    attach(b)
-    assert b.ask("d", "status")["problems"] == ["e has been attached behind d and was never started: `mom serve` does"]
-    b.crash("b")
-    b.cut("d", "e")
-    start(b, "e")
-    assert b.ask("e", "status")["problems"] == [
-        "e is new, and serves no client before d has told it names and topics: start d"
-    ]
-    b.join("d", "e")
-    b.pump()
-    (problem,) = b.ask("e", "status")["problems"]
-    assert problem == "e is new, and b may not know it: what is published there may miss it"
-    b.boot("b")
-    b.pump()
-    assert b.ask("e", "status")["problems"] == [] == b.ask("d", "status")["problems"]
-
-
-def test_one_of_the_first_revision_begins_with_that(b):
-    assert b.ask("d", "invitation", server="c") == {"founder": True, "revision_1": ""}
-    digest = revision.digest_of(b.servers["d"].truth.text)
-    attach(b)
-    assert b.ask("d", "invitation", server="c") == {"founder": True, "revision_1": digest}
-    assert b.ask("d", "invitation", server="c", bus="other") == {"bus": "test"}
-    assert "x is not on the bus test, which is at revision 2" in b.ask("d", "invitation", server="x")

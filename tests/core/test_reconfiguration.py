@@ -1,14 +1,16 @@
 """The domains of a bus by hand change while it works: the freeze, from the request to the last entry at a gate."""
 
+from unittest.mock import patch
+
 import pytest
 
 from mombroker import ordering
 from mombroker.admin.audit import bus as audit
 from mombroker.core.errors import MomError, PeerError
-from mombroker.core.events import Admin
+from mombroker.core.events import Admin, ClientOpened
 from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
-from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED
+from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
 from mombroker.core.revision import text_of
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
@@ -214,3 +216,70 @@ def test_what_a_neighbour_cannot_mean_changes_nothing(payload):
             bus.pump()
             server = bus.servers["a"]
     assert bus.servers["b"].change.plan is None and bus.servers["b"].truth.number == 1
+
+
+# -- a server leaves ---------------------------------------------------------------------------------------------------
+
+LEAVING = [
+    ({"x": "abc", "y": "cd", "z": "def"}, {"x": "abc", "y": "cd", "z": "de"}),  # at an end
+    ({"x": "abc", "y": "cf", "z": "fde"}, {"x": "abc", "y": "cde"}),  # a router
+    ({"x": "abcde", "y": "ef"}, {"x": "abcde"}),  # with its domain
+    ({"x": "abcde", "y": "efg"}, {"x": "abcde"}),  # two of them
+]
+
+
+def is_out(bus, *gone):
+    for name in gone:
+        server = bus.servers[name]
+        assert server.truth.number == 2 and not server.channel.domains and list(server.topology.servers) == [name]
+        bus.crash(name)
+        with pytest.raises(MomError, match="has left the bus with revision 2"):
+            bus.boot(name)
+        del bus.stores[name]
+
+
+@pytest.mark.parametrize("old, new", LEAVING)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_server_that_holds_nothing_leaves(backend, old, new):
+    bus = Bus(made(old, backend))
+    bus.pump()
+    gone = [name for name in "fg" if name in bus.servers]
+    bus.send("a", [f"{name}/{name}" for name in "abcde"], Put("before"))
+    assert apply(bus, new, "a", backend) == {"revision": 2, "begun": True}
+    is_out(bus, *gone)
+    at_rest(bus, 2)
+    everyone_hears(bus, "after")
+
+
+@pytest.mark.parametrize("old, new", LEAVING[:3])
+def test_a_server_that_leaves_and_dies_meanwhile_is_out_in_the_end(old, new):
+    bus = Bus(made(old))
+    bus.pump()
+    switch = Reconfiguration._switch
+
+    def dies(change, plan):
+        if change.tx.name != "f":
+            switch(change, plan)
+
+    with patch.object(Reconfiguration, "_switch", dies):
+        assert apply(bus, new) == {"revision": 2, "begun": True}
+    assert {name: server.truth.number for name, server in bus.servers.items()} == dict.fromkeys("abcde", 2) | {"f": 1}
+    bus.crash("f")
+    bus.boot("f")
+    bus.pump()
+    is_out(bus, "f")
+    at_rest(bus, 2)
+    everyone_hears(bus, "after")
+
+
+def test_a_server_that_holds_something_cannot_leave():
+    old, new = LEAVING[0]
+    bus = Bus(made(old))
+    bus.pump()
+    bus.ask("f", "create_queue", destination="queue:kept")
+    assert apply(bus, new) == "f cannot leave, and holds queue:kept: move that or delete it first"
+    bus.ask("f", "delete_destination", destination="queue:kept")
+    bus.servers["f"].step(ClientOpened(9, "", session="f/9"), bus.now)
+    assert "f cannot leave, and holds 1 connections of clients" in apply(bus, new)
+    at_rest(bus, 1)
+    assert "have that in two plans" in apply(bus, {"x": "abcq", "y": "cd", "z": "def"})

@@ -124,15 +124,11 @@ class Handlers:
 
     def _messages(self, session: Session, run: SendRun) -> Iterator[ClientMessage]:
         model = run.model
-        *added, annotations = self._added(session, model)
-        for model.body in run.bodies:
-            yield _made(model, *added, annotations and {**annotations})  # which each has for itself
+        for body in run.bodies:
+            model.body = body
+            yield self._message(session, model)
 
     def _message(self, session: Session, command: Send) -> ClientMessage:
-        return _made(command, *self._added(session, command))
-
-    def _added(self, session: Session, command: Send) -> tuple[Any, ...]:
-        """What a message has that its command does not say, in the order of `_made`."""
         sent = now = self.tx.now
         expires = command.expires
         if ahead := self.clock.ahead:  # the client has another clock than we
@@ -141,7 +137,7 @@ class Handlers:
         due = times.after(now, command.delay) if command.delay else 0
         producer, counter = command.dedup or ("", 0)
         added = {USER: session.user} if command.stamp_user and session.user else NOTHING
-        return sent, expires, due, producer, counter, session.sender, added
+        return _made(command, sent, expires, due, producer, counter, session.sender, added)
 
     def _not_too_large(self, command: Send) -> None:
         limit = self.limits.max_message

@@ -69,6 +69,8 @@ class Sessions(Native):
     replies    of the open batch, by the number of the connection
     """
 
+    leaving: Callable[[], bool]
+
     def __init__(self, natives: Natives, lacks: Callable[[], list[str]]):
         super().__init__(natives, f"{natives.tx.name}/_clients")
         self.policies = Policies(natives.replication, self.relieve)
@@ -134,6 +136,10 @@ class Sessions(Native):
             self.natives.agents[id] = self.sessions[event.conn] = Session(self.natives, id, self, event)
             said = json.dumps({"user": event.user, "client_id": event.client_id})
             self.tx.record("client", agent=id, done=self.tx.now, detail=said)
+            if self.leaving():
+                session = self.sessions[event.conn]
+                session.reply(Refused(f"{self.tx.name} is leaving its bus: connect to another server"))
+                self.close(session)
         elif type(event) is ClientClosed:
             session = self.sessions.get(event.conn)
             if session is not None and session in self.going:
