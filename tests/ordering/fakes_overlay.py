@@ -3,7 +3,6 @@
 from typing import Any
 
 from mombroker.ordering import Packet, Step
-from mombroker.ordering.dynamic.growing_overlay import OPEN, GrowingOverlay
 from mombroker.ordering.overlay import Overlay
 
 
@@ -30,27 +29,3 @@ class AnyOrder(Overlay):
 
     def check(self) -> None:
         """The judge shall see it, not the core."""
-
-
-class NoExchange(GrowingOverlay):
-    """A link that opens goes on with what comes next."""
-
-    def _open(self, peer: int) -> list[Packet]:
-        self._set(peer, OPEN)
-        return []
-
-
-class SortsResent(GrowingOverlay):
-    """Sends what a peer lacks in the order of origins and numbers."""
-
-    def _resend(self, peer: int, theirs: list[int]) -> list[Packet]:
-        out = super()._resend(peer, theirs)
-        return sorted(out, key=lambda p: (p.origin, p.stamp.number) if p.dests else (-1, 0))
-
-
-class NoLogForNewcomers(GrowingOverlay):
-    """Tells a newcomer the numbers, and keeps the log to itself."""
-
-    def _resend(self, peer: int, theirs: list[int]) -> list[Packet]:
-        out = super()._resend(peer, theirs)
-        return out if any(theirs) else [self._tell(peer, self.seen, need_not=True)]

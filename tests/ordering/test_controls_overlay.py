@@ -8,7 +8,7 @@ from mombroker.core.causality import Verdict
 from mombroker.ordering.hypercube import connectivity, hypercube
 from mombroker.ordering.overlay import Overlay
 from tests.ordering import fakes_overlay as fakes
-from tests.ordering.overlay_world import World, growth, reconnects, stops
+from tests.ordering.overlay_world import World, stops
 
 GAP = "came next after packet"  # what the core says when its link has a gap
 
@@ -63,10 +63,6 @@ CONTROLS = {
         "lost",
         15,
     ),
-    "a lossy link without exchange": (lambda seed: reconnects(seed, fakes.NoExchange), reconnects, "gap", 0),
-    "resent in another order": (lambda seed: reconnects(seed, fakes.SortsResent), reconnects, "unsafe", 0),
-    "a newcomer without the log": (lambda seed: growth(seed, fakes.NoLogForNewcomers), growth, "gap", 0),
-    "a newcomer without exchange": (lambda seed: growth(seed, fakes.NoExchange), growth, "gap", 0),
 }
 every_control = pytest.mark.parametrize(("broken", "whole", "shows", "seed"), CONTROLS.values(), ids=[*CONTROLS])
 

@@ -4,11 +4,11 @@ One member's part; `coordinator` says in which order the members are told of cha
 of groups is fixed, and the links keep what they have not brought over: there the plain daisy serves.
 """
 
+from mombroker.lab.dynamic import views
+from mombroker.lab.dynamic.group_state import GroupState
+from mombroker.lab.dynamic.logged_daisy import LoggedDaisy
+from mombroker.lab.dynamic.views import Flushed, Gid, Pool, State, View
 from mombroker.ordering.base import Packet, Step
-from mombroker.ordering.dynamic import views
-from mombroker.ordering.dynamic.group_state import GroupState
-from mombroker.ordering.dynamic.logged_daisy import LoggedDaisy
-from mombroker.ordering.dynamic.views import Flushed, Gid, Pool, State, View
 from mombroker.ordering.groups import TOP
 
 

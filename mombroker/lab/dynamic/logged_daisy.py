@@ -6,12 +6,12 @@ One member's part while nothing changes: messages, acknowledgements, rows and by
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
+from mombroker.lab.dynamic import views
+from mombroker.lab.dynamic.codec import pack, unpack
+from mombroker.lab.dynamic.group_state import GroupState, Way
+from mombroker.lab.dynamic.views import Clear, Counts, Gid, Heard, Place, Pool, Said, State, name
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
 from mombroker.ordering.daisy import Daisy, Edge
-from mombroker.ordering.dynamic import views
-from mombroker.ordering.dynamic.codec import pack, unpack
-from mombroker.ordering.dynamic.group_state import GroupState, Way
-from mombroker.ordering.dynamic.views import Clear, Counts, Gid, Heard, Place, Pool, Said, State, name
 from mombroker.ordering.groups import TOP, even, plant
 
 REST, GROUP = 0, 1  # kinds of rows in the store

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.core.causality import Event, Verdict, check
+from mombroker.lab.dynamic.coordinator import Coordinator, HandOver, Merge, Split
+from mombroker.lab.dynamic.evolving import EvolvingDaisy
+from mombroker.lab.dynamic.views import Report
 from mombroker.ordering import Step
 from mombroker.ordering.base import Rows
-from mombroker.ordering.dynamic.coordinator import Coordinator, HandOver, Merge, Split
-from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.views import Report
 from mombroker.ordering.groups import leaves
 
 Groups = list[Any]

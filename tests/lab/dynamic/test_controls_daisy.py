@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.ordering import daisy_world as world
-from tests.ordering import fakes_daisy as fakes
+from tests.lab.dynamic import daisy_world as world
+from tests.lab.dynamic import fakes_daisy as fakes
 
 # control -> (what happens, how it is broken, how it is whole, kinds of faults, a seed that shows it)
 CONTROLS = {

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from mombroker.lab.dynamic.views import EMPTY, Counts, Gid, Id, Key, Place, Said, State, View, name
 from mombroker.ordering.base import Packet
-from mombroker.ordering.dynamic.views import EMPTY, Counts, Gid, Id, Key, Place, Said, State, View, name
 from mombroker.ordering.groups import TOP
 
 ENDLESS = 1 << 60  # more than any number

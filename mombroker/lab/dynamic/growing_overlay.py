@@ -51,10 +51,10 @@ class Told:
 
 class GrowingOverlay(Overlay):
     """When a link opens, its ends tell each other what they have. Each sends what the other lacks, in the order of
-    its own deliveries (fakes_overlay: SortsResent) and before anything new on this link.
+    its own deliveries (fakes_growing: SortsResent) and before anything new on this link.
 
     A newcomer is a member that has nothing yet and opens its links. Its host gives it the log, though no message in it
-    is for the newcomer: its other neighbours may lack some (fakes_overlay: NoLogForNewcomers).
+    is for the newcomer: its other neighbours may lack some (fakes_growing: NoLogForNewcomers).
 
     2. The log holds, of each origin, the numbers after `stable` up to `seen`, in ascending order.
     3. `neighbours` are those whose link is open.

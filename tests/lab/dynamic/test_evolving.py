@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from mombroker.lab.dynamic.codec import pack, unpack
+from mombroker.lab.dynamic.coordinator import Coordinator, HandOver, Merge, Split
+from mombroker.lab.dynamic.evolving import EvolvingDaisy
+from mombroker.lab.dynamic.views import Clear, Flushed, Heard, Hold, Pool, Report, Said, State
 from mombroker.ordering import Packet
-from mombroker.ordering.dynamic.codec import pack, unpack
-from mombroker.ordering.dynamic.coordinator import Coordinator, HandOver, Merge, Split
-from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.views import Clear, Flushed, Heard, Hold, Pool, Report, Said, State
 from mombroker.ordering.testing import conform
-from tests.ordering import daisy_world as world
+from tests.lab.dynamic import daisy_world as world
 
 KINDS = [world.crash, world.split, world.merge, world.hand_over, world.two_crashes, world.mixture]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

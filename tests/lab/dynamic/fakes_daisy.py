@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+from mombroker.lab.dynamic.coordinator import Coordinator, Known, Order, Work
+from mombroker.lab.dynamic.evolving import EvolvingDaisy
+from mombroker.lab.dynamic.group_state import GroupState, Way
+from mombroker.lab.dynamic.views import Gid, Place, View
 from mombroker.ordering import Packet, Step
 from mombroker.ordering.base import Rows
-from mombroker.ordering.dynamic.coordinator import Coordinator, Known, Order, Work
-from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.group_state import GroupState, Way
-from mombroker.ordering.dynamic.views import Gid, Place, View
 
 
 class NoMarker(EvolvingDaisy):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mombroker.lab.dynamic.evolving import EvolvingDaisy
+from mombroker.lab.dynamic.group_state import GroupState
+from mombroker.lab.dynamic.views import Event, Forget, Gid, Hold, Key, Resume, View
 from mombroker.ordering.daisy import Edge
-from mombroker.ordering.dynamic.evolving import EvolvingDaisy
-from mombroker.ordering.dynamic.group_state import GroupState
-from mombroker.ordering.dynamic.views import Event, Forget, Gid, Hold, Key, Resume, View
 from mombroker.ordering.groups import TOP, plant
 
 Order = tuple[int, Event]  # the member that is told
