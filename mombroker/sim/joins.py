@@ -154,14 +154,17 @@ class Joins(Everything):
         cluster.make_room()
         self.world.run(self.world.now + REST)
         self._attach()
-        nodes = cluster.nodes
+        self.start_all()
+        super().settle(cluster)
+
+    def start_all(self) -> None:
+        nodes = self.cluster.nodes
         for second in range(100):  # until the last newcomer is started: some links are very slow
             self.world.run(self.world.now + SECOND)
             self._look(late=True)
             servers = [node.server.topology.servers.keys() for node in nodes.values()]
             if second > 20 and all(each == nodes.keys() for each in servers):
                 break
-        super().settle(cluster)
 
     def counts(self) -> dict[str, int]:
         return super().counts() | {"joins": sum(isinstance(node, Newcomer) for node in self.cluster.nodes.values())}

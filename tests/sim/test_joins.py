@@ -1,5 +1,6 @@
 """Servers are attached under faults: what keeps that right, broken on purpose, must be seen by clients of newcomers."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -10,13 +11,18 @@ import pytest
 
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.topic.routing import Topics
+from mombroker.core import revision
 from mombroker.core.channel import Channel
 from mombroker.core.message import decode
 from mombroker.core.meta import ATTACHED
 from mombroker.core.newcomers import Newcomers
 from mombroker.core.replicated import Replicated
 from mombroker.core.truth import REVISED
+from mombroker.sim import seeds
+from mombroker.sim.joins import BACKENDS, Joins
+from mombroker.sim.relayouts import changed
 from mombroker.sim.seeds import run
+from mombroker.sim.world import SECOND
 from tests.fakes_bus import replaced
 
 
@@ -66,6 +72,50 @@ def known_without_word(right):
             return right(self, epochs)
 
     return unknown
+
+
+class Relaid(Joins):
+    """Domains change by a freeze, too: in between, and with newcomers inside when the faults are over."""
+
+    calm = False
+
+    def _attach(self):
+        if self.calm or self.rng.random() < 0.5:
+            super()._attach()
+        else:
+            self._relay()
+
+    def _relay(self):
+        node = self.rng.choice(list(self.cluster.nodes.values()))
+        if not node.up or node.stopping:
+            return
+        truth = node.server.truth
+        self.asked += 1
+        new = changed(self.rng, revision.read(truth.text), BACKENDS, 100 * self.asked)
+        self.cluster.ask(node.name, "apply_topology", {"text": revision.text_of(new), "revision": truth.number})
+
+    def settle(self, cluster):
+        self.calm = True
+        self._attach()
+        self.start_all()
+        self._relay()
+        self.world.run(self.world.now + 20 * SECOND)
+        super().settle(cluster)
+
+    def counts(self):
+        meta = next(iter(self.cluster.nodes.values())).disk.store.meta()
+        told = [line for _, _, lines in revision.history(meta).values() for line in lines]
+        return super().counts() | {"relaid": sum(line.startswith(("~ domain", "- domain")) for line in told)}
+
+
+def test_domains_change_among_newcomers():
+    counts = Counter()
+    with patch.dict(seeds.PROGRAMS, relaid=Relaid):
+        for seed in range(3):
+            result = run(seed, program="relaid")
+            assert not result.wrong, (seed, result.wrong)
+            counts.update(result.counts)
+    assert counts["joins"] > 6 and counts["relaid"] > 3
 
 
 class Control(NamedTuple):
