@@ -14,7 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from mombroker import __version__, ordering
-from mombroker.admin.analysis import clocks, cost, findings
+from mombroker.admin.analysis import clocks, cost, findings, timeline
 from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
 from mombroker.lab.bus_workloads import Send
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 Figures = dict[str, Any]
 
 MS = 1e6
-SLOTS = 12  # parts of the log's time in which holds are looked at
+SLOTS = timeline.SLOTS
+HELD = 0.12  # of the log's time, in all: what is held for less in the last third does not grow
 PARTS = 24  # parts of the log's time from each of which a sample of its messages has its share
 GROWTH = 3.0  # times what was held in the first third: holds grow
 SILENT = 0.25  # of the log's time: a server that has been quiet for so long at the end is silent, but not before
@@ -73,7 +74,7 @@ def analyse(
             "clients": cost.top(cost.clients(log, flowing), given, MOST),
             "holds": cost.holds(spreads),
             "arrivals": cost.arrivals(log, ahead), "waiting": cost.waiting(cost.waits(log)),
-            "meters": cost.meters(log),
+            "meters": cost.meters(log), "times": timeline.slots(log, start, span // SLOTS + 1, ahead),
         }  # fmt: skip
         if found and topology and not found.clean:
             parts["findings"] = findings.by_link(findings.located(log, found, topology))
@@ -207,6 +208,7 @@ def _figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start
         "destinations": [row.asDict() for row in rows.get("destinations", ())],
         "clients": [row.asDict() for row in rows.get("clients", ())],
         "latency": _latency(rows),
+        "timeline": timeline.figures(rows.get("times", ()), rows["holds"], start, span),
         "waits": _waits(rows, topology),
         "hot": _hot(rows),
         "clocks": [row.asDict() for row in rows.get("clocks", ())],
@@ -470,7 +472,7 @@ def _anomalies(
             held[row.domain][row.slot] += row.hold or 0
     for domain, slots in sorted(held.items()):
         first, last = sum(slots[: SLOTS // 3]), sum(slots[-(SLOTS // 3) :])
-        if last > GROWTH * first and last > span * SLOTS / 100:
+        if last > GROWTH * first and last > span * HELD:
             text = f"{last / 1e9:.3f} s were held in the last third, {first / 1e9:.3f} s in the first"
             yield {"kind": "growing holds", "where": domain, "text": text}
     clocks, short = _behind(rows), _short(rows)

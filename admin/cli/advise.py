@@ -10,7 +10,7 @@ import click
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
 from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, records
-from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, show
+from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, show, write
 from mombroker.admin.topology.costs import DIRECT, SAMPLE
 from mombroker.core.errors import MomError
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     "--write", "--out", "out", type=Target("toml", new=True),
     help="Write the proposed topology file here, for `mom topology plan`.",
 )  # fmt: skip
+@click.option(
+    "--html", type=Target("html", "htm"), help="Write the advice as one page: both topologies side by side, the front."
+)
 @click.option("--pick", type=click.IntRange(1), help="Write this number of the front in place of what is proposed.")
 @SINCE
 @UNTIL
@@ -58,6 +61,7 @@ def advise(
     replay: bool,
     messages: int,
     out: Path | None,
+    html: Path | None,
     pick: int | None,
     since: datetime | None,
     until: datetime | None,
@@ -97,6 +101,8 @@ def advise(
     if out:
         new_topology(proposal(advice, options.found(file).parent, out.parent, pick or 0), out)
     record = advice.as_dict()
+    if html:
+        write(html, extra("analysis.page").advised(record, topology.name))
     if output == "json":
         echo_json(record)
         return

@@ -124,7 +124,8 @@ ALL = [(shape, number) for shape in SHAPES for number in range(5)]
 def workload(shape, number, count=0):
     """(servers in the order of a file, messages) of so many servers; 14 to 32, if not given"""
     rng = Random(f"{shape} {number}")
-    count = count or rng.randint(7, 16) * 2
+    drawn = rng.randint(14, 32)
+    count = count or drawn - drawn % 2
     names = [f"s{at + 1}" for at in range(count)]
     placed = list(names)
     rng.shuffle(placed)

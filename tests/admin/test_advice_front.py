@@ -39,4 +39,4 @@ def test_the_front_holds_what_annealing_finds(shape):
 @pytest.mark.long
 @pytest.mark.parametrize("shape, number", shapes.ALL)
 def test_the_front_holds_what_long_annealing_finds(shape, number):
-    judged(shape, number, 30_000, 40)
+    judged(shape, number, 8000, 15)

@@ -11,7 +11,7 @@ from pyspark.sql import Row  # noqa: E402
 
 import mombroker  # noqa: E402
 from mombroker import ordering  # noqa: E402
-from mombroker.admin.analysis import page, report  # noqa: E402
+from mombroker.admin.analysis import page, pictures, report  # noqa: E402
 from mombroker.core import layouts  # noqa: E402
 
 SECOND = 10**9
@@ -270,13 +270,21 @@ def test_holds_that_grow_and_bad_ends_and_clocks_are_told():
 def test_the_page_escapes_names_and_has_the_advice():
     pytest.importorskip("networkx", reason="this needs the extra spark")
     found = figures(log(agents=[Row(source="s1/<i>", target="s2/&", messages=1, payload=0)]))
-    advice = {"worthwhile": True, "verdict": "<b>2 changes", "options": [{"topology": "flat", "price": 1234.5}],
+    advice = {"worthwhile": True, "verdict": "<b>2 changes",
+              "options": [{"price": 1234.5, "packets": 1, "control_bytes": 2, "delay_ms": 3}],
               "model": [{"figure": "hops", "error_pct": -7.25}],
-              "changes": ["domain <d1> goes"], "remarks": []}  # fmt: skip
+              "changes": ["domain <d1> goes"], "remarks": [], "forecast": [],
+              "front": [{"number": at, "packets": 1.5 * at, "control_bytes": 9 / at, "delay_ms": 1, "is": which}
+                        for at, which in ((1, "proposed"), (2, "current"), (3, ""))],
+              "current": {"<d1>": {"servers": ["s1", "s2", "s3"], "ordering": "ks"}},
+              "proposed": {"<d2>": {"servers": ["s1", "s2"], "ordering": "fifo"},
+                           "<d3>": {"servers": ["s2", "s3"], "ordering": "fifo"}}}  # fmt: skip
     text = page.page(found, SimpleNamespace(name="<bus>"), advice)  # type: ignore[arg-type]
     assert "What ordering costs: &lt;bus&gt;" in text and "s1/&lt;i&gt;" in text and "s2/&amp;" in text
     assert '<p class="good">&lt;b&gt;2 changes</p>' in text and "<li>domain &lt;d1&gt; goes</li>" in text
-    assert '<td class="n">1,234.5</td>' in text and "<i>" not in text
+    assert '<td class="n">1,234.5</td>' in text and "<i>" not in text and "<d" + "2>" not in text
+    assert text.count('r="6" class="dot"') == 1  # the router of the proposal, s2
+    assert "The current topology" in text and "The proposed topology" in text
     assert '<td class="n">-7.25</td>' in text
     assert "<h2>Advice</h2>" not in page.page(found, None)
 
@@ -289,3 +297,58 @@ def test_the_log_says_what_the_model_says_too():
         Row(server="s1", origin="s1", hops=0, copies=70, queue=9, total=9, queue_ns=NS, total_ns=NS)
     )
     assert report._load(None, rows, 0).seen == {"control_bytes": 10, "packets": 1, "hops": 1, "delay_ms": 4}
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [pictures.SHARE, pictures.HOLD])
+def test_a_colour_means_the_same_on_every_page(steps):
+    calm, warm, hot = (pictures.colour(each, steps) for each in steps)
+    assert [calm, warm, hot] == ["#6a9cc8", "#d6a032", "#cd3228"]
+    assert pictures.colour(0, steps) == calm and pictures.colour(1e9, steps) == hot
+    assert pictures.colour(0.018, pictures.HOLD) == calm  # 18 us of hold are no alarm, though no link has more
+
+
+def test_the_page_has_a_time_axis_with_what_is_known():
+    times = [
+        Row(slot=0, messages=96, payload=960, copies=2, total=4_000_000, total_ns=NS),
+        Row(slot=2, messages=0, payload=0, copies=0, total=0, total_ns=None),
+    ]
+    machines = [machine(each, 1_700_000_000, 1_700_000_096) for each in ("s1", "s2", "s3")]
+    rows = log(machines=machines, times=times, holds=[Row(domain="d1", slot=2, messages=1, hold=SECOND)])
+    found = figures(rows)
+    first, second, third, *rest = found["timeline"]
+    assert first == {
+        "time": "2023-11-14T22:13:20.000Z", "messages_s": pytest.approx(48), "payload_bytes_s": pytest.approx(480),
+        "mean_ms": 2, "p95_ms": 2, "held": 0,
+    }  # fmt: skip
+    assert (second["mean_ms"], second["messages_s"], third["held"]) == (None, 0, 0.5)
+    assert len(rest) == 45 and third["time"] == "2023-11-14T22:13:24.000Z"
+    text = page.page(found, None)
+    assert "<h2>Over time</h2>" in text and "22:13:20" in text and "Time of a copy, from send to reaction, ms" in text
+    assert text.count('r="2" class="c0"') == 2 * 48 + 1  # of the mean there is one point
+    assert "<h2>Over time</h2>" not in page.page(figures(log(machines=[])), None)
+
+
+def test_the_heat_map_has_a_square_for_each_pair_and_servers_of_a_domain_side_by_side():
+    text = page.page(figures(log()), None)
+    for a, b in (("s1", "s2"), ("s2", "s3"), ("s3", "s1")):
+        assert f"<title>{a} to {b}: 10 messages, 400 bytes</title>" in text
+    rows = [{"from": "a", "to": f"b{at}", "messages": at, "payload_bytes": 1} for at in range(60)]
+    drawn = pictures.heat(rows, [])
+    assert "the 40 busiest of 61 servers" in drawn and "b59" in drawn and "b3:" not in drawn
+
+
+def test_the_page_fits_a_phone_and_the_dark_and_explains_its_words():
+    text = page.page(figures(log()), None)
+    assert 'content="width=device-width, initial-scale=1"' in text and "prefers-color-scheme: dark" in text
+    assert "<h2>Words and units</h2>" in text and '<th title="sends, each to one agent' in text
+
+
+def test_a_finding_is_a_sentence():
+    row = {"finding": "violation", "agent": "c/x", "message": "a#1", "before": "b#2", "domain": "d", "ordering": "ks",
+           "from": "a", "to": "c"}  # fmt: skip
+    said = "c/x reacted to a#1 only after b#2, though a#1 is a cause of it, last from a to c in d (ks)"
+    assert page._found(row) == said
+    assert page._found({**row, "finding": "lost", "before": None, "domain": None}) == "c/x never got a#1"
