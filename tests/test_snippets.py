@@ -8,6 +8,7 @@ import types
 import click
 import pytest
 
+from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.main import cli
 from tests.admin.processes import Processes, free_ports
 from tests.core.bus import Bus, topology
@@ -42,6 +43,8 @@ def test_every_option_that_is_shown_exists(page):
         command: click.Command = cli
         words = line.partition(" #")[0].split()
         while isinstance(command, click.Group):
+            if isinstance(command, DefaultGroup) and words[0] not in command.commands:
+                words.insert(0, command.default)
             word, *words = words
             found = command.get_command(click.Context(command), word)
             assert found is not None, f"{page}: mom {line}"
