@@ -9,7 +9,7 @@ comma := ,
 .PHONY: help demo test test-long lint bench papers clean
 
 help:
-	@echo "make demo       seven servers, one killed, every message still in causal order"
+	@echo "make demo       seven servers, routers killed, domains changed, every message still in causal order"
 	@echo "make test       the tests that take seconds        (ARGS='-k name' goes to pytest, JOBS=n side by side)"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make lint       ruff and mypy"

@@ -1,4 +1,4 @@
-"""A project's history on a real bus: processes, sockets, files, and routers that are killed while it works.
+"""A project's history on a real bus: processes, sockets, files, and routers that are killed and domains that change.
 
 Each author is an agent (examples/git_history.py). What comes out is judged three times: by the authors themselves, by
 the outsider's check over the logs, and by counting.
@@ -17,16 +17,18 @@ from typing import Any
 
 import mombroker
 from mombroker import store
-from mombroker.admin import supervisor
+from mombroker.admin import reshape, supervisor
 from mombroker.admin.audit import bus as audit
 from mombroker.agents.notifications import unpack
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
+from mombroker.store import folder as folders
 
 AUTHOR = "examples.git_history:Author"
 POLL_S = 0.2
 STALL_S = 60.0  # without any progress: then the run is over, and the check says what is missing
 ANSWER_S = 2.0
+SITE = "lille"  # that joins
 
 Say = Callable[[str], None]
 
@@ -71,14 +73,57 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
+# -- what changes ------------------------------------------------------------------------------------------------------
+
+Made = tuple[str, Topology | None]  # in words, and the topology; none if that has no place for such a change
+
+
+def first(given: list[Any]) -> Any:
+    return given[0]
+
+
+def join(topology: Topology, folder: Path) -> Made:
+    name = next(each for each in (SITE, *(f"{SITE}{at}" for at in range(2, 100))) if each not in topology.servers)
+    (port,) = free_ports(1)
+    new = reshape.joined(topology, Server(name, "127.0.0.1", port, data=str(folder / name)), first)
+    return f"site {name} joins behind {new.domains_of(name)[0].members[0]}", new
+
+
+def split(topology: Topology, folder: Path) -> Made:
+    new = reshape.split(topology, first)
+    if new is None:
+        return "no domain has three servers", None
+    made = new.domains.keys() - topology.domains.keys()
+    name = next(name for name in topology.domains if new.domains[name] != topology.domains[name])
+    return f"domain {name} is split into {name} and {', '.join(made)}", new
+
+
+def reroute(topology: Topology, folder: Path) -> Made:
+    """The site that has joined becomes a router."""
+    server = next(name for name in reversed(topology.servers) if name.startswith(SITE))
+    new = reshape.rerouted(topology, server, first)
+    if new is None:
+        return f"there is no domain behind that of {server}", None
+    name = next(name for name in topology.domains if new.domains[name] != topology.domains[name])
+    (former,) = set(topology.domains[name].members) - set(new.domains[name].members)
+    return f"{server} takes over from {former} as the router of {name}", new
+
+
+CHANGES = (("a site joins", join), ("a domain is split", split), ("a router moves", reroute))
+
+
 # -- the run -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Show:
-    """Watches the authors through the admin ports, kills routers on the way, and ends the run when all have seen all.
+    """Watches the authors through the admin ports, kills routers and changes the bus on the way, and ends the run when
+    all have seen all.
 
+    topology   in force
     progress   told (commits seen by an average author, commits)
+    changes    how many of CHANGES are to be made
+    children   of the supervisor, for a site that joins
     """
 
     topology: Topology
@@ -86,6 +131,9 @@ class Show:
     kills: int
     progress: Callable[[int, int], None]
     say: Say
+    changes: int = 0
+    children: list[supervisor.Child] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)  # what the last line says of them
     killed: list[str] = field(default_factory=list)
     stalled: bool = False
     given_up: str = ""  # a server that is not started again
@@ -94,13 +142,18 @@ class Show:
     _seen: dict[str, int] = field(default_factory=dict)  # of the first of these
     _clients: dict[str, Any] = field(default_factory=dict)
     _moved: float = 0.0  # when something was seen last
+    _due_look: float = 0.0  # when to ask the authors
+    _what: str = ""  # the change that is under way
+    _tried: int = 0  # of CHANGES
     _over: bool = False
+    _reshaper: reshape.Reshaper = field(init=False)
 
     def __post_init__(self) -> None:
         for agent in self.topology.agents:
             self._left.setdefault(agent.server, []).append(f"{agent.server}/{agent.name}")
         self._seen = dict.fromkeys(self._left, 0)
         self._moved = time.monotonic()
+        self._reshaper = reshape.Reshaper(self.topology)
 
     def started(self, server: str, pid: int) -> None:
         self._pids[server] = pid
@@ -118,25 +171,69 @@ class Show:
     def tick(self) -> float:
         if self._over:
             return supervisor.NEVER
+        if self._reshaper.under_way:
+            self._follow()
+        if (wait := self._due_look - time.monotonic()) > 0:
+            return min(wait, self._pace())
         before = sum(self._seen.values())
         for server in self._seen:
             self._look(server)
         now, seen = time.monotonic(), sum(self._seen.values())
+        self._due_look = now + POLL_S
         self.progress(seen // max(1, len(self._seen)), self.commits)
         if seen > before:
             self._moved = now
         self.stalled = now - self._moved > STALL_S
-        if seen == self.commits * len(self._seen) or self.stalled:
+        if (seen == self.commits * len(self._seen) and not self._reshaper.under_way) or self.stalled:
+            if missed := self.changes - self._tried:
+                self.say(f"the run was over before {missed} of {self.changes} changes: give it a longer history")
             if missed := self.kills - len(self.killed):
                 self.say(f"the run was over before {missed} of {self.kills} kills: give it a longer history")
             self._end()
-        elif len(self.killed) < self.kills and self._due(seen):
+        elif len(self.killed) < self.kills and self._due(seen, len(self.killed), self.kills):
             self._kill()
-        return POLL_S
+        elif self._tried < self.changes and self._due(seen, self._tried, self.changes):
+            self._change()
+        return self._pace()
 
-    def _due(self, seen: int) -> bool:
-        """The kills are spread over the run."""
-        return seen * (self.kills + 1) >= self.commits * len(self._seen) * (len(self.killed) + 1)
+    def _pace(self) -> float:
+        return reshape.LOOK_S if self._reshaper.under_way else POLL_S
+
+    def _due(self, seen: int, done: int, of: int) -> bool:
+        """Kills are spread over the run, and so are changes."""
+        return seen * (of + 1) >= self.commits * len(self._seen) * (done + 1)
+
+    def _change(self) -> None:
+        """Begin the next one, if everybody runs; else later."""
+        if self._reshaper.under_way or not self._pids.keys() >= self.topology.servers.keys():
+            return
+        name, make = CHANGES[self._tried]
+
+        def made(topology: Topology) -> Topology | None:
+            self._what, new = make(topology, Path(next(iter(topology.servers.values())).data).parent)
+            return new
+
+        self._what = ""
+        if self._reshaper.begin(made):
+            self._tried += 1
+            self._moved = time.monotonic()
+        elif self._what:  # it was asked for one, and there is none
+            self.say(f"{name}: {self._what}")
+            self._tried += 1
+
+    def _follow(self) -> None:
+        step = self._reshaper.look()
+        if step is None:
+            if not self._reshaper.under_way:  # somebody was killed before it began
+                self.say(f"not yet: {self._reshaper.refused[-1]}")
+                self._tried -= 1
+            return
+        former, self.topology = self.topology, self._reshaper.topology
+        for name, server in self.topology.servers.items():
+            if name not in former.servers:
+                self.children.append(supervisor.Child(name, folders.make(Path(server.data))))
+        self.changed.append({"revision": step.revision, "kind": step.kind, "what": self._what})
+        self.say(f"{self._what}: revision {step.revision}")
 
     def _kill(self) -> None:
         """Of those that run: the one that was killed least often, in the order of the topology. If none runs, later."""
@@ -149,6 +246,7 @@ class Show:
 
     def _end(self) -> None:
         self._over = True
+        self._reshaper.close()
         for client in self._clients.values():
             client.close()
         signal.raise_signal(signal.SIGTERM)  # to the supervisor that calls us, in this thread
@@ -175,8 +273,8 @@ def run(topology: Topology, show: Show) -> None:
     """The servers as processes, until the show is over. Raises MomError if one of them could not go on."""
     from mombroker.net import service  # loaded once, before the servers are forked
 
-    children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
-    supervisor.Supervisor(children, lambda name: service.serve(topology, name), show).run()
+    show.children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
+    supervisor.Supervisor(show.children, lambda name: service.serve(show.topology, name), show).run()
     if show.given_up:
         raise MomError(f"{show.given_up}; see {supervisor.LOG} in its folder")
 
@@ -250,9 +348,12 @@ def judge(
         found = audit.audit(topology, stores, progress)
         seen = authors(topology, stores)
         measured = figures(stores, "examples.git_history.Commit")
+        pauses = reshape.pauses(stores)
     finally:
         for reader in stores.values():
             reader.close()
+    for change in show.changed:
+        change["pause_ms"] = round(max(pauses.get(change["revision"], [0.0])))
     ours = {
         "violations": sum(each["violations"] for each in seen),
         "lost": sum(commits - each["seen"] for each in seen),
@@ -276,10 +377,15 @@ def judge(
         "control bytes per message and hop": round(measured.control_bytes / max(1, measured.hops), 1),
         "held for their causes": measured.held,
         "killed": ", ".join(show.killed),
+        **{f"revision {each['revision']}": f"{each['what']}, {_paused(each['pause_ms'])}" for each in show.changed},
         **{f"{name}, by the authors": count for name, count in ours.items()},
         **{f"{name}, by the check": count for name, count in checks.items()},
         "check": f"{'clean' if found.clean else 'NOT CLEAN'}: {found.sends} sends, {found.reactions} reactions judged",
     }
-    last = {"messages": measured.messages, "kills": len(show.killed)}
+    last: dict[str, Any] = {"messages": measured.messages, "kills": len(show.killed), "changes": show.changed}
     last |= {name: max(ours[name], checks[name]) for name in ours}
     return table, last
+
+
+def _paused(ms: int) -> str:
+    return f"pause {ms} ms at most" if ms else "no pause"

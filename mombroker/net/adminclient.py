@@ -1,6 +1,7 @@
 """The operator's side of the listen port: blocking requests from a process without a reactor."""
 
 import os
+import select
 import socket
 from pathlib import Path
 from types import TracebackType
@@ -73,8 +74,20 @@ class AdminClient:
 
     def request(self, verb: str, **args: Any) -> dict[str, Any]:
         """Ask the server; its answer comes after the commit that it speaks of. Raises MomError when it refuses."""
+        self.ask(verb, **args)
+        return self.answer()
+
+    def ask(self, verb: str, **args: Any) -> None:
+        """Ask, and do not wait: `answer` does, once `answered`."""
         self._numbers += 1
         self._send([self._numbers, verb, args])
+
+    def answered(self) -> bool:
+        """Something has come, or the connection is gone."""
+        return bool(self._frames or select.select([self._socket], (), (), 0)[0])
+
+    def answer(self) -> dict[str, Any]:
+        """To what was asked. Raises MomError when it refuses."""
         match self._receive():
             case [self._numbers, True, dict(result)]:
                 return result

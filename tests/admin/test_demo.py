@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.admin import demo
+from mombroker.admin.reshape import Step
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
 from mombroker.core.trace import NO_OUT, Record
@@ -43,6 +44,7 @@ class Told(list):
     def __init__(self, monkeypatch):
         self.seen, self.silent = {}, set()
         monkeypatch.setattr(adminclient, "connect", self.connect)
+        monkeypatch.setattr(demo, "POLL_S", 0.0)  # authors are looked at in each tick
         monkeypatch.setattr(os, "kill", lambda pid, number: self.append((pid, number)))
         monkeypatch.setattr(signal, "raise_signal", self.append)
 
@@ -156,6 +158,101 @@ def test_a_server_that_does_not_answer_is_asked_again(told, show):
     assert told == [(6, 10), (10, 10), END]
 
 
+class Reshaper:
+    """Stands for the changes of the bus: one takes as many looks as `looks` says; `refuses` those that are refused."""
+
+    def __init__(self, topology):
+        self.topology, self.under_way, self.refused = topology, False, []
+        self.looks, self.refuses, self.number = 2, 0, 1
+
+    def begin(self, make):
+        self.new = make(self.topology)
+        self.under_way, self.left = self.new is not None, self.looks
+        return self.under_way
+
+    def look(self):
+        self.left -= 1
+        if self.left:
+            return None
+        self.under_way = False
+        if self.refuses:
+            self.refuses -= 1
+            self.refused.append("c does not answer")
+            return None
+        self.topology, self.number = self.new, self.number + 1
+        return Step(self.number, "attach" if self.number == 2 else "freeze", [])
+
+    def close(self):
+        pass
+
+
+def changing(told, tmp_path, domains, kills=0):
+    topology = demo.staged(bus(domains), tmp_path, tmp_path / "history", 4)
+    show = demo.Show(topology, 10, kills, lambda seen, commits: None, told.append, changes=3)
+    show._reshaper = Reshaper(topology)
+    for at, server in enumerate(topology.servers, 100):
+        show.started(server, at)
+    return show
+
+
+def ticks(told, show, seen, times=4):
+    """So many looks at the authors, who have seen so much."""
+    told.seen = {f"{agent.server}/{agent.name}": seen for agent in show.topology.agents}
+    for _ in range(times):
+        show.tick()
+
+
+JOINED = "site lille joins behind c: revision 2"
+SPLIT = "domain d0 is split into d0 and d02: revision 3"
+MOVED = "lille takes over from c as the router of d0: revision 4"
+
+
+def test_a_site_joins_a_domain_is_split_and_a_router_moves_at_even_parts_of_the_run(told, tmp_path):
+    show = changing(told, tmp_path, "abc,cd")
+    ticks(told, show, 2)
+    assert told == [] and show.children == []
+    ticks(told, show, 3)
+    assert told == [JOINED]
+    (site,) = show.children
+    assert (site.name, site.folder.stat().st_mode & 0o777) == ("lille", 0o700)
+    ticks(told, show, 5)
+    assert told == [JOINED], "the new site does not run yet"
+    show.started("lille", 104)
+    ticks(told, show, 5)
+    ticks(told, show, 8)
+    assert told == [JOINED, SPLIT, MOVED]
+    assert [each.members for each in show.topology.domains.values()] == [
+        ("a", "lille"), ("c", "d"), ("c", "lille"), ("b", "c"),
+    ]  # fmt: skip
+    assert show.changed == [
+        {"revision": 2, "kind": "attach", "what": JOINED.partition(":")[0]},
+        {"revision": 3, "kind": "freeze", "what": SPLIT.partition(":")[0]},
+        {"revision": 4, "kind": "freeze", "what": MOVED.partition(":")[0]},
+    ]
+    ticks(told, show, 10, 1)
+    assert told[-1] == END
+
+
+def test_a_change_that_was_refused_is_tried_again_and_the_run_waits_for_its_end(told, tmp_path):
+    show = changing(told, tmp_path, "abc,cd")
+    show._reshaper.refuses = 1
+    ticks(told, show, 3, 3)
+    assert told == ["not yet: c does not answer"]
+    ticks(told, show, 10, 1)
+    assert told[-1] != END
+    ticks(told, show, 10, 2)
+    assert told[1:] == [JOINED, "the run was over before 2 of 3 changes: give it a longer history", END]
+
+
+def test_a_bus_has_no_place_for_every_change(told, tmp_path):
+    show = changing(told, tmp_path, "ab,bc")
+    show.changes = 2
+    ticks(told, show, 4)
+    show.started("lille", 103)
+    ticks(told, show, 7)
+    assert told == ["site lille joins behind b: revision 2", "a domain is split: no domain has three servers"]
+
+
 def test_the_run_is_over_when_nothing_moves(told, show, monkeypatch):
     monkeypatch.setattr(demo, "STALL_S", -1.0)
     show.tick()
@@ -237,9 +334,11 @@ def test_a_small_run_with_any_repository_on_any_topology(tmp_path):
     repository(tmp_path / "repo", commits=40, authors=5)
     (tmp_path / "bus.toml").write_text(config.dumps(bus()))
     words = ["--git", tmp_path / "repo", "--topology", tmp_path / "bus.toml", "--folder", tmp_path / "kept"]
-    run = mom("demo", *words, "--kills", 0)
+    words += ["--kills", 0, "--changes", 0]
+    run = mom("demo", *words)
     *table, last = run.stdout.splitlines()
-    assert json.loads(last) == {"messages": 40, "kills": 0, "violations": 0, "lost": 0, "duplicated": 0}
+    found = {"messages": 40, "kills": 0, "changes": [], "violations": 0, "lost": 0, "duplicated": 0}
+    assert json.loads(last) == found
     rows = dict(re.split("  +", line) for line in table if line.strip() != "killed")
     assert rows["servers, domains, routers"] == "3, 2, 1"
     assert (rows["authors"], rows["messages"], rows["reactions"]) == ("5", "40", "200")
@@ -251,9 +350,30 @@ def test_a_small_run_with_any_repository_on_any_topology(tmp_path):
     assert again.stderr.count("\n") == 1 and "an earlier demo" in again.stderr
 
 
+def test_the_bus_changes_while_the_history_runs(tmp_path):
+    repository(tmp_path / "repo", commits=400, authors=4)
+    (tmp_path / "bus.toml").write_text(config.dumps(bus("abc,cd")))
+    words = ["--git", tmp_path / "repo", "--topology", tmp_path / "bus.toml", "--folder", tmp_path / "kept"]
+    run = mom("demo", *words, "--kills", 1)
+    last = json.loads(run.stdout.splitlines()[-1])
+    changes = last.pop("changes")
+    assert last.pop("kills") <= 1  # a history this short may be over before
+    assert last == {"messages": 400, "violations": 0, "lost": 0, "duplicated": 0}
+    early = re.search(r"over before (\d) of 3 changes", run.stderr)
+    assert len(changes) == 3 - (int(early[1]) if early else 0)
+    kinds = [(2, "attach"), (3, "freeze"), (4, "freeze")]
+    assert [(each["revision"], each["kind"]) for each in changes] == kinds[: len(changes)]
+    assert all((each["pause_ms"] > 0) == (each["kind"] == "freeze") for each in changes)
+    kept = tmp_path / "kept" / "demo.toml"
+    assert ("lille" in config.load(kept).servers) == bool(changes)
+    report = json.loads(mom("check", kept, "-o", "json").stdout)
+    assert report["clean"] and report["judged_pct"] == 100
+
+
 @pytest.mark.long
 def test_the_sample_survives_the_kill_of_routers():
     run = mom("demo", "--kills", 5)
     last = json.loads(run.stdout.splitlines()[-1])
+    assert [each["revision"] for each in last.pop("changes")] == [2, 3, 4]
     assert last == {"messages": 2378, "kills": 5, "violations": 0, "lost": 0, "duplicated": 0}
     assert run.stderr.count("kill -9 of router") == 5
