@@ -119,9 +119,13 @@ class Factory(Watched):
 
     def _hand_over(self, message: Message, agents: list[str], *where: Any, **when: Any) -> None:
         if message.type == CREATE and message.number % 2:
-            self.failed.append((self.now + 10 * MS, message, agents))
+            self.failed.append((self.tx.now + 10 * MS, message, agents))
         else:
             super()._hand_over(message, agents, *where, **when)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.failed) or super().busy
 
     def turn(self, now: int) -> None:
         while self.failed and self.failed[0][0] <= now:

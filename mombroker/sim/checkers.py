@@ -94,7 +94,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
         if cluster.relayouts is not None:
             wrong += cluster.relayouts.faults()
-    booted = [node.server for node in nodes if node.epoch]
+    booted = [node.server for node in nodes if hasattr(node, "server")]
     servers = set(max(booted, key=lambda server: server.truth.number).topology.servers if booted else ())
     if cluster.relayouts is not None:
         servers = cluster.nodes.keys() - left
