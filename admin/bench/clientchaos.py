@@ -35,8 +35,10 @@ REST = 3  # looks in a row at which nothing waits
 FLOW_BYTES = 20_000  # of the journal, before the first kill
 CALM = "calm"  # this file says that nobody is to die any more
 BETWEEN = 0.002  # the chance of a server to die when it is about to write deliveries
+SLOW_S = 20.0  # for the supervisor to see that a server has died
 TALLY = ["/queue/one", "/queue/each", "/queue/loose", "/queue/in", "/topic/news"]
 
+CutOff = tuple[str, int, float, float]  # connection, port of its server, from when to when, s since the epoch
 Deed = Callable[[], None]
 
 
@@ -108,9 +110,11 @@ class ClientStorm(Storm):
     children: list[supervisor.Child] = field(default_factory=list)
     private: list[int] = field(default_factory=list)  # files of the supervisor
     clients_killed: int = 0
+    deaths: list[tuple[str, float]] = field(default_factory=list)  # server, s since the epoch
     _resting: int = 0
 
     def ended(self, server: str, text: str, again: bool) -> None:
+        self.deaths.append((server, time.time()))
         if again and "SIGKILL" in text:
             self.kills += 1  # by us, or by itself between commit and write
             next(child for child in self.children if child.name == server).pause = 0.0  # no fault of its own
@@ -130,7 +134,7 @@ class ClientStorm(Storm):
             return POLL_S
         if not self._next and not self._flows():
             return POLL_S
-        if self.kills and self.clients_killed and self.kills + self.clients_killed >= self.most:
+        if self._enough():
             self._calm = now
             self.journal.with_name(CALM).touch()
         elif now >= self._next:
@@ -138,9 +142,21 @@ class ClientStorm(Storm):
             self._strike()
         return min(POLL_S, max(0.0, self._next - now))
 
+    def _enough(self) -> bool:
+        return bool(self.kills and self.clients_killed and self.kills + self.clients_killed >= self.most)
+
     def _flows(self) -> bool:
         """Everybody has found a server, and messages come."""
         return self.journal.exists() and self.journal.stat().st_size > FLOW_BYTES
+
+    def unexplained(self, cut_off: list[CutOff]) -> list[tuple[str, str]]:
+        """Connections that were lost though their server had not died: (connection, server)."""
+        names = {int(str(server.stomp).rpartition(":")[2]): name for name, server in self.topology.servers.items()}
+        return [
+            (conn, names[port])
+            for conn, port, since, end in cut_off
+            if not any(who == names[port] and since <= at <= end + SLOW_S for who, at in self.deaths)
+        ]
 
     def _strike(self) -> None:
         mortal = [each for each in self.people.values() if each.mortal and each.pid]
@@ -243,16 +259,23 @@ def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda:
 def judge(topology: Topology, storm: ClientStorm) -> Row:
     with stores_of(topology) as stores:
         found = audit.audit(topology, stores)
+    return verdict(storm, found)
+
+
+def verdict(storm: ClientStorm, found: audit.Findings) -> Row:
+    """What the clients and the logs say."""
     book = ledger.Ledger(streams())
     book.read(storm.journal)
     faults = book.faults()
+    faults += [f"{who} was cut off by {server}" for who, server in storm.unexplained(book.cut_off)][:5]
     if not storm.at_rest:
         faults.append("messages still wait though somebody takes them")
     if not found.clean:
         faults.append(f"the logs are not clean: {found}"[:500])
     return {
         "connections": len(book.numbers), "sent": len(book.sent), "receipts": book.receipts, "seen": book.seen,
-        "repeats": book.repeats, "reactions": found.reactions, "faults": faults, "clean": not faults,
+        "repeats": book.repeats, "cut_off": len(book.cut_off), "reactions": found.reactions,
+        "faults": faults, "clean": not faults,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import os
 import selectors
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class Guest:
         self.how = how
         self.conns = self.count = 0
         self.ending = False
+        self.port, self.since = 0, 0.0  # of the server, and since when it is connected to that
         self.parent = os.getppid()
 
     def run(self) -> None:
@@ -59,6 +61,8 @@ class Guest:
                     self.work()
                     self.poll(TURN_S)
             except (Lost, OSError):
+                if self.since:
+                    self.note("lost", self.conn, self.port, self.since, time.time())
                 signal.sigtimedwait((), RETRY_S)
 
     def _end(self, *_: Any) -> None:
@@ -75,8 +79,9 @@ class Guest:
 
     def connect(self) -> None:
         self.conns += 1
+        self.port, self.since = self.lots.choice(self.ports), 0.0
         self.conn = f"{self.name}.{self.conns}"
-        self.socket = socket.create_connection(("127.0.0.1", self.lots.choice(self.ports)), 5.0)
+        self.socket = socket.create_connection(("127.0.0.1", self.port), 5.0)
         self.parser = Parser(Limits(), V12, SERVER)
         self.note("open", self.conn)
         self.write("CONNECT", accept_version=V12, client_id=self.how.get("client_id", ""))
@@ -84,6 +89,7 @@ class Guest:
             self._feed()
         if frame.command != "CONNECTED":
             self.refused(frame)
+        self.since = time.time()
 
     def write(self, command: str, body: bytes = b"", **headers: Any) -> None:
         pairs = [(name.replace("_", "-"), str(value)) for name, value in headers.items() if value != ""]
@@ -112,6 +118,7 @@ class Guest:
                 self.refused(frame)
 
     def refused(self, frame: Frame) -> None:
+        self.since = 0.0  # it knows why
         self.note("refused", self.conn, frame.headers.get("message", ""))
         raise Lost
 

@@ -30,6 +30,7 @@ class Ledger:
         self.subs: dict[tuple[str, str], tuple[Stream, int]] = {}
         self.given: dict[tuple[str, str], Given] = {}  # by connection and message-id
         self.wrong: list[str] = []
+        self.cut_off: list[tuple[str, int, float, float]] = []  # connection, port of its server, from when to when
         self.time = self.seen = self.repeats = self.receipts = 0
 
     def read(self, journal: Path) -> None:
@@ -103,6 +104,9 @@ class Ledger:
         given = self.given[conn, id] = Given(stream, sent, count, "individual", self.numbers[conn])
         self.model.saw(given)
         self.past[conn] |= sent.past | sent.bit
+
+    def _lost(self, conn: str, port: int, since: float, end: float) -> None:
+        self.cut_off.append((conn, port, since, end))
 
     def _refused(self, conn: str, text: str) -> None:
         if not any(words in text for words in EXPECTED):

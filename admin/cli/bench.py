@@ -405,6 +405,40 @@ def growth(
     show(rows, output, columns)
 
 
+@bench.command()
+@click.option("--changes", type=click.IntRange(1), default=10, show_default=True, help="Of the topology, one by one.")
+@click.option(
+    "--pause", type=click.FloatRange(0.05), default=2.0, show_default=True, help="Between two kills, mean, s."
+)
+@click.option("--seed", default=1, show_default=True, help="Of what is changed, and who is killed when.")
+@folder_option
+@output_options
+def chaos(changes: int, pause: float, seed: int, folder: Path | None, output: str, columns: str) -> None:
+    """Change a bus under load and kill -9; exit code 4 if a message is lost, repeated or out of order.
+
+    Seven servers in three domains of random back ends, an agent on each, STOMP clients with queues and topics. Changes
+    are new servers, splits, merges, moved servers, other back ends, other routers, and settings. Servers and clients
+    are killed at random. In the end the logs are judged over all revisions, as by `mom check`, beside what clients
+    wrote down and agents counted; clients may lose no connection but to a server that was killed. pause_p50_ms and
+    pause_p99_ms are of single servers, from when what enters the domains waits until the new ones are there.
+
+    \b
+    Example:
+      mom bench chaos
+      mom bench chaos --changes 100 --seed 7
+    """
+    from tempfile import TemporaryDirectory
+
+    from mombroker.admin.bench import changechaos
+    from mombroker.net.exit_codes import ExitCode
+
+    with TemporaryDirectory(prefix="changes-", dir=folder) as place, Bar("changes") as bar:
+        row = changechaos.run(changes, pause, seed, Path(place), bar.at)
+    show([row], output, columns)
+    if not row["clean"]:
+        raise SystemExit(ExitCode.WRONG)
+
+
 BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,p50_ms,p99_ms"
 COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
 SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [

@@ -1,0 +1,52 @@
+"""A bus that changes under load while its servers and clients are killed: nothing is lost, repeated or out of order."""
+
+from random import Random
+
+import pytest
+
+from mombroker.admin.bench import changechaos, clientchaos, ledger
+from mombroker.core import revision
+
+
+def test_some_changes(tmp_path):
+    row = changechaos.run(2, 1.5, 5, tmp_path)
+    assert row["faults"] == [] and row["clean"]
+    assert sum(row["changes"].values()) == 2 and row["server_kills"] and row["client_kills"]
+    assert row["seen"] > 0.8 * row["sent"] and row["sent"] > 100 and row["told"] > 100
+    assert all(row[name] > 0 for name in ("pauses", "pause_p50_ms"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_a_hundred_changes(tmp_path, seed):
+    row = changechaos.run(100, 3.0, seed, tmp_path)
+    assert row["faults"] == [] and row["clean"]
+    assert set(row["changes"]) == {"attach", "settings", "split", "merge", "move", "router", "back end"}
+    assert row["server_kills"] > 20 and row["client_kills"] > 10
+
+
+def test_every_kind_of_change_is_made(tmp_path):
+    """One after another, each a successor of the one before."""
+    storm = changechaos.ChangeStorm(
+        changechaos.topology_of(tmp_path, 1), 0.0, 1.0, Random(1), journal=tmp_path / "journal", changes=80
+    )
+    topology, made = storm.topology, set()
+    for _ in range(80):
+        new = storm._make(topology)
+        revision.read(revision.text_of(new))  # raises if anything is wrong with it
+        topology = revision.read(revision.text_of(new), new)
+        made.add(storm._kind)
+    assert made == {"attach", "settings", "split", "merge", "move", "router", "back end"}
+    assert len(topology.servers) == changechaos.MOST_SERVERS
+    assert topology.servers["s8"].data == str(tmp_path / "s8")
+
+
+def test_a_connection_that_is_lost_though_its_server_lives_is_a_fault(tmp_path):
+    topology = changechaos.topology_of(tmp_path, 1)
+    storm = clientchaos.ClientStorm(topology, 0.0, 1.0, Random(1))
+    ports = {name: int(str(server.stomp).rpartition(":")[2]) for name, server in topology.servers.items()}
+    book = ledger.Ledger(clientchaos.streams())
+    storm.deaths = [("s1", 100.0), ("s2", 200.0)]
+    for conn, server, since, end in [("c1", "s1", 50.0, 100.1), ("c2", "s1", 101.0, 150.0), ("c3", "s2", 150.0, 199.9)]:
+        book.take(["lost", conn, ports[server], since, end])
+    assert storm.unexplained(book.cut_off) == [("c2", "s1")]
