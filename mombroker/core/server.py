@@ -166,6 +166,8 @@ class AgentServer:
                 self.neighbours.up(conn, hello)
             case LinkDown(_, conn):
                 self.neighbours.down(conn)
+                if self.change.leaving():  # whoever hangs up may have switched
+                    self.tx.urgency = COMMIT
             case PeerSwitched(peer):
                 self.change.switched(peer)
             case Tick():

@@ -51,6 +51,10 @@ def test_a_server_that_has_switched_and_forgets_it_has_told_nobody(seed):
     assert not run(seed, faults=STORM, backends=EVERY, relayouts=True).wrong
 
 
+def test_a_server_that_leaves_has_something_to_do_when_a_neighbour_hangs_up():
+    assert all_clean(range(32132, 32133), "enduringly")["servers_left"]
+
+
 @pytest.mark.long
 def test_two_thousand_seeds_are_clean():
     all_clean(range(1000))
