@@ -29,6 +29,7 @@ def status(file: Path, output: str, columns: str) -> None:
     from mombroker.admin.topology import under_way
 
     rows = under_way.statuses(_in_force(file))
+    options.incomplete([row["server"] for row in rows if row["phase"] == "unknown"])
     if output != "json":
         for row in rows:
             row["waits_for"] = ", ".join(row["waits_for"])
