@@ -57,7 +57,8 @@ class Topics:
     2. Entries are announced before anything that their server sends later, and apply at delivery: a publisher that
        knows one knows all earlier ones of that server that still hold.
     3. The epoch of a subscription is the last one of its entries. It takes a copy only if the publisher knew that, and
-       thus all of them: else it could get this message and miss a later one of a topic that the publisher did not know.
+       thus all of them: else it could get this message and miss another one of a topic that the publisher did not know.
+       One whose topics all have copies that go everywhere misses none of these, and takes whatever comes so.
     4. What is published while a subscription moves it takes at one of its two homes: at the new one if the publisher
        knew the entry that this has announced for the move, else at the former one.
 
@@ -145,13 +146,18 @@ class Topics:
         self.natives.cast(self.agent, dests, note)
 
     def unknown(self, epochs: Iterable[Epoch]) -> list[str]:
-        """Servers that may publish without knowing of these entries."""
-        found: set[str] = set()
-        for epoch in epochs:
-            entry = self.entries.get(epoch)
-            if entry is not None and entry.unknown and not self._everywhere(entry.pattern):
-                found |= entry.unknown
-        return sorted(found.union(self.natives.newcomers.unmet))
+        """Servers of which a subscription with these entries may miss something."""
+        found = set(self.natives.newcomers.unmet)
+        held = [epoch for epoch in epochs if epoch in self.entries]
+        unknown: set[str] = set().union(*(self.entries[epoch].unknown for epoch in held))
+        if unknown and not self._all_come(held):
+            found |= unknown
+        return sorted(found)
+
+    def _all_come(self, epochs: Iterable[Epoch]) -> bool:
+        """Do copies of all topics of these entries go everywhere? Topics of a pattern may have several policies."""
+        patterns = (self.entries[epoch].pattern for epoch in epochs)
+        return all(not segments_of(pattern) and self._everywhere(pattern) for pattern in patterns)
 
     def _everywhere(self, topic: str) -> bool:
         return self.service.policies.of(topic).announce == "everywhere"
@@ -263,7 +269,8 @@ class Topics:
         message = note.message
         if message.expires or message.due:
             self.service.set_by_our_clock(message, envelope)
-        known = note.epochs.get(self.tx.name, 0) if note.epochs is not None else None
+        knew = note.known if note.epochs is None else note.epochs
+        known = knew.get(self.tx.name, 0)
         id = message.message or f"{envelope.origin}#{envelope.number}"
         get = lookup(message, 1, id)
         subscribers: dict[Subscriber, None] = {}
@@ -271,13 +278,11 @@ class Topics:
             entry = self.entries.get(epoch)
             if entry is not None:
                 for subscriber, since in entry.subscribers.fit(get):
-                    if known is None or known >= since:
+                    if known >= since or (note.epochs is None and self._all_come(subscriber.epochs)):
                         subscribers[subscriber] = None
-        if self.moving:
-            knew = note.known if note.epochs is None else note.epochs
-            for each in self.moving:
-                if each in subscribers and not each.takes(knew):
-                    del subscribers[each]
+        for each in self.moving:
+            if each in subscribers and not each.takes(knew):
+                del subscribers[each]
         self.copies += 1
         if not subscribers:
             self.unheard += 1

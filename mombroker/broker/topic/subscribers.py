@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from mombroker.broker.message import ClientMessage
@@ -13,8 +13,11 @@ Key = tuple[bool, Value]  # a value, and whether it is a number: True equals 1 f
 
 
 class Subscriber(Protocol):
-    """A plain subscription of a connection, or a durable or shared one. `requires`: see selectors.required."""
+    """A plain subscription of a connection, or a durable or shared one. `epochs`: of the entries that it holds;
+    `requires`: see selectors.required."""
 
+    @property
+    def epochs(self) -> Sequence[Epoch]: ...
     @property
     def dropped(self) -> int: ...
     @property

@@ -227,6 +227,50 @@ def test_a_topic_whose_copies_go_everywhere_needs_no_wait():
     assert b.servers["b"].clients.topics.unheard == 1
 
 
+@pytest.mark.parametrize("topics", [(A, B), ("topic:*",)])
+def test_a_subscription_waits_if_copies_of_any_of_its_topics_go_only_to_who_has_some(topics):
+    """1. All know that a has subscriptions of B. 2. a subscribes to A, which goes everywhere, and B. 3. Before c knows,
+    it publishes 1 to B, which a gets for the other one alone. So the receipt has to say that c may not know."""
+    policies = [{"match": B}, {"match": "topic:*", "announce": "everywhere"}]
+    b = Broker(topology({"x": "ab", "y": "bc"}, policies=policies))
+    other = b.connect("a").subscribe("s", B)
+    b.cut("b", "c")
+    reader = b.connect("a").subscribe("s", *topics, receipt="r")
+    b.connect("c").send(B, "1")
+    b.later(2)
+    assert (reader.receipts, reader.told[-1].unconfirmed) == (["r"], "c")
+    b.join("b", "c")
+    b.pump()
+    b.connect("c").send(B, "2")
+    assert (other.texts, reader.texts) == (["1", "2"], ["2"])
+
+
+@pytest.mark.parametrize("topics", [(A, B), ("topic:*",)])
+def test_a_copy_that_goes_everywhere_may_be_too_early_for_a_subscription_of_other_topics(topics):
+    """Before c knows of the subscription, it publishes 1 to A, which goes everywhere, and 2 to B, which does not.
+    Were 1 taken, the reader would miss 2, and see 3 of A behind it."""
+    b = Broker(topology({"x": "ab", "y": "bc"}, policies=[{"match": A, "announce": "everywhere"}]))
+    b.cut("b", "c")
+    reader = b.connect("a").subscribe("s", *topics)
+    publisher = b.connect("c").send(A, "1").send(B, "2").send(A, "3")
+    b.join("b", "c")
+    b.pump()
+    assert reader.texts == []
+    publisher.send(A, "4").send(B, "5")
+    assert reader.texts == ["4", "5"]
+
+
+def test_a_subscription_of_topics_that_all_go_everywhere_misses_none_of_them():
+    b = Broker(topology({"x": "ab", "y": "bc"}, policies=[{"match": "topic:*", "announce": "everywhere"}]))
+    b.cut("b", "c")
+    reader = b.connect("a").subscribe("s", A, B, receipt="r")
+    assert reader.receipts == ["r"]
+    b.connect("c").send(A, "1").send(B, "2")
+    b.join("b", "c")
+    b.pump()
+    assert reader.texts == ["1", "2"]
+
+
 # -- epochs --------------------------------------------------------------------------------------------------------
 
 
