@@ -54,7 +54,7 @@ COMMANDS = {
     "sim": (
         "sim",
         "sim",
-        "A bus in virtual time: run, explore, diagram, compare.",
+        "A bus in virtual time: run, explore, diagram, compare, change.",
     ),
     "status": ("status", "status", "How the servers are."),
     "store": ("store", "store", "A server's store: verify, backup, info, salvage, compact, accept, clock."),

@@ -39,7 +39,7 @@ LAN, BUILDING, RATE = 5, 20, 10_000_000  # of `campus`: servers, servers, bits a
 
 @click.group(cls=Group)
 def sim() -> None:
-    """A bus in virtual time: run, explore, diagram, compare.
+    """A bus in virtual time: run, explore, diagram, compare, change.
 
     What a topology costs, what happens in a domain, what the traffic of a real bus would cost elsewhere. The ordering
     cores are those of the broker; there are no agents, disks or faults. The same seed gives the same run.
@@ -369,6 +369,60 @@ def _draw(target: Path, story: Any, around: str, title: str) -> None:
         last = max(story.arrows, key=lambda arrow: arrow.left).message
         raise MomError(f"there is no message {message}; the last is {last}")
     write(target, drawing.svg(story.around(message), f"{title}: around {message}", message))
+
+
+@sim.command()
+@click.argument("change", type=click.Choice(["split", "merge", "handover", "join", "leave"]))
+@click.option("--members", type=click.IntRange(6, 64), default=16, show_default=True, help="Before the change.")
+@click.option(
+    "--gap", type=options.Number(1, DAY), default=100.0, show_default=True, help="ms between two of a member."
+)
+@click.option("--bytes", type=click.IntRange(8, LARGEST), default=100, show_default=True, help="Of a message.")
+@click.option(
+    "--transit", type=options.Number(1, DAY), default=20.0, show_default=True, help="Mean delay of a link, ms."
+)
+@click.option("--runs", type=click.IntRange(1, 1000), default=1, show_default=True, help="Of so many seeds, the means.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance; the first one.")
+@output_options
+def change(
+    change: str, members: int, gap: float, bytes: int, transit: float, runs: int, seed: int, output: str, columns: str
+) -> None:
+    """Change a group under load, by its paper's protocol and by the freeze of the bus, and show what each costs.
+
+    split, merge, handover: of the last group of a daisy, paper 001. join, leave: of the last member of an overlay,
+    paper 000; by the freeze it joins from a domain of two, or leaves for one. Every run is judged from outside: one
+    that is not causal, or loses or repeats anything, is told with its seed, and the exit code is 4. A bus changes by
+    the freeze alone; the protocols are here to be held against it. All times are in mean delays of a link.
+
+    \b
+    took               until whoever ordered it knows that it is over
+    packets, bytes     of the change: orders, answers, marks, flushes, state, what is said again
+    paused, pause      members that may not send meanwhile, and the longest of their pauses
+    p99_before, p99    from send to delivery, before, and of what was sent in the 50 delays after the order
+    slowest            of these
+    message_packets    of a message while nothing changes, acknowledgements included; message_bytes without its body
+
+    \b
+    Example:
+      mom sim change split --members 8 --seed 3
+      mom sim change join --members 16 --runs 5 -o json
+    """
+    from dataclasses import asdict
+
+    from mombroker.lab.dynamic.change import WAYS, Wrong, measure
+    from mombroker.lab.dynamic.course import Load
+
+    load = Load(seed, round(gap * 1e6), bytes, round(transit * 1e6))
+    rows: list[dict[str, Any]] = []
+    with Bar("runs") as bar:
+        for way in WAYS:
+            try:
+                found = measure(change, way, members, load, runs, lambda: bar.at(runs * len(rows), runs * len(WAYS)))
+            except Wrong as error:
+                raise options.Failure(ExitCode.WRONG, str(error)) from None
+            figures = {name: round(each, 1) for name, each in asdict(found).items()}
+            rows.append({"change": change, "by": way, "members": members, "runs": runs} | figures)
+    show(rows, output, columns)
 
 
 @sim.command()

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from mombroker.admin.cli import sim
 from mombroker.admin.cli.main import cli
+from mombroker.lab.dynamic import change as changes
 from mombroker.ordering import registry
 
 
@@ -352,3 +353,16 @@ def test_a_bus_of_one_server_has_nothing_to_compare(mom, tmp_path):
         assert mom("sim", *words, code=1).stderr == (
             "Error: a bus of one server sends nothing over a link: name a topology of two or more\n"
         )
+
+
+def test_a_change_is_shown_by_both_ways(mom, monkeypatch):
+    words = ["sim", "change", "join", "--members", "6", "--runs", "2", "-o", "json"]
+    rows = json.loads(mom(*words).stdout)
+    assert [(row["by"], row["members"], row["runs"]) for row in rows] == [("protocol", 6, 2), ("freeze", 6, 2)]
+    assert rows[0]["paused"] == 0 and rows[1]["paused"] == 7 and json.loads(mom(*words).stdout) == rows
+
+    def wrong(*_):
+        raise changes.Wrong("join by protocol, seed 1: the change does not end")
+
+    monkeypatch.setattr(changes, "measure", wrong)
+    assert mom(*words, code=4).stderr == "Error: join by protocol, seed 1: the change does not end\n"

@@ -146,6 +146,10 @@ class GrowingOverlay(Overlay):
             if at < self._stored:
                 self._forgotten.add(at)
 
+    def state(self, peer: int) -> int:
+        """Of the link to it."""
+        return self._links.get(peer, DOWN)
+
     def _set(self, peer: int, state: int) -> None:
         self._links[peer] = state
         self.neighbours = tuple(sorted(peer for peer, state in self._links.items() if state == OPEN))
