@@ -28,7 +28,7 @@ COMMANDS = {
     "bench": (
         "bench",
         "bench",
-        "Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp, growth.",
+        "Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp, growth, chaos.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "completion": (
@@ -37,7 +37,11 @@ COMMANDS = {
         "Print the script that lets a shell complete commands, options, servers and queues.",
     ),
     "connections": ("connections", "connections", "The clients that are connected now."),
-    "demo": ("demo", "demo", "Run a project's history on a bus, kill routers, and judge the result."),
+    "demo": (
+        "demo",
+        "demo",
+        "Run a project's history on a bus, kill routers and change domains, and judge the result.",
+    ),
     "dlq": ("dlq", "dlq", "Dead letters of clients: list, retry."),
     "domain": ("domain", "domain", "Domains of causality: reset."),
     "down": ("up", "down", "Stop the servers that `mom up` started."),
