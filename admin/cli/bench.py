@@ -63,10 +63,11 @@ def folder_option(command: F) -> F:
 def bench(ctx: click.Context) -> None:
     """Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp, growth, chaos.
 
-    Without a command all but chaos run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the time
-    that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small object
-    (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are medians of
-    rounds in which the cases take turns. The first line, on stderr, says which Python this is, and how it was built.
+    Without a command all but chaos run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the
+    time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small
+    object (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are
+    medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is, and how it
+    was built.
 
     \b
     Example:
