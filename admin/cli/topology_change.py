@@ -78,6 +78,7 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
     """
     from mombroker.admin.topology import stand as stands
     from mombroker.core import revision
+    from mombroker.net.adminclient import NoAnswer
 
     wanted = _wanted(file)
     stand, found = _planned(wanted, current)
@@ -94,7 +95,10 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
         raise MomError(f"this cannot be applied now: {found.refused}")
     options.confirm(yes, f"Change the bus {wanted.name}?")
     at, text = stand.topology.servers[asked], revision.text_of(wanted)
-    done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)
+    try:
+        done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)
+    except NoAnswer as error:
+        raise MomError(f"{error}; it may be done all the same: `mom topology history` tells") from None
     if done.get("begun") and wait:
         wait_for(wanted, done["revision"])
     if output == "json":

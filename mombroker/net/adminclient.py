@@ -22,6 +22,10 @@ class NotRunning(MomError):
     """Nobody listens at the server's address."""
 
 
+class NoAnswer(MomError):
+    """The connection ended before the answer: what was asked for may be done, or not."""
+
+
 class NoAccess(MomError):
     """The server runs, or may run, but we cannot show its token."""
 
@@ -119,8 +123,8 @@ class AdminClient:
             raise self._gone(_reason(error)) from None
         return self._frames.pop(0)
 
-    def _gone(self, reason: str) -> MomError:
-        return MomError(f"{self.server or 'whoever is'} at {self.where} did not answer ({reason}); see its log")
+    def _gone(self, reason: str) -> NoAnswer:
+        return NoAnswer(f"{self.server or 'whoever is'} at {self.where} did not answer ({reason}); see its log")
 
     def close(self) -> None:
         self._socket.close()

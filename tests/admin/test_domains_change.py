@@ -7,6 +7,7 @@ import time
 import pytest
 
 from mombroker import jms
+from mombroker.net.adminclient import AdminClient
 from tests.admin.processes import Processes, free_ports, write_topology
 
 LAYOUTS = [({"x": "abc"}, "ks"), ({"x": "ac", "y": "cb"}, ""), ({"w": "abc"}, "daisy"), ({"x": "ab", "y": "bc"}, "")]
@@ -89,6 +90,24 @@ def test_the_domains_change_while_clients_and_agents_talk(bus):
         bus.mom("store", "verify", str(bus.file.parent / server))
     bus.up()
     assert bus.json("agent", "show", "cat")["fields"]["notes"] == [f"n{at} again" for at in range(len(LAYOUTS))]
+
+
+def test_an_apply_that_loses_its_answer_says_that_it_may_be_done(bus, monkeypatch):
+    """As when the registry is killed at that moment."""
+    was, ask = number(bus), AdminClient.request
+
+    def cut(client, verb, **args):
+        answer = ask(client, verb, **args)
+        if verb == "apply_topology":
+            raise client._gone("it closed the connection")
+        return answer
+
+    monkeypatch.setattr(AdminClient, "request", cut)
+    wanted(bus, {"y": "abc"}, "rst")
+    said = bus.mom("topology", "apply", "--yes", code=1).stderr
+    assert "it may be done all the same: `mom topology history` tells" in said
+    while {(row["revision"], row["phase"]) for row in bus.json("topology", "status")} != {(was + 1, "")}:
+        time.sleep(0.1)
 
 
 def test_a_change_is_refused_while_a_server_of_it_is_down_and_nothing_has_changed(bus):
