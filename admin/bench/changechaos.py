@@ -112,7 +112,10 @@ class ChangeStorm(ClientStorm):
         if dice < 0.1 and len(now.servers) < MOST_SERVERS:
             new = self._joined(now)
         elif dice < 0.2:
-            policies = [*self.topology.policies, {"match": "unused", "max_redeliveries": self.lots.randrange(1, 1_000)}]
+            policies = [
+                *self.topology.policies,
+                {"match": "queue:unused", "max_redeliveries": self.lots.randrange(1, 1_000)},
+            ]
             new = replace(now, policies=policies)
         else:
             made = changed(self.lots, now, backends(), int(time.time() * 1000))

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from mombroker.admin.bench import changechaos, clientchaos, ledger
+from mombroker.broker.policy import policy
 from mombroker.core import revision
 
 
@@ -36,6 +37,7 @@ def test_every_kind_of_change_is_made(tmp_path):
         revision.read(revision.text_of(new))  # raises if anything is wrong with it
         topology = revision.read(revision.text_of(new), new)
         made.add(storm._kind)
+        assert all(map(policy, topology.policies))
     assert made == {"attach", "settings", "split", "merge", "move", "router", "back end"}
     assert len(topology.servers) == changechaos.MOST_SERVERS
     assert topology.servers["s8"].data == str(tmp_path / "s8")
