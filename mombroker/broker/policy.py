@@ -14,6 +14,7 @@ from mombroker.core.topology import suggestion
 
 KINDS = ("queue", "topic", "sub", "share", "temp-queue", "temp-topic")  # what the name of a destination begins with
 WILD = re.compile(r"[*?[]")
+MAX_TEXT = 1000  # characters of a pattern, or of another text; no name of a destination has as many
 # What rows of stores may still say, from before the names had the field's words: a setting, or its value.
 FORMER = {
     "redeliver": "max_redeliveries", "full": "overflow", "nack": "on_nack", "expired": "on_expiry",
@@ -93,6 +94,8 @@ def policy(values: dict[str, Any]) -> Policy:
             raise MomError(f"a policy has no {key!r}; it has {', '.join(known)}")
         if type(value) is not known[key] and not (known[key] is float and type(value) is int):
             raise MomError(f"{key} must be {_WORDS[known[key]]}, not {value!r}")
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise MomError(f"{key} must have {MAX_TEXT} characters at most, not {len(value)}: shorten it")
         if (key, value) in FORMER_VALUES:
             raise FormerWord(f"{key} is not {value!r} any more: write {FORMER_VALUES[key, value]!r}")
     if "match" not in values:

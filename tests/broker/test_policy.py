@@ -101,6 +101,15 @@ def test_a_pattern_that_some_name_can_match_is_taken(match):
     assert policy({"match": match}).match == match
 
 
+@pytest.mark.parametrize(
+    "values", [{"match": "queue:" + "x" * 1000}, {"match": "*", "dead_letter": "queue:" + "x" * 3_000_000}]
+)
+def test_a_text_of_a_policy_is_bounded_and_not_repeated_whole(values):
+    with pytest.raises(MomError, match="must have 1000 characters at most, not [0-9]+: shorten it") as refused:
+        policy(values)
+    assert len(str(refused.value)) < 100
+
+
 @pytest.mark.parametrize("queue", ["failed", "topic:failed", "queue:", "qeue:failed"])
 def test_dead_letters_go_to_a_queue(queue):
     with pytest.raises(MomError, match='dead_letter must be a queue, as "queue:failed"'):
