@@ -116,6 +116,15 @@ def without_epochs(hold: Callable[..., list[int]]) -> Callable[..., list[int]]:
     return take
 
 
+def one_for_all(all_come: Callable[..., bool]) -> Callable[..., bool]:
+    """What is so of one topic of a subscription, that its copies go everywhere, counts for all of them."""
+
+    def any_comes(topics: Topics, epochs: list[int]) -> bool:
+        return any(all_come(topics, [epoch]) for epoch in epochs)
+
+    return any_comes
+
+
 def takes_all(init: Callable[..., None]) -> Callable[..., None]:
     """Selectors do not count."""
 

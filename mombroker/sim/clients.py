@@ -287,13 +287,14 @@ class Clients(Workload):
         },
     ]  # fmt: skip
     varied: ClassVar[tuple[str, ...]] = ()  # queues whose policies are drawn, on some seeds; see policies.py
+    announced: ClassVar[tuple[str, ...]] = ()  # topics; copies of one of them go everywhere, on a third of the seeds
     patient = True  # it may go on for a while when the faults are over
 
     def __init__(self, rng: Random):
         seed = rng.getrandbits(32)
         self.rng = Random(seed)
         self.drawn = QueuePolicies(Random(f"policies {seed}"), self.varied)
-        self.policies = [*self.drawn.at_start, *self.declared]
+        self.policies = [*self._announced(Random(f"announced {seed}")), *self.drawn.at_start, *self.declared]
         self.model = Model()
         self.pace = self.rng.choice((2, 5, 20)) * MS
         self.conns = 0
@@ -303,6 +304,11 @@ class Clients(Workload):
         self.clients: Sequence[Client] = []
         self.servers: list[str] = []
         self.cluster: Cluster
+
+    def _announced(self, dice: Random) -> list[dict[str, Any]]:
+        if not self.announced or dice.random() > 1 / 3:
+            return []
+        return [{**Clients.declared[0], "match": dice.choice(self.announced), "announce": "everywhere"}]
 
     def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
         self.servers = servers

@@ -101,6 +101,7 @@ class Everything(Clients):
         *Clients.declared,
     ]  # fmt: skip
     varied = tuple(QUEUES)
+    announced = tuple(TOPICS)
     patient = False
     destinations = [*QUEUES, *TOPICS, *TOPICS]
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {

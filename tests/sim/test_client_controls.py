@@ -58,6 +58,9 @@ CONTROLS = {
     ),
     "table through a central registry": Control("requests", fakes.central_table, (3, 8, 9)),
     "no epochs in entries": Control("everything", partial(replaced, Topics, "hold", fakes.without_epochs), (1, 13, 16)),
+    "one topic that goes everywhere stands for all": Control(
+        "everything", partial(replaced, Topics, "_all_come", fakes.one_for_all), (17, 28, 31)
+    ),
     "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
     "a message waits for its name in its session": Control("openings", fakes.waiter_in_the_session, (67, 176, 319)),
     "auto-ack settled in its delivery batch": Control(
