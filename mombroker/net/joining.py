@@ -42,10 +42,13 @@ def of_sponsor(me: str, said: Invitation, secret: bytes, patience: float = PATIE
         try:
             with client(me, at, secret) as asked:
                 said = asked.request("invitation", server=me)
-        except NotRunning:
-            raise MomError(
-                f"{me} is new on its bus, and {sponsor}, behind which it is, does not answer at {at}: start that first"
-            ) from None
+        except NotRunning:  # it may be on its way up again
+            if time.monotonic() > end:
+                raise MomError(
+                    f"{me} is new on its bus, and {sponsor}, behind which it is, does not answer at {at}: start that "
+                    "first"
+                ) from None
+            time.sleep(POLL_S)
         except MomError:
             if time.monotonic() > end:
                 raise

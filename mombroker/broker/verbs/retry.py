@@ -50,7 +50,9 @@ class RetryVerbs(DestinationVerbs):
             self.put(sent, self.home(sent.destination), message.source)
             return [sent.destination]
         homes = [agent for agent in agents if home_of(agent) in self.tx.topology.servers]
-        self.natives.cast(message.source, tuple(homes), Publish(sent, None))
+        latest = self.sessions.topics.latest  # as if it were published now
+        epochs = {home: latest.get(home, 0) for home in map(home_of, homes)}
+        self.natives.cast(message.source, tuple(homes), Publish(sent, epochs))
         return homes
 
     def _successor(self, agent: str) -> str:
