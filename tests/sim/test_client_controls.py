@@ -115,7 +115,7 @@ CONTROLS = {
         "moves", partial(replaced, Arrival, "_take", moves.taken_before_durable), (8, 30, 53)
     ),
     "sent on with what consumers have": Control(
-        "moves", partial(replaced, Departure, "redirect", moves.sent_on_with_what_they_have), (3, 5, 8)
+        "moves", partial(replaced, Departure, "redirect", moves.sent_on_with_what_they_have), (29, 33, 37)
     ),
     "published to both homes": Control(
         "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (33, 43, 47)
