@@ -47,18 +47,24 @@ class Reshaper:
         self._wanted: Topology | None = None
         self._number = 0  # of the revision that was in force before
         self._accepted = False
-        self._silent = 0.0  # since when all are seen at rest
+        self._silent = 0.0  # since when the registry is seen at rest
+        self._there = set[
+            str
+        ]()  # servers that were seen at rest under the new revision, which none of them leaves again
 
     @property
     def under_way(self) -> bool:
         return self._wanted is not None
 
+    @property
+    def _registry(self) -> str:
+        return self.topology.registry or next(iter(self.topology.servers))
+
     def begin(self, make: Callable[[Topology], Topology | None]) -> bool:
         """Ask for the topology that `make` makes of that in force; False if nobody answers, or it makes none. Raises
         MomError for one that is no successor."""
-        at = self.topology.registry or next(iter(self.topology.servers))
         try:
-            asked = adminclient.connect(self.topology, at, ANSWER_S)
+            asked = adminclient.connect(self.topology, self._registry, ANSWER_S)
             now = asked.request("topology")
         except MomError:
             return False
@@ -70,6 +76,7 @@ class Reshaper:
         compare(self.topology, new)
         self._asked, self._wanted, self._number, self._accepted = asked, new, now["revision"], False
         self._silent = time.monotonic()
+        self._there.clear()
         with suppress(MomError):  # else it was killed just now: whether it has heard us shows later
             asked.ask("apply_topology", text=revision.text_of(new), revision=self._number)
         return True
@@ -79,16 +86,15 @@ class Reshaper:
         assert self._wanted is not None, "no change is under way"
         if not self._heard():
             return None
-        rows = [self._ask(name, "topology_status") for name in self.topology.servers]
-        now = time.monotonic()
-        known = [row for row in rows if row is not None]
-        if len(known) < len(rows) or any(row["phase"] or row["bus"] for row in known):
-            self._silent = now
-            return None
-        numbers = {row["revision"] for row in known}
-        if numbers == {self._number + 1}:
+        rows = {name: self._ask(name, "topology_status") for name in self.topology.servers}
+        rest = {name: row["revision"] for name, row in rows.items() if row and not row["phase"] and not row["bus"]}
+        self._there |= {name for name, number in rest.items() if number == self._number + 1}
+        if self._there >= rows.keys():
             return self._over()
-        if numbers == {self._number} and not self._accepted and not self._asked and now > self._silent + QUIET_S:
+        now = time.monotonic()
+        if rest.get(self._registry) != self._number:  # it is away, or at work
+            self._silent = now
+        elif not self._accepted and not self._asked and now > self._silent + QUIET_S:
             self._give_up("the server that was asked was killed before it could")
         return None
 

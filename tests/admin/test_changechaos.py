@@ -9,7 +9,6 @@ from mombroker.broker.policy import policy
 from mombroker.core import revision
 
 
-@pytest.mark.long  # its clients may take minutes on a busy machine
 def test_some_changes(tmp_path):
     row = changechaos.run(2, 1.5, 5, tmp_path)
     assert row["faults"] == [] and row["clean"]

@@ -142,6 +142,21 @@ def test_a_server_that_was_killed_may_not_have_heard_what_was_asked(there, resha
     assert reshaper.look() is None and not reshaper.under_way
 
 
+def test_others_that_are_away_now_and_then_keep_nobody_from_giving_up(there, reshaper):
+    there.answer_ = MomError("a at 127.0.0.1:1 did not answer (it closed the connection); see its log")
+    for there.now, there.down in ((0, {"b"}), (reshape.QUIET_S - 1, {"c"}), (reshape.QUIET_S + 1, {"d"})):
+        assert reshaper.look() is None
+    assert not reshaper.under_way
+
+
+def test_a_change_is_over_though_one_or_another_is_always_away(there, reshaper):
+    there.answer_, there.numbers = {"begun": True}, dict.fromkeys("abcd", 2)
+    there.down = {"b"}
+    assert reshaper.look() is None
+    there.down = {"c"}
+    assert reshaper.look().revision == 2
+
+
 def test_nothing_is_asked_of_a_bus_that_does_not_answer_or_has_no_place_for_it(there):
     made = reshape.Reshaper(there.topology)
     assert not made.begin(lambda now: None)
