@@ -64,8 +64,21 @@ def write_topology(folder: Path, domains: dict[str, str], agents: dict[str, str]
 
 
 class Processes:
+    """urls   server -> where its clients connect, if `listen` has said so"""
+
     def __init__(self, file: Path):
         self.file = file
+        self.urls: dict[str, str] = {}
+
+    def listen(self, servers: str) -> None:
+        """Let clients without a user in at these servers, which do not run yet."""
+        text = self.file.read_text()
+        for server, port in zip(servers, free_ports(len(servers)), strict=True):
+            text = text.replace(
+                f"[servers.{server}]\n", f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
+            )
+            self.urls[server] = f"stomp://127.0.0.1:{port}"
+        self.file.write_text(text)
 
     def mom(self, *words: str, code: int | None = 0, stdin: str | bytes | None = None) -> Result:
         """Run a command in this process, with MOM_FILE set; it must end with this exit code, if one is given."""

@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from mombroker import jms
 from mombroker.admin.cli import destinations, options
 from mombroker.admin.cli.main import cli
-from tests.admin.processes import Processes, free_ports, in_terminal, write_topology
+from tests.admin.processes import Processes, in_terminal, write_topology
 
 POLICIES = """
 [[policies]]
@@ -31,15 +31,8 @@ on_expiry = "drop"
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory):
     file = write_topology(tmp_path_factory.mktemp("bus"), {"d": "ab"}, {}, POLICIES)
-    text = file.read_text()
     made = Processes(file)
-    made.urls = {}
-    for server, port in zip("ab", free_ports(2), strict=True):
-        text = text.replace(
-            f"[servers.{server}]\n", f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
-        )
-        made.urls[server] = f"stomp://127.0.0.1:{port}"
-    file.write_text(text)
+    made.listen("ab")
     made.up()
     yield made
     made.down()

@@ -8,7 +8,7 @@ import pytest
 
 from mombroker import jms
 from mombroker.net.adminclient import AdminClient
-from tests.admin.processes import Processes, free_ports, write_topology
+from tests.admin.processes import Processes, write_topology
 
 LAYOUTS = [({"x": "abc"}, "ks"), ({"x": "ac", "y": "cb"}, ""), ({"w": "abc"}, "daisy"), ({"x": "ab", "y": "bc"}, "")]
 
@@ -17,15 +17,8 @@ LAYOUTS = [({"x": "abc"}, "ks"), ({"x": "ac", "y": "cb"}, ""), ({"w": "abc"}, "d
 def bus(tmp_path_factory):
     """Three servers in two domains, with listeners for clients."""
     file = write_topology(tmp_path_factory.mktemp("bus"), {"x": "ab", "y": "bc"}, {"ann": "a", "cat": "c"})
-    text = file.read_text()
     made = Processes(file)
-    made.urls = {}
-    for server, port in zip("abc", free_ports(3), strict=True):
-        text = text.replace(
-            f"[servers.{server}]\n", f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
-        )
-        made.urls[server] = f"stomp://127.0.0.1:{port}"
-    file.write_text(text)
+    made.listen("abc")
     made.up()
     yield made
     made.down()

@@ -19,12 +19,11 @@ def bus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bus")
     file = write_topology(folder, {"x": "abc"}, {})
     text = file.read_text().replace('name = "test"', 'name = "test"\nsecret_file = "bus.secret"')
-    for name, port in zip("abc", free_ports(3), strict=True):
-        text = text.replace(f'data = "{name}"', f'data = "{name}"\nstomp = "127.0.0.1:{port}"\nanonymous = true')
     file.write_text(text)
     (folder / "bus.secret").write_text(SECRET)
     (folder / "bus.secret").chmod(0o600)
     made = Processes(file)
+    made.listen("abc")
     made.up()
     assert made.all_up(), file.read_text()
     yield made

@@ -8,17 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.admin.processes import Processes, free_ports, write_topology
+from tests.admin.processes import Processes, write_topology
 
 
 @pytest.fixture
 def bus(tmp_path: Path) -> Iterator[Processes]:
     made = Processes(write_topology(tmp_path, {"x": "ab", "y": "bc"}, {}))
-    text = made.file.read_text()
-    for server, port in zip("abc", free_ports(3), strict=True):
-        stomp = f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
-        text = text.replace(f"[servers.{server}]\n", stomp)
-    made.file.write_text(text)
+    made.listen("abc")
     made.up()
     yield made
     made.down()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mombroker import jms
-from tests.admin.processes import Processes, free_ports, write_topology
+from tests.admin.processes import Processes, write_topology
 
 ROW = "x" * 100
 
@@ -18,18 +18,12 @@ ROW = "x" * 100
 def two_servers(folder):
     """Processes, the process of each server, and where its clients connect."""
     file = write_topology(folder, {"d": "ab"}, {}, "")
-    text, urls = file.read_text(), {}
-    for server, port in zip("ab", free_ports(2), strict=True):
-        text = text.replace(
-            f"[servers.{server}]\n", f'[servers.{server}]\nstomp = "127.0.0.1:{port}"\nanonymous = true\n'
-        )
-        urls[server] = f"stomp://127.0.0.1:{port}"
-    file.write_text(text)
     bus = Processes(file)
+    bus.listen("ab")
     servers = {server: bus.serve(server) for server in "ab"}
     try:
         until(bus.all_up)
-        yield bus, servers, urls
+        yield bus, servers, bus.urls
     finally:
         for process in servers.values():
             process.kill()

@@ -17,6 +17,7 @@ from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 from mombroker.store.memory import MemoryStore
+from tests.core.sample_agents import Put
 
 START = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -199,3 +200,15 @@ class Bus:
     def records(self, server: str, *kinds: str) -> list[dict[str, Any]]:
         rows = [record._asdict() for _, record in self.stores[server].log(0, 1_000_000)]
         return [row for row in rows if not kinds or row["kind"] in kinds]
+
+
+def everyone_hears(bus: Bus, text: str) -> None:
+    """Each server, with a Sink of its name, tells all Sinks, and each of these has it once."""
+    for server in bus.servers:
+        bus.send(server, [f"{other}/{other}" for other in bus.servers], Put(f"{server} {text}"))
+    bus.pump()
+    for server, store in bus.stores.items():
+        got = bus.fields(f"{server}/{server}")["got"]
+        assert {f"{other} {text}" for other in bus.servers} <= set(got), server
+        assert len(got) == len(set(got))
+        store.check()

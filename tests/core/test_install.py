@@ -10,7 +10,7 @@ from mombroker.core.revision import rows, text_of
 from mombroker.core.topology import Topology
 from mombroker.core.truth import EPOCH_BITS
 from mombroker.store.memory import MemoryStore
-from tests.core.bus import Bus, topology
+from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
 
 AGENTS = "tests.core.sample_agents"
@@ -30,17 +30,6 @@ def install(bus: Bus, new: Topology, *names: str, anew: tuple[str, ...] = ()) ->
         bus.servers[name].truth.take(number, bus.now, text_of(new), anew)
     bus.topology = new
     bus.pump()
-
-
-def everyone_hears(bus: Bus, text: str) -> None:
-    for server in bus.servers:
-        bus.send(server, [f"{other}/{other}" for other in bus.servers], Put(f"{server} {text}"))
-    bus.pump()
-    for server, store in bus.stores.items():
-        got = bus.fields(f"{server}/{server}")["got"]
-        assert {f"{other} {text}" for other in bus.servers} <= set(got), server
-        assert len(got) == len(set(got))
-        store.check()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

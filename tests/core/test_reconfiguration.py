@@ -12,7 +12,7 @@ from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
 from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
 from mombroker.core.revision import text_of
-from tests.core.bus import Bus, topology
+from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
 
 AGENTS = "tests.core.sample_agents"
@@ -32,17 +32,6 @@ def apply(bus, domains, server="a", backend="matrix"):
 
 def number(bus):
     return max(server.truth.number for server in bus.servers.values())
-
-
-def everyone_hears(bus, text):
-    for server in bus.servers:
-        bus.send(server, [f"{other}/{other}" for other in bus.servers], Put(f"{server} {text}"))
-    bus.pump()
-    for server, store in bus.stores.items():
-        got = bus.fields(f"{server}/{server}")["got"]
-        assert {f"{other} {text}" for other in bus.servers} <= set(got), server
-        assert len(got) == len(set(got))
-        store.check()
 
 
 def at_rest(bus, revision):
