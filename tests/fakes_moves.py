@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from mombroker.broker.protocol import Settle
-from mombroker.broker.queue.moving import Arrival, Departure
+from mombroker.broker.queue.arrival import Arrival
+from mombroker.broker.queue.departure import Departure
 from mombroker.core.names import Names
 from tests.fakes_bus import replaced
 

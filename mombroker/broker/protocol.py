@@ -128,7 +128,7 @@ class Spec:
 @dataclass(slots=True)
 class Page(Note):
     """What a queue sends to its new home: messages as their rows have them (head and body), in the order in which they
-    are given out; what producers have sent. `step`: how far it is then, see queue/moving.py.
+    are given out; what producers have sent. `step`: how far it is then, see queue/movable.py.
 
     items     and whether a consumer has given it back, since the others were sent
     reserve   how many messages consumers have, which may come back

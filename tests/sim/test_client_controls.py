@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import pytest
 
+from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
+from mombroker.broker.queue.departure import Departure
 from mombroker.broker.queue.dispatch import Dispatcher
-from mombroker.broker.queue.moving import Arrival, Departure
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.settlement import Settlement

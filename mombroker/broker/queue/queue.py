@@ -11,22 +11,24 @@ from typing import Any, ClassVar
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Cancel, Consume, Flow, Gone, Page, Passed, Ready, Refuse, Settle, Started, Taken
+from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dead_letter import EXPIRED, DeadLetters
 from mombroker.broker.queue.dedup import PRODUCERS, Dedup
+from mombroker.broker.queue.departure import ASKED, Departure
 from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.expiry import Expiry
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.limits import QueueLimits
 from mombroker.broker.queue.messages import LANES, QueueMessages
-from mombroker.broker.queue.moving import ASKED, OPEN, Arrival, Departure, move_of
+from mombroker.broker.queue.movable import OPEN
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.settings import Settings
 from mombroker.broker.queue.settlement import Settlement
-from mombroker.broker.queue.state import WITHOUT_HELD, arriving, source_of, state_of, values_of
+from mombroker.broker.queue.state import WITHOUT_HELD, arriving, move_of, source_of, state_of, values_of
 from mombroker.broker.queue.work import Work
 from mombroker.broker.selectors import message_filter
 from mombroker.core.batch import Damage, HeldRow

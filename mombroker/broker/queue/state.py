@@ -6,6 +6,9 @@ from typing import Any
 
 import msgpack
 
+from mombroker.broker.queue.arrival import Arrival
+from mombroker.broker.queue.departure import Departure
+from mombroker.broker.queue.movable import Movable
 from mombroker.broker.wire import pack
 
 VERSION = 1
@@ -44,3 +47,11 @@ def values_of(state: bytes) -> list[Any]:
     """The values that `state_of` was given."""
     values: list[Any] = msgpack.unpackb(state, strict_map_key=False)
     return values[1:]
+
+
+def move_of(queue: Movable, values: Any) -> Departure | Arrival | None:
+    """Its move, from what its row has of that."""
+    if not values:
+        return None
+    way, *rest = values
+    return Departure(queue, *rest) if way == "to" else Arrival(queue, *rest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgpack
 
 from mombroker.broker.protocol import Gone
+from mombroker.broker.queue.arrival import BEHIND
 from mombroker.broker.queue.dedup import PRODUCERS
 from mombroker.broker.queue.messages import LANES
-from mombroker.broker.queue.moving import BEHIND
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import DELAYED, EXPIRING
 from mombroker.broker.topic.routing import Topics

@@ -29,8 +29,8 @@ from mombroker.broker.protocol import (
     Refuse,
     Settle,
 )
+from mombroker.broker.queue.departure import Departure
 from mombroker.broker.queue.lane import Pool
-from mombroker.broker.queue.moving import Departure
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers

@@ -9,7 +9,9 @@ import msgpack
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Cancel, Consume, End, Ended, Gone, Last, Refuse, Settle, Spec, Started
-from mombroker.broker.queue.moving import FILLS, LINGERS, OPEN, TURNS, Arrival, Departure
+from mombroker.broker.queue.arrival import Arrival
+from mombroker.broker.queue.departure import LINGERS, TURNS, Departure
+from mombroker.broker.queue.movable import FILLS, OPEN
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.state import source_of, state_of, values_of

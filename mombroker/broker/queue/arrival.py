@@ -1,0 +1,176 @@
+"""A queue or subscription that arrives from another server, while clients use it (protocols §8.8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.protocol import Consume, Page, Refuse, Taken
+from mombroker.broker.queue.item import NOWHERE, QueuedMessage, item_of, readable
+from mombroker.broker.queue.movable import CLOSED, ENDED, FILLS, FOLLOWS, OPEN, PAGE, Movable
+from mombroker.broker.queue.work import MOVE
+from mombroker.core.batch import ItemRow
+from mombroker.core.errors import StoreError, UnknownNotification
+from mombroker.core.ids import home_of
+from mombroker.core.message import Message
+
+BEHIND = "b"  # what was sent to the new home directly
+
+
+class Arrival:
+    """1. What is sent here directly waits in BEHIND, in order, until the former home has said that all is here.
+
+    source     the id at the former home
+    step       of its last page; OPEN: what has waited was let in
+    closed     nothing more can come from there
+    reserved   ids, from the first to before the last, for what comes back there and belongs before what is here
+    releasing  what has waited is let in
+    """
+
+    __slots__ = ("queue", "source", "step", "closed", "reserved", "releasing")
+
+    def __init__(self, queue: Movable, source: str, step: int = FILLS, closed: bool = False, reserved: Any = (0, 0)):
+        self.queue, self.source, self.step, self.closed = queue, source, step, closed
+        self.reserved: tuple[int, int] = (reserved[0], reserved[1])
+        self.releasing = False
+        queue.dispatcher.filling = step < OPEN
+
+    def values(self) -> list[Any]:
+        return ["from", self.source, self.step, self.closed, self.reserved]
+
+    # -- what comes ----------------------------------------------------------------------------------------------
+
+    def keeps(self, message: ClientMessage, envelope: Message) -> bool:
+        """Keep what has not come by the former home until that has ended."""
+        if self.releasing or self.step == OPEN:
+            return False
+        queue = self.queue
+        queue.service.set_by_our_clock(message, envelope)
+        id = message.message or f"{envelope.origin}#{envelope.number}"
+        item = QueuedMessage(0, 0, id, message)
+        item.holder = envelope.source
+        row, behind = item.row(queue.id, BEHIND), queue.collection(BEHIND)
+        behind.add(0, row.head, row.body)
+        queue.accept(behind)
+        queue.touch()
+        return True
+
+    def redirects(self, note: Consume, session: str) -> bool:
+        refused = note.browser and self.step != OPEN
+        if refused:
+            shown, home = self.queue.settings.destination, home_of(self.source)
+            self.queue.post(session, Refuse(note.consumer, f"{shown} is on its way from {home}: browse it in a moment"))
+        return refused
+
+    def page(self, note: Page, envelope: Message) -> None:
+        """What the former home sends; what is wrong with it is found before anything changes."""
+        queue = self.queue
+        if envelope.source != self.source:
+            raise UnknownNotification(f"{envelope.source} sends what only {self.source} has")
+        try:
+            items = [(item_of(ItemRow(0, queue.id, "", 0, head, body)), late) for head, body, late in note.items]
+        except StoreError as error:
+            raise UnknownNotification(f"messages that move cannot be read: {error}") from None
+        if note.reserve:
+            first = queue.tx.new_id()
+            self.reserved = (first, first + note.reserve)
+            for _ in range(note.reserve):
+                queue.tx.new_id()
+        for item, late in items:
+            self._take(item, late, envelope)
+        for producer, ranges in note.producers:
+            queue.dedup.adopt(producer, ranges)
+        if note.step == FOLLOWS:
+            self.step = FOLLOWS
+            queue.follow()
+        if note.step == ENDED:
+            self.step = ENDED
+        if note.step == CLOSED:
+            self.closed = True
+        elif not note.producers:
+            queue.post(self.source, Taken(note.step))
+        queue.change()
+        queue.touch()
+
+    def _take(self, item: QueuedMessage, late: bool, envelope: Message) -> None:
+        """A message from there is here, behind those before it, or at its place before these."""
+        queue, messages, message = self.queue, self.queue.messages, item.message
+        assert message is not None, "a row has a message"
+        queue.service.set_by_our_clock(message, envelope)
+        now, item.due = queue.tx.now, queue.natives.clock.by_ours(item.due, envelope)
+        item.id, item.holder, item.expiry_row, item.stored, item.place = queue.tx.new_id(), "", 0, False, NOWHERE
+        late = late and self.reserved[0] < self.reserved[1]
+        if late:
+            item.id, self.reserved = self.reserved[0], (self.reserved[0] + 1, self.reserved[1])
+        messages.count += 1
+        messages.bytes += item.size
+        queue.work.spend(MOVE, item.size)
+        if item.due > now or late:
+            item.stored = message.persistent
+            if message.expires:
+                queue.schedule.expire(item, message.expires)
+            if item.group:
+                queue.consumers.returned(item)
+            if item.due > now:
+                messages.back_off(item, item.due)
+            else:
+                messages.ready_again(item)
+        elif message.due > now:
+            queue.schedule.postpone(item)
+        else:
+            item.due = 0
+            queue.dispatcher.enter(item)
+        if not item.stored:
+            messages.unstored += item.size
+
+    # -- what goes on --------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Let in what has waited, some at a time."""
+        queue, work = self.queue, self.queue.work
+        if self.step == OPEN and self.closed:
+            queue.move = None
+            queue.change()
+        if self.step != ENDED:
+            return False
+        behind = queue.collection(BEHIND)
+        while rows := behind.scan(None, PAGE):
+            for row in rows:
+                if work.enough() or work.spent():
+                    queue.accept(behind)
+                    return False
+                behind.remove(row.id)
+                for item in readable(queue.tx.reader, [row]):
+                    self._let_in(item)
+        queue.accept(behind)
+        del queue.collections[BEHIND]
+        self.step = OPEN
+        queue.dispatcher.filling = False
+        queue.arrived()
+        queue.change()
+        queue.touch()
+        return False
+
+    def _let_in(self, item: QueuedMessage) -> None:
+        queue, message = self.queue, item.message
+        assert message is not None, "a row has a message"
+        message.message, source = item.message_id, item.holder
+        queue.work.spend(MOVE, item.size)
+        queue.work.moved += item.size
+        self.releasing = True
+        queue.enqueue(message, Message(queue.tx.name, 0, source, (queue.id,), message.wire, b""))
+        self.releasing = False
+
+    def passed(self, server: str) -> None:
+        """It is the former home that counts them."""
+
+    def shown(self) -> str:
+        return f"from {home_of(self.source)}" if self.step != OPEN else ""
+
+    def why(self) -> str:
+        home = home_of(self.source)
+        return f"messages that consumers have of {home}" if self.step == OPEN else f"the rest from {home}"
+
+    def check(self) -> None:
+        assert self.step != ENDED, "all is here, and it has not arrived"
+        assert not (self.step == OPEN and self.closed), "it has arrived, and does not know"
