@@ -19,6 +19,27 @@ USER = "JMSXUserID"  # who had logged in on the connection that the message came
 BROKERS_OWN = frozenset((USER,))
 
 
+class Alike:
+    """Messages of one sender that came in a row and differ in their bodies alone: what is the same of all is made once.
+
+    size   of one with an empty body
+    tail   of their rows, packed: all that stands behind the lane; empty until it is asked for
+    """
+
+    __slots__ = ("size", "tail", "_before", "_behind")
+
+    def __init__(self, first: ClientMessage):
+        values = first.values()
+        self.size = first.size - len(first.body)
+        self.tail = b""
+        self._before, self._behind = values[:BODY], values[BODY + 1 :]
+
+    def message(self, body: bytes) -> ClientMessage:
+        made = ClientMessage(*(*self._before, body, *self._behind))
+        made.alike = self
+        return made
+
+
 @dataclass(slots=True)
 class ClientMessage(Note):
     """A client's message. Times are wall-clock ns, 0 = none.
@@ -63,10 +84,13 @@ class ClientMessage(Note):
     annotations: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     reserved: bool = field(default=False, init=False, metadata=LOCAL)  # the queue expects it
+    alike: Alike | None = field(default=None, init=False, repr=False, compare=False, metadata=LOCAL)  # if it has such
 
     @property
     def size(self) -> int:
         """What it counts in a queue: the same when it comes and when it goes, also if it came to an older program."""
+        if self.alike is not None:
+            return self.alike.size + len(self.body)
         form = self.form
         if form and form[:1] == older.LINES:
             return len(form) - 1 + len(self.body)

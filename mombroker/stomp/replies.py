@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from mombroker.broker.commands import Delivery, Receipt, Receipts
+from mombroker.broker.message import Alike
 from mombroker.stomp.frames import END, encode
 from mombroker.stomp.headers import V12, escape, text_of
 
@@ -16,41 +18,63 @@ _escape = lru_cache(1_000)(escape)  # of names that come again with each message
 _RECEIPT, _ENDS = "RECEIPT\nreceipt-id:", "\n\n" + END.decode()
 
 
-def message(delivery: Delivery, message_id: str, version: str, named: bool) -> bytes:
-    """A MESSAGE. With `named` it tells its subscription, and in 1.2 how to settle it.
+class Head(NamedTuple):
+    """The headers of a MESSAGE around its id, which stands behind `start` and `again`, and around its length."""
+
+    start: str
+    again: str
+    rest: str
+    behind: bytes
+
+
+Heads = dict[tuple[Alike, str, str, bool], Head]  # what runs have in common, by subscription, its ack and `counted`
+
+
+def message(delivery: Delivery, message_id: str, version: str, named: bool, known: Heads) -> bytes:
+    """A MESSAGE. With `named` it tells its subscription, and in 1.2 how to settle it. `known`: of the same receiver.
 
     A client that sees no content-length may take the body for text: it is left out where the sender left it out.
     """
+    sub, _, _, put, count, expires, ack = delivery
+    body, alike = put.body, put.alike
+    counted = put.kind != "text" or b"\0" in body
+    if alike is None or expires or count > 1:
+        head = _head(delivery, version, named, counted)
+    else:
+        key = (alike, sub, ack, counted)
+        found = known.get(key)
+        head = known[key] = _head(delivery, version, named, counted) if found is None else found
+    start, again, rest, behind = head
+    ids = f"{start}{message_id}{again}{message_id if again else ''}"
+    return b"".join((f"{ids}{rest}{len(body) if counted else ''}".encode(), behind, body, END))
+
+
+def _head(delivery: Delivery, version: str, named: bool, counted: bool) -> Head:
     put = delivery.message
-    head = (
-        f"MESSAGE\ndestination:{_escape(put.shown, version)}\nmessage-id:{message_id}\n"
-        f"timestamp:{put.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}\n"
-    )
+    rest = f"\ntimestamp:{put.timestamp // MS}\nJMSXDeliveryCount:{delivery.count}"
     if named:
-        head += f"subscription:{_escape(delivery.sub, version)}\n"
-    if version == V12 and delivery.ack != "auto":
-        head += f"ack:{message_id}\n"
+        rest += f"\nsubscription:{_escape(delivery.sub, version)}"
     if delivery.count > 1:
-        head += "redelivered:true\n"
+        rest += "\nredelivered:true"
     if put.priority != 4:
-        head += f"priority:{put.priority}\n"
+        rest += f"\npriority:{put.priority}"
     if delivery.expires:
-        head += f"expires:{delivery.expires // MS}\n"
+        rest += f"\nexpires:{delivery.expires // MS}"
     if not put.persistent:
-        head += "persistent:false\n"
+        rest += "\npersistent:false"
     if put.annotations:
         for name, value in put.annotations.items():
-            head += f"{escape(name, version)}:{escape(value, version)}\n"
-    body, kind = put.body, put.kind
-    if kind != "text":
-        head += f"content-length:{len(body)}\n"
-        if kind != "bytes":
-            head += f"amq-msg-type:{escape(kind, version)}\n"
-    elif b"\0" in body:
-        head += f"content-length:{len(body)}\namq-msg-type:text\n"
+            rest += f"\n{escape(name, version)}:{escape(value, version)}"
+    behind = "\n"
+    if counted:
+        rest += "\ncontent-length:"
+        if put.kind != "bytes":
+            behind = f"\namq-msg-type:{escape(put.kind, version)}\n"
+    data = behind.encode()
     if put.properties or put.correlation or put.reply_to or put.content_type or put.type or put.form:
-        return b"".join((head.encode(), text_of(put, version), b"\n", body, END))
-    return b"".join((head.encode(), b"\n", body, END))
+        data += text_of(put, version)
+    again = "\nack:" if version == V12 and delivery.ack != "auto" else ""
+    return Head(f"MESSAGE\ndestination:{_escape(put.shown, version)}\nmessage-id:", again, rest, data + b"\n")
 
 
 def browse_end(sub: str, shown: str, version: str) -> bytes:

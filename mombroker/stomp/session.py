@@ -515,12 +515,13 @@ class Session:
     def reply(self, said: list[Reply]) -> None:
         """Frames for what the broker says. A client that is leaving gets no more messages: they go back."""
         out, version = self.output, self.version
+        heads: replies.Heads = {}
         for reply in said:
             if self.state == "closed":
                 return
             if type(reply) is Delivery:
                 if self.state == "open":
-                    self._deliver(reply)
+                    self._deliver(reply, heads)
             elif type(reply) is Receipt:
                 if not reply.receipt.startswith("\0"):
                     out.append(replies.receipt(reply, version))
@@ -536,7 +537,7 @@ class Session:
                 shown = self.subs[reply.sub].shown if reply.sub in self.subs else ""
                 out.append(replies.browse_end(reply.sub, shown, version))
 
-    def _deliver(self, delivery: Delivery) -> None:
+    def _deliver(self, delivery: Delivery, heads: replies.Heads) -> None:
         name, tag, mode = delivery.sub, delivery.tag, delivery.ack
         message_id = f"{delivery.id}{self._stamp}{tag}"
         if mode == "auto":
@@ -544,7 +545,8 @@ class Session:
         else:
             self.unsettled.add(tag, name, message_id, mode == "client")
         sub = self.subs.get(name)
-        self.output.append(replies.message(delivery, message_id, self.version, sub is None or sub.named))
+        named = sub is None or sub.named
+        self.output.append(replies.message(delivery, message_id, self.version, named, heads))
 
     def check(self) -> None:
         """Assert the invariants."""

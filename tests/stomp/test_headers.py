@@ -60,7 +60,7 @@ def test_what_comes_out_is_what_went_in(headers, typed):
 
 def said(put, version=V12, **more):
     """The lines of a MESSAGE, as pairs."""
-    made = replies.message(Delivery("s", 1, "a#1", put, **more), "a#1/5.1", version, True)
+    made = replies.message(Delivery("s", 1, "a#1", put, **more), "a#1/5.1", version, True, {})
     head = made.removeprefix(b"MESSAGE\n").partition(b"\n\n")[0].decode()
     return [tuple(line.split(":", 1)) for line in head.split("\n")]
 

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.broker.commands import Delivery, Receipts, Send, SendRun
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import Alike, ClientMessage
+from mombroker.broker.properties import pack
+from mombroker.broker.queue.item import QueuedMessage
 from mombroker.stomp.frames import encode
 from mombroker.stomp.session import MAX_RUN
 from tests.stomp.test_session import Client, client, singles
@@ -98,4 +100,44 @@ def test_a_row_of_acks_settles_what_one_by_one_would(kinds):
         for data in [b"".join(frames)] if together else frames:
             mine.raw(data)
         told.append((mine.take(), mine.session.unsettled.given, mine.session.state, mine.session.fault))
+    assert told[0] == told[1]
+
+
+FIRST = st.builds(
+    ClientMessage, destination=st.just("queue:q"), shown=st.sampled_from(["/queue/q", "/queue/a:b"]),
+    priority=st.sampled_from([4, 9]), timestamp=st.integers(0, 10**19 // 2), persistent=st.booleans(),
+    kind=st.sampled_from(["bytes", "text", "map"]), group=st.sampled_from(["", "g"]), sender=st.text(max_size=3),
+    content_type=st.sampled_from(["", "text/plain"]), correlation=st.text(max_size=3),
+    properties=st.sampled_from([b"", pack({"k": "v", "n": 1})]), typed=st.booleans(),
+    annotations=st.sampled_from([{}, {"JMSXUserID": "me"}]), body=st.sampled_from([b"", b"first"]),
+)  # fmt: skip
+GIVEN = st.tuples(
+    st.sampled_from(["s", "t:x", "unknown"]), st.sampled_from(["auto", "client", "individual"]), st.integers(1, 2),
+    st.integers(0, 1),
+)  # fmt: skip
+
+
+@given(FIRST, st.lists(BODIES, max_size=4), st.lists(GIVEN, max_size=8), st.sampled_from(["1.0", "1.1", "1.2"]))
+def test_messages_of_a_run_have_the_rows_and_frames_of_single_ones(first, bodies, deliveries, version):
+    """However they are given, together, again, or to several."""
+    made = list(map(Alike(first).message, [first.body, *bodies]))
+    alone = [each.copy() for each in made]
+    assert alone == made and [each.alike for each in alone] == [None] * len(made)
+    assert [each.size for each in alone] == [each.size for each in made] and made[0] == first
+    rows = [
+        [QueuedMessage(id, 9 - each.priority, f"a#{id}", each).row("a/q", "p5") for id, each in enumerate(messages)]
+        for messages in (alone, made)
+    ]
+    assert rows[0] == rows[1]
+    told = []
+    for messages in (alone, made):
+        mine = Client().connect(version)
+        mine.send("SUBSCRIBE", id="s", destination="/queue/q")
+        mine.send("SUBSCRIBE", destination="/queue/q", **({"id": "t:x"} if version != "1.0" else {}))
+        given = [(each, *how) for each in messages for how in deliveries]
+        mine.session.reply([
+            Delivery(sub, tag, "a#1", each, count, expires * 10**6, ack)
+            for tag, (each, sub, ack, count, expires) in enumerate(given, 1)
+        ])  # fmt: skip
+        told.append(mine.session.output)
     assert told[0] == told[1]

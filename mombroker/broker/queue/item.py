@@ -8,13 +8,14 @@ from struct import error as StructError
 
 import msgpack
 
-from mombroker.broker.message import ClientMessage, row_of
+from mombroker.broker.message import PUT, ClientMessage, row_of
 from mombroker.broker.wire import pack
 from mombroker.core.batch import Damage, HeldRow, ItemRow, Reader
 from mombroker.core.errors import StoreError
 
 NOWHERE, WAITING, HELD = 0, 1, 2  # where an item's row is: tables `message`, in the collection of its lane, and `held`
 _row = tuple.__new__  # half the time of ItemRow(...)
+ARRAY = pack([0] * (len(PUT) + 1))[:3]  # what the fields of a row begin with: so many are an array of two bytes' length
 PREFIX = Struct(">IIQQH")  # count, failures, due, row of its expiry, bytes of the holder's name
 
 
@@ -56,7 +57,13 @@ class QueuedMessage:
         assert message is not None, "a message in memory"
         holder = self.holder.encode()
         head = PREFIX.pack(self.count, self.failures, self.due, self.expiry_row, len(holder))
-        return b"".join((head, holder, pack((self.message_id, self.lane) + row_of(message)))), message.body
+        alike = message.alike
+        if alike is None:
+            return b"".join((head, holder, pack((self.message_id, self.lane) + row_of(message)))), message.body
+        tail = alike.tail
+        if not tail:
+            tail = alike.tail = pack(row_of(message))[len(ARRAY) :]
+        return b"".join((head, holder, ARRAY, pack(self.message_id), pack(self.lane), tail)), message.body
 
 
 def item_of(row: ItemRow | HeldRow) -> QueuedMessage:

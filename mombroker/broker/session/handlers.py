@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
-from mombroker.broker.message import USER, ClientMessage, maker
+from mombroker.broker.message import USER, Alike, ClientMessage, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Spec
@@ -122,11 +123,11 @@ class Handlers:
     def _is_open_topic(self, destination: str) -> bool:
         return destination.startswith("topic:") and self.policies.of(destination).create
 
-    def _messages(self, session: Session, run: SendRun) -> Iterator[ClientMessage]:
-        model = run.model
-        for body in run.bodies:
-            model.body = body
-            yield self._message(session, model)
+    def _messages(self, session: Session, run: SendRun) -> Iterable[ClientMessage]:
+        first = self._message(session, run.model)
+        if first.expires or first.due:  # which may be set by another clock, message by message
+            return (replace(first, body=body) for body in run.bodies)
+        return map(Alike(first).message, run.bodies)
 
     def _message(self, session: Session, command: Send) -> ClientMessage:
         sent = now = self.tx.now
