@@ -131,8 +131,8 @@ def reload(file: Path, name: str) -> None:
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Wait at most so many seconds.")
 @output_options
 def drain(file: Path, name: str, to: str, release: bool, end: bool, timeout: float, output: str, columns: str) -> None:
-    """Have a server hold nothing any more: it makes nothing new, and its queues and subscriptions move while clients
-    use them. Prints what is left.
+    """Have a server hold nothing any more: it lets no client in, makes nothing new, and its queues and subscriptions
+    move while clients use them. Prints what is left.
 
     It waits until its clients have gone, too, up to the timeout; what is under way then goes on. Agents stay. The
     server is drained, also after a restart, until --end. Exit code 5 if something is left.

@@ -8,8 +8,10 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show
 from mombroker.admin.cli.progress import Bar
+from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
+    from mombroker.admin.topology.stand import Stand
     from mombroker.core.topology import Topology
 
 
@@ -27,8 +29,11 @@ def status(file: Path, output: str, columns: str) -> None:
       mom topology status
     """
     from mombroker.admin.topology import under_way
+    from mombroker.admin.topology.stand import UP
 
-    rows = under_way.statuses(_in_force(file))
+    stand = _look(file)
+    silent = {name: seen.why for name, seen in stand.servers.items() if seen.state != UP}
+    rows = under_way.statuses(stand.topology, silent)
     options.incomplete([row["server"] for row in rows if row["phase"] == "unknown"])
     if output != "json":
         for row in rows:
@@ -49,8 +54,11 @@ def abort(file: Path, output: str) -> None:
     Example:
       mom topology abort
     """
-    topology = _in_force(file)
+    stand = _look(file)
+    topology = stand.topology
     registry = topology.registry or next(iter(topology.servers))
+    if why := stand.servers[registry].why:
+        raise MomError(f"only the registry {registry} can give a change up: {why}")
     done = options.ask(topology, topology.servers[registry], "topology_abort")
     if output == "json":
         echo_json(done)
@@ -66,7 +74,7 @@ def wait_for(topology: "Topology", number: int) -> None:
         under_way.follow(topology, number, bar.at, bar.say)
 
 
-def _in_force(file: Path) -> "Topology":
+def _look(file: Path) -> "Stand":
     from mombroker.admin.topology import stand
 
-    return stand.look(options.load(file, "it says where servers are")).topology
+    return stand.look(options.load(file, "it says where servers are"))

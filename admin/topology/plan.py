@@ -97,20 +97,21 @@ def make(stand: Stand, new: Topology) -> Plan:
     if change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
     if change.kind is not Kind.NOTHING:
-        made.refused = _judged(stand, new)
+        made.refused = _judged(stand, new, change)
     return made
 
 
-def _judged(stand: Stand, new: Topology) -> str:
-    """What the registry says, or else another server that answers; empty if it takes the change, or nobody answers."""
-    asked = next(answering(stand, stand.topology.registry), None)
-    if asked is None:
-        return ""
-    with adminclient.connect(stand.topology, asked) as client:
-        try:
-            client.request("judge_topology", text=revision.text_of(new), revision=stand.number)
-        except MomError as error:
-            return str(error)
+def _judged(stand: Stand, new: Topology, change: Change) -> str:
+    """What the registry says, or else another server that answers, and those that are to have new agents; empty if they
+    take the change, or nobody answers."""
+    up = list(answering(stand, stand.topology.registry))
+    homes = {agent["server"] for what, _, _, agent in change.settings if what == "agent" and agent}
+    for asked in [*up[:1], *(name for name in up[1:] if name in homes)]:
+        with adminclient.connect(stand.topology, asked) as client:
+            try:
+                client.request("judge_topology", text=revision.text_of(new), revision=stand.number)
+            except MomError as error:
+                return str(error)
     return ""
 
 

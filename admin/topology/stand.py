@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mombroker import store as stores
 from mombroker.core import revision
@@ -18,6 +20,9 @@ from mombroker.store.folder import STORE
 from mombroker.store.reader import SqliteReader
 
 UP, DOWN, HIDDEN = "up", "down", "no access"
+PATIENCE_S = 4.0  # with a server that takes the connection and says nothing
+AT_ONCE = 32  # servers
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -50,19 +55,26 @@ class Stand:
 def look(file: Topology) -> Stand:
     """Ask all servers of a bus, by the file of one that is on this machine; those that the file does not have, too.
     Raises MomError if nobody tells which topology is in force."""
-    seen = {name: _look(file, name) for name in file.servers}
+    seen = of_all(file.servers, partial(_look, file))
     for _ in range(2):  # servers that others tell of; who was not reached by the file's address is by the bus's own
         best = max(seen.values(), key=lambda each: each.number)
         if not best.number:
             break
         now = _at_home(revision.read(best.text, file), file)
         wanted = [name for name in now.servers if name not in seen or _elsewhere(seen[name], now, file)]
-        seen |= {name: _look(now, name) for name in wanted}
+        seen |= of_all(wanted, partial(_look, now))
     else:
         left = {name: seen[name] for name in now.servers}
         return Stand(best.number, best.text, now, left)
     reasons = "; ".join(each.why for each in seen.values())
     raise MomError(f"no server of this bus tells its topology, and no store of one is here: start it ({reasons})")
+
+
+def of_all(servers: Iterable[str], ask: Callable[[str], Answer]) -> dict[str, Answer]:
+    """What is asked of each of these servers, all at once: one that is silent is waited for once, however many are."""
+    names = list(servers)
+    with ThreadPoolExecutor(max(1, min(AT_ONCE, len(names)))) as pool:
+        return dict(zip(names, pool.map(ask, names), strict=True))
 
 
 def _elsewhere(seen: Seen, now: Topology, file: Topology) -> bool:
@@ -85,10 +97,10 @@ def reader_of(topology: Topology, name: str) -> SqliteReader | None:
 
 def _look(topology: Topology, name: str) -> Seen:
     try:
-        with adminclient.connect(topology, name) as client:
+        with adminclient.connect(topology, name, PATIENCE_S) as client:
             found, status = client.request("topology"), client.request("status")
             return Seen(name, UP, "", found["revision"], found["text"], status)
-    except adminclient.NotRunning as error:
+    except (adminclient.NotRunning, adminclient.NoAnswer) as error:
         seen = Seen(name, DOWN, str(error))
     except MomError as error:
         seen = Seen(name, HIDDEN, str(error))

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from mombroker.admin.topology.stand import PATIENCE_S, of_all
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.net import adminclient
 
 POLL_S = 0.1
 Rows = list[dict[str, Any]]
+NOBODY: Mapping[str, str] = {}
 
 
-def statuses(topology: Topology) -> Rows:
+def statuses(topology: Topology, silent: Mapping[str, str] = NOBODY) -> Rows:
     """Of each server: the revision that it works under, its phase in a change, how many messages wait there for the end
     of that, and what it waits for. `bus` is what the registry says of all. One that does not answer has the phase
-    `unknown`."""
-    rows: Rows = []
-    for name in topology.servers:
+    `unknown`; those of `silent`, with the reason, are not asked."""
+
+    def row(name: str) -> dict[str, Any]:
         try:
-            with adminclient.connect(topology, name) as client:
-                row = client.request("topology_status")
+            if name in silent:
+                raise MomError(silent[name])
+            with adminclient.connect(topology, name, PATIENCE_S) as client:
+                return client.request("topology_status")
         except MomError as error:
-            row = {"revision": 0, "phase": "unknown", "change": 0, "gate": 0, "waits_for": [str(error)], "bus": {}}
-        rows.append({"server": name, **row})
-    return rows
+            return {"revision": 0, "phase": "unknown", "change": 0, "gate": 0, "waits_for": [str(error)], "bus": {}}
+
+    return [{"server": name, **found} for name, found in of_all(topology.servers, row).items()]
 
 
 def left(rows: Rows) -> list[str]:

@@ -242,12 +242,14 @@ class Refused:
 
     scope   what ends by it: the `command`, which has changed nothing; the `subscription`, with what it had not settled;
             the `connection`
+    elsewhere   another server of the bus would take the client
     """
 
     message: str
     receipt: str | None = None
     sub: str = ""
     scope: str = CONNECTION
+    elsewhere: bool = False
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mombroker.core import revision
-from mombroker.core.changes import Kind, difference
+from mombroker.core.changes import Change, Kind, difference
 from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, UnknownNotification
@@ -115,15 +115,15 @@ class Reconfiguration:
         if self.tx.full:
             return f"{me} takes no work, since it lacks room: see `mom status`"
         try:
-            self._work_out(plan)
+            self.truth.check_agents(self._work_out(plan))
         except MomError as error:
             return f"{me} cannot do it: {error}"
         if me in plan.leavers and (held := self.holds()):
             return f"{me} cannot leave, and holds {listed(held)}: move that or delete it first"
         return ""
 
-    def _work_out(self, plan: Plan) -> None:
-        """What the change is for us. Raises MomError for one that we cannot carry out."""
+    def _work_out(self, plan: Plan) -> Change:
+        """What the change is, and what it is for us. Raises MomError for one that we cannot carry out."""
         new = revision.read(plan.text)
         change = difference(revision.read(self.truth.text), new)
         if change.kind is not Kind.FREEZE or self.tx.name not in change.inside:
@@ -132,6 +132,7 @@ class Reconfiguration:
             if domain.name in change.replacing and (reason := self.channel.refusal(domain)):
                 raise MomError(reason)
         plan.inside, plan.behind, plan.leavers = list(change.inside), list(change.frozen), list(change.leavers)
+        return change
 
     def _keep(self, plan: Plan | None) -> None:
         self.plan = plan

@@ -105,7 +105,7 @@ class AgentServer:
         )
         channel.engine, channel.dead_letters = self.engine, self.dead_letters
         self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters, gate)
-        self.truth.install = self.install
+        self.truth.install, self.truth.made = self.install, program.initial
         self.truth.applied.append(self._revised)
         self.change = Reconfiguration(replication, channel, self.truth)
         self.change.holds = self._holds

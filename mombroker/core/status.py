@@ -135,6 +135,11 @@ def _problems(server: AgentServer) -> list[str]:
             f"no work is taken from outside: {', '.join(server.alarms.why())}{backlog}; make room, bring the peer "
             "back, or change the limit"
         )
+    if to := server.names.elsewhere:
+        out.append(
+            f"{server.name} is drained to {to}: it lets no client in, and makes nothing new, until `mom server drain "
+            f"{server.name} --end`"
+        )
     if server.aside.kept:
         out.append(
             f"{len(server.aside.kept)} damaged rows were set aside: see to the disk; `mom store verify` looks "

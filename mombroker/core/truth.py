@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container
+from typing import Any
 
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
@@ -31,11 +32,13 @@ class Truth(Replicated):
     ways      by kind: how the registry carries out a change that takes more than to tell it, called with the server
               that asks, the text and the change
     ended     called with the number of a revision that is in force everywhere
+    made      the state of a new agent of this server, of a class and fields; raises MomError if it cannot be made
     install   has the server work under another topology: that, domains of it that begin anew in any case, and the
               epoch of what begins
     """
 
     install: Callable[[Topology, Container[str], int], None]
+    made: Callable[[str, dict[str, Any]], bytes]
 
     agent, prefix = "_topology", HISTORY
 
@@ -96,6 +99,7 @@ class Truth(Replicated):
         for what, name, _, agent in change.settings:
             if what == "agent" and agent:
                 self._names.free(name, declared_id(agent["server"], name))
+        self.check_agents(change)
         if former := next((name for name, id in self._names.known.items() if home_of(id) in change.newcomers), ""):
             raise MomError(
                 f"{former} lived on a server of that name, which has left this bus: give the new server another name, "
@@ -124,6 +128,17 @@ class Truth(Replicated):
             way(asker, text, change)
             return None
         return json.dumps([self.number + 1, self.tx.now, text], ensure_ascii=False).encode()
+
+    def check_agents(self, change: Change) -> None:
+        """Raises MomError for an agent that is declared for this server and cannot be made here."""
+        for what, name, _, agent in change.settings:
+            if what == "agent" and agent and agent["server"] == self.tx.name:
+                try:
+                    self.made(agent["cls"], agent["fields"])
+                except MomError as error:
+                    raise MomError(
+                        f"agent {name} cannot be made on {self.tx.name}: {error}; bring its class there, then apply"
+                    ) from None
 
     def refused(self, asker: str, text: str, reason: str) -> None:
         """Tell the server that has asked why there is no change."""

@@ -110,6 +110,7 @@ class Machine:
     faults: list[JmsError] = field(default_factory=list)
     final: JmsError | None = None
     farewell: str = ""  # what the server said last
+    elsewhere: bool = False  # and that another one would take us
     _number: int = 0
     _blind: int = 0  # faults without a known cause since the last answer
     _parser: Parser = field(default_factory=lambda: Parser(LIMITS, V12, SERVER))
@@ -120,7 +121,7 @@ class Machine:
         """There is a connection to a server."""
         assert self.state == "down", "two connections at once"
         self._parser = Parser(LIMITS, V12, SERVER)
-        self.state, self.farewell = "login", ""
+        self.state, self.farewell, self.elsewhere = "login", "", False
         headers = {"accept-version": V12, "host": host, "heart-beat": f"{self.settings.beat},{self.settings.beat}"}
         if self.settings.client_id:
             headers["client-id"] = self.settings.client_id
@@ -326,7 +327,9 @@ class Machine:
     def _error(self, frame: Frame) -> None:
         """The last that this connection says. What came before the cause is answered, what came behind is not done."""
         text = frame.headers.get("message", "the server ended the connection")
-        self.farewell = text
+        self.farewell, self.elsewhere = text, frame.headers.get("elsewhere") == "true"
+        if self.elsewhere:
+            return
         if self.state == "login":
             if not (self.settings.exclusive and self.session):  # else it is our own, which that server has not missed
                 self.give_up(LoginRefused(text))

@@ -170,7 +170,7 @@ class Transport:
             except (OSError, FrameError) as error:
                 reason += str(error)
             with self.lock:
-                was_up = self.machine.up
+                was_up = self.machine.up and not self.machine.elsewhere
                 self.sock = None
                 self.rest.clear()
                 self.machine.lost(reason)

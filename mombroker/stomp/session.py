@@ -217,9 +217,12 @@ class Session:
         self.state = "leaving"
         self.transactions.clear()
 
-    def _error(self, text: str, receipt: str | None = None, sub: str = "") -> bytes:
+    def _error(self, text: str, receipt: str | None = None, sub: str = "", elsewhere: bool = False) -> bytes:
         self.fault = text
-        return replies.error(text, receipt, self.version, [("subscription", sub)] if sub else ())
+        more = [("subscription", sub)] if sub else []
+        if elsewhere:
+            more.append(("elsewhere", "true"))
+        return replies.error(text, receipt, self.version, more)
 
     def _close(self, farewell: bytes) -> None:
         if farewell:
@@ -532,7 +535,7 @@ class Session:
             elif type(reply) is Receipts:
                 out.append(replies.receipts(reply, version))
             elif isinstance(reply, Refused):
-                self._close(self._error(reply.message, reply.receipt, reply.sub))
+                self._close(self._error(reply.message, reply.receipt, reply.sub, reply.elsewhere))
             elif isinstance(reply, BrowseEnd):
                 shown = self.subs[reply.sub].shown if reply.sub in self.subs else ""
                 out.append(replies.browse_end(reply.sub, shown, version))

@@ -4,12 +4,14 @@ import hashlib
 import json
 import random
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from mombroker import store as stores
 from mombroker.admin.cli import options
+from mombroker.admin.topology import stand
 from mombroker.core import revision
 from mombroker.core.errors import MomError
 from mombroker.net import config
@@ -83,6 +85,7 @@ def test_settings_are_planned_and_applied_while_the_bus_runs(bus, file):
     assert digest(bus) == before
     assert bus.mom("topology", "apply", "--yes").stdout.endswith(f"revision {was + 1} is in force\n")
     assert bus.json("topology", "history")[0]["changes"] == lines
+    bus.settle()
     assert bus.json("policy", "list", "--server", "d")[0]["max_messages"] == 3
     bus.mom("agent", "send", "eve", "clerks.Note", "text=hello")
     bus.settle()
@@ -212,3 +215,10 @@ def test_what_is_in_force_is_told_though_nobody_runs(tmp_path):
     found = alone.json("topology", "plan", str(elsewhere), "--now", str(alone.file))
     assert found["changes"] == ["~ allow: clerks -> shop"] and found["down"] == ["a", "b"]
     assert json.loads(json.dumps(found)) == found
+
+
+def test_all_servers_are_asked_at_once():
+    """So those that are silent are waited for once: here each waits until all others were asked."""
+    together = threading.Barrier(8, timeout=30)
+    assert stand.of_all("abcdefgh", lambda name: (together.wait(), name)[1]) == {name: name for name in "abcdefgh"}
+    assert stand.of_all((), str) == {}

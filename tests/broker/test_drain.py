@@ -29,16 +29,17 @@ def test_queues_and_subscriptions_move_and_the_rest_is_told():
 
 def test_what_is_new_is_made_elsewhere_also_after_a_restart_until_that_is_ended():
     b = Broker(THREE)
+    client = b.connect("a")
     b.ask("a", "drain", to="b")
-    b.connect("a").send("queue:first", "1")
+    client.send("queue:first", "1")
     assert "is drained, and takes nothing new: make queue:x on b" in b.ask("a", "create_queue", destination="queue:x")
     b.reboot("a")
-    b.connect("a").send("queue:second", "1")
+    assert "make queue:x on b" in b.ask("a", "create_queue", destination="queue:x")
     b.ask("a", "drain", end=True)
     b.connect("a").send("queue:third", "1")
     known = b.servers["c"].names.known
     assert {name: id.partition("/")[0] for name, id in known.items()} == {
-        "queue:first": "b", "queue:second": "b", "queue:third": "a"
+        "queue:first": "b", "queue:third": "a"
     }  # fmt: skip
 
 
@@ -48,3 +49,17 @@ def test_it_needs_another_server():
     assert "cannot be drained to itself" in b.ask("a", "drain", to="a")
     assert "not a server of this bus" in b.ask("a", "drain", to="z")
     assert b.ask("a", "holdings")["draining"] == ""
+
+
+def test_no_client_connects_to_it_and_those_that_are_there_go_on():
+    b = Broker(THREE)
+    early = b.connect("a")
+    b.ask("a", "drain", to="b")
+    late = b.connect("a").do()
+    assert late.refusals == ["a is drained: connect to another server"] and late.told[-1].elsewhere
+    early.send("queue:orders", "1")
+    assert b.connect("b").subscribe("s", "queue:orders").texts == ["1"]
+    assert any("a is drained to b: it lets no client in" in each for each in b.ask("a", "status")["problems"])
+    b.ask("a", "drain", end=True)
+    assert not b.connect("a").send("queue:orders", "2").refusals
+    assert not b.ask("a", "status")["problems"]

@@ -234,3 +234,19 @@ def test_a_note_of_one_server_reaches_another_that_knows_of_nothing_yet(b):
     b.pump()
     b.send("b", "other", Put("x"))
     assert b.fields("d/other")["got"] == ["x"]
+
+
+def test_an_agent_that_its_server_cannot_make_is_refused_before_anything_changes(b):
+    """Which its server alone can say; of a change of domains it is asked by the registry."""
+    new = replace(b.topology, agents=[*b.topology.agents, AgentDecl("lost", "c", "tests.core.nowhere:Lost", {})])
+    said = b.ask("c", "judge_topology", text=revision.text_of(new), revision=1)
+    assert said.startswith("agent lost cannot be made on c: tests.core.nowhere:Lost cannot be imported")
+    assert said.endswith("bring its class there, then apply")
+    assert apply(b, new, server="c") == said
+    other = replace(new, domains={**new.domains, "x": Domain("x", ("a", "b", "c"), "ks")})
+    said = apply(b, other, server="a")
+    assert "c cannot do it: agent lost cannot be made" in said and "nothing has changed" in said
+    assert numbers(b) == [1] * 4
+    wrong = AgentDecl("lost", "c", SINK, {"nothing": 1})
+    text = revision.text_of(replace(b.topology, agents=[*b.topology.agents, wrong]))
+    assert "has no field nothing" in b.ask("c", "judge_topology", text=text, revision=1)

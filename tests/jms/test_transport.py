@@ -265,6 +265,24 @@ def test_a_client_that_has_its_id_for_itself_returns_when_the_server_has_missed_
         connect("stomp://host.invalid", exclusive=True)
 
 
+def test_a_server_that_takes_no_clients_now_sends_them_to_the_next_address():
+    """Its ERROR comes behind CONNECTED, and nobody hears of it."""
+
+    def drained(talk):
+        talk.welcome()
+        talk.say("ERROR", message="a is drained: connect to another server", elsewhere="true")
+        talk.read()
+
+    with connect(f"{Scripted(drained).url},{Scripted(normal).url}") as context:
+        errors = []
+        context.connection.on_error = errors.append
+        context.send("a", "kept").wait(PATIENCE_S)
+        assert not errors
+    with pytest.raises(ConnectionLost, match="a is drained"):
+        with connect(Scripted(drained).url) as context:
+            context.send("a", "lost").wait(PATIENCE_S)
+
+
 def test_a_connection_that_is_closed_while_it_is_dialled_again_ends_quietly(monkeypatch):
     """`close` finds it down, and the dial then succeeds all the same."""
     connected, dialling, closed = threading.Event(), threading.Event(), threading.Event()

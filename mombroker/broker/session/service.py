@@ -136,9 +136,9 @@ class Sessions(Native):
             self.natives.agents[id] = self.sessions[event.conn] = Session(self.natives, id, self, event)
             said = json.dumps({"user": event.user, "client_id": event.client_id})
             self.tx.record("client", agent=id, done=self.tx.now, detail=said)
-            if self.leaving():
+            if reason := self._closed():
                 session = self.sessions[event.conn]
-                session.reply(Refused(f"{self.tx.name} is leaving its bus: connect to another server"))
+                session.reply(Refused(f"{self.tx.name} {reason}: connect to another server", elsewhere=True))
                 self.close(session)
         elif type(event) is ClientClosed:
             session = self.sessions.get(event.conn)
@@ -149,6 +149,12 @@ class Sessions(Native):
 
     def check(self) -> None:
         self.topics.check()
+
+    def _closed(self) -> str:
+        """Why no client may connect; empty if one may."""
+        if self.leaving():
+            return "is leaving its bus"
+        return "is drained" if self.natives.names.elsewhere else ""
 
     def close(self, session: Session, lost: bool = True) -> None:
         """`lost`: its connection has not ended in good order."""

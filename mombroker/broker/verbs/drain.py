@@ -49,8 +49,9 @@ class DrainVerbs(DestinationVerbs):
 
     @changes
     def drain(self, to: str = "", release: bool = False, end: bool = False) -> Reply:
-        """Move all queues and durable subscriptions to another server; what is new is made there, too, from now on,
-        also after a restart, until this is asked with `end`. It is asked again for what has come meanwhile."""
+        """Move all queues and durable subscriptions to another server; what is new is made there, too, and no client
+        may connect here, from now on, also after a restart, until this is asked with `end`. It is asked again for what
+        has come meanwhile."""
         if end:
             self.names.elsewhere = ""
             self.tx.rows.meta[DRAINING] = None
