@@ -20,14 +20,16 @@ NOW = click.option(
     "--now", "current", type=click.Path(path_type=Path), metavar="FILE",
     help="The file by which the servers on this machine run, if FILE lies elsewhere or leaves some of them out.",
 )  # fmt: skip
+DROP = click.option("--drop", is_flag=True, help="Servers leave with all that they hold.")
 
 
 @click.command()
 @options.file_option
 @NOW
+@DROP
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit code 7 if there is something to be changed.")
 @form_option("table")
-def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
+def plan(file: Path, current: Path | None, drop: bool, detailed: bool, output: str) -> None:
     """Show what FILE would change on the bus, and change nothing.
 
     FILE is held against the topology that the bus goes by, which its stores have. `+` is new, `-` goes, `~` changes. It
@@ -43,7 +45,7 @@ def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
       mom topology plan bus.toml
       mom topology plan bus.toml -o json
     """
-    _, found = _planned(_wanted(file), current)
+    _, found = _planned(_wanted(file), current, drop)
     if output == "json":
         echo_json(found.as_dict())
     else:
@@ -57,10 +59,11 @@ def plan(file: Path, current: Path | None, detailed: bool, output: str) -> None:
 @click.command("apply")
 @options.file_option
 @NOW
+@DROP
 @options.yes_option
 @click.option("--no-wait", "wait", is_flag=True, flag_value=False, default=True, help="Do not wait for its end.")
 @form_option("table")
-def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: str) -> None:
+def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bool, output: str) -> None:
     """Have the bus go by the topology in FILE. Shows the plan, and asks.
 
     The registry decides it, and all servers are told in one multicast: nobody pauses for addresses, policies, declared
@@ -71,17 +74,22 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
     these domains waits until all have switched; clients keep their connections, and other servers notice nothing. Who
     dies meanwhile is only waited for: `mom topology status` tells.
 
+    A server that leaves must hold nothing, or it is refused with what there is. With --drop it leaves all the same:
+    its queues, subscriptions and agents are gone, their names are free again everywhere, its clients are sent away,
+    and what is sent to it from then on is a dead letter where it comes from.
+
     \b
     Example:
       mom topology apply bus.toml
       mom topology apply bus.toml --yes
+      mom topology apply bus.toml --drop
     """
     from mombroker.admin.topology import stand as stands
     from mombroker.core import revision
     from mombroker.net.adminclient import NoAnswer
 
     wanted = _wanted(file)
-    stand, found = _planned(wanted, current)
+    stand, found = _planned(wanted, current, drop)
     if output != "json":
         _tell(found)
     if not found.lines:
@@ -95,8 +103,9 @@ def apply_plan(file: Path, current: Path | None, yes: bool, wait: bool, output: 
         raise MomError(f"this cannot be applied now: {found.refused}")
     options.confirm(yes, f"Change the bus {wanted.name}?")
     at, text = stand.topology.servers[asked], revision.text_of(wanted)
+    dropped = {"drop": True} if drop else {}  # servers of an older version do not know it
     try:
-        done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number)
+        done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number, **dropped)
     except NoAnswer as error:
         raise MomError(f"{error}; it may be done all the same: `mom topology history` tells") from None
     if done.get("begun") and wait:
@@ -165,11 +174,11 @@ def _wanted(file: Path) -> "Topology":
     return options.load(file, "the topology that is wanted is in it")
 
 
-def _planned(wanted: "Topology", current: Path | None) -> "tuple[Stand, Plan]":
+def _planned(wanted: "Topology", current: Path | None, drop: bool) -> "tuple[Stand, Plan]":
     from mombroker.admin.topology import plan as plans
 
     stand = _look(options.load(current) if current else wanted)
-    return stand, plans.make(stand, wanted)
+    return stand, plans.make(stand, wanted, drop)
 
 
 def _tell(found: "Plan") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mombroker.admin import leaving
@@ -68,7 +68,8 @@ class Plan:
         yield f"revision {self.number}: {KINDS[change.kind]}"
         yield from (f"  {line}" for line in self.lines)
         for server, things in self.holds.items():
-            yield f"{server} leaves, and {'holds ' + leaving.listed(things) if things else 'holds nothing'}"
+            does = "gives up" if change.drop else "holds"
+            yield f"{server} leaves, and {does} {leaving.listed(things) if things else 'nothing'}"
         for each in change.attached:
             yield f"{listed(each.servers, 12)} hang at {each.sponsor}, by {listed(each.domains, 12)}"
         if self.pauses:
@@ -83,10 +84,11 @@ class Plan:
             yield f"{listed(self.hidden, 12)}: this machine has no token of them, so what they hold is not known here"
 
 
-def make(stand: Stand, new: Topology) -> Plan:
-    """What it takes to go from where a bus stands to another topology. Raises MomError if that is no successor."""
+def make(stand: Stand, new: Topology, drop: bool = False) -> Plan:
+    """What it takes to go from where a bus stands to another topology; with `drop` servers leave with all that they
+    hold. Raises MomError if that is no successor."""
     old = stand.topology
-    change = compare(old, new)
+    change = replace(compare(old, new), drop=drop)
     pauses = [name for name in change.inside if name in old.servers and name in new.servers]
     made = Plan(stand.number, change, told(old, new), pauses)
     made.down, made.hidden = stand.of_state(DOWN), stand.of_state(HIDDEN)
@@ -106,10 +108,11 @@ def _judged(stand: Stand, new: Topology, change: Change) -> str:
     take the change, or nobody answers."""
     up = list(answering(stand, stand.topology.registry))
     homes = {agent["server"] for what, _, _, agent in change.settings if what == "agent" and agent}
+    more = {"drop": True} if change.drop else {}  # servers of an older version do not know it
     for asked in [*up[:1], *(name for name in up[1:] if name in homes)]:
         with adminclient.connect(stand.topology, asked) as client:
             try:
-                client.request("judge_topology", text=revision.text_of(new), revision=stand.number)
+                client.request("judge_topology", text=revision.text_of(new), revision=stand.number, **more)
             except MomError as error:
                 return str(error)
     return ""

@@ -55,6 +55,7 @@ class Change:
     newcomers  servers that only the new topology has
     leavers    servers that only the old one has
     moved      servers of both whose domains are not the same, by name
+    drop       what leavers hold goes with them
     """
 
     kind: Kind
@@ -66,6 +67,7 @@ class Change:
     newcomers: tuple[str, ...] = ()
     leavers: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    drop: bool = False
 
 
 def compare(old: Topology, new: Topology) -> Change:

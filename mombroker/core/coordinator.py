@@ -37,7 +37,8 @@ ANSWER_NS = 4 * times.SECOND  # for all to say that they can; whoever is up take
 @dataclass(slots=True)
 class Run:
     """A change under way: `asker` is the server that wants it, and `left` those that have still to answer, or to
-    switch: who leaves the bus is not waited for. Its revision is in force since `since` once all have."""
+    switch: who leaves the bus is not waited for. Its revision is in force since `since` once all have. With `drop`
+    leavers may hold something."""
 
     id: int
     number: int
@@ -48,6 +49,7 @@ class Run:
     inside: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     leavers: list[str] = field(default_factory=list)
+    drop: bool = False
 
 
 class Coordinator:
@@ -79,17 +81,10 @@ class Coordinator:
     def begin(self, asker: str, text: str, change: Change) -> None:
         """Ask all that are inside. The rest follows by itself; a refusal is told to the asker."""
         tx, number = self.tx, self.truth.number + 1
+        inside = list(change.inside)
         self.run = Run(
-            tx.new_id(),
-            number,
-            tx.now,
-            text,
-            asker,
-            ASKED,
-            list(change.inside),
-            list(change.inside),
-            list(change.leavers),
-        )
+            tx.new_id(), number, tx.now, text, asker, ASKED, inside, [*inside], list(change.leavers), change.drop
+        )  # fmt: skip
         self._keep()
         self._wait()
         self._tell(READY)
@@ -102,6 +97,8 @@ class Coordinator:
         run, tx = self.run, self.tx
         assert run is not None, "nothing is under way"
         values = [run.id] if type == FORGET else [run.id, run.number, run.since, run.text]
+        if run.drop and type != FORGET:
+            values.append(True)
         dests = tuple(f"{name}/{AGENT}" for name in run.inside)
         payload = json.dumps(values, ensure_ascii=False).encode()
         self._send(new_message(tx, f"{tx.name}/{AGENT}", dests, type, payload, flags=BOUNCE))

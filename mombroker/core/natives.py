@@ -56,6 +56,7 @@ class Clients(Protocol):
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     def left(self, server: str) -> None: ...  # it is not of this bus any more
+    def depart(self) -> None: ...  # nor are we from now on
 
     leaving: Callable[[], bool]  # is it us who leaves the bus? Then nobody may connect
 

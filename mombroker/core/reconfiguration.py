@@ -46,6 +46,7 @@ class Plan:
     behind   the domains that the gate is before: S, and from the switch on those in place of S; none once all is let in
     leavers  those of `inside` that are not of the bus any more then
     over     all inside have switched
+    drop     leavers give up what they hold
     """
 
     id: int
@@ -57,6 +58,7 @@ class Plan:
     behind: list[str] = field(default_factory=list)
     leavers: list[str] = field(default_factory=list)
     over: bool = False
+    drop: bool = False
 
 
 class Reconfiguration:
@@ -118,8 +120,11 @@ class Reconfiguration:
             self.truth.check_agents(self._work_out(plan))
         except MomError as error:
             return f"{me} cannot do it: {error}"
-        if me in plan.leavers and (held := self.holds()):
-            return f"{me} cannot leave, and holds {listed(held)}: move that or delete it first"
+        if me in plan.leavers and not plan.drop and (held := self.holds()):
+            return (
+                f"{me} cannot leave, and holds {listed(held)}: move that or delete it first, or give it up by "
+                "`mom topology apply --drop`"
+            )
         return ""
 
     def _work_out(self, plan: Plan) -> Change:
@@ -292,8 +297,9 @@ def _read_plan(message: Message) -> object:
 def _plan(message: Message) -> Plan:
     """Raises UnknownNotification."""
     match read_values(message):
-        case [int(id), int(number), int(since), str(text)] if 0 < id <= LAST and 0 < number < LAST and 0 <= since:
-            return Plan(id, number, since, text)
+        case [int(id), int(number), int(since), str(text), *more] if 0 < id <= LAST and 0 < number < LAST:
+            if since >= 0 and more in ([], [True]):
+                return Plan(id, number, since, text, drop=bool(more))
     raise UnknownNotification(f"{message.type} came with what is no plan")
 
 

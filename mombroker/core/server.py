@@ -138,6 +138,7 @@ class AgentServer:
         gone = [name for name in tx.topology.servers if name not in topology.servers]
         if me in gone:  # we are not of the bus any more, and forget nobody
             gone = []
+            self.clients.depart()
             alone = {me: tx.topology.servers[me]}
             topology = replace(topology, servers=alone, domains={}, agents=[], registry=me, checked=False)
         tx.rows.meta |= dict.fromkeys(self.reader.meta(DIGEST))

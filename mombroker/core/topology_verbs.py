@@ -34,14 +34,15 @@ class TopologyVerbs:
         return {"revisions": revision.listed(self.truth.tx.reader.meta(HISTORY))}
 
     @reads
-    def judge_topology(self, text: str, revision: int) -> Reply:
+    def judge_topology(self, text: str, revision: int, drop: bool = False) -> Reply:
         """What kind of change another topology would be, given as text, in place of a revision; refused like that."""
-        return {"kind": self.truth.judge(revision, text).kind.value}
+        return {"kind": self.truth.judge(revision, text, drop).kind.value}
 
     @changes
-    def apply_topology(self, ticket: int, text: str, revision: int) -> None:
-        """Have the bus go by another topology, given as text, in place of a revision."""
-        self.truth.apply(revision, text, ticket)
+    def apply_topology(self, ticket: int, text: str, revision: int, drop: bool = False) -> None:
+        """Have the bus go by another topology, given as text, in place of a revision. With `drop` servers leave with
+        all that they hold: its names and topic entries are withdrawn everywhere."""
+        self.truth.apply(revision, text, ticket, drop)
 
 
 class ChangeVerbs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container
+from dataclasses import replace
 from typing import Any
 
 from mombroker.core import revision
@@ -74,14 +75,15 @@ class Truth(Replicated):
             "`mom topology apply` to have it"
         )
 
-    def apply(self, expected: int, text: str, ticket: int) -> None:
+    def apply(self, expected: int, text: str, ticket: int, drop: bool = False) -> None:
         """Have the topology of a text in place of revision `expected`; the reply to `ticket` follows when this server
-        has it. Raises MomError for what no server would do."""
-        self.judge(expected, text)
+        has it. With `drop` servers leave with all that they hold. Raises MomError for what no server would do."""
+        self.judge(expected, text, drop)
         self.wait(revision.digest_of(text), ticket)
-        self.ask(APPLY, json.dumps([expected, text], ensure_ascii=False).encode())
+        values = [expected, text, True] if drop else [expected, text]
+        self.ask(APPLY, json.dumps(values, ensure_ascii=False).encode())
 
-    def judge(self, expected: int, text: str) -> Change:
+    def judge(self, expected: int, text: str, drop: bool = False) -> Change:
         """What the topology of a text would change. Raises MomError, with the remedy, if that cannot be done now."""
         if expected != self.number:
             raise MomError(
@@ -110,17 +112,19 @@ class Truth(Replicated):
                 f"the domains change, and {listed(change.newcomers)} joins the bus: have that in two plans, the "
                 "newcomer first, in a domain of its own with a server that is there"
             )
-        if held := [name for name, id in self._names.known.items() if home_of(id) in change.leavers]:
+        held = [name for name, id in self._names.known.items() if home_of(id) in change.leavers]
+        if held and not drop:
             raise MomError(
-                f"{listed(change.leavers)} cannot leave, and holds {listed(sorted(held))}: move that or delete it first"
+                f"{listed(change.leavers)} cannot leave, and holds {listed(sorted(held))}: move that or delete it "
+                "first, or give it up by `mom topology apply --drop`"
             )
-        return change
+        return replace(change, drop=drop)
 
     # -- on the registry server ----------------------------------------------------------------------------------
 
-    def _decide(self, asker: str, expected: int, text: str) -> bytes | None:
+    def _decide(self, asker: str, expected: int, text: str, drop: bool) -> bytes | None:
         try:
-            change = self.judge(expected, text)
+            change = self.judge(expected, text, drop)
         except MomError as error:
             self.refused(asker, text, str(error))
             return None
@@ -178,11 +182,11 @@ class Truth(Replicated):
         self.settle(digest, sentence)
 
 
-def _read_asked(message: Message) -> tuple[int, str]:
+def _read_asked(message: Message) -> tuple[int, str, bool]:
     match _values(message):
-        case [int(expected), str(text)] if 0 < expected < LAST:
+        case [int(expected), str(text), *more] if 0 < expected < LAST and more in ([], [True]):
             _readable(message, text)
-            return expected, text
+            return expected, text, bool(more)
     raise UnknownNotification(f"{message.type} came with what is no topology")
 
 

@@ -123,7 +123,7 @@ def test_a_change_is_refused_while_a_server_of_it_is_down_and_nothing_has_change
     bus.settle()
 
 
-def test_a_server_that_holds_nothing_leaves_while_the_others_work(bus):
+def test_a_server_leaves_while_the_others_work_with_all_that_it_holds_if_that_is_wanted(bus):
     was = number(bus)
     wanted(bus, {"x": "ac"}, "")
     text = bus.file.read_text()
@@ -131,15 +131,24 @@ def test_a_server_that_holds_nothing_leaves_while_the_others_work(bus):
     begin = text.index("[servers.b]")
     bus.file.write_text(text[:begin] + text[text.index("[servers.c]") :])
     bus.mom("send", "-s", "c", "/queue/of-c", "kept")
-    with jms.connect(bus.urls["b"]):
+    with jms.connect(bus.urls["b"], reconnect=0) as context:
         said = bus.mom("topology", "apply", "--yes", code=1).stderr
-        assert "b cannot leave, and holds 1 connections of clients" in said
-    while "cannot leave" in (result := bus.mom_any("topology", "apply", "--yes")).stderr:
-        time.sleep(0.1)  # its server has not noticed yet that the client is gone
+        assert "b cannot leave, and holds 1 connections of clients" in said and "--drop" in said
+        context.send("/queue/of-b", "given up").wait(30)
+        said = bus.mom("topology", "apply", "--yes", code=1).stderr
+        assert "b cannot leave, and holds queue:of-b" in said
+        shown = bus.mom("topology", "plan", "--drop").stdout
+        assert "b leaves, and gives up queue:of-b with 1 message" in shown
+        result = bus.mom("topology", "apply", "--yes", "--drop")
+        with pytest.raises(jms.JmsError, match="leaving its bus"):
+            while True:
+                context.send("/queue/of-c", "late").wait(30)
     assert result.stdout.endswith(f"revision {was + 1} is in force\n")
     assert [row["server"] for row in bus.json("topology", "status")] == ["a", "c"]
     with jms.connect(bus.urls["a"]) as context:
         assert context.consumer("/queue/of-c").receive(30).body == "kept"
+        context.send("/queue/of-b", "anew").wait(30)  # the name is free
+        assert context.consumer("/queue/of-b").receive(30).body == "anew"
     log = bus.file.parent / "b" / "log.txt"
     while "has left the bus" not in log.read_text():
         time.sleep(0.1)

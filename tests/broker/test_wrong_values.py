@@ -345,7 +345,7 @@ REQUEST = {
     "user": "u", "hash": "h", "seq": 1, "holder": "a", "fields": {}, "ttl_ns": 1, "server": "b", "limit": 5,
     "after": "", "was": "", "new": True, "client_id": "me", "selector": "", "shared": False, "where": "",
     "ids": [], "upto": 0, "from": "", "bytes": 5,
-    "unacked": False, "back": False, "values": {}, "text": "{}", "revision": 1,
+    "unacked": False, "back": False, "values": {}, "text": "{}", "revision": 1, "drop": True,
 }  # fmt: skip
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from mombroker import ordering
 from mombroker.admin.audit import bus as audit
+from mombroker.broker.commands import Subscribe
 from mombroker.core.errors import MomError, PeerError
-from mombroker.core.events import Admin, ClientOpened
+from mombroker.core.events import Admin, ClientCommands, ClientOpened
 from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
 from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
@@ -266,9 +267,37 @@ def test_a_server_that_holds_something_cannot_leave():
     bus = Bus(made(old))
     bus.pump()
     bus.ask("f", "create_queue", destination="queue:kept")
-    assert apply(bus, new) == "f cannot leave, and holds queue:kept: move that or delete it first"
+    said = apply(bus, new)
+    assert said.startswith("f cannot leave, and holds queue:kept: move that or delete it first, or give it up by")
     bus.ask("f", "delete_destination", destination="queue:kept")
     bus.servers["f"].step(ClientOpened(9, "", session="f/9"), bus.now)
     assert "f cannot leave, and holds 1 connections of clients" in apply(bus, new)
     at_rest(bus, 1)
     assert "have that in two plans" in apply(bus, {"x": "abcq", "y": "cd", "z": "def"})
+
+
+@pytest.mark.parametrize("old, new", LEAVING[:3])
+def test_a_server_is_dropped_with_all_that_it_holds(old, new):
+    """Its names are free again everywhere, its clients are sent away, and what comes for it later is a dead letter."""
+    agents = SINKS | {"f/kept": f"{AGENTS}:Sink"}
+    bus = Bus(topology(old, agents, {name: ("matrix", {}) for name in old if len(old[name]) > 2}))
+    bus.pump()
+    bus.ask("f", "create_queue", destination="queue:kept")
+    server = bus.servers["f"]
+    server.step(ClientOpened(9, "", session="f/9"), bus.now)
+    server.step(ClientCommands(9, [Subscribe("s", ("topic:news",))]), bus.now)
+    bus.pump()
+    assert all("f" in each.clients.topics.table for each in bus.servers.values())
+    dropped = {"text": text_of(made(new)), "revision": 1, "drop": True}
+    assert "f cannot leave, and holds" in apply(bus, new)
+    assert bus.ask("b", "apply_topology", **dropped) == {"revision": 2, "begun": True}
+    assert not server.clients.sessions
+    is_out(bus, "f")
+    at_rest(bus, 2)
+    for name in "abcde":
+        each = bus.servers[name]
+        assert not [id for id in each.names.known.values() if id.startswith("f/")], name
+        assert "f" not in each.clients.topics.table
+    assert "it is not a server of this bus" in bus.send("a", "f/kept", Put("late"))
+    assert bus.ask("b", "create_queue", destination="queue:kept")
+    everyone_hears(bus, "after")

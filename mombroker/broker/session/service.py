@@ -137,15 +137,22 @@ class Sessions(Native):
             said = json.dumps({"user": event.user, "client_id": event.client_id})
             self.tx.record("client", agent=id, done=self.tx.now, detail=said)
             if reason := self._closed():
-                session = self.sessions[event.conn]
-                session.reply(Refused(f"{self.tx.name} {reason}: connect to another server", elsewhere=True))
-                self.close(session)
+                self._send_away(self.sessions[event.conn], reason)
         elif type(event) is ClientClosed:
             session = self.sessions.get(event.conn)
             if session is not None and session in self.going:
                 session.gone = True
             elif session is not None:
                 self.close(session)
+
+    def _send_away(self, session: Session, reason: str) -> None:
+        session.reply(Refused(f"{self.tx.name} {reason}: connect to another server", elsewhere=True))
+        self.close(session)
+
+    def depart(self) -> None:
+        """This server leaves its bus now, with all that it holds; what its clients had is given back by the others."""
+        for session in list(self.sessions.values()):
+            self._send_away(session, "is leaving its bus")
 
     def check(self) -> None:
         self.topics.check()
