@@ -31,6 +31,7 @@ GRACE = 30.0  # for a server to stop in
 LOOK = 0.5  # between two looks whether it is over
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 NEVER = float("inf")
+REACTOR = "twisted.internet.reactor"
 
 
 class Watcher(Protocol):
@@ -82,6 +83,8 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code: 0 after an orderly stop, else the worst of the servers that ended by themselves."""
+        if REACTOR in sys.modules:  # whatever one child waits for would be told to another, which has that number too
+            raise RuntimeError(f"{REACTOR} is imported before the servers are forked: all would share its epoll")
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         locks: list[int] = []
         try:

@@ -79,7 +79,7 @@ class Gateway:
         if tls is not None:
             if self._certified is None:
                 self._certified = secure.Certified(certificate, key)
-            factory = secure.secured(_Accepting(self, sessions, tls=True), self._certified)
+            factory = secure.secured(_Accepting(self, sessions, tls=True), self._certified, self.reactor)
             self._ports.listen(f"{sessions.setting}_tls", tls, sessions.name, factory)
 
     def accepted(self, sessions: Sessions, host: str, tls: bool) -> Client | None:

@@ -62,9 +62,9 @@ class Certified:
         return self.context
 
 
-def secured(accepting: Any, certified: Any) -> Any:
+def secured(accepting: Any, certified: Any, reactor: Any) -> Any:
     """A factory whose connections are those of `accepting` behind TLS."""
-    factory = TLSMemoryBIOFactory(certified, False, accepting)
+    factory = TLSMemoryBIOFactory(certified, False, accepting, reactor)
     # Nothing to aggregate: our writes are joined, and we must know when they leave.
     factory.protocol = TLSMemoryBIOProtocol
     return factory

@@ -240,6 +240,13 @@ def test_a_server_whose_last_words_cannot_be_written_ends_all_the_same(tmp_path)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 
 
+def test_a_reactor_in_the_parent_is_refused_for_its_children_would_share_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, supervisor.REACTOR, object())
+    with pytest.raises(RuntimeError, match="would share its epoll"):
+        supervisor.Supervisor([supervisor.Child("a", tmp_path)], full, supervisor.Nobody()).run()
+    assert not list(tmp_path.iterdir())
+
+
 class Full:
     def flush(self) -> None:
         raise OSError("no space left on the device")
