@@ -1,4 +1,4 @@
-"""docs/tables.md: the verbs of operators' requests, and the keys of table `meta`, as the code has them."""
+"""docs/tables.md: the verbs of operators' requests, metrics, and the keys of table `meta`, as the code has them."""
 
 import json
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from mombroker.core import meta
 from mombroker.core.requests import Argument, Verb, verbs_of
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Server, Topology
+from mombroker.gateway.web import metrics
 from mombroker.net.verbs import ProcessVerbs
 from mombroker.store.memory import MemoryStore
 
@@ -28,6 +29,16 @@ lists come in pages: `after` of an answer, if it is not empty, is where the next
 | verb | arguments | | who may | |
 |---|---|---|---|---|
 """
+METRICS = """
+## Metrics
+
+What `/metrics` of the HTTP port tells ([observe.md](observe.md#metrics)), in the order of its text. Each sample has the
+label `server`.
+
+| metric | type | labels | |
+|---|---|---|---|
+"""
+LABELS = {metrics.DOMAIN: "`domain`", metrics.LINK: "`domain`, `peer`", metrics.DESTINATION: "`destination`"}
 META = """
 ## Keys of table `meta`
 
@@ -44,7 +55,15 @@ def document() -> str:
         f"| `{key.name}` | {key.form} | {key.says}{' (everywhere)' if key.replicated else ''} | `{key.owner}` |"
         for key in meta.KEYS
     ]
-    return HEAD + "\n".join(map(_row, verbs())) + "\n" + META + "\n".join(rows) + "\n"
+    tables = [(HEAD, map(_row, verbs())), (METRICS, map(_metric, metrics.METRICS)), (META, rows)]
+    return "".join(head + "\n".join(lines) + "\n" for head, lines in tables)
+
+
+def _metric(metric: metrics.Metric) -> str:
+    labels = next((said for group, said in LABELS.items() if metric in group), "")
+    if metric is metrics.INFO:
+        labels = "`version`"
+    return f"| `{metrics.full(metric)}` | {metric.type} | {labels} | {metric.help} |"
 
 
 def verbs() -> Iterable[Verb]:

@@ -52,6 +52,8 @@ def status(server: AgentServer) -> Reply:
         "dead_letters": len(server.dead_letters.letters),
         "names": len(server.names.known),
         "store_bytes": server.alarms.last.bytes,
+        "max_store": server.limits.max_store,
+        "free_bytes": server.alarms.last.free,
         "full": server.tx.full,
         "stuck": _stuck(server),
         "problems": _problems(server),

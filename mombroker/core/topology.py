@@ -20,7 +20,9 @@ from mombroker.core.ids import AGENT_NAME, SERVER_NAME
 CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ADDRESS = re.compile(r"(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>[0-9]{1,5})")
+ORIGIN = re.compile(r"https?://[^\s/?#@]+")
 WILDCARD = {"", "0.0.0.0", "::", "*"}
+CLIENTS = ("stomp", "stomp_tls", "http", "http_tls")  # where clients reach a server
 
 
 class Fault(NamedTuple):
@@ -44,6 +46,8 @@ class Server:
     anonymous     clients of the same machine need no user
     type_headers  selectors take headers of clients that look like numbers or booleans for such
     hide_version  clients are not told what they are connected to
+    http          host:port of metrics, health, the API and STOMP over WebSocket; `http_tls` the same by TLS
+    http_origins  whose pages may open a WebSocket, beside this port's own
     """
 
     name: str
@@ -57,6 +61,9 @@ class Server:
     anonymous: bool = False
     type_headers: bool = False
     hide_version: bool = False
+    http: str | None = None
+    http_tls: str | None = None
+    http_origins: tuple[str, ...] = ()
 
     @property
     def listen(self) -> str:
@@ -180,8 +187,8 @@ class Topology:
             uses = [("listen", machine, f"port {server.port}")] if server.port else []
             if server.data:
                 uses.append(("data", machine, f"folder {server.data}"))
-            for what, where in (("stomp", server.stomp), ("stomp_tls", server.stomp_tls)):
-                if where is None:
+            for what in CLIENTS:
+                if (where := getattr(server, what)) is None:
                     continue
                 try:
                     host, port = address(where)
@@ -194,6 +201,11 @@ class Topology:
                     if server.anonymous and not is_loopback(host):
                         yield Fault((*key, "anonymous"), f"other hosts can reach {where}: use 127.0.0.1, or users")
             yield from _certificate_faults(key, server)
+            for origin in server.http_origins:
+                if not ORIGIN.fullmatch(origin):
+                    yield Fault(
+                        (*key, "http_origins"), f"{origin!r} is no origin: write https://HOST or https://HOST:PORT"
+                    )
             for what, at, thing in uses:
                 if user := taken.get((at, thing)):
                     yield Fault((*key, what), f"{thing} on {at} is taken by {user}: give each its own")
@@ -315,10 +327,11 @@ class RoutingTable:
 
 
 def _certificate_faults(key: tuple[str, ...], server: Server) -> Iterable[Fault]:
-    if server.stomp_tls is not None and not server.certificate:
-        yield Fault((*key, "certificate"), 'missing: stomp_tls needs a PEM file, as certificate = "paris.pem"')
-    if server.stomp_tls is None and server.certificate:
-        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, or remove it")
+    by_tls = [what for what in CLIENTS if what.endswith("_tls") and getattr(server, what) is not None]
+    if by_tls and not server.certificate:
+        yield Fault((*key, "certificate"), f'missing: {by_tls[0]} needs a PEM file, as certificate = "paris.pem"')
+    if server.certificate and not by_tls:
+        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls or http_tls, or remove it")
     if server.private_key and not server.certificate:
         yield Fault((*key, "private_key"), "a key needs a certificate: add it, or remove this one")
 

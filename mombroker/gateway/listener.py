@@ -73,14 +73,30 @@ class Gateway:
         certificate: str = "",
         key: str = "",
     ) -> None:
-        """Open the ports of a protocol; all that use TLS have one certificate. Raises MomError."""
+        """Open the ports of a protocol. Raises MomError."""
+        self.open(
+            sessions.setting, sessions.name, lambda tls: _Accepting(self, sessions, tls), plain, tls, certificate, key
+        )  # fmt: skip
+
+    def open(
+        self,
+        setting: str,
+        name: str,
+        accepting: Callable[[bool], Any],
+        plain: Address | None,
+        tls: Address | None,
+        certificate: str = "",
+        key: str = "",
+    ) -> None:
+        """Listen for connections that a factory makes, which `accepting` is told whether they use TLS; all that do have
+        one certificate. Raises MomError."""
         if plain is not None:
-            self._ports.listen(sessions.setting, plain, sessions.name, _Accepting(self, sessions, tls=False))
+            self._ports.listen(setting, plain, name, accepting(False))
         if tls is not None:
             if self._certified is None:
                 self._certified = secure.Certified(certificate, key)
-            factory = secure.secured(_Accepting(self, sessions, tls=True), self._certified, self.reactor)
-            self._ports.listen(f"{sessions.setting}_tls", tls, sessions.name, factory)
+            factory = secure.secured(accepting(True), self._certified, self.reactor)
+            self._ports.listen(f"{setting}_tls", tls, name, factory)
 
     def accepted(self, sessions: Sessions, host: str, tls: bool) -> Client | None:
         if self.stopping:
@@ -102,7 +118,7 @@ class Gateway:
         """Let the client in, or not."""
         self._new.discard(client.host, client)
         user = login.user
-        if self.anonymous and is_loopback(client.host) and self.logins.stored(user) is None:
+        if self.free(client.host) and self.logins.stored(user) is None:
             client.admitted("")
             return
         try:
@@ -111,6 +127,10 @@ class Gateway:
             )
         except MomError as error:
             self._refuse(client, str(error))
+
+    def free(self, host: str) -> bool:
+        """Whether clients of this host need no user."""
+        return self.anonymous and is_loopback(host)
 
     def _checked(self, client: Client, user: str, right: bool) -> None:
         if client.lost:

@@ -1,6 +1,7 @@
 """Requests of the operator on the listen port: [number, verb, arguments] in, [number, done, result] out."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mombroker.core.errors import PeerError
@@ -9,6 +10,9 @@ from mombroker.core.topology_verbs import MAY_JOIN
 from mombroker.net import wire
 from mombroker.net.connection import Connection
 from mombroker.net.handshake import JOIN, Login
+
+Result = dict[str, Any] | str  # a string is a refusal
+Answer = Callable[[Result], None]
 
 MAX_OPEN = 64  # unanswered requests of one connection; beyond it the connection is not read
 
@@ -22,7 +26,7 @@ class AdminPort:
     def __init__(self, post: Callable[[Any], None], after: dict[str, Callable[[dict[str, Any]], None]]):
         self.post, self.after = post, after
         self._tickets = 0
-        self._open: dict[int, tuple[Connection | None, int, str]] = {}
+        self._open: dict[int, tuple[str, Answer]] = {}
         self._counts: dict[Connection, int] = {}
         self._joining: set[Connection] = set()  # those that show the secret of the bus, and no token
 
@@ -40,33 +44,34 @@ class AdminPort:
             if conn in self._joining and verb not in MAY_JOIN:
                 self._answer(conn, number, False, f"{verb} is for who has the token of this server, in its data folder")
                 continue
-            self._tickets += 1
-            self._open[self._tickets] = conn, number, verb
             self._counts[conn] += 1
             if self._counts[conn] == MAX_OPEN:
                 conn.transport.pauseProducing()
-            self.post(Admin(self._tickets, verb, args))
+            self.ask(verb, args, partial(self._answered, conn, number))
 
-    def post_own(self, verb: str, args: dict[str, Any]) -> None:
-        """A request of the process itself: its answer is completed as all are, and goes nowhere."""
+    def ask(self, verb: str, args: dict[str, Any], answer: Answer = lambda result: None) -> None:
+        """A request of the process itself, or of another port: `answer` gets the result, or the sentence of a refusal,
+        while the agent server lets go of its outputs: what is asked because of it is asked later."""
         self._tickets += 1
-        self._open[self._tickets] = None, 0, verb
+        self._open[self._tickets] = verb, answer
         self.post(Admin(self._tickets, verb, args))
 
-    def reply(self, ticket: int, result: dict[str, Any] | str) -> None:
+    def reply(self, ticket: int, result: Result) -> None:
         """The agent server's answer, durable now. A string is a refusal."""
-        conn, number, verb = self._open.pop(ticket)
-        done = not isinstance(result, str)
+        verb, answer = self._open.pop(ticket)
         if not isinstance(result, str) and verb in self.after:
             self.after[verb](result)  # also when whoever asked has gone
-        if conn is None or conn not in self._counts:
+        answer(result)
+
+    def _answered(self, conn: Connection, number: int, result: Result) -> None:
+        if conn not in self._counts:
             return
         if self._counts[conn] == MAX_OPEN:
             conn.transport.resumeProducing()
         self._counts[conn] -= 1
-        self._answer(conn, number, done, result)
+        self._answer(conn, number, not isinstance(result, str), result)
 
-    def _answer(self, conn: Connection, number: int, done: bool, result: dict[str, Any] | str) -> None:
+    def _answer(self, conn: Connection, number: int, done: bool, result: Result) -> None:
         try:
             data = wire.encode([number, done, result])
         except (TypeError, ValueError, OverflowError) as error:

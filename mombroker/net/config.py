@@ -35,6 +35,9 @@ SERVER = {
     "listen": (str, '!listen = "127.0.0.1:16300"'),
     "stomp": (str, 'stomp = "127.0.0.1:61613"'),
     "stomp_tls": (str, 'stomp_tls = "0.0.0.0:61614"'),
+    "http": (str, 'http = "127.0.0.1:8161"'),
+    "http_tls": (str, 'http_tls = "0.0.0.0:8162"'),
+    "http_origins": (list, 'http_origins = ["https://shop.example"]'),
     "certificate": (str, 'certificate = "paris.pem"'),
     "private_key": (str, 'private_key = "paris.key"'),
     "anonymous": (bool, "anonymous = true"),
@@ -159,7 +162,8 @@ class _Reading:
         return Server(
             name, host, port, table.get("stomp"), self.path(table.get("data", f"var/{name}")), table.get("stomp_tls"),
             certificate, private, table.get("anonymous", False), table.get("type_headers", False),
-            table.get("hide_version", False),
+            table.get("hide_version", False), table.get("http"), table.get("http_tls"),
+            tuple(table.get("http_origins", ())),
         )  # fmt: skip
 
     def path(self, text: str | None) -> str:
@@ -289,6 +293,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
             "certificate": place(server.certificate) or None, "private_key": place(server.private_key) or None,
             "anonymous": server.anonymous or None, "type_headers": server.type_headers or None,
             "hide_version": server.hide_version or None,
+            "http": server.http, "http_tls": server.http_tls, "http_origins": list(server.http_origins) or None,
             "data": place(server.data) or None,
         }  # fmt: skip
         toml.write(out, f"[servers.{toml.key(name)}]", table)

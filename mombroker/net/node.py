@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet import threads
 
@@ -17,7 +17,7 @@ from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.meta import USER
 from mombroker.core.server import AgentServer
-from mombroker.core.status import clock_trouble
+from mombroker.core.status import clock_trouble, closed
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.users import Logins
@@ -28,12 +28,15 @@ from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.files import Files, Log
 from mombroker.net.links import Links
-from mombroker.net.resources import disk_bytes, resources
+from mombroker.net.resources import disk_bytes, process, resources
 from mombroker.net.secret import secret_of
 from mombroker.net.verbs import ProcessVerbs
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
 from mombroker.store import folder
+
+if TYPE_CHECKING:
+    from mombroker.gateway.web.port import Web
 
 COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
@@ -136,6 +139,9 @@ class Node:
             "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
             "delete_user": self._user_deleted,
         }  # fmt: skip
+        self.since = self.driver.wall()
+        self.web: Web | None = None
+        self.working = False
         self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
             shared.reactor, self.name, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
@@ -164,16 +170,35 @@ class Node:
         if plain or tls:
             self.shared.tasks.callInThread(selectors.prepare)
         self.gateway.listen(self.stomp, plain, tls, at.certificate, at.private_key)
+        if at.http or at.http_tls:
+            self._listen_http(at)
+
+    def _listen_http(self, at: Server) -> None:
+        from mombroker.gateway.web.port import Web  # what it needs is for servers that have this port
+
+        plain, tls = (_interface(where) for where in (at.http, at.http_tls))
+        if plain is not None and not is_loopback(plain[0]):
+            self.log(f"passcodes travel in plain text to {at.http}; set http_tls and a certificate instead")
+        self.web = Web(self.gateway, self.admin.ask, self._refuses)
+        self.web.listen(plain, tls, at.certificate, at.private_key)
+
+    def _refuses(self) -> str:
+        """Why it takes no work; empty if it does."""
+        if not self.working:
+            return "has not started yet"
+        return closed(self.server)
 
     def start(self) -> None:
         """Let the work begin; all servers of the process that can be reached should listen by now."""
         at = self.shared.topology.servers[self.name]
-        clients = "".join(f", {what} {where}" for what, where in (("STOMP", at.stomp), ("TLS", at.stomp_tls)) if where)
+        ports = {"STOMP": at.stomp, "TLS": at.stomp_tls, "HTTP": at.http, "HTTPS": at.http_tls}
+        clients = "".join(f", {what} {where}" for what, where in ports.items() if where)
         self.log(f"serves {at.listen}{clients}, store {at.data}")
         if trouble := clock_trouble(self.server):
             self.log(trouble)
         self._tidy()
         self.driver.start()
+        self.working = True
 
     async def stop(self) -> None:
         """Take no new work, make durable what is there, let it leave, close everything."""
@@ -182,6 +207,8 @@ class Node:
         self._still()
         if not self.driver.dead:
             await self.gateway.stop()
+            if self.web is not None:
+                self.web.abort()
             await self.links.stop()
             self.store.close()
             self.log("stopped")
@@ -198,6 +225,8 @@ class Node:
 
     def abort(self) -> None:
         """Close all sockets at once."""
+        if self.web is not None:
+            self.web.abort()
         self.gateway.abort()
         self.links.abort()
 
@@ -289,7 +318,11 @@ class Node:
         status["peers"] = self.links.peers()
         status["store_file_bytes"] = self.store.file_size()
         status["turns"] = self.driver.turns()
+        status["commits"] = self.driver.commits
+        status["process"] = {"since": self.since, **process()}
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
+        if self.web is not None:
+            status["http"] = self.web.status()
         status["problems"] += self.gateway.problems()
 
     def _connections(self) -> list[dict[str, Any]]:
@@ -310,7 +343,7 @@ class Node:
 
     def _renew(self, user: str, was: str, hash: str) -> None:
         """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""
-        self.admin.post_own("renew_user", {"user": user, "hash": hash, "was": was})
+        self.admin.ask("renew_user", {"user": user, "hash": hash, "was": was})
 
 
 def _stomp_settings(at: Server, limits: Limits) -> Settings:

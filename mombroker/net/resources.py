@@ -1,6 +1,8 @@
-"""What is left of the machine's disk and memory, for a server's alarms."""
+"""What is left of the machine's disk and memory, for a server's alarms, and what this process takes of them."""
 
 import os
+import resource
+import time
 from pathlib import Path
 
 _STATM = Path("/proc/self/statm")
@@ -24,6 +26,15 @@ def memory() -> int:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def process() -> dict[str, float]:
+    """CPU time, memory and open files of this process."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return {
+        "cpu_seconds": time.process_time(), "memory_bytes": memory(), "files": len(os.listdir("/dev/fd")) - 1,
+        "max_files": soft,
+    }  # fmt: skip
 
 
 def disk_bytes() -> int:

@@ -256,6 +256,18 @@ FAULTS = [
         ],
     ),
     (
+        {"servers": servers(server("a", http="127.0.0.1:9"), server(
+            "b", port=2, http="0.0.0.0:8", anonymous=True), server(
+            "c", port=3, http_tls="127.0.0.1:9", http_origins=("https://a", "http://b:1", "c.example", "https://d/")))},
+        [
+            "servers.b.anonymous: other hosts can reach 0.0.0.0:8: use 127.0.0.1, or users",
+            "servers.c.certificate: missing: http_tls needs a PEM file",
+            "servers.c.http_origins: 'c.example' is no origin: write https://HOST",
+            "servers.c.http_origins: 'https://d/' is no origin: write https://HOST",
+            "servers.c.http_tls: port 9 on 127.0.0.1 is taken by http of a",
+        ],
+    ),
+    (
         {"servers": servers(server("a"), server("b", port=2), server("c", port=3, private_key="k"))},
         ["servers.c.private_key: a key needs a certificate"],
     ),

@@ -33,6 +33,8 @@ data = "var/paris"
 listen = "[fe80::1]:16300"
 stomp = "127.0.0.1:61613"
 stomp_tls = "[::1]:61614"
+http = "127.0.0.1:8161"
+http_origins = ["https://shop.example"]
 certificate = "lyon.pem"
 private_key = "/etc/lyon.key"
 anonymous = true
@@ -105,6 +107,9 @@ def test_the_sample_means_what_it_says():
                 True,
                 True,
                 True,
+                "127.0.0.1:8161",
+                None,
+                ("https://shop.example",),
             ),
             "nice": Server("nice", "nice.example", 16300, None, "/var/lib/nice"),
         },
@@ -138,7 +143,11 @@ WRONG = [
     ("registry =", "registri =", "bus.registri: unknown key: did you mean registry?"),
     ("stomp =", "web =", "servers.paris.web: unknown key: known are listen, stomp, stomp_tls,"),
     ("anonymous = true", "anonymous = 1", "servers.lyon.anonymous: must be true or false, not 1: anonymous = true"),
-    ('stomp_tls = "[::1]:61614"', "", "servers.lyon.certificate: it is for TLS: add stomp_tls, or remove it"),
+    (
+        'stomp_tls = "[::1]:61614"',
+        "",
+        "servers.lyon.certificate: it is for TLS: add stomp_tls or http_tls, or remove it",
+    ),
     ('"10.0.0.1:16300"', "16300", 'servers.paris.listen: must be text of one line, not 16300: listen = "127.'),
     ('"10.0.0.1:16300"', '"10.0.0.1"', "servers.paris.listen: '10.0.0.1' is no address: write HOST:PORT"),
     ('"nice.example:16300"', '"0.0.0.0:16300"', "servers.nice.listen: peers dial this address"),
@@ -296,7 +305,7 @@ def test_a_domain_keeps_the_options_that_its_back_end_finds_right(monkeypatch):
     core = loads(text, HERE).domains["core"]
     assert (core.backend, core.options) == ("grouped", {"groups": [["a", "b"], ["c", "d"]]})
     assert loads(dumps(loads(text, HERE)), HERE).domains["core"] == core
-    assert faults(text.replace('"b"', '"x"')) == ["bus.toml:27: domains.core.ordering: b is in no group"]
+    assert faults(text.replace('"b"', '"x"')) == ["bus.toml:29: domains.core.ordering: b is in no group"]
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -16,8 +16,15 @@ from mombroker.core.requests import Reply, changes, reads
 class TopicVerbs(DestinationVerbs):
     @reads
     def topics(self, after: str = "", limit: int = MAX_PAGE) -> Reply:
-        """The topics that were created, and the patterns that somebody listens to, as this server knows them."""
+        """The topics that were created, and the patterns that somebody listens to, as this server knows them; with
+        `limit` 0 what was counted of all of them alone."""
         topics = self.sessions.topics
+        counts = {
+            "published": topics.published, "copies": topics.copies, "unheard": topics.unheard,
+            "dropped": topics.dropped,
+        }  # fmt: skip
+        if not limit:
+            return {"topics": [], "after": "", **counts}
         servers: dict[str, list[str]] = {}
         for home, entries in topics.table.items():
             for pattern in entries.values():
@@ -35,10 +42,6 @@ class TopicVerbs(DestinationVerbs):
                 "dropped_here": sum(subscriber.dropped for subscriber in entry.subscribers) if entry else 0,
             })  # fmt: skip
         more = names[limit - 1] if len(names) > limit else ""
-        counts = {
-            "published": topics.published, "copies": topics.copies, "unheard": topics.unheard,
-            "dropped": topics.dropped,
-        }  # fmt: skip
         return {"topics": rows, "after": more, **counts}
 
     @reads

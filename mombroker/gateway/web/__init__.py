@@ -1,0 +1,1 @@
+"""The HTTP port of a server: metrics, health, what `mom` knows as JSON, STOMP over WebSocket."""

@@ -1,0 +1,94 @@
+"""Requests and answers of the HTTP port as values."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from mombroker.core.errors import MomError
+from mombroker.core.topology import is_loopback
+
+MAX_ARGUMENTS = 20  # of a query
+# Nothing that a page of somebody else could use, and nothing kept by whoever is between.
+HEADERS = {
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`headers`: names in lower case; of several of one name the last."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return unquote(self.target.partition("?")[0])
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Raises MomError."""
+        try:
+            pairs = parse_qsl(self.target.partition("?")[2], keep_blank_values=True, max_num_fields=MAX_ARGUMENTS)
+        except ValueError:
+            raise MomError(f"a request has at most {MAX_ARGUMENTS} arguments") from None
+        return dict(pairs)
+
+    @property
+    def upgrades(self) -> bool:
+        """It wants to become a WebSocket."""
+        return self.headers.get("upgrade", "").lower() == "websocket"
+
+    @property
+    def to_this_machine(self) -> bool:
+        """It names this machine as such. A page of somebody else, whose name leads to 127.0.0.1, does not."""
+        try:
+            return is_loopback(urlsplit(f"//{self.headers.get('host', '')}").hostname or "")
+        except ValueError:
+            return False
+
+    def login(self) -> tuple[str, str] | None:
+        """User and passcode of Basic authentication (RFC 7617); None if there are none that can be read."""
+        scheme, _, encoded = self.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            user, colon, passcode = b64decode(encoded.strip(), validate=True).decode().partition(":")
+        except (Base64Error, ValueError):
+            return None
+        return (user, passcode) if colon else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes = b""
+    type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def said(status: int, sentence: str, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, f"{sentence}\n".encode(errors="backslashreplace"), headers=named)
+
+
+def as_json(value: Any, status: int = 200) -> Answer:
+    """Bytes are told in base64."""
+    text = json.dumps(value, ensure_ascii=True, default=_plain, separators=(",", ":"))
+    return Answer(status, text.encode(), "application/json")
+
+
+def _plain(value: object) -> str:
+    assert isinstance(value, bytes), f"{type(value).__name__} in an answer"
+    return b64encode(value).decode()

@@ -1,0 +1,147 @@
+"""The HTTP port of one server: who may ask, and who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any
+
+from twisted.internet import protocol
+
+from mombroker.core.errors import MomError
+from mombroker.core.strangers import Newcomers
+from mombroker.gateway.listener import Gateway
+from mombroker.gateway.ports import Address
+from mombroker.gateway.web import metrics
+from mombroker.gateway.web.connection import Visitor
+from mombroker.gateway.web.http import Answer, Request, said
+
+MAX_VISITORS = 256  # connections; the oldest goes
+
+Result = dict[str, Any] | str
+Steps = Generator[tuple[str, dict[str, Any]], dict[str, Any], Answer]  # verb and arguments -> its reply; at the end:
+Handler = Callable[[Request], Steps]
+
+
+class Web:
+    """ask      a verb of the server, its arguments, and who gets the reply, or the sentence of a refusal
+    refuses  why the server takes no work; empty if it does
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        ask: Callable[[str, dict[str, Any], Callable[[Result], None]], None],
+        refuses: Callable[[], str],
+    ):
+        self.gateway, self.ask, self.refuses = gateway, ask, refuses
+        self.reactor, self.times, self.say = gateway.reactor, gateway.times, gateway.say
+        self.requests = 0
+        self._visitors: Newcomers[Visitor] = Newcomers()
+        self._all: set[Visitor] = set()
+        self._pages: dict[str, Handler] = {"/metrics": lambda request: metrics.scrape()}
+
+    def listen(self, plain: Address | None, tls: Address | None, certificate: str = "", key: str = "") -> None:
+        """Raises MomError."""
+        self.gateway.open("http", "HTTP", partial(_Accepting, self), plain, tls, certificate, key)
+
+    def accepted(self, host: str, tls: bool) -> Visitor | None:
+        if self.gateway.stopping:
+            return None
+        while len(self._all) >= MAX_VISITORS:
+            surplus = self._visitors.surplus()
+            self.closed(surplus)
+            self.say(surplus.host, f"too many connections to the HTTP port: the oldest of {surplus.host} go")
+            surplus.abort()
+        visitor = Visitor(self, host, tls)
+        self._all.add(visitor)
+        self._visitors.add(host, visitor)
+        return visitor
+
+    def closed(self, visitor: Visitor) -> None:
+        self._all.discard(visitor)
+        self._visitors.discard(visitor.host, visitor)
+
+    def abort(self) -> None:
+        """Close all connections at once."""
+        for visitor in list(self._all):
+            visitor.abort()
+
+    def status(self) -> dict[str, int]:
+        return {"connections": len(self._all), "requests": self.requests}
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def serve(self, visitor: Visitor, request: Request) -> None:
+        self.requests += 1
+        if request.method not in ("GET", "HEAD"):
+            visitor.answer(said(405, f"this port changes nothing: {request.method} is not for it", allow="GET, HEAD"))
+        elif request.path == "/healthz":
+            visitor.answer(said(200, "works"))
+        elif request.path == "/readyz":
+            reason = self.refuses()
+            visitor.answer(said(503, reason) if reason else said(200, "takes work"))
+        elif self._free(visitor) and not request.to_this_machine:
+            visitor.answer(said(421, "who needs no user calls this machine localhost or 127.0.0.1"))
+        else:
+            self._login(visitor, request)
+
+    def _free(self, visitor: Visitor) -> bool:
+        return self.gateway.free(visitor.host)
+
+    def _login(self, visitor: Visitor, request: Request) -> None:
+        """The same users as those of STOMP; who needs none there needs none here."""
+        login, logins = request.login(), self.gateway.logins
+        if self._free(visitor) and (login is None or logins.stored(login[0]) is None):
+            self._granted(visitor, request)
+        elif login is None:
+            self._challenge(visitor, "log in as a user of this server: `mom user add` makes one")
+        else:
+            user, passcode = login
+            try:
+                logins.check(user, passcode, lambda right: self._checked(visitor, request, user, right), visitor.host)
+            except MomError as error:
+                visitor.answer(said(429, str(error)))
+
+    def _checked(self, visitor: Visitor, request: Request, user: str, right: bool) -> None:
+        if right:
+            self._granted(visitor, request)
+        else:
+            self.gateway.refusals += 1
+            self._challenge(visitor, f"access refused for user {user[:80]!r}")
+
+    def _challenge(self, visitor: Visitor, sentence: str) -> None:
+        realm = f'Basic realm="mombroker {self.gateway.name}", charset="UTF-8"'
+        visitor.answer(said(401, sentence, www_authenticate=realm))
+
+    def _granted(self, visitor: Visitor, request: Request) -> None:
+        page = self._pages.get(request.path)
+        if page is None:
+            visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {', '.join(self._pages)}"))
+        else:
+            self._go(visitor, page(request), None)
+
+    def _go(self, visitor: Visitor, steps: Steps, reply: Any) -> None:
+        """One slice of an answer: up to its next question, or to its end. The server works between two of them."""
+        if visitor.lost:
+            steps.close()
+            return
+        try:
+            verb, args = steps.throw(MomError(reply)) if isinstance(reply, str) else steps.send(reply)
+        except StopIteration as end:
+            visitor.answer(end.value)
+        except MomError as error:
+            visitor.answer(said(400, str(error)))
+        else:
+            # Not while the agent server lets go of its outputs.
+            self.ask(verb, args, lambda result: self.reactor.callLater(0, self._go, visitor, steps, result))
+
+
+class _Accepting(protocol.Factory):
+    noisy = False
+
+    def __init__(self, web: Web, tls: bool):
+        self.web, self.tls = web, tls
+
+    def buildProtocol(self, addr: Any) -> Visitor | None:
+        return self.web.accepted(addr.host, self.tls)

@@ -1,0 +1,97 @@
+"""The HTTP port of a running server."""
+
+import ssl
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mombroker.core.errors import MomError
+from mombroker.gateway.users import hashed
+from mombroker.gateway.web import metrics
+from tests.gateway.test_sockets import certificate
+from tests.gateway.web.live import HttpTown
+from tests.gateway.web.world import basic
+from tests.stomp.test_live import free_port
+
+
+@pytest.fixture
+def town(tmp_path):
+    made = []
+
+    def make(**how):
+        made.append(HttpTown(tmp_path, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        for wire in each.wires:
+            wire.socket.close()
+        each.down()
+        each.pass_time()
+        assert each.reactor.getDelayedCalls() == []
+
+
+def values(text):
+    """{(name, destination): value} of a scrape."""
+    return {
+        (sample.name, sample.labels.get("destination", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_scrape_tells_what_the_server_knows(town):
+    t = town().up()
+    wire = t.wire()
+    for body in (b"one", b"two"):
+        wire.ask("SEND", body, destination="/queue/a")
+    wire.send("SUBSCRIBE", destination="/queue/a", id="1", ack="client-individual")
+    assert wire.read().body == b"one"
+    wire.ask("SUBSCRIBE", destination="/topic/x", id="2")
+    ((status, text),) = t.get("/metrics")
+    found = values(text)
+    assert status == 200
+    assert found["mombroker_queue_messages", "queue:a"] == 2 and found["mombroker_queue_consumers", "queue:a"] == 1
+    assert found["mombroker_connections", ""] == 1 and found["mombroker_commits_total", ""] >= 2
+    assert found["process_open_fds", ""] > 3 and found["process_cpu_seconds_total", ""] > 0
+    of_several = {metrics.full(metric) for metric in (*metrics.DOMAIN, *metrics.LINK)}
+    assert {name for name, _ in found} == {metrics.full(metric) for metric in metrics.METRICS} - of_several
+
+
+def test_it_works_and_is_ready(town):
+    t = town().up()
+    assert t.get("/healthz", "/readyz", "/what") == [
+        (200, "works\n"), (200, "takes work\n"), (404, "there is no '/what' here; there are /metrics\n"),
+    ]  # fmt: skip
+    assert t.ask("a", "status")["http"] == {"connections": 0, "requests": 3}
+    t.node("a").working = False
+    assert t.get("/readyz") == [(503, "has not started yet\n")]
+
+
+def test_users_are_those_of_the_server(town):
+    t = town(anonymous=False).up()
+    t.ask("a", "set_user", user="ann", hash=hashed("x", 5), new=True)
+    assert [status for status, _ in t.get("/metrics", "/healthz")] == [401, 200]
+    assert t.get("/metrics", Authorization=basic("ann", "x"))[0][0] == 200
+    assert t.get("/metrics", Authorization=basic("ann", "y"))[0][0] == 401
+
+
+def test_the_port_by_tls(town, tmp_path):
+    port, file = free_port(), tmp_path / "a.pem"
+    file.write_bytes(certificate())
+    t = town(http_tls=f"127.0.0.1:{port}", certificate=str(file)).up()
+    context = ssl.create_default_context(cafile=file)
+    assert t.get("/healthz", "/metrics", context=context, port=port)[0] == (200, "works\n")
+    with pytest.raises(OSError):
+        t.get("/healthz", port=port)
+    t.pass_time()
+    assert any("speaks plain text on the TLS port" in line for line in t.lines["a"])
+
+
+def test_a_port_that_is_taken_is_named(town):
+    t = town().up()
+    other = HttpTown(t.folder / "other")
+    other.folder.mkdir()
+    other.settings["http"] = t.settings["http"]
+    with pytest.raises(MomError, match="a cannot listen on 127.0.0.1:.* for HTTP: .* change `http`"):
+        other.up()
