@@ -13,9 +13,9 @@ from mombroker.agents import notifications as notes
 from mombroker.agents.notifications import pack, unpack
 from mombroker.core import times
 from mombroker.core.collection import Collection
-from mombroker.core.errors import UnknownNotification
+from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.names import CREATE
-from mombroker.core.reaction import DELETE, Reaction
+from mombroker.core.reaction import ANSWER, ASK, DELETE, Reaction
 
 F = TypeVar("F", bound=Callable[..., None])
 PLAIN = (type(None), bool, int, float, str, bytes, list, dict)
@@ -149,7 +149,8 @@ class Agent:
 
     @property
     def sender(self) -> str:
-        """The id of the agent that sent the notification at hand."""
+        """The id of the agent that sent the notification at hand; of a client, an address that answers go to, at any
+        time and from any agent."""
         return self._now_reacting().message.source
 
     @property
@@ -159,14 +160,24 @@ class Agent:
         return f"{message.origin}#{message.number}"
 
     def send(self, to: str | Iterable[str], note: Any, *, ttl: float = 0) -> None:
-        """Send to one agent or to many (one multicast), by id or name; `ttl` in seconds, 0 = for ever.
+        """Send to one agent or to many (one multicast), by id or name; `ttl` in seconds, 0 = for ever. What is sent to
+        the `sender` of a client's question is the answer, as JSON.
 
         Raises UnknownName (the reaction runs again once the name is known), MomError, TypeError.
         """
         wire, payload = notes.encode(note)
         if not isinstance(to, str | Iterable):
             raise TypeError(f"send takes an agent's id or name, or several, not a {type(to).__name__}")
-        self._now_reacting().send((to,) if isinstance(to, str) else tuple(to), wire, payload, times.of_seconds(ttl))
+        agents, life = (to,) if isinstance(to, str) else tuple(to), times.of_seconds(ttl)
+        if clients := tuple(each for each in agents if isinstance(each, str) and _is_client(each)):
+            agents = tuple(each for each in agents if each not in clients)
+            self._answer_clients(clients, note, life)
+        self._now_reacting().send(agents, wire, payload, life)
+
+    def _answer_clients(self, clients: tuple[str, ...], note: Any, life: int) -> None:
+        """Those who have asked for no answer, and whose address is that of their connection, get none."""
+        waiting = tuple(each for each in clients if "/reply:" in each)
+        self._now_reacting().send(waiting, ANSWER, pack(list(notes.to_json(note)), type(note).__name__), life)
 
     def reply(self, note: Any) -> None:
         self.send(self.sender, note)
@@ -208,7 +219,9 @@ class Agent:
 
     def react(self, reaction: Reaction) -> None:
         message = reaction.message
-        method = self._reactions.get(message.type)
+        method, note = self._reactions.get(message.type), None
+        if message.type == ASK:
+            method, note = self._question_of(message.payload)
         if method is None and message.type not in (CREATE, DELETE):
             if message.type in _OPTIONAL:
                 return
@@ -216,13 +229,30 @@ class Agent:
         self._reaction: Reaction | None = reaction
         try:
             if method is not None:
-                method(self, notes.decode(message.type, message.payload))
+                method(self, note or notes.decode(message.type, message.payload))
             elif message.type == CREATE:
                 self.on_create()
             else:
                 self.on_delete()
         finally:
             self._reaction = None
+
+    def _question_of(self, payload: bytes) -> tuple[Callable[[Any, Any], None], Any]:
+        """The reaction to what a client has sent, and its notification. Raises UnknownNotification."""
+        me = type(self).__name__
+        try:
+            wire, body = unpack(payload)[:2]
+            method = self._reactions.get(wire)
+            if method is None:
+                raise MomError(f"{me} has no reaction to {wire}")
+            cls = notes.TYPES[wire]
+            if not cls.__wire_exposed__:  # type: ignore[attr-defined]
+                raise MomError(f"{wire} is not for clients: @notification(expose=True) makes it so")
+            return method, notes.from_json(cls, body)
+        except MomError as error:
+            raise UnknownNotification(str(error)) from None
+        except (TypeError, ValueError) as error:
+            raise UnknownNotification(f"{me} was asked with what is no question: {error}") from None
 
     def pack(self) -> bytes:
         values = self.__dict__
@@ -254,6 +284,10 @@ _RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))}
 
 # An agent that does not care for news of its own failed sends need not say so.
 _OPTIONAL = {f"mom.{name}" for name in notes.NOTICES}
+
+
+def _is_client(id: str) -> bool:
+    return "/reply:" in id or "/conn:" in id
 
 
 def _taken_by(cls: type, name: str, method: Any) -> list[str]:

@@ -30,7 +30,7 @@ def typed(cls: type, values: Mapping[str, Any], name: str) -> dict[str, Any]:
         hint = hints.get(field, Any)
         if not fits(value, hint):
             if not (isinstance(value, str) and fits(b"", hint)):
-                raise MomError(f"{field} of {name} must be {word(hint)}, not {_shown(value)}{_remedy(value, hint)}")
+                raise MomError(f"{field} of {name} must be {word(hint)}, not {shown(value)}{_remedy(value, hint)}")
             value = value.encode()
         found[field] = value
     return found
@@ -64,7 +64,8 @@ def word(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A little of it, for a refusal."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 3] + "..."
 

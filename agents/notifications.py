@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass
 from dataclasses import fields as fields_of
@@ -44,10 +45,11 @@ def unpack(data: bytes) -> Any:
 @overload
 def notification(cls: type[T]) -> type[T]: ...
 @overload
-def notification(*, name: str) -> Callable[[type[T]], type[T]]: ...
+def notification(*, name: str = ..., expose: bool = ...) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform()
-def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
-    """Make a class a notification: a slots dataclass, known on the wire by `name` (default: module.Class).
+def notification(cls: type[Any] | None = None, *, name: str = "", expose: bool = False) -> Any:
+    """Make a class a notification: a slots dataclass, known on the wire by `name` (default: module.Class). `expose`:
+    clients may send it.
 
     Fields are None, bool, int (64 bits), float, str, bytes, lists and dicts of these. Fields may be added at the end,
     with defaults: older senders leave them out, older receivers ignore them.
@@ -63,6 +65,7 @@ def notification(cls: type[Any] | None = None, *, name: str = "") -> Any:
         made: type[Any] = dataclass(slots=True)(cls)
         made.__wire_name__ = wire
         made.__wire_fields__ = tuple(field.name for field in fields_of(made))
+        made.__wire_exposed__ = expose
         TYPES[wire] = made
         return made
 
@@ -110,18 +113,53 @@ def compose(type: str, fields: dict[str, Any]) -> bytes:
             f"no notification is called {type!r} on this server; known are {', '.join(sorted(TYPES))}; "
             f"a module within allow in [bus] of the topology file is imported when it is named"
         )
-    unknown = [name for name in fields if name not in cls.__wire_fields__]  # type: ignore[attr-defined]
+    return encode(_made(cls, fields))[1]
+
+
+def to_json(note: Any) -> tuple[str, bytes]:
+    """A notification's wire name and its fields as JSON, for clients. Raises TypeError for what JSON has not."""
+    wire, _ = encode(note)
+    values = {field: getattr(note, field) for field in note.__wire_fields__}
+    try:
+        return wire, json.dumps(values, ensure_ascii=False, allow_nan=False, default=_text).encode()
+    except (ValueError, TypeError) as error:  # a surrogate, too, has no UTF-8
+        raise TypeError(f"{type(note).__name__} cannot be told to a client: {error}") from None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    raise TypeError(f"a {type(value).__name__} is not in JSON")
+
+
+def from_json(cls: type[Any], body: bytes) -> Any:
+    """A notification of a class, from its fields as JSON; no body is no fields. Raises MomError."""
+    wire: str = cls.__wire_name__
+    try:
+        fields = json.loads(body) if body else {}
+    except (ValueError, RecursionError) as error:
+        raise MomError(f"the body is no JSON, as {wire} is asked for: {error}") from None
+    if not isinstance(fields, dict):
+        raise MomError(f"the body must be a JSON object with the fields of {wire}, not {hints.shown(fields)}")
+    return _made(cls, fields)
+
+
+def _made(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """A notification of field values by name, which somebody has written. Raises MomError."""
+    type: str = cls.__wire_name__
+    unknown = [name for name in fields if name not in cls.__wire_fields__]
     if unknown:
-        has = ", ".join(cls.__wire_fields__) or "none"  # type: ignore[attr-defined]
+        has = ", ".join(cls.__wire_fields__) or "none"
         raise MomError(f"{type} has no field {unknown[0]}; it has {has}")
     missing = [field.name for field in fields_of(cls) if _required(field) and field.name not in fields]
     if missing:
         raise MomError(f"{type} needs {', '.join(missing)}")
-    values = hints.typed(cls, fields, type)
     try:
-        return encode(cls(**values))[1]
+        made = cls(**hints.typed(cls, fields, type))
+        encode(made)
     except TypeError as error:
         raise MomError(str(error)) from None
+    return made
 
 
 def _required(field: Field[Any]) -> bool:

@@ -3,7 +3,7 @@
 from mombroker.agents import Agent, notification, reacts
 
 
-@notification
+@notification(expose=True)
 class Hello:
     who: str
 

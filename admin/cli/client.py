@@ -72,6 +72,7 @@ def message_options(command: options.F) -> options.F:
         click.option("--ttl", type=options.Seconds(0, min_open=True), metavar="SECONDS", help="Expires after."),
         click.option("--delay", type=options.Seconds(0), default=0.0, metavar="SECONDS", help="Not before."),
         click.option("--volatile", is_flag=True, help="Its destination may lose it with a crash."),
+        click.option("--type", default="", metavar="TYPE", help="What it is; for an agent, the notification."),
         click.option("--group", default="", metavar="GROUP", help="One consumer gets all messages of a group."),
         click.option("-p", "--property", "properties", metavar="NAME=VALUE", multiple=True, help="JSON, else text."),
     ):
@@ -86,10 +87,10 @@ def written_options(command: options.F) -> options.F:
 
 
 def told(
-    priority: int, ttl: float | None, delay: float, volatile: bool, group: str, properties: tuple[str, ...]
+    priority: int, ttl: float | None, delay: float, volatile: bool, type: str, group: str, properties: tuple[str, ...]
 ) -> dict[str, Any]:
     return {
-        "priority": priority, "ttl": ttl, "delay": delay, "persistent": not volatile, "group": group,
+        "priority": priority, "ttl": ttl, "delay": delay, "persistent": not volatile, "type": type, "group": group,
         "properties": values(properties),
     }  # fmt: skip
 
@@ -117,7 +118,8 @@ def send(
 ) -> None:
     """Send a message; when this returns, it is durable.
 
-    DESTINATION is /queue/NAME or /topic/NAME. Without BODY it is read from standard input.
+    DESTINATION is /queue/NAME, /topic/NAME or /agent/NAME, which takes a notification as JSON. Without BODY it is read
+    from standard input.
 
     \b
     Example:
@@ -227,12 +229,14 @@ def request(
     """Send a message, wait for its answer, and write that to standard output.
 
     Without --ttl the message expires when nobody waits for the answer any more. Exit code 6 if none came in time.
+    /agent/NAME is asked with a notification as JSON, whose name is --type.
 
     \b
     Example:
       mom request /queue/prices "one pizza" --timeout 2
+      mom request /agent/greeter '{"who": "Ann"}' --type examples.greeter.Hello
     """
-    from mombroker.jms import TimedOut
+    from mombroker.jms import TimedOut, questions
 
     write = writer(form, output)
     with connect(file, server, url) as context:
@@ -241,6 +245,8 @@ def request(
             answer = context.request(destination, _content(body), timeout=timeout, **wanted)
         except TimedOut as error:
             raise options.Failure(ExitCode.NOTHING, str(error)) from None
+        if why := questions.failure(answer):
+            raise MomError(why)
         _out(write(answer))
 
 

@@ -4,7 +4,8 @@ The STOMP session makes commands of frames and frames of replies. Commands of on
 the reply of each leaves only once all that it caused is durable.
 
 A destination is written `queue:NAME`, `topic:NAME`, `temp-queue:ID`, `temp-topic:ID`; NAME is any text without line
-breaks. A topic in a Subscribe may have the wildcards `*` (one segment between dots), `>` and `#` (the rest).
+breaks. A topic in a Subscribe may have the wildcards `*` (one segment between dots), `>` and `#` (the rest). An agent
+that is asked is `agent:NAME`, by its name or id.
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ class Send:
     def size(self) -> int:
         texts = self.content_type + self.type + self.correlation + self.reply_to
         return len(texts) + len(self.properties) + len(self.form) + len(self.body)
+
+
+@dataclass(slots=True)
+class Ask(Send):
+    """A message to an agent: `type` is the notification that it is, and the body has that as JSON. Answers, and what
+    has gone wrong, go to `reply_to`; without one nobody is told of an answer, and of a fault the connection."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ class DestinationError(MomError):
     receipt = None  # as FrameError has it
 
 
+AGENT = "agent:"  # of what nobody can consume from
 PREFIXES = {
     "/queue/": "queue:",
     "/topic/": "topic:",
@@ -28,6 +29,7 @@ PREFIXES = {
     "jms.topic.": "topic:",
     "queue://": "queue:",
     "topic://": "topic:",
+    "/agent/": AGENT,
 }
 FANOUT = "/exchange/amq.fanout"
 TEMPORARY = {"/temp-queue/": "temp-queue", "/temp-topic/": "temp-topic"}  # of the connection that says so
@@ -60,12 +62,28 @@ def several(shown: str, asked: str = "") -> tuple[str, ...]:
     found = {}
     for part in shown.split(","):
         kind, name = _parts(part.strip(" "), asked)
+        if kind == AGENT:
+            raise DestinationError(f"{shown[:80]!r} is sent to: what an agent answers comes to the reply-to of a SEND")
         if _wild(name):
             _check_wildcards(kind, name, shown)
         found[kind + name] = kind
     if len(found) > 1 and set(found.values()) != {"topic:"}:
         raise DestinationError(f"{shown[:80]!r}: one subscription can have several topics, or one queue")
     return tuple(found)
+
+
+def answered(shown: str) -> str:
+    """The broker's name of where an agent is to answer. Raises DestinationError."""
+    destination = one(shown)
+    if destination.startswith(AGENT):
+        raise DestinationError(f"{shown[:80]!r} is an agent, and another one answers to a queue or topic: name one")
+    return destination
+
+
+def shown_as(destination: str) -> str:
+    """How a client writes what the broker calls so."""
+    kind, _, name = destination.partition(":")
+    return f"/remote-{kind}/{name}" if kind.startswith("temp-") else f"/{kind}/{name}"
 
 
 def is_temporary(shown: str) -> bool:

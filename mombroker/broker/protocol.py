@@ -9,8 +9,9 @@ from typing import Annotated, Any, Self
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.shapes import Count, Within
-from mombroker.broker.wire import SHAPES, Note
+from mombroker.broker.wire import KINDS, SHAPES, Note
 from mombroker.core.ids import is_id
+from mombroker.core.reaction import ANSWER, ASK
 
 Step = Annotated[int, Within(0, 4)]
 Credit = Annotated[int, Within(-1_000_000, 1_000_000)]  # messages; far more than anybody is given
@@ -21,8 +22,46 @@ def is_pattern(text: str) -> bool:
     return text.startswith(("topic:", "temp-topic:")) and "\n" not in text
 
 
-# -- messages of clients -------------------------------------------------------------------------------------------
+# -- clients and agents --------------------------------------------------------------------------------------------
 
+
+@dataclass(slots=True)
+class Ask(Note):
+    """What a client sends to an agent. Its source is where answers go (session/questions.py).
+
+    type     the wire name of a notification, which `body` has as JSON: an object of its fields, or nothing
+    producer, counter   as those of a ClientMessage
+    """
+
+    wire = ASK
+    type: str
+    body: bytes
+    producer: str = ""
+    counter: Count = 0
+
+
+@dataclass(slots=True)
+class Answer(Note):
+    """What an agent sends to a client: a notification's wire name, and its fields as JSON."""
+
+    wire = ANSWER
+    type: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class Failure(Note):
+    """A message is a dead letter of `agent`: what the core tells its sender. The wire name says of which kind."""
+
+    agent: str
+    type: str
+    reason: str
+    origin: str
+    number: Count
+
+
+FAILED, UNKNOWN, EXPIRED = FAILURES = ("mom.ReactionFailed", "mom.UnknownAgent", "mom.Expired")
+KINDS.update(dict.fromkeys(FAILURES, Failure))
 
 # -- to a queue or subscription ------------------------------------------------------------------------------------
 

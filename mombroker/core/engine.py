@@ -44,7 +44,9 @@ class Engine:
     ):
         tx = self.tx = natives.tx
         self.clock, self.names, self.turns, self.send = natives.clock, natives.names, natives.turns, natives.send
-        self.handlers, self.readers = natives.types.handlers, natives.types.readers
+        types = natives.types
+        self.handlers, self.readers, self.entering = types.handlers, types.readers, types.entering
+        self.entering[CREATE] = self._create
         self.natives, self.collections, self.dead, self.timers = natives, collections, dead, timers
         self.program, self.record = program, record
         self.inboxes = Inboxes(tx, dead.unreadable)
@@ -92,11 +94,11 @@ class Engine:
 
     def deliver(self, message: Message, agents: list[str], domain: str = "", peer: str = "", received: int = 0) -> None:
         """Hand a message over to local agents, in delivery order. What has a handler is applied here and now."""
-        handler, inboxes, creates = self.handlers.get(message.type), self.inboxes, message.type == CREATE
-        shares = len(agents) > 1 and handler is None and not creates
+        handler, enter, inboxes = self.handlers.get(message.type), self.entering.get(message.type), self.inboxes
+        shares = len(agents) > 1 and handler is None and enter is None
         payload = inboxes.share(message, len(agents)) if shares else 0
         for agent in agents:
-            if creates and not self._create(message, agent):
+            if enter is not None and not enter(message, agent):
                 continue
             if handler is None:
                 inboxes.add(message, agent, domain, peer, received, payload)
@@ -125,7 +127,7 @@ class Engine:
         try:
             if self.tx.written("agents", agent) is not None:
                 raise MomError(f"{agent} exists already")
-            if agent[agent.index("/") + 1 :].startswith(("_", "conn:")):
+            if agent[agent.index("/") + 1 :].startswith(("_", "conn:", "reply:")):
                 raise MomError(f"{agent} is the server's own")
             native = self.clients.native(path, agent, state) if self.clients.owns(path) else None
             if native is None and (state or not ours):  # else it is declared

@@ -16,6 +16,7 @@ from mombroker.core.timers import Timers
 from mombroker.core.transaction import Transaction
 
 DELETE = "_delete"
+ASK, ANSWER = "a.ask", "a.answer"  # what a client sends to an agent, and is sent by one: broker/protocol.py
 
 
 class Reactive(Protocol):

@@ -8,7 +8,7 @@ from mombroker.jms import checks
 from mombroker.jms.connection import PATIENCE_S, Connection, log_fault
 from mombroker.jms.consumer import Browser, Consumer
 from mombroker.jms.context import Context, mode
-from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from mombroker.jms.destinations import Agent, Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from mombroker.jms.errors import (
     ConnectionLost,
     IllegalState,
@@ -29,6 +29,7 @@ from mombroker.jms.transport import Transport
 from mombroker.jms.url import parse
 
 __all__ = [
+    "Agent",
     "Browser",
     "ConnectionLost",
     "Consumer",

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mombroker.jms import checks
+from mombroker.jms import checks, questions
 from mombroker.jms.connection import Connection
 from mombroker.jms.consumer import Browser, Consumer, Listener, Wanted
-from mombroker.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from mombroker.jms.destinations import Agent, Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from mombroker.jms.errors import ConnectionLost, IllegalState, InvalidDestination, MessageFormat, Refused, RolledBack
 from mombroker.jms.listeners import Listeners
 from mombroker.jms.machine import AGAIN, FAIL, Call, Part
@@ -136,6 +136,18 @@ class Context:
         if self._requestor is None:
             self._requestor = Requestor(self)
         return self._requestor.request(to, body, timeout, options)
+
+    def ask(self, agent: Destination | str, question: Any, *, timeout: float = REQUEST_S, **options: Any) -> Any:
+        """Send an agent a notification, and wait for its answer: a notification, too, if this program has imported its
+        class, else a Message. An agent that is named without a prefix is `/agent/NAME`.
+
+        Raises Refused if the agent does not take it, or has failed; MessageFormat for what is no notification, and what
+        `request` does.
+        """
+        where = agent if isinstance(agent, Destination) or agent.startswith("/") else Agent(agent)
+        type, body = questions.written(question)
+        kind = {"type": type, "content_type": questions.JSON}
+        return questions.read(self.request(where, body, timeout=timeout, **kind, **options))
 
     def reply(self, message: Message, body: Any = None, **options: Any) -> Pending:
         """Answer a request. Raises InvalidDestination if it does not say where to."""

@@ -110,8 +110,16 @@ class TemporaryTopic(Temporary):
     kind: ClassVar[str] = "temp-topic"
 
 
+@dataclass(frozen=True, slots=True)
+class Agent(Destination):
+    """An agent, by its name or id. It takes messages that are notifications as JSON: see Context.ask."""
+
+    prefix: ClassVar[str] = "/agent/"
+
+
 KINDS: dict[str, type[Destination]] = {
-    "queue": Queue, "topic": Topic, TemporaryQueue.kind: TemporaryQueue, TemporaryTopic.kind: TemporaryTopic,
+    "queue": Queue, "topic": Topic, "agent": Agent,
+    TemporaryQueue.kind: TemporaryQueue, TemporaryTopic.kind: TemporaryTopic,
 }  # fmt: skip
 NOT_OURS = "belongs to another connection, which alone may consume from it"
 URLS = ("stomp:", "stomps:", "failover:")
@@ -124,7 +132,8 @@ def _no_url(text: str) -> None:
 
 
 def destination_of(text: str) -> Destination:
-    """What is written so: `/queue/a`, `/topic/a`, or another connection's temporary one. Raises InvalidDestination."""
+    """What is written so: `/queue/a`, `/topic/a`, `/agent/a`, or another connection's temporary one. Raises
+    InvalidDestination."""
     _no_url(text)
     try:
         kind, _, name = destinations.one(text).partition(":")

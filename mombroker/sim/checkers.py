@@ -100,7 +100,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         servers = cluster.nodes.keys() - left
     for (id, agent), reason in fates.dead.items():
         if (
-            reason not in ("expired", "nobody is there", DAMAGED)
+            reason not in ("expired", "nobody is there", "a repeat", DAMAGED)
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers

@@ -17,6 +17,7 @@ from mombroker.broker.commands import (
     REJECTED,
     RELEASED,
     REQUEUED,
+    Ask,
     BrowseEnd,
     Command,
     Delivery,
@@ -35,7 +36,7 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
-from mombroker.broker.destinations import DestinationError
+from mombroker.broker.destinations import AGENT, DestinationError
 from mombroker.broker.properties import PropertyError
 from mombroker.broker.shapes import getter
 from mombroker.core.times import MS
@@ -314,7 +315,8 @@ class Session:
             destination, _ = destinations.temporary(shown, self.id)
         else:
             destination = destinations.one(shown)
-        command = Send(destination, frame.body, persistent=self.settings.persistent, shown=shown)
+        kind = Ask if destination.startswith(AGENT) else Send
+        command = kind(destination, frame.body, persistent=self.settings.persistent, shown=shown)
         command.typed = self.settings.type_headers
         if "content-length" not in headers:
             command.kind = "text"
@@ -332,7 +334,7 @@ class Session:
         else:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
-            if known is not None and "reply-to" not in headers:  # which may need a subscription
+            if known is not None and kind is Send and "reply-to" not in headers:  # which may need a subscription
                 known.memo = _model(command)
 
     def _said(self, command: Send, headers: dict[str, str]) -> None:

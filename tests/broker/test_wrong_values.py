@@ -62,7 +62,7 @@ class Town:
     """a is a neighbour of b, which has all that a could speak to."""
 
     def __init__(self) -> None:
-        agents = {"b/sink": f"{AGENTS}:Sink"}
+        agents = {"b/sink": f"{AGENTS}:Sink", "b/clerk": f"{AGENTS}:Clerk"}
         b = self.broker = Broker(topology({"x": "abc"}, agents))
         b.connect("a").send("/queue/other", "1")
         client = self.client = b.connect("b", client_id="me")
@@ -85,7 +85,11 @@ class Town:
     def honest(self) -> dict[str, tuple[str, list[Any]]]:
         """Of each type: whom it is for, and fields."""
         number = self.source
+        failure = (self.proxy, ["b/clerk", "a.ask", "no", "b", 7])
         return {
+            "a.ask": ("b/clerk", [f"{AGENTS}.Count", b'{"what": "x"}', "p", 1]),
+            "a.answer": ("b/reply:1:queue:q", [f"{AGENTS}.Counted", b"{}"]), "mom.UnknownAgent": failure,
+            "mom.ReactionFailed": failure, "mom.Expired": failure,
             "q.put": ("b/queue:q", PUT), "q.consume": ("b/queue:q", [9, 5, "k = 'v'", False, 4, "", False, None, True]),
             "q.cancel": ("b/queue:q", [9]), "q.settle": ("b/queue:q", [9, [1], [], [], [], [], 1, False, [], []]),
             "q.flow": ("b/queue:q", [9, 1, True]), "c.drained": (self.proxy, [number]),

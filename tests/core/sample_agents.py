@@ -25,6 +25,46 @@ class Tell:
     ttl: float = 0
 
 
+@notification(expose=True)
+class Count:
+    """What a client may ask a clerk."""
+
+    what: str
+    times: int = 1
+    stamp: bytes = b""
+
+
+@notification
+class Counted:
+    what: str
+    total: int
+    stamp: bytes = b""
+
+
+@notification(expose=True)
+class Later:
+    """To be answered when somebody else says so."""
+
+
+@notification(expose=True)
+class Nobody:
+    """Which no agent reacts to."""
+
+
+@notification
+class Release: ...
+
+
+@notification
+class Pass:
+    client: str
+
+
+@notification(expose=True)
+class Delegate:
+    to: str
+
+
 @notification
 class Do:
     what: str
@@ -98,3 +138,35 @@ class Source(Agent):
             self.cancel(self.timer(note.value, Put("cancelled")))
         elif note.what == "defer":
             self.defer(double, note.value)
+
+
+class Clerk(Agent):
+    """Answers clients: at once, later, or through another clerk. It fails at what is called `bad`."""
+
+    counts: dict = {}
+    waiting: list = []
+    order: list = []
+
+    @reacts
+    def count(self, note: Count) -> None:
+        if note.what == "bad":
+            raise ValueError("no such thing")
+        total = self.counts[note.what] = self.counts.get(note.what, 0) + note.times
+        self.order.append(note.what)
+        self.reply(Counted(note.what, total, note.stamp))
+
+    @reacts
+    def later(self, note: Later) -> None:
+        self.waiting.append(self.sender)
+
+    @reacts
+    def release(self, note: Release) -> None:
+        self.send(self.waiting, Counted("released", len(self.waiting)))
+
+    @reacts
+    def delegate(self, note: Delegate) -> None:
+        self.send(note.to, Pass(self.sender))
+
+    @reacts
+    def passed(self, note: Pass) -> None:
+        self.send(note.client, Counted(self.id, 0))

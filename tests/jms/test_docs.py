@@ -35,7 +35,7 @@ def test_the_readme(server, tmp_path):
 def test_the_guide(server, tmp_path):
     """docs/jms.md"""
     empty(server)
-    assert program(fenced("docs/jms.md", "python"), tmp_path, _61613=server.port) == (
+    assert program(fenced("docs/jms.md", "python", "weather"), tmp_path, _61613=server.port) == (
         "one pizza {'size': 30, 'JMSXDeliveryCount': 1} 1\n/topic/weather.rome sun\n"
     )
 

@@ -11,6 +11,7 @@ from mombroker.broker.commands import (
     REJECTED,
     RELEASED,
     REQUEUED,
+    Ask,
     BrowseEnd,
     Delivery,
     Disconnect,
@@ -1266,3 +1267,21 @@ def test_a_temporary_queue_is_deleted_when_nobody_takes_from_it():
     mine.fails("UNSUBSCRIBE", "has the subscription 't'", destination="/temp-queue/x", delete="true")
     for destination in ("/queue/a", "/remote-temp-queue/s/x", ""):
         client().fails("UNSUBSCRIBE", "deletes a destination /temp-queue/NAME", destination=destination, delete="true")
+
+
+def test_a_message_to_an_agent_is_a_question_and_each_is_made_by_itself():
+    mine = client()
+    headers = {"destination": "/agent/greeter", "type": "Hello", "reply-to": "/queue/r", "dedup-id": "p:1"}
+    for _ in range(3):
+        (command,) = mine.send("SEND", b"{}", **headers)
+        assert command == Ask(
+            "agent:greeter", b"{}", shown="/agent/greeter", kind="text", type="Hello", reply_to="/queue/r",
+            dedup=("p", 1),
+        )  # fmt: skip
+    mine.fails("SUBSCRIBE", "what an agent answers comes to the reply-to of a SEND", destination="/agent/a", id="1")
+
+
+def test_questions_without_an_answer_that_come_in_a_row_stay_questions():
+    mine = client()
+    frame = encode("SEND", [("destination", "/agent/a"), ("type", "T"), ("receipt", "1")], b"{}")
+    assert [type(command) for command in mine.raw(frame * 5).take()] == [Ask] * 5

@@ -24,22 +24,23 @@ class Dedup:
     in each of them, which cannot be told from what is still to come.
     """
 
-    __slots__ = ("tx", "agent", "seen")
+    __slots__ = ("tx", "agent", "rows", "seen")
 
-    def __init__(self, tx: Transaction, agent: str):
-        self.tx, self.agent = tx, agent
+    def __init__(self, tx: Transaction, agent: str, rows: str = PRODUCERS):
+        """`rows`: the collection of the agent that it has."""
+        self.tx, self.agent, self.rows = tx, agent, rows
         self.seen: OrderedDict[str, tuple[int, list[int]]] = OrderedDict()  # -> row, [first, last, first, last, ...]
         after = None
-        while rows := tx.reader.items(agent, PRODUCERS, after, 1_000):
-            for row in rows:
+        while page := tx.reader.items(agent, rows, after, 1_000):
+            for row in page:
                 self.seen[row.head.decode()] = (row.id, msgpack.unpackb(row.body))
-            after = (rows[-1].key, rows[-1].id)
+            after = (page[-1].key, page[-1].id)
 
     def adopt(self, producer: str, ranges: list[int]) -> None:
         """What the destination had of a producer when it lived elsewhere."""
         row, _ = self.seen.get(producer) or (self.tx.new_id(), [])
         self.seen[producer] = (row, ranges)
-        self.tx.rows.items[row] = ItemRow(row, self.agent, PRODUCERS, 0, producer.encode(), pack(ranges))
+        self.tx.rows.items[row] = ItemRow(row, self.agent, self.rows, 0, producer.encode(), pack(ranges))
 
     def fresh(self, producer: str, counter: int) -> bool:
         """False for a repeat."""
@@ -50,7 +51,7 @@ class Dedup:
         self.seen[producer] = (row, ranges)
         self.seen.move_to_end(producer)
         if new:
-            tx.rows.items[row] = ItemRow(row, self.agent, PRODUCERS, 0, producer.encode(), pack(ranges))
+            tx.rows.items[row] = ItemRow(row, self.agent, self.rows, 0, producer.encode(), pack(ranges))
             if len(self.seen) > MAX_PRODUCERS:
                 _, (oldest, _) = self.seen.popitem(last=False)
                 tx.rows.items[oldest] = None

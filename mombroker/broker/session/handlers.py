@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from mombroker.broker.commands import (
     MAX_PREFETCH,
+    Ask,
     Command,
     Disconnect,
     Disposition,
@@ -29,6 +31,7 @@ from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Spec
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
+from mombroker.broker.session.questions import question, refusal
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import STORE, Wait
 from mombroker.broker.topic.patterns import segments_of
@@ -37,6 +40,7 @@ from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import NOTHING
 from mombroker.core import times
 from mombroker.core.errors import MomError
+from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 
 NAME_S = 5.0  # until a name must be decided
@@ -44,6 +48,15 @@ START_S = 2.0  # until a subscription of another server must have answered; then
 OVERFULL = "this server takes no work, it is short of room: {}; see `mom status`"
 MAX_TEMPORARY = 1_000  # queues of one connection
 _made = maker(Send, "timestamp", "expires", "due", "producer", "counter", "sender", "annotations")
+
+
+class Service(Protocol):
+    """What the handlers ask of the broker around them."""
+
+    policies: Policies
+    topics: Topics
+
+    def send_to_queue(self, message: ClientMessage, source: str) -> None: ...
 
 
 class Handlers:
@@ -57,8 +70,7 @@ class Handlers:
     def __init__(
         self,
         natives: Natives,
-        policies: Policies,
-        topics: Topics,
+        service: Service,
         temporary_queue: Callable[[str], Queue],
         hold: Callable[[Session, Wait], None],
         close: Callable[[Session], None],
@@ -66,14 +78,14 @@ class Handlers:
     ):
         self.natives, self.tx, self.clock, self.names = natives, natives.tx, natives.clock, natives.names
         self.agents, self.known, self.limits = natives.agents, natives.names.known, natives.tx.limits
-        self.policies, self.topics = policies, topics
+        self.service, self.policies, self.topics = service, service.policies, service.topics
         self.direct = False
         self.full: set[str] = set()
         self._temporary_queue, self._hold, self._close, self._lacks = temporary_queue, hold, close, lacks
         self.of: dict[type, Callable[[Session, Any], None]] = {
             Send: self._send, SendRun: self._send_run, Disposition: self.settle, Transact: self._transact,
             Sync: self._done, Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
-            Subscribe: self._subscribe, Unsubscribe: self._unsubscribe,
+            Subscribe: self._subscribe, Unsubscribe: self._unsubscribe, Ask: self._ask,
         }  # fmt: skip
 
     def _send(self, session: Session, command: Send) -> None:
@@ -128,6 +140,19 @@ class Handlers:
         if first.expires or first.due:  # which may be set by another clock, message by message
             return (replace(first, body=body) for body in run.bodies)
         return map(Alike(first).message, run.bodies)
+
+    def _ask(self, session: Session, command: Ask) -> None:
+        self._not_too_large(command)
+        try:
+            self.natives.send(self._question(session, command))
+        except MomError as error:
+            if not refusal(self.natives, self.service, command, error):
+                raise
+        self._done(session, command)
+
+    def _question(self, session: Session, command: Ask) -> Message:
+        expires = command.expires and times.within(command.expires + self.clock.ahead)
+        return question(self.natives, session.id, command, expires)
 
     def _message(self, session: Session, command: Send) -> ClientMessage:
         sent = now = self.tx.now
@@ -218,8 +243,12 @@ class Handlers:
             if not isinstance(each, Send) and each.tag not in deliveries.tags:
                 raise MomError("the transaction settles what is settled already, or was never delivered here")
         sends: list[tuple[str, ClientMessage]] = []
+        questions: deque[Message] = deque()
         for each in command.commands:
-            if isinstance(each, Send):
+            if isinstance(each, Ask):
+                self._not_too_large(each)
+                questions.append(self._question(session, each))
+            elif isinstance(each, Send):
                 self._not_too_large(each)
                 sends.append((self._where(session, each.destination), self._message(session, each)))
         self._not_too_many(sends)
@@ -235,7 +264,9 @@ class Handlers:
             raise
         going = iter(sends)
         for each in command.commands:
-            if isinstance(each, Send):
+            if isinstance(each, Ask):
+                self.natives.send(questions.popleft())
+            elif isinstance(each, Send):
                 where, message = next(going)
                 if where:
                     self.natives.post(session.id, where, message)

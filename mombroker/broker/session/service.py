@@ -34,6 +34,7 @@ from mombroker.broker.queue.lane import Pool
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers
+from mombroker.broker.session.questions import REPLY, Asker, Questions
 from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
@@ -79,9 +80,8 @@ class Sessions(Native):
             natives.types.check(kind, note_of)
         self.topics = Topics(natives, self)
         self.pool = Pool()
-        self.commands = Handlers(
-            natives, self.policies, self.topics, self._temporary_queue, self._hold, self._leave, lacks
-        )
+        Questions(natives)
+        self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
         newcomers = natives.newcomers
         newcomers.tables += [self.policies.told, self.topics.told]
         newcomers.joined, newcomers.met = self.topics.joined, self._met
@@ -350,7 +350,10 @@ class Sessions(Native):
         return {"pending": len(session.feed.pending) + len(session.feed.later), "dropped": session.feed.dropped}
 
     def host(self, agent: str) -> Native | None:
-        return Forwarder(self.natives, agent) if agent.startswith(f"{self.tx.name}/{WAITING}") else None
+        kind = agent.partition("/")[2]
+        if kind.startswith(REPLY):
+            return Asker(self.natives, agent, self)
+        return Forwarder(self.natives, agent) if kind.startswith(WAITING) else None
 
     def orphan(self, message: Message, agent: str) -> bool:
         """Nobody is there any more: give back what can be given back. True: the message itself is of no use."""

@@ -21,7 +21,7 @@ from mombroker.broker.session.deliveries import Deliveries
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import pack
-from mombroker.core.errors import MomError, line
+from mombroker.core.errors import MomError, UnknownNotification, line
 from mombroker.core.events import ClientOpened
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
@@ -288,6 +288,16 @@ class Session(Native):
                 del self.consumers[consumer.number], self.subs[consumer.sub]
         self.service.resume(self, message.source)
 
+    # -- agents that it has asked without a reply-to ---------------------------------------------------------------
+
+    def answered(self, note: protocol.Answer, message: Message) -> None:
+        """Nobody has asked for it."""
+
+    def failed(self, note: protocol.Failure, message: Message) -> None:
+        if note.type != protocol.Ask.wire:
+            raise UnknownNotification(f"a session has not sent {note.type}")
+        self.service.refuse(self, Refused(line(f"{note.agent}: {note.reason}"), scope=COMMAND))
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def end(self, lost: bool) -> None:
@@ -316,5 +326,6 @@ class Session(Native):
     handlers: ClassVar[Any] = {
         protocol.Dispatch.wire: dispatch, protocol.Started.wire: started, protocol.Browsed.wire: browsed,
         protocol.Refuse.wire: refuse, protocol.Last.wire: last, protocol.Ended.wire: subscription_ended,
-        protocol.Drained.wire: drained, protocol.Moved.wire: moved,
+        protocol.Drained.wire: drained, protocol.Moved.wire: moved, protocol.Answer.wire: answered,
+        **dict.fromkeys(protocol.FAILURES, failed),
     }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mombroker.broker import destinations
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Publish
@@ -11,6 +13,7 @@ from mombroker.broker.wire import note_of
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message, decode, new_message
+from mombroker.core.reaction import ASK
 from mombroker.core.requests import Reply, changes
 from mombroker.core.verbs import LetterVerbs, letter_of
 
@@ -31,7 +34,8 @@ class RetryVerbs(DestinationVerbs):
             where = self._again(message, agents, target)
         else:
             where = [self.names.address(target)] if target else [self._successor(agent) for agent in agents]
-            again = new_message(tx, message.source, tuple(where), message.type, message.payload)
+            payload = replace(note_of(message), producer="").pack() if message.type == ASK else message.payload
+            again = new_message(tx, message.source, tuple(where), message.type, payload)
             self.natives.send(again)
         self.letters.remove(row)
         return {"message": f"{tx.name}#{number}", "to": where}
