@@ -97,7 +97,7 @@ class Columns:
             self.until, self.orderings = next(each for each in self.orders if commit.id <= each[0])
         count = commit.records
         try:
-            stored = columns.stored(commit.columns, len(FIELDS))
+            stored = columns.stored(commit.columns, len(FIELDS), count)
             for (at, _), values, default in zip(self.fields, self.values, self.defaults, strict=True):
                 column = stored[at] or default
                 if len(column) == 1:

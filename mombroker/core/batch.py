@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from mombroker.core.trace import Record
+from mombroker.core.trace import Entry
 
 LINK_BITS = 40  # a queue_out key is link << 40 | sequence
 
@@ -109,7 +109,7 @@ class Batch:
     core: dict[tuple[str, int, int], bytes | None] = field(default_factory=dict)  # (domain, kind, key)
     tasks: dict[int, TaskRow | None] = field(default_factory=dict)
     meta: dict[str, str | int | None] = field(default_factory=dict)
-    log: list[Record] = field(default_factory=list)  # trace records, see core/trace.py
+    log: list[Entry] = field(default_factory=list)  # trace records, see core/trace.py
     bytes: int = 0  # payload-sized estimate, for the cap
 
     def empty(self) -> bool:

@@ -23,7 +23,7 @@ from mombroker.core.message import BOUNCE, Message, Note, decode, ident
 from mombroker.core.meta import OWN
 from mombroker.core.neighbours import Neighbours
 from mombroker.core.topology import Domain, RoutingTable, Topology
-from mombroker.core.trace import NO_OUT, Out
+from mombroker.core.trace import NO_OUT, Out, Record
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 from mombroker.ordering.base import Ordering, Packet, Rows
 
@@ -271,6 +271,7 @@ class Channel:
         tx, agent, engine, left, taken = self.tx, native.id, self.engine, self._left, self._taken
         now, name, dests = tx.now, tx.name, (native.id,)
         held = self.gate.own or (self.owning and any(part.pending for part in self.owning))
+        alone, run = len(notes) == 1, None
         for note in notes:
             number, size, kind = tx.new_id(), note.size, note.wire
             message = Message(name, number, source, dests, kind, b"", now, 0, BOUNCE, b"", note, size)
@@ -279,8 +280,18 @@ class Channel:
                 continue
             self.sent += 1
             tx.urgency = tx.urgency or LINGER
-            left("send", name, number, source, dests, size, now, now, NO_OUT, kind)
-            taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
+            if alone:
+                left("send", name, number, source, dests, size, now, now, NO_OUT, kind)
+                taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
+            elif self._logs:
+                if run is None or tx.rows.log[-1] is not run:
+                    run = trace.Run(
+                        Record("send", name, 0, source, dests, sent=now, done=now, detail=kind),
+                        Record("react", name, 0, agent, sent=now, received=now, delivered=now, done=now),
+                    )
+                    tx.rows.log.append(run)
+                run.numbers.append(number)
+                run.sizes.append(size)
             engine.react_now(native, message)
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:

@@ -17,7 +17,7 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
             `detail` names (METERS)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple
 
 VERSION = 1
@@ -66,6 +66,36 @@ class Record(NamedTuple):
 FIELDS = Record._fields
 DEFAULTS = Record()
 STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
+
+
+class Run:
+    """Records of messages that one agent has sent in a row to another of its server, which has reacted to each at once:
+    a `send` and a `react` for each, in this order, and like those of the others but for `number` and `payload`."""
+
+    __slots__ = ("send", "react", "numbers", "sizes")
+
+    def __init__(self, send: Record, react: Record):
+        self.send, self.react = send, react
+        self.numbers: list[int] = []
+        self.sizes: list[int] = []
+
+    def __len__(self) -> int:
+        return 2 * len(self.numbers)
+
+    def records(self) -> list[Record]:
+        each = zip(self.numbers, self.sizes, strict=True)
+        return [half._replace(number=n, payload=size) for n, size in each for half in (self.send, self.react)]
+
+
+Entry = Record | Run  # of the log of one commit
+
+
+def records(log: Iterable[Entry]) -> list[Record]:
+    """One by one."""
+    found: list[Record] = []
+    for entry in log:
+        found += entry.records() if isinstance(entry, Run) else [entry]
+    return found
 
 
 def recorder(tx: Any, *fields: str) -> Callable[..., None]:

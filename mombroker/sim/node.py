@@ -16,7 +16,7 @@ from mombroker.core.hello import Hello
 from mombroker.core.message import Message
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
-from mombroker.core.trace import Record
+from mombroker.core.trace import Record, records
 from mombroker.sim.disk import Disk
 from mombroker.sim.faults import Faults
 from mombroker.sim.network import Network
@@ -302,7 +302,7 @@ class Node:
     def _durable(self, batch: Batch) -> None:
         """The outsider's note of what has happened for good."""
         if self.true_store is None:
-            self.trace += batch.log
+            self.trace += records(batch.log)
             self.events += self.server.closed
 
     def _die(self, point: str) -> bool:

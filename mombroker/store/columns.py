@@ -1,24 +1,29 @@
 """The log records of one commit as columns, so that what all have in common is stored once or not at all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgpack
 
-from mombroker.core.trace import DEFAULTS, FIELDS, Record
+from mombroker.core.trace import DEFAULTS, FIELDS, Entry, Record, Run
 
 # A column is nil (every value is the default), one value (all are equal), two (all but the first are equal: the first
-# record of a commit often tells of the commit before), or one value per record.
+# record of a commit often tells of the commit before), or one value per record. Where there are runs it may be a map:
+# from the place of a record, counted from 0, to values that repeat up to the next place.
 _pack: Callable[[Any], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
 
 _record = partial(tuple.__new__, Record)
+_NUMBER, _PAYLOAD = FIELDS.index("number"), FIELDS.index("payload")
+Column = tuple[Any, ...]
 
 
-def pack(records: list[Record]) -> bytes:
-    count = len(records)
-    columns: list[tuple[Any, ...] | None] = []
-    for column in zip(*records, strict=True):
+def pack(log: Sequence[Entry]) -> bytes:
+    if any(type(entry) is Run for entry in log):
+        return _pack(list(map(_joined, zip(*_parts(log), strict=True))))
+    columns: list[Column | None] = []
+    count = len(log)
+    for column in zip(*log, strict=True):
         value = column[-1]
         same = column.count(value)
         if same == count:
@@ -30,11 +35,52 @@ def pack(records: list[Record]) -> bytes:
     return _pack(columns)
 
 
+def _parts(log: Sequence[Entry]) -> Iterator[list[tuple[int, Column]]]:
+    """By run, and by records between runs: of each field where its values begin, and these."""
+    at, singles = 0, list[Record]()
+    for entry in (*log, None):
+        if isinstance(entry, Record):
+            singles.append(entry)
+            continue
+        if singles:
+            columns = zip(*singles, strict=True)
+            yield [(at, column[:1] if column.count(column[0]) == len(singles) else column) for column in columns]
+            at += len(singles)
+            singles = []
+        if entry is not None:
+            yield [(at, column) for column in _of_run(entry)]
+            at += len(entry)
+
+
+def _of_run(run: Run) -> list[Column]:
+    columns: list[Column] = [
+        (one,) if one == other else (one, other) for one, other in zip(run.send, run.react, strict=True)
+    ]
+    for at, values in ((_NUMBER, run.numbers), (_PAYLOAD, run.sizes)):
+        same = values.count(values[0]) == len(values)
+        columns[at] = (values[0],) if same else tuple([value for value in values for _ in (run.send, run.react)])
+    return columns
+
+
+def _joined(parts: Iterable[tuple[int, Column]]) -> dict[int, Column] | Column | None:
+    """One field of a commit."""
+    column: dict[int, Column] = {}
+    begin = 0
+    last: Column = ()
+    for at, values in parts:
+        if values != last or (at - begin) % len(values):  # else it goes on
+            begin, last = at, values
+            column[at] = values
+    if len(column) > 1 or len(last) > 1:
+        return column
+    return last if last[0] else None
+
+
 def unpack(data: bytes, count: int) -> list[Record]:
     """The records; fields that are younger than `data` have their defaults. Raises ValueError if it is none."""
     try:
         columns: list[Sequence[Any]] = []
-        for default, column in zip(DEFAULTS, stored(data, len(FIELDS)), strict=False):
+        for default, column in zip(DEFAULTS, stored(data, len(FIELDS), count), strict=False):
             values: Sequence[Any] = column or (default,)
             if isinstance(default, tuple):
                 values = [tuple(value) for value in values]
@@ -46,12 +92,28 @@ def unpack(data: bytes, count: int) -> list[Record]:
         raise ValueError(f"not log records: {error}") from None
 
 
-def stored(data: bytes, fields: int) -> tuple[tuple[Any, ...] | None, ...]:
-    """The columns as they are kept, the first so many fields; those that are younger than `data` are nil.
+def stored(data: bytes, fields: int, count: int) -> tuple[Column | None, ...]:
+    """The columns of so many records as they are kept, but for maps, the first so many fields; those that are younger
+    than `data` are nil. Raises ValueError.
 
     In tuples: they are smaller than lists, which takes a tenth to a quarter off the reading of a log."""
-    found: tuple[tuple[Any, ...] | None, ...] = msgpack.unpackb(data, unicode_errors="surrogatepass", use_list=False)
-    return found + (None,) * (fields - len(found))
+    found: tuple[Column | dict[int, Column] | None, ...]
+    found = msgpack.unpackb(data, unicode_errors="surrogatepass", use_list=False, strict_map_key=False)
+    columns = [_spread(column, count) if isinstance(column, dict) else column for column in found[:fields]]
+    return (*columns, *[None] * (fields - len(columns)))
+
+
+def _spread(column: dict[int, Column], count: int) -> Column:
+    """One value per record."""
+    found: list[Any] = []
+    for (begin, values), end in zip(column.items(), [*column, count][1:], strict=True):
+        times, rest = divmod(end - begin, len(values) or 1)
+        if begin != len(found) or times < 1:
+            break
+        found += values * times + values[:rest]
+    if len(found) != count:
+        raise ValueError(f"not a column of {count} log records: {len(found)} values")
+    return tuple(found)
 
 
 def expanded(column: Sequence[Any], count: int) -> Sequence[Any]:
@@ -63,6 +125,12 @@ def expanded(column: Sequence[Any], count: int) -> Sequence[Any]:
     return [*column[:-1], *[column[-1]] * (count - len(column) + 1)]
 
 
-def time(record: Record) -> int:
-    """When this server wrote the record: its latest station."""
+def count(log: Iterable[Entry]) -> int:
+    """Its records."""
+    return sum([len(entry) if type(entry) is Run else 1 for entry in log])
+
+
+def time(entry: Entry) -> int:
+    """When this server wrote the record, or the last one of a run: its latest station."""
+    record = entry.react if isinstance(entry, Run) else entry
     return record.done or record.delivered or record.received or record.sent

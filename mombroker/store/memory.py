@@ -12,7 +12,7 @@ from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemR
 from mombroker.core.errors import StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import INCARNATION, LOST, NOW, VERSION
-from mombroker.core.trace import Record
+from mombroker.core.trace import Record, records
 from mombroker.store import columns
 from mombroker.store.base import SCHEMA, Meta, Span, prune
 
@@ -212,7 +212,7 @@ class MemoryStore:
         _put(disk.tasks, batch.tasks)
         _put(disk.meta, batch.meta)
         if batch.log:
-            disk.log.append((self.log_end() + 1, batch.log))
+            disk.log.append((self.log_end() + 1, records(batch.log)))
             before = 0 if NOW in batch.meta else disk.logged
             disk.logged = max(columns.time(batch.log[-1]), disk.said(), before)
         cut, lost = self._prune

@@ -116,3 +116,8 @@ def version_6(db: Database) -> None:
 def version_7(db: Database) -> None:
     """A commit with records has its time in its row of the log, and no row in `meta` for it; the state of a queue does
     not count the bytes of what is in `held`. A program of before would take the store for one that was cut."""
+
+
+@migrations()
+def version_8(db: Database) -> None:
+    """A column of a row of the log may be a map (columns.py), which no program of before can read."""

@@ -24,7 +24,7 @@ from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, TOPOLOGY, VERSION
 from mombroker.core.trace import VERSION as TRACE_VERSION
-from mombroker.core.trace import Record
+from mombroker.core.trace import Entry
 from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
@@ -324,16 +324,16 @@ class SqliteStore(SqliteReader):
             self.db.conn.execute(sql_many, [*chain.from_iterable(rows[at : at + MANY])])
         self._put(sql, rows[whole:])
 
-    def _log(self, records: list[Record], now: int) -> None:
-        data = columns.pack(records)
-        first, last = columns.time(records[0]), max(columns.time(records[-1]), now)
+    def _log(self, log: list[Entry], now: int) -> None:
+        data, records = columns.pack(log), columns.count(log)
+        first, last = columns.time(log[0]), max(columns.time(log[-1]), now)
         self._log_now = last
         commits, rows, size = self._written
         done = (commits, rows + 1, size + len(data))
-        row = (self._log_next, len(records), first, last, self._log_bytes, TRACE_VERSION, data, *done)
+        row = (self._log_next, records, first, last, self._log_bytes, TRACE_VERSION, data, *done)
         self.db.conn.execute(LOG, (*row, sums.row(*row)))
         self._written = (0, 0, 0)
-        self._log_next += len(records)
+        self._log_next += records
         self._log_bytes += len(data)
 
     def _usable(self) -> None:

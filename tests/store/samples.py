@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
-from mombroker.core.trace import Record
+from mombroker.core.trace import Record, Run
+from mombroker.core.trace import records as singles
 from mombroker.store import columns
 
 T0 = 1_700_000_000_000_000_000
@@ -110,6 +112,19 @@ links = st.builds(
 records = st.builds(record, st.integers(1, 99), times, agent=agents, detail=st.text(max_size=3), hops=st.integers(0, 2))
 
 
+def run_of(send: Record, numbers: Iterable[int], sizes: Iterable[int]) -> Run:
+    """A run whose first message was sent like this."""
+    react = send._replace(kind="react", agent="paris/q", dests=(), received=send.sent, detail="")
+    made = Run(send._replace(number=0, payload=0), react._replace(number=0, payload=0))
+    made.numbers, made.sizes = list(numbers), list(sizes)
+    return made
+
+
+def runs_of(sends: st.SearchStrategy[Record]) -> st.SearchStrategy[Run]:
+    each = st.lists(st.tuples(st.integers(0, 1 << 60), st.integers(0, 3)), min_size=1, max_size=4)
+    return st.builds(lambda send, pairs: run_of(send, *zip(*pairs, strict=True)), sends, each)
+
+
 def by_id(rows: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[int, Any]]:
     """Rows under their ids, some of them to be deleted."""
     some = st.lists(rows | ids, max_size=5)
@@ -141,7 +156,7 @@ def batches(draw: st.DrawFn) -> Batch:
         meta=draw(
             st.dictionaries(st.sampled_from(["next", "now", "name:a"]), st.none() | st.integers(0, 1 << 62) | st.text())
         ),
-        log=draw(st.lists(records, max_size=4)),
+        log=draw(st.lists(records | runs_of(records), max_size=4)),
     )
 
 
@@ -184,7 +199,7 @@ class Model:
             self.tables[name].update(getattr(batch, name))
             self.tables[name] = {key: row for key, row in self.tables[name].items() if row is not None}
         self.payloads |= {id: row.data for id, row in batch.payloads.items()}
-        self.records += batch.log
+        self.records += singles(batch.log)
         if batch.log:
             self.logged = max(columns.time(batch.log[-1]), self.said(), 0 if "now" in batch.meta else self.logged)
 

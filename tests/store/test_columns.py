@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mombroker.core.trace import FIELDS
+from mombroker.core.trace import records as singles
 from mombroker.store import columns
-from tests.store.samples import T0, record
+from tests.store.samples import T0, record, run_of, runs_of
 
 texts = st.text(max_size=4)
 pairs = st.tuples(st.integers(0, 9), st.integers(0, 1 << 40))
@@ -24,6 +25,30 @@ records = st.builds(
 @given(st.lists(records, min_size=1, max_size=6))
 def test_records_come_back_as_they_were(rows):
     assert columns.unpack(columns.pack(rows), len(rows)) == rows
+
+
+@given(st.lists(records | runs_of(records), min_size=1, max_size=8))
+def test_runs_come_back_as_their_records_do(log):
+    rows = singles(log)
+    assert columns.count(log) == len(rows) and columns.time(log[-1]) == columns.time(rows[-1])
+    data = columns.pack(log)
+    assert columns.unpack(data, len(rows)) == columns.unpack(columns.pack(rows), len(rows)) == rows
+
+
+def test_what_the_records_of_a_run_share_is_stored_once():
+    alike, run = record(1), run_of(record(1), range(100), [7] * 100)
+    stored = dict(zip(FIELDS, msgpack.unpackb(columns.pack([alike, run, run]), strict_map_key=False), strict=True))
+    assert stored["payload"] == [7] and stored["hops"] is None
+    assert stored["kind"] == {0: ["send"], 1: ["send", "react"]}
+    assert stored["number"][1] == [number for number in range(100) for _ in "ab"]
+
+
+@pytest.mark.parametrize(
+    "column", [{}, {1: [1]}, {0: []}, {0: [1, 2, 3]}, {0: [1], 0.5: [2]}, {0: [1], 9: [2]}, {"": 1}]
+)
+def test_a_map_that_is_no_column_of_so_many_records_is_a_value_error(column):
+    with pytest.raises(ValueError):
+        columns.unpack(msgpack.packb([None, None, column]), 2)
 
 
 def test_a_column_is_left_out_once_twice_or_whole():

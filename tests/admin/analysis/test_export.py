@@ -24,6 +24,7 @@ from mombroker.admin.analysis import files, schema
 from mombroker.admin.bench import logs
 from mombroker.admin.cli.main import cli
 from mombroker.admin.reset import adopt
+from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
 from mombroker.core.topology import Domain
@@ -32,6 +33,7 @@ from mombroker.net import config
 from mombroker.store import columns, folder
 from mombroker.store.sqlite import register_export
 from tests.admin import processes
+from tests.store import samples
 
 DAY = 86_400 * 10**9
 
@@ -612,6 +614,23 @@ def test_whoever_reads_a_log_holds_up_no_checkpoint(tmp_path, played, monkeypatc
     with reader.snapshot(), pytest.raises(AssertionError):  # one that stays would be seen here
         reader.meta()
         write()
+
+
+def test_the_records_of_runs_are_read_one_by_one(tmp_path):
+    from mombroker.admin.analysis import rows
+
+    made = store.open(tmp_path, samples.topology(), "paris")
+    log = [samples.record(1), samples.run_of(samples.record(0), (2, 3, 5), (7, 7, 8)), samples.record(9)]
+    made.commit(Batch(number=1, log=log))
+    made.commit(Batch(number=2, log=log[1:2]))
+    made.close()
+    reader = store.read(tmp_path)
+    (batch,) = rows.batches(reader, 0, reader.log_end())
+    found = [record for _, record in reader.log(0, 99)]
+    assert [record.number for record in found] == [1, 2, 2, 3, 3, 5, 5, 9, 2, 2, 3, 3, 5, 5]
+    for name in ("kind", "origin", "number", "agent", "dests", "payload", "sent", "received", "done", "detail"):
+        values = [getattr(record, name) for record in found]
+        assert batch.column(name).to_pylist() == [list(each) if isinstance(each, tuple) else each for each in values]
 
 
 def older(file: files.File, version: int = schema.VERSION - 1) -> None:
