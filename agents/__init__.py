@@ -4,6 +4,7 @@ if __name__ == "agents":
     raise ImportError("this folder is imported as mombroker.agents")
 
 from mombroker.agents.agent import Agent, Item, Items, reacts
+from mombroker.agents.messages import Delivered, consumes, subscribes
 from mombroker.agents.notifications import DeferDone, DeferFailed, Expired, ReactionFailed, UnknownAgent, notification
 from mombroker.agents.program import faults, program
 
@@ -11,13 +12,16 @@ __all__ = [
     "Agent",
     "DeferDone",
     "DeferFailed",
+    "Delivered",
     "Expired",
     "Item",
     "Items",
     "ReactionFailed",
     "UnknownAgent",
+    "consumes",
     "faults",
     "notification",
     "program",
     "reacts",
+    "subscribes",
 ]

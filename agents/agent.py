@@ -7,12 +7,15 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
+from mombroker.agents import messages
 from mombroker.agents import notifications as notes
+from mombroker.agents.messages import Delivered, Options
 from mombroker.agents.notifications import pack, unpack
 from mombroker.core import times
 from mombroker.core.collection import Collection
+from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.names import CREATE
 from mombroker.core.reaction import ANSWER, ASK, DELETE, Reaction
@@ -89,6 +92,8 @@ class Agent:
     _items: typing.ClassVar[tuple[str, ...]] = ()
     _defaults: typing.ClassVar[dict[str, Any]] = {}
     _reactions: typing.ClassVar[dict[str, Callable[[Any, Any], None]]] = {}
+    _sources: typing.ClassVar[tuple[Source, ...]] = ()
+    _takers: typing.ClassVar[dict[str, Callable[[Any, Delivered], None]]] = {}  # by the method of a source
 
     def __init_subclass__(cls) -> None:
         taken = sorted(_RESERVED & {*cls.__dict__, *cls.__dict__.get("__annotations__", {})})
@@ -107,9 +112,12 @@ class Agent:
                 raise TypeError(f"{cls.__name__}.{name}: state must be plain (int, str, list, dict, ...), not {origin}")
         cls._defaults = {name: getattr(cls, name) for name in cls._fields if hasattr(cls, name)}
         pack(cls._defaults, f"{cls.__name__}'s defaults")
-        cls._reactions = {}
+        cls._reactions, cls._takers, sources = {}, {}, list[Source]()
         for name in dir(cls):
             method = inspect.getattr_static(cls, name, None)
+            if source := getattr(method, "__takes__", None):
+                cls._takers[name] = messages.taking(f"{cls.__name__}.{name}", method, _argument(method))
+                sources.append(source._replace(method=name))
             if getattr(method, "__reacts__", False):
                 for wire in _taken_by(cls, name, method):
                     other = cls._reactions.setdefault(wire, method)
@@ -118,6 +126,7 @@ class Agent:
                             f"{cls.__name__}.{other.__name__} and .{name} both react to {wire}: leave one; a subclass "
                             f"that is to react otherwise redefines the method of that name"
                         )
+        cls._sources = tuple(sources)
 
     def __init__(self, id: str, state: bytes):
         self.__dict__["_reaction"] = None
@@ -179,8 +188,58 @@ class Agent:
         waiting = tuple(each for each in clients if "/reply:" in each)
         self._now_reacting().send(waiting, ANSWER, pack(list(notes.to_json(note)), type(note).__name__), life)
 
-    def reply(self, note: Any) -> None:
-        self.send(self.sender, note)
+    def reply(self, note: Any, **options: Unpack[Options]) -> None:
+        """Answer the sender of the notification at hand; of a message of a destination, its `reply_to`, with its
+        `correlation_id`, or else its id, and options as for `put`."""
+        reaction = self._now_reacting()
+        asked: Delivered | None = reaction.delivered
+        if asked is None:
+            if options:
+                raise TypeError(f"the reply to a notification has no option {', '.join(options)}")
+            self.send(self.sender, note)
+            return
+        if not asked.reply_to:
+            raise MomError(f"message {asked.id} names no queue for an answer: see `delivered.reply_to` before")
+        options.setdefault("correlation_id", asked.correlation_id or asked.id)
+        reaction.put("", asked.reply_to, *messages.encoded(note, options))
+
+    # -- queues and topics ---------------------------------------------------------------------------------------
+
+    @property
+    def delivered(self) -> Delivered | None:
+        """The message of a queue or topic that this is the reaction to."""
+        return typing.cast(Delivered | None, self._now_reacting().delivered)
+
+    def put(self, queue: str, body: Any, **options: Unpack[Options]) -> None:
+        """Send a message to a queue, as clients do: `body` is text, bytes, a notification, or a value for JSON.
+
+        Raises UnknownName for a queue that is being made (the reaction runs again once it is there), MomError,
+        TypeError.
+        """
+        self._now_reacting().put("queue", queue, *messages.encoded(body, options))
+
+    def publish(self, topic: str, body: Any, **options: Unpack[Options]) -> None:
+        """The same to a topic."""
+        self._now_reacting().put("topic", topic, *messages.encoded(body, options))
+
+    def consume(
+        self, queue: str, *, selector: str = "", prefetch: int = 100, exclusive: bool = False, priority: int = 0
+    ) -> int:
+        """Take the messages of a queue, restarts or not; the reaction to Delivered gets them. Returns an id for `stop`.
+
+        Raises MomError.
+        """
+        return self._now_reacting().take(Source("", (queue,), False, selector, prefetch, exclusive, priority))
+
+    def subscribe(self, *topics: str, selector: str = "", prefetch: int = 100, shared: str = "") -> int:
+        """The same for topics, by a durable subscription, which `stop` ends."""
+        return self._now_reacting().take(Source("", topics, True, selector, prefetch, shared=shared))
+
+    def stop(self, consumer: int) -> None:
+        """Take no more; what is under way goes back."""
+        self._now_reacting().stop(consumer)
+
+    # -- agents --------------------------------------------------------------------------------------------------
 
     def create(self, cls: type[Agent], *, server: str = "", **fields: Any) -> str:
         """Create an agent, here or on another server; what is sent to the returned id from now on reaches it."""
@@ -218,6 +277,9 @@ class Agent:
         return reaction
 
     def react(self, reaction: Reaction) -> None:
+        if reaction.incoming:
+            self._react_to_delivered(reaction)
+            return
         message = reaction.message
         method, note = self._reactions.get(message.type), None
         if message.type == ASK:
@@ -254,6 +316,19 @@ class Agent:
         except (TypeError, ValueError) as error:
             raise UnknownNotification(f"{me} was asked with what is no question: {error}") from None
 
+    def _react_to_delivered(self, reaction: Reaction) -> None:
+        self._reaction = reaction
+        try:
+            for incoming in reaction.incoming:
+                take = self._takers.get(incoming.method) if incoming.method else self._reactions.get(_DELIVERED)
+                if take is None:
+                    what = incoming.method or "reaction to Delivered"
+                    raise UnknownNotification(f"{type(self).__name__} has no {what}")
+                reaction.delivered = delivered = Delivered(incoming)
+                take(self, delivered)
+        finally:
+            self._reaction = None
+
     def pack(self) -> bytes:
         values = self.__dict__
         if len(values) != self._expected:
@@ -280,7 +355,10 @@ class Agent:
             self.__dict__[name] = values[name]
 
 
-_RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} | {"id"}
+_DELIVERED = Delivered.__wire_name__
+# Names that came later: a class from before that has one of its own keeps it.
+_LATER = {"delivered", "put", "publish", "consume", "subscribe", "stop"}
+_RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} - _LATER | {"id"}
 
 # An agent that does not care for news of its own failed sends need not say so.
 _OPTIONAL = {f"mom.{name}" for name in notes.NOTICES}
@@ -290,11 +368,16 @@ def _is_client(id: str) -> bool:
     return "/reply:" in id or "/conn:" in id
 
 
-def _taken_by(cls: type, name: str, method: Any) -> list[str]:
+def _argument(method: Any) -> Any:
+    """The annotation of its one argument behind self; None if it has another number of them."""
     arguments = list(inspect.signature(method).parameters)
-    if len(arguments) != 2:
+    return typing.get_type_hints(method).get(arguments[1], typing.Any) if len(arguments) == 2 else None
+
+
+def _taken_by(cls: type, name: str, method: Any) -> list[str]:
+    hint = _argument(method)
+    if hint is None:
         raise TypeError(f"{cls.__name__}.{name}: a reaction takes self and one notification")
-    hint = typing.get_type_hints(method).get(arguments[1])
     taken = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for one in taken:
         if not hasattr(one, "__wire_name__"):

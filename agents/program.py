@@ -8,6 +8,7 @@ from typing import Any
 from mombroker.agents import annotations as hints
 from mombroker.agents import notifications as notes
 from mombroker.agents.agent import Agent, initial
+from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, NoProgram, line, sentence
 from mombroker.core.topology import Topology
 
@@ -52,6 +53,9 @@ class Program:
         if remote and path not in self.declared and not self._within(module):
             raise MomError(f"{path} may not be deployed here: add {module!r} to allow in [bus] of the topology file")
         self.find(path)
+
+    def sources(self, path: str) -> tuple[Source, ...]:
+        return self.find(path)._sources
 
     def run(self, path: str, arguments: bytes) -> bytes:
         return notes.pack(_named(path)(*notes.unpack(arguments)), f"result of {path}")

@@ -10,7 +10,9 @@ import pytest
 
 from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.main import cli
+from mombroker.broker import properties
 from tests.admin.processes import Processes, free_ports
+from tests.broker.bench import Broker
 from tests.core.bus import Bus, topology
 from tests.snippets import ROOT, commands, fenced, shell
 
@@ -100,3 +102,19 @@ def test_the_collection_that_is_shown_keeps_what_it_says(monkeypatch):
         bus.ask("a", "send", to=["archive"], type="shown_archive.Letter", fields={"text": text, "year": year})
     assert [row.key for row in bus.stores["b"].items("b/archive", "letters", None, 10)] == [1920, 2020]
     assert bus.ask("b", "deadletters")["count"] == 0
+
+
+def test_the_desk_that_is_shown_sells_what_is_ordered(monkeypatch):
+    """docs/agents.md"""
+    module = types.ModuleType("shown_desk")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(fenced("docs/agents.md", "python", "class Desk"), module.__dict__)
+    b = Broker(topology({"x": "abc"}, {"b/desk": "shown_desk:Desk", "c/shelf": "shown_desk:Shelf"}))
+    replies, archive = b.connect("c").subscribe("r", "queue:replies"), b.connect("a").subscribe("s", "queue:archive")
+    more = {"reply_to": "/queue/replies", "properties": properties.pack({"region": "eu"})}
+    b.connect("a").send("queue:orders", '{"item": "tea", "count": 2}', **more)
+    b.connect("a").send("queue:orders", '{"item": "milk"}', "no order of ours")
+    assert b.fields("b/desk") == {"sold": 2} and replies.texts == ['{"sold": 2}']
+    (kept,) = archive.got
+    assert kept.body == b"tea" and properties.read(kept.message.properties) == {"count": 2}
+    assert kept.message.priority == 2 and b.queue("queue:orders").describe()["ready"] == 2

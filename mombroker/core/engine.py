@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from mombroker.core.batch import ItemRow
 from mombroker.core.collection import Collections
 from mombroker.core.dead_letters import DeadLetters
+from mombroker.core.destinations import ACCEPTED, FAILED, REJECTED
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.inbox import Entry, Inbox, Inboxes
 from mombroker.core.message import Message, new_message
@@ -89,6 +90,19 @@ class Engine:
         elif row != (declared.cls, state) and not self.clients.owns(row[0]):
             tx.rows.agents[id] = (declared.cls, state)
             tx.urgency = COMMIT
+
+    def take_up(self, agents: Iterable[str]) -> None:
+        """Have agents take messages from what their classes of today declare: those that are given, which did so
+        before, and the declared ones."""
+        tx = self.tx
+        mine = [f"{tx.name}/{each.name}" for each in tx.topology.agents if each.server == tx.name]
+        for agent in dict.fromkeys([*agents, *mine]):
+            if row := tx.written("agents", agent):
+                try:
+                    sources = self.program.sources(row[0])
+                except MomError:  # _stuck says so, when something comes for it
+                    continue
+                self.clients.authors.declare(agent, sources)
 
     # -- deliveries --------------------------------------------------------------------------------------------
 
@@ -226,7 +240,7 @@ class Engine:
         resident = loaded.get(agent)
         if resident is None:
             try:
-                resident = self.residents.load(agent)
+                resident = self._load(agent)
             except NoProgram as error:
                 self._stuck(box, entry, error)
                 return
@@ -238,7 +252,10 @@ class Engine:
         if resident is None:
             self._react_absent(box, entry)
             return
-        reaction = Reaction(self.tx, self.names, agent, message, self.residents.collection)
+        authors = self.clients.authors
+        reaction = Reaction(self.tx, self.names, authors, agent, message, self.residents.collection)
+        if message.type in authors.types and not self._incoming(box, entry, reaction):
+            return
         self.running = agent
         try:
             resident.reactive.react(reaction)
@@ -255,11 +272,44 @@ class Engine:
             raise
         except BaseException as error:  # whatever the agent's code raises, an exit too, is its failure, not ours
             resident.undo()
-            self._failed(box, entry, error)
+            if reaction.incoming:
+                self._give_back(box, entry, FAILED, sentence(error))
+            else:
+                self._failed(box, entry, error)
             return
         finally:
             self.running = ""
         self._accept(box, entry, resident, reaction, state)
+
+    def _load(self, agent: str) -> Resident | None:
+        resident = self.residents.load(agent)
+        if resident is not None:
+            self.clients.authors.declare(agent, self.program.sources(resident.path))
+        return resident
+
+    def _incoming(self, box: Inbox, entry: Entry, reaction: Reaction) -> bool:
+        """A destination has something for an agent. False if that is nothing to react to."""
+        message, agent = entry.message, box.agent
+        try:
+            reaction.incoming = self.clients.authors.incoming(agent, message)
+        except UnknownNotification as error:  # it has come a long way, or from an older program
+            self.inboxes.finish(box, entry)
+            self.dead.bury(message, agent, str(error), "ReactionFailed")
+            return False
+        if not reaction.incoming:
+            self.record("react", message, agent, entry.domain, entry.peer, entry.received, entry.delivered)
+            self.inboxes.finish(box, entry)
+        return bool(reaction.incoming)
+
+    def _give_back(self, box: Inbox, entry: Entry, outcome: str, reason: str) -> None:
+        """The reaction to what a destination has given failed: it is the destination that says what becomes of it."""
+        message, agent = entry.message, box.agent
+        self.failures += 1
+        where = entry.domain, entry.peer, entry.received, entry.delivered
+        self.record("react", message, agent, *where, detail=f"{outcome}: {reason}")
+        self.inboxes.finish(box, entry)
+        self.clients.authors.settle(agent, message, outcome)
+        self.tx.note(f"{agent} has failed at a message of {message.source}, which is {outcome}: {reason}")
 
     def _react_absent(self, box: Inbox, entry: Entry) -> None:
         """A message for an agent that does not exist."""
@@ -303,12 +353,15 @@ class Engine:
         if message.type == DELETE:
             del self.residents.loaded[box.agent]
             self.natives.remove(box.agent)
+            self.clients.authors.gone(box.agent)
             where = entry.domain, entry.peer, entry.received
             self.record("delete", message, box.agent, *where, detail=resident.path)
         else:
             self.residents.accept(resident, state)
         if reaction.ops:
             reaction.apply(self.send, self.timers)
+        if reaction.incoming:
+            self.clients.authors.settle(box.agent, message, ACCEPTED)
 
     # -- reactions that wait or fail ---------------------------------------------------------------------------
 
@@ -348,6 +401,9 @@ class Engine:
 
     def park(self, box: Inbox, entry: Entry, reason: str, text: str = "") -> None:
         """The first message of an inbox becomes a dead letter."""
+        if entry.message.type in self.clients.authors.types and box.agent not in self.natives.agents:
+            self._give_back(box, entry, REJECTED, reason)
+            return
         self.parked += 1
         self.inboxes.finish(box, entry)
         self.dead.bury(entry.message, box.agent, reason, "ReactionFailed", entry.attempts, text)
@@ -364,6 +420,7 @@ class Engine:
         box = self.inboxes.boxes.get(agent)
         if box is not None and box.stuck:
             self.natives.remove(agent)
+            self.clients.authors.gone(agent)
             box.stuck = None
             self.inboxes.wake(box)
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from mombroker.core.batch import Damage
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collection, Collections
+from mombroker.core.destinations import Destinations
 from mombroker.core.message import Message, Note
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
@@ -57,6 +58,9 @@ class Clients(Protocol):
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     def left(self, server: str) -> None: ...  # it is not of this bus any more
     def depart(self) -> None: ...  # nor are we from now on
+
+    @property
+    def authors(self) -> Destinations: ...  # what authors' agents do with queues and topics
 
     leaving: Callable[[], bool]  # is it us who leaves the bus? Then nobody may connect
 

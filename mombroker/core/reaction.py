@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from mombroker.core import times
 from mombroker.core.batch import TaskRow
 from mombroker.core.collection import Collection
+from mombroker.core.destinations import Destinations, Incoming, Source
 from mombroker.core.errors import MomError
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.message import Message, new_message
@@ -41,18 +42,32 @@ class Program(Protocol):
     def describe(self, path: str, state: bytes) -> dict[str, Any]: ...  # an agent's fields
     def collections(self, path: str) -> tuple[str, ...]: ...  # names of an agent's collections
     def value(self, body: bytes) -> Any: ...  # of an item in one
+    def sources(self, path: str) -> tuple[Source, ...]: ...  # that a class declares; raises MomError
 
 
 class Reaction:
-    """What one reaction may do; nothing of it happens unless the reaction succeeds."""
+    """What one reaction may do; nothing of it happens unless the reaction succeeds.
 
-    __slots__ = ("tx", "names", "agent", "message", "now", "ops", "_open")
+    incoming   what it is a reaction to, if that has come from a destination
+    delivered  the same, as its author gets it
+    """
+
+    __slots__ = ("tx", "names", "destinations", "agent", "message", "incoming", "delivered", "now", "ops", "_open")
 
     def __init__(
-        self, tx: Transaction, names: Names, agent: str, message: Message, open: Callable[[str, str], Collection]
+        self,
+        tx: Transaction,
+        names: Names,
+        destinations: Destinations,
+        agent: str,
+        message: Message,
+        open: Callable[[str, str], Collection],
     ):
         """`open` gives a collection of the agent in memory."""
-        self.tx, self.names, self.agent, self.message, self.now, self._open = tx, names, agent, message, tx.now, open
+        self.tx, self.names, self.destinations, self.agent, self.message = tx, names, destinations, agent, message
+        self.now, self._open = tx.now, open
+        self.incoming: list[Incoming] = []
+        self.delivered: Any = None
         self.ops: list[tuple[str, Any]] = []
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
@@ -114,15 +129,42 @@ class Reaction:
         self.ops.append(("task", TaskRow(id, self.agent, "defer", 0, path.encode() + b"\n" + arguments)))
         return id
 
+    # -- queues and topics ---------------------------------------------------------------------------------------
+
+    def put(self, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> None:
+        """Send a message to a destination: `kind` is "queue", "topic", or empty. Raises UnknownName, MomError."""
+        self._check_size("a message", len(body))
+        self.ops.append(("put", self.destinations.outgoing(self.agent, kind, to, body, fields)))
+
+    def take(self, source: Source) -> int:
+        """Consume from a destination from now on. Raises MomError."""
+        self.destinations.examine(source)
+        number = self.tx.new_id()
+        self.ops.append(("take", (number, source)))
+        return number
+
+    def stop(self, number: int) -> None:
+        """Consume from it no more."""
+        if not isinstance(number, int):
+            raise TypeError(f"stop takes what consume or subscribe returned, not a {type(number).__name__}")
+        self.ops.append(("stop", number))
+
     def apply(self, send: Callable[[Message], None], timers: Timers) -> None:
         """The reaction succeeded: do what it asked for, in its order."""
+        destinations, agent = self.destinations, self.agent
         for kind, value in self.ops:
             if kind == "send":
                 send(value)
+            elif kind == "put":
+                destinations.send(agent, value)
             elif kind == "task":
                 timers.add(value)
-            else:
+            elif kind == "cancel":
                 timers.cancel(value)
+            elif kind == "take":
+                destinations.take(agent, *value)
+            else:
+                destinations.stop(agent, value)
 
     def _check_size(self, what: str, size: int) -> None:
         """Whatever leaves must fit into one frame, or it would block its link for ever."""

@@ -117,6 +117,7 @@ class AgentServer:
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()
         self.clients.recover()
+        self.engine.take_up(self.clients.authors.agents())
         channel.recover()
         if self.newcomers.waiting:
             channel.meet()

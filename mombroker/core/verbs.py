@@ -56,6 +56,7 @@ class AgentVerbs:
             "waiting": inboxes.count(box) if box else 0, "blocked": bool(box and box.blocked()),
             "fields": {} if native else self.program.describe(path, state),
             "items": {} if native else self._items(id, path),
+            "consumes": self.engine.clients.authors.describe(id),
         }  # fmt: skip
 
     def _items(self, agent: str, path: str) -> dict[str, Reply]:

@@ -15,7 +15,8 @@ Key = tuple[str, int]  # a consumer: its session, and the session's number for i
 
 
 class Consumer:
-    """remote       its session is on another server: the queue's state has it, and its credit
+    """remote       its session is on another server, or an author's agent: the queue's state has it, and its credit
+    single       it is such an agent: each message is a reaction of its own, and comes by itself
     credit       how many more messages it takes, while `room`, what is left of PREFETCH_BYTES, is above 0
     uncommitted  sizes, by id, of deliveries acknowledged in a transaction that is open: they take no room; see Settle
     searched_to  per lane, the highest id that was already tested without a match,
@@ -24,12 +25,13 @@ class Consumer:
     """
 
     __slots__ = (
-        "key", "note", "remote", "credit", "room", "uncommitted", "matches", "pending", "searched_to", "again",
-        "shunned",
+        "key", "note", "remote", "single", "credit", "room", "uncommitted", "matches", "pending", "searched_to",
+        "again", "shunned",
     )  # fmt: skip
 
     def __init__(self, session: str, note: Consume, matches: Matches | None, remote: bool = False):
         self.key, self.remote = (session, note.consumer), remote
+        self.single = "/conn:" not in session
         self.note, self.matches, self.credit, self.room = note, matches, note.credit, PREFETCH_BYTES
         self.uncommitted: dict[int, int] = {}
         self.pending: list[QueuedMessage] = []  # given, to be dispatched in one message

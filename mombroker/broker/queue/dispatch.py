@@ -172,7 +172,7 @@ class Dispatcher:
             size += item.size
             if item.stored:
                 item.message = None
-            if size >= DISPATCH_BYTES:
+            if size >= DISPATCH_BYTES or consumer.single:
                 self.queue.natives.post(self.queue.id, consumer.key[0], Dispatch(consumer.key[1], items))
                 items, size = [], 0
         if items:

@@ -13,6 +13,7 @@ from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.settings import Settings
 from mombroker.broker.queue.work import LOOK, Work
 from mombroker.core import times
+from mombroker.core.ids import OURS
 
 AGAIN_NS = times.SECOND  # until a server whose messages still come is told again: it may have started anew
 FREE = 0.9  # of its limit: a queue that was full takes work again below that
@@ -71,9 +72,12 @@ class QueueLimits:
             self.work.begin()
             self._drop_head(1, item.size)
             return True
-        home = source[: source.index("/")]
+        home, _, kind = source.partition("/")
         if home == self.queue.tx.name:
-            return True  # our clients were let in, or stopped before
+            if policy.overflow == "block" or kind.startswith(("_", *OURS)):
+                return True  # our clients were let in, or stopped before
+            self.dead_letters.send(item, f"{self.settings.destination} is full")  # of an author's agent
+            return False
         now, known = self.queue.tx.now, home in self.blocked_servers
         if not known or now - self.told_at >= AGAIN_NS:  # let it hold back its clients; it may have forgotten
             self.told_at = now

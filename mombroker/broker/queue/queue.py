@@ -166,7 +166,8 @@ class Queue(Native):
         return list(dict.fromkeys([*self.messages.unacked, *(session for session, _ in self.consumers.consumers)]))
 
     def remote(self, session: str) -> bool:
-        return session != "" and not session.startswith(f"{self.tx.name}/")
+        """Does it outlive a restart of this server? A session of another one does, and an author's agent anywhere."""
+        return session != "" and not session.startswith(f"{self.tx.name}/conn:")
 
     def damaged(self, damage: Damage) -> None:
         if damage.collection not in LANES:

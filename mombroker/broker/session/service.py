@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
+from mombroker.broker.authors.consumers import AgentConsumers
 from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of
@@ -79,6 +80,7 @@ class Sessions(Native):
         for kind in KINDS:
             natives.types.check(kind, note_of)
         self.topics = Topics(natives, self)
+        self.authors = AgentConsumers(natives, self.policies, self.topics)
         self.pool = Pool()
         Questions(natives)
         self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
@@ -113,6 +115,7 @@ class Sessions(Native):
 
     def recover(self) -> None:
         recover(self, self.topics)
+        self.authors.recover()
 
     def step(self, event: Any) -> None:
         if type(event) is ClientCommands:
@@ -240,6 +243,7 @@ class Sessions(Native):
 
     def named(self, name: str) -> None:
         self.held_back.wake(name)
+        self.authors.named(name)
 
     def moved(self, name: str, id: str, to: str) -> None:
         """A queue or subscription lives elsewhere: what comes from here goes there from now on."""
@@ -250,6 +254,7 @@ class Sessions(Native):
             self.natives.post(self.id, id, Passed(to))
         self.commands.full.discard(id)
         self.held_back.wake(id)
+        self.authors.named(name)
 
     def room(self) -> None:
         """The server takes work again."""
@@ -282,6 +287,7 @@ class Sessions(Native):
                 if native.move is not None:  # nothing more comes from there
                     native.move.passed(server)
         self.topics.known_to(server)
+        self.authors.lost(server)
 
     def left(self, server: str) -> None:
         """Another server has left the bus: its clients hold nothing any more, and nobody subscribes there."""
@@ -359,7 +365,7 @@ class Sessions(Native):
         """Nobody is there any more: give back what can be given back. True: the message itself is of no use."""
         post = self.natives.post
         _, _, kind = agent.partition("/")
-        if kind.startswith("conn:"):
+        if kind.startswith("conn:") or message.type in self.authors.types:
             if message.type == Dispatch.wire:
                 note: Dispatch = note_of(message)
                 if rows := [item[0] for item in note.items if item[0]]:
