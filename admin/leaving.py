@@ -12,7 +12,7 @@ from mombroker.core import revision
 from mombroker.core.batch import Reader
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
-from mombroker.core.meta import HISTORY, NAME, ORDER, POLICY, REVISION, TOPIC, TOPOLOGY, USER
+from mombroker.core.meta import HISTORY, NAME, ORDER, PERMISSION, POLICY, REVISION, TOPIC, TOPOLOGY, USER
 
 Meta = Mapping[str, Any]
 LANES = ("d", *(f"p{number}" for number in range(10)))  # the collections that a queue's messages wait in
@@ -75,13 +75,13 @@ def withdrawn(meta: Meta, servers: list[str]) -> dict[str, str | int | None]:
 
 def tables(metas: Mapping[str, Meta]) -> dict[str, str | int | None]:
     """What every server of the bus has to know of these, and a new one has to learn: the topology with its history,
-    names, policies, users, and the entries of each in the subscription table."""
+    names, policies, users, permissions, and the entries of each in the subscription table."""
     found: dict[str, str | int | None] = {}
     newest: Meta = max(metas.values(), key=lambda meta: revision.in_force(meta)[0], default={})
     found |= {key: value for key, value in newest.items() if key in (REVISION, TOPOLOGY) or key.startswith(HISTORY)}
     for name, meta in metas.items():
         for key, value in meta.items():
-            if key.startswith((NAME, POLICY, USER)):
+            if key.startswith((NAME, POLICY, USER, PERMISSION)):
                 found[key] = value
             elif _home_of_entry(key) == name:
                 found[key] = str(value).partition("\n")[0]  # behind it is who does not know it

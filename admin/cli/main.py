@@ -36,7 +36,7 @@ COMMANDS = {
         "completion",
         "Print the script that lets a shell complete commands, options, servers and queues.",
     ),
-    "connections": ("connections", "connections", "The clients that are connected now."),
+    "connections": ("connections", "connections", "The clients that are connected now: list, close."),
     "demo": (
         "demo",
         "demo",
@@ -47,10 +47,16 @@ COMMANDS = {
     "down": ("up", "down", "Stop the servers that `mom up` started."),
     "log": ("log", "log", "The record of what every message did: tail, diagram, export, compact."),
     "paper": ("paper", "paper", "Measure again what the papers measured: list, run, spread, report."),
+    "permission": (
+        "permission",
+        "permission",
+        "Permissions of users and roles, on all servers: list, set, delete, check.",
+    ),
     "policy": ("policy", "policy", "Policies of destinations, by pattern: list, set, delete."),
     "queue": ("queue", "queue", "Queues: list, show, create, delete, purge, browse, move, retry, release."),
     "receive": ("client", "receive", "Take messages from a queue, or from topics, and write them to standard output."),
     "request": ("client", "request", "Send a message, wait for its answer, and write that to standard output."),
+    "role": ("role", "role", "Roles of users: list, grant, revoke."),
     "run": ("run", "run", "Run one server for STOMP clients, without a topology file: the quickest start."),
     "send": ("client", "send", "Send a message; when this returns, it is durable."),
     "serve": ("serve", "serve", "Run one agent server in the foreground."),
@@ -75,7 +81,7 @@ COMMANDS = {
         "adopt, advise.",
     ),
     "up": ("up", "up", "Run all servers of a topology file on this machine."),
-    "user": ("user", "user", "Users of clients: list, add, passwd, delete, sync."),
+    "user": ("user", "user", "Users of clients, on all servers: list, add, passwd, limit, delete."),
     "why": ("status", "why", "What the waiting messages of a server wait for."),
 }
 

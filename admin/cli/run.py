@@ -17,17 +17,19 @@ from mombroker.net import hangup
     "--data", type=click.Path(path_type=Path, file_okay=False), default=options.RUN_FOLDER, show_default=True,
     help="The folder of its store.",
 )  # fmt: skip
-def run(stomp: str, listen: str, data: Path) -> None:
+@click.option("--users", is_flag=True, help="Clients of this machine need a user, too.")
+def run(stomp: str, listen: str, data: Path, users: bool) -> None:
     """Run one server for STOMP clients, without a topology file: the quickest start.
 
-    Clients of this machine need no user; a server that others can reach wants --stomp with its address, and `mom user
-    add`. What it runs as is written to mombroker.toml in the folder of its store, where commands that are run in this
-    folder find it. Ctrl-C, or the end of its terminal, ends it once all that it has taken is durable; the messages are
-    there at its next start.
+    Clients of this machine need no user, unless --users says so; a server that others can reach wants --stomp with its
+    address, and `mom user add`. What it runs as is written to mombroker.toml in the folder of its store, where commands
+    that are run in this folder find it. Ctrl-C, or the end of its terminal, ends it once all that it has taken is
+    durable; the messages are there at its next start.
 
     \b
     Example:
       mom run
+      mom run --users
       mom run --stomp 127.0.0.1:61000 --data /var/lib/mombroker
     """
     hangup.hold()
@@ -43,7 +45,7 @@ def run(stomp: str, listen: str, data: Path) -> None:
     folder.claim(home)
     from mombroker.net import config, service  # takes most of the time of the start
 
-    server = Server("main", host, port, stomp, str(home), anonymous=is_loopback(outside))
+    server = Server("main", host, port, stomp, str(home), anonymous=is_loopback(outside) and not users)
     topology = Topology("run", {"main": server})
     text = config.dumps(topology, home, ["Written by `mom run` at each start."])
 

@@ -7,17 +7,16 @@ from typing import Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.agent import values
 from mombroker.admin.cli.group import Group
-from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.output import output_options, show, show_one
 from mombroker.core.errors import MomError, plain
 from mombroker.gateway.users import hashed as hashed_passcode
-from mombroker.gateway.users import is_of_one
-from mombroker.net.adminclient import NotRunning
 
 
 @click.group(cls=Group)
 def user() -> None:
-    """Users of clients: list, add, passwd, delete, sync."""
+    """Users of clients, on all servers: list, add, passwd, limit, delete."""
 
 
 def passcode_option(command: options.F) -> options.F:
@@ -29,26 +28,23 @@ def passcode_option(command: options.F) -> options.F:
 
 @user.command("list")
 @options.file_option
-@options.server_option("Only those of this server.")
+@options.server_option("Ask this server; any one knows them.")
 @output_options
 def list_users(file: Path, server: str | None, output: str, columns: str) -> None:
-    """List users, server by server, and who is not on all of them.
+    """List users, with their roles and limits.
 
     \b
     Example:
       mom user list
     """
-    found = {each.name: answer["users"] for each, answer in options.answers(options.load(file), server, "users")}
-    show([{"server": name, "user": user} for name, users in found.items() for user in users], output, columns)
-    for user in sorted({user for users in found.values() for user in users}) if output == "table" else []:
-        lacking = [name for name, users in found.items() if user not in users]
-        if lacking:
-            click.echo(f"! {user} is not on {', '.join(lacking)}; see `mom user sync`")
+    topology = options.load(file)
+    at = options.pick(topology, server or topology.registry)
+    show(options.ask(topology, at, "users")["users"], output, columns, "user,roles,limits")
 
 
 @user.command()
 @options.file_option
-@options.server_option("On this server alone; else on all.")
+@options.server_option("Ask this server; all will know it.")
 @passcode_option
 @click.argument("name")
 @output_options
@@ -65,7 +61,7 @@ def add(file: Path, server: str | None, source: Any, name: str, output: str, col
 
 @user.command()
 @options.file_option
-@options.server_option("On this server alone; else on all.")
+@options.server_option("Ask this server; all will know it.")
 @passcode_option
 @click.argument("name")
 @output_options
@@ -81,73 +77,38 @@ def passwd(file: Path, server: str | None, source: Any, name: str, output: str, 
 
 @user.command()
 @options.file_option
-@options.server_option("On this server alone; else on all.")
+@options.server_option("Ask this server; all will know it.")
+@click.argument("name")
+@click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
+@output_options
+def limit(file: Path, server: str | None, name: str, limits: tuple[str, ...], output: str, columns: str) -> None:
+    """Limit a user, on each server by itself; 0 takes a limit away, and what is not named stays.
+
+    \b
+    connections     at once
+    rate            messages that are sent in a second, all its connections together
+    pending_bytes   of topics' messages that wait for one slow connection
+
+    \b
+    Example:
+      mom user limit ann connections=10 rate=500
+    """
+    _change(file, server, output, columns, "limit_user", user=name, limits=values(limits))
+
+
+@user.command()
+@options.file_option
+@options.server_option("Ask this server; all will know it.")
 @click.argument("name")
 @output_options
 def delete(file: Path, server: str | None, name: str, output: str, columns: str) -> None:
-    """Delete a user, and end its connections.
+    """Delete a user, and end its connections. What it was permitted by its name stays: see `mom permission list`.
 
     \b
     Example:
       mom user delete ann
     """
     _change(file, server, output, columns, "delete_user", user=name)
-
-
-@user.command()
-@options.file_option
-@click.option("--from", "source", metavar="NAME", help="Give all servers the users of this one, and no others.")
-@output_options
-def sync(file: Path, source: str | None, output: str, columns: str) -> None:
-    """Give all servers the same users.
-
-    A server lacks a change that was made while it did not run, or before it was added. Without --from each user is
-    added where it is missing, unless servers have different passcodes for it. One that was deleted meanwhile comes back
-    then: name a server that is right by --from.
-
-    \b
-    Example:
-      mom user sync
-      mom user sync --from paris
-    """
-    topology = options.load(file)
-    if source is not None:
-        options.pick(topology, source)
-    answers = list(options.answers(topology, None, "user_hashes"))
-    right, unclear = _agreed({each.name: answer["hashes"] for each, answer in answers}, source)
-    rows = []
-    for each, answer in answers:
-        users = answer["hashes"]
-        for name in sorted(users.keys() | right.keys()):
-            if name in unclear:
-                continue
-            if name not in right:
-                options.ask(topology, each, "delete_user", user=name)
-                rows.append({"server": each.name, "user": name, "change": "deleted"})
-            elif name not in users or not is_of_one(users[name], right[name]):
-                options.ask(topology, each, "set_user", user=name, hash=right[name], new=name not in users)
-                rows.append({"server": each.name, "user": name, "change": "changed" if name in users else "added"})
-    show(rows, output, columns, "server,user,change")
-    if unclear:
-        raise MomError(
-            f"servers have different passcodes for {', '.join(sorted(unclear))}: set them by `mom user passwd`, or "
-            "name a server that is right by --from"
-        )
-
-
-def _agreed(found: dict[str, dict[str, str]], source: str | None) -> tuple[dict[str, str], set[str]]:
-    """The users that all are to have, and those for which servers have different passcodes."""
-    if source is not None:
-        if source not in found:
-            raise MomError(f"{source} does not answer: nothing was changed")
-        return found[source], set()
-    right: dict[str, str] = {}
-    unclear: set[str] = set()
-    for users in found.values():
-        for name, hashed in users.items():
-            if not is_of_one(right.setdefault(name, hashed), hashed):
-                unclear.add(name)
-    return right, unclear
 
 
 def _hashed(source: Any) -> str:
@@ -184,24 +145,6 @@ def _asked() -> str:
 
 
 def _change(file: Path, server: str | None, output: str, columns: str, verb: str, **args: Any) -> None:
-    """Ask each server; all are asked, whatever some of them answer."""
     topology = options.load(file)
-    rows: list[dict[str, Any]] = []
-    failed, silent = [], []
-    for each in options.chosen(topology, server):
-        try:
-            rows.append({"server": each.name, **options.ask(topology, each, verb, **args)})
-        except MomError as error:
-            failed.append(str(error))
-            silent += [each.name] * isinstance(error, NotRunning)
-    show(rows, output, columns)
-    for text in failed[:-1]:
-        click.echo(f"mom: {text}", err=True)
-    if rows and silent:
-        click.echo(f"mom: {failed[-1]}", err=True)
-        first = rows[0]["server"]
-        raise MomError(
-            f"{', '.join(silent)} lacks this change: run `mom user sync --from {first}` when all servers run"
-        )
-    if failed:
-        raise MomError(failed[-1])
+    at = options.pick(topology, server or topology.registry)
+    show_one(options.ask(topology, at, verb, **args), output, columns)

@@ -4,6 +4,7 @@ from functools import partial
 
 from mombroker.broker import policies
 from mombroker.broker.session.service import Sessions
+from mombroker.broker.verbs.access import PermissionVerbs, UserVerbs
 from mombroker.broker.verbs.drain import DrainVerbs
 from mombroker.broker.verbs.messages import MessageVerbs
 from mombroker.broker.verbs.policies import PolicyVerbs
@@ -14,7 +15,7 @@ from mombroker.broker.verbs.topics import TopicVerbs
 from mombroker.core.server import AgentServer
 from mombroker.core.status import StatusVerbs, closed
 from mombroker.core.topology_verbs import ChangeVerbs, JoinVerbs, TopologyVerbs
-from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs, UserVerbs
+from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs
 
 
 def attach(server: AgentServer) -> Sessions:
@@ -24,7 +25,7 @@ def attach(server: AgentServer) -> Sessions:
     server.truth.applied.append(sessions.policies.revised)
     agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server))
     letters = LetterVerbs(server.dead_letters.letters, server.program)
-    of_core = StatusVerbs(server), agents, letters, UserVerbs(server.tx), LogVerbs(server.tx)
+    of_core = StatusVerbs(server), agents, letters, LogVerbs(server.tx)
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
     server.requests.add(
         *of_core,
@@ -32,6 +33,8 @@ def attach(server: AgentServer) -> Sessions:
         RetryVerbs(sessions, letters),
         DrainVerbs(sessions, server.dead_letters.letters),
         PolicyVerbs(sessions.policies),
+        UserVerbs(sessions.access),
+        PermissionVerbs(sessions.access),
     )
     server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator))
     server.requests.add(JoinVerbs(server.truth, server.newcomers))

@@ -63,7 +63,10 @@ POLICY = _key("policy:", "broker/policies.py", "NUMBER: JSON", "set at run time;
 TOPIC = _key(  # of our own, behind a line break, also who does not know it yet
     "topic:", "broker/topic/routing.py", "SERVER:EPOCH: pattern", "who listens to which topic", True
 )
-USER = _key("user:", "core/verbs.py", "NAME: hash", "a user of this server's clients, and the hash of the passcode")
+USER = _key(  # a bare hash is of a user of this server alone, from before users were the same on all servers
+    "user:", "broker/access/users.py", "NAME: JSON", "a user of clients: hash of the passcode, roles, limits", True
+)
+PERMISSION = _key("permission:", "broker/access/permissions.py", "NUMBER: JSON", "set at run time", True)
 
 # The log's and the store's own.
 EXPORTED = _key("exported", "core/verbs.py", "record", "the last log record that an export has taken, if there is one")

@@ -1,4 +1,4 @@
-"""What operators may ask about agents, dead letters, users and the log of a server. requests.py has the table."""
+"""What operators may ask about agents, dead letters and the log of a server. requests.py has the table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, Overloaded
 from mombroker.core.ids import home_of
 from mombroker.core.message import decode, new_message
-from mombroker.core.meta import EXPORTED, USER
+from mombroker.core.meta import EXPORTED
 from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE, Program
 from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.transaction import Transaction
 
-MAX_USER = 100
 MAX_PAGE = 10_000  # rows of an answer
 FIRST_ITEMS = 5  # of a collection that are shown with its agent
 
@@ -164,55 +163,6 @@ def letter_of(row: ItemRow) -> Reply:
         return {"id": row.id, **json.loads(row.head)}
     except (TypeError, ValueError):
         raise MomError(f"dead letter {row.id} is damaged: `mom agent deadletters drop {row.id}`") from None
-
-
-class UserVerbs:
-    """Users of clients, on this server: the hashes of their passcodes (gateway/users.py) are among the meta rows."""
-
-    def __init__(self, tx: Transaction):
-        self.tx = tx
-        self._hashes = {key.removeprefix(USER): str(value) for key, value in tx.reader.meta(USER).items()}
-
-    @reads
-    def users(self) -> Reply:
-        """The names of the users that clients log in as."""
-        return {"users": sorted(self._hashes)}
-
-    @reads
-    def user_hashes(self) -> Reply:
-        """The users with the hashes of their passcodes, to be given to other servers."""
-        return {"hashes": dict(sorted(self._hashes.items()))}
-
-    @changes
-    def set_user(self, user: str, hash: str, new: bool = False) -> Reply:
-        """Add a user with the hash of a passcode if it is `new`, else change the passcode."""
-        if len(user) > MAX_USER or not user.isprintable() or user != user.strip():
-            raise MomError(f"a user's name has 1 to {MAX_USER} printable characters, and no spaces around them")
-        there = user in self._hashes
-        if new and there:
-            already = f"there is a user {user!r} on {self.tx.name} already"
-            raise MomError(f"{already}; `mom user passwd` changes the passcode")
-        if not new and not there:
-            raise MomError(f"there is no user {user!r} on {self.tx.name}; `mom user add` makes one")
-        self._hashes[user] = self.tx.rows.meta[USER + user] = hash
-        return {"user": user, "hash": hash}
-
-    @changes
-    def renew_user(self, user: str, hash: str, was: str) -> Reply:
-        """Store another hash of the same passcode, if it was not changed since."""
-        if self._hashes.get(user) != was:
-            raise MomError(f"the passcode of {user!r} was changed meanwhile")
-        self._hashes[user] = self.tx.rows.meta[USER + user] = hash
-        return {"user": user, "hash": hash}
-
-    @changes
-    def delete_user(self, user: str) -> Reply:
-        """Delete a user; its connections are closed."""
-        if user not in self._hashes:
-            raise MomError(f"there is no user {user!r} on {self.tx.name}; see `mom user list`")
-        del self._hashes[user]
-        self.tx.rows.meta[USER + user] = None
-        return {"user": user}
 
 
 class LogVerbs:

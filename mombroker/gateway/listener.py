@@ -144,11 +144,11 @@ class Gateway:
         self.refusals += 1
         client.end(reason)
 
-    def withdraw(self, user: str, reason: str) -> None:
-        """End the connections of a user."""
-        for client in list(self.clients.values()):
-            if client.opened and client.user == user:
-                client.end(reason)
+    def end(self, numbers: list[int], reason: str) -> None:
+        """End the connections with these numbers."""
+        for number in numbers:
+            if number in self.clients:
+                self.clients[number].end(reason)
 
     def reload(self, certificate: str, key: str) -> None:
         """Read the certificate anew, for connections from now on. Raises MomError; then the old one stays."""

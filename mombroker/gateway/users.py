@@ -211,7 +211,7 @@ class Logins:
 
     def _checked(self, key: Key, result: _Result) -> None:
         user, stored, digest = key
-        right = bool(result.right and stored)
+        right = bool(result.right and stored and is_of_one(self.stored(user) or "", stored))  # it may have changed
         whose = self._running.pop(key)
         if (queue := self._queues.pop(whose, None)) is not None:
             self._queues[whose] = queue  # behind the others

@@ -12,10 +12,10 @@ from twisted.internet import threads
 from mombroker import agents
 from mombroker.broker import selectors
 from mombroker.broker.attach import attach
+from mombroker.broker.session.service import Sessions
 from mombroker.core.errors import MomError, StoreError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
-from mombroker.core.meta import USER
 from mombroker.core.server import AgentServer
 from mombroker.core.status import clock_trouble, closed
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
@@ -125,20 +125,19 @@ class Node:
             resources=lambda: resources(data),
             meters=self._meters,
         )
-        self.users = {key.removeprefix(USER): str(row) for key, row in self.store.meta(USER).items()}
+        clients = self.server.clients
+        assert isinstance(clients, Sessions), "the broker is attached"
+        self.access = clients.access
         at, limits = topology.servers[self.name], self.server.limits
         self.stomp = Stomp(self.driver.wall, _stomp_settings(at, limits))
         self.gateway = Gateway(
             shared.reactor, self.name, self.driver.post, self.log,
-            Logins(self.users.get, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
+            Logins(self.access.users.hash, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
             max_unfinished=limits.max_unfinished, files=shared.files, max_transactions=limits.max_transactions,
         )  # fmt: skip
         requests = self.server.requests
-        requests.add(ProcessVerbs(self.name, self._stop, self._reload, self._connections))
-        requests.after |= {
-            "status": self._complete, "set_user": self._user_set, "renew_user": self._user_renewed,
-            "delete_user": self._user_deleted,
-        }  # fmt: skip
+        requests.add(ProcessVerbs(self.name, self._stop, self._reload, self._connections, self.gateway.end))
+        requests.after["status"] = self._complete
         self.since = self.driver.wall()
         self.web: Web | None = None
         self.working = False
@@ -328,18 +327,6 @@ class Node:
     def _connections(self) -> list[dict[str, Any]]:
         describe = self.server.clients.describe
         return [{**row, **describe(row["number"])} for row in self.gateway.connections()]
-
-    def _user_set(self, reply: dict[str, Any]) -> None:
-        """The change is durable; from now on it counts."""
-        self._user_renewed(reply)
-        self.gateway.withdraw(reply["user"], f"the passcode of {reply['user']!r} was changed: log in again")
-
-    def _user_renewed(self, reply: dict[str, Any]) -> None:
-        self.users[reply["user"]] = reply.pop("hash")
-
-    def _user_deleted(self, reply: dict[str, Any]) -> None:
-        self.users.pop(reply["user"], None)
-        self.gateway.withdraw(reply["user"], f"the user {reply['user']!r} was deleted")
 
     def _renew(self, user: str, was: str, hash: str) -> None:
         """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""

@@ -19,6 +19,9 @@ MESSAGES = [
     ("t.publish", msgpack.packb([None, {}]), "_topics"), ("t.seen", msgpack.packb([[-1]]), "_topics"),
     ("q.full", msgpack.packb([1]), "_clients"), ("_deploy", b"", "_registry"), ("_named", b"x\ny\nz", "_names"),
     ("_forgotten", b"\xff", "_names"), ("_policies", b"[]", "_policies"), ("_policy", b"[5, {}]", "_registry"),
+    ("_user", b'["t", "roles", "u", 5]', "_registry"), ("_users", b'["t", "u", [5, [], {}], ""]', "_users"),
+    ("_permission", b'["t", {}, true, true]', "_registry"), ("_no_user", b"[]", "_users"),
+    ("_permissions", b'["t", 1, {"user": "u", "match": "["}, false]', "_permissions"),
     ("_apply", b'[1, "{}"]', "_registry"), ("_revised", b'[9, 1, "[]"]', "_topology"),
     ("_unapplied", b"[", "_topology"),
 ]  # fmt: skip

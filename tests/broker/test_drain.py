@@ -14,17 +14,16 @@ def test_queues_and_subscriptions_move_and_the_rest_is_told():
     b = Broker(topology({"x": "abc"}, {"a/sink": "tests.core.sample_agents:Sink"}))
     client = b.connect("a", client_id="me").send("queue:one", "1").send("queue:two", "2")
     client.subscribe("s", "topic:t", durable="d").subscribe("p", "temp-queue:" + client.session + "/r")
-    b.ask("a", "set_user", user="ann", hash="h", new=True)
     assert b.ask("a", "drain", to="b") == {"server": "a", "draining": "b", "moving": 3}
     b.pump()
     told = holdings(b)
     assert told[0][0] == "queue" and told[0][1].startswith("temp-queue:")
-    assert told[1:] == [("agent", "a/sink"), ("connections", ""), ("user", "ann")]
+    assert told[1:] == [("agent", "a/sink"), ("connections", "")]
     assert {id for name, id in b.servers["c"].names.known.items() if ":" in name} == {
         "b/queue:one", "b/queue:two", "b/sub:me:d"
     }  # fmt: skip
     client.close()
-    assert holdings(b) == [("agent", "a/sink"), ("user", "ann")]
+    assert holdings(b) == [("agent", "a/sink")]
 
 
 def test_what_is_new_is_made_elsewhere_also_after_a_restart_until_that_is_ended():

@@ -134,7 +134,7 @@ def test_a_server_with_a_new_store_knows_what_the_others_know_and_they_wait_for_
     b.connect("b").subscribe("s", "topic:v", receipt="r")
     lose(b, "c")
     assert b.servers["c"].clients.policies.of("queue:in").max_messages == 7
-    assert b.stores["c"].meta()["user:ann"] == "x"
+    assert b.stores["c"].meta()["user:ann"] == '["x", [], {}]'
     b.connect("c").send("topic:t", "1")
     assert b.queue("sub:me:d").messages.count == 1
     assert not [key for name in "abc" for key in b.stores[name].meta() if key.startswith("topic:c:")]

@@ -350,6 +350,8 @@ REQUEST = {
     "after": "", "was": "", "new": True, "client_id": "me", "selector": "", "shared": False, "where": "",
     "ids": [], "upto": 0, "from": "", "bytes": 5,
     "unacked": False, "back": False, "values": {}, "text": "{}", "revision": 1, "drop": True,
+    "limits": {"rate": 5}, "grant": ["r"], "revoke": [], "role": "", "may": ["send"], "deny": [], "open": False,
+    "action": "send", "brief": True,
 }  # fmt: skip
 
 

@@ -61,7 +61,8 @@ def test_the_list_says_which_file_each_is_of():
         room = ROOT if key.owner.startswith("admin") else ROOT / "mombroker"
         name = next(name for name, value in vars(meta).items() if value == key.name)
         assert name in (room / key.owner).read_text(), key
-    assert {key.name for key in KEYS if key.replicated} == {meta.NAME, meta.POLICY, meta.TOPIC}
+    replicated = {meta.NAME, meta.POLICY, meta.TOPIC, meta.USER, meta.PERMISSION}
+    assert {key.name for key in KEYS if key.replicated} == replicated
 
 
 def test_a_store_that_was_used_has_keys_of_the_list_only():
@@ -71,6 +72,7 @@ def test_a_store_that_was_used_has_keys_of_the_list_only():
     b.connect("b").send("topic:t", "x")
     b.ask("a", "set_policy", match="queue:q", values={"max_messages": 5})
     b.ask("a", "set_user", user="ann", hash="h", new=True)
+    b.ask("a", "set_permission", user="*", match="*", may=["send", "receive", "create"])
     b.ask("a", "exported", seq=1)
     b.crash("b")
     b.reboot("d")
@@ -78,7 +80,7 @@ def test_a_store_that_was_used_has_keys_of_the_list_only():
     b.pump()
     found = {key_of(key).name for store in b.stores.values() for key in store.meta()}
     assert found >= {"server", "schema", "incarnation", "graph", "digest:", "order", "now", "next", "clean", "unclean"}
-    assert found >= {"name:", "policy:", "topic:", "user:", "exported"}
+    assert found >= {"name:", "policy:", "topic:", "user:", "permission:", "exported"}
     replicated = [
         {key: value.partition("\n")[0] for key, value in store.meta().items() if key_of(key).replicated}
         for store in b.stores.values()

@@ -88,14 +88,15 @@ def test_before_the_login_is_answered_little_is_kept_and_nothing_is_lost():
     assert len(world.take()[1].commands) == sent and world.gateway.room.unfinished.total == 0
 
 
-def test_the_connections_of_a_user_can_be_ended():
+def test_some_connections_can_be_ended():
     world = World(anonymous=False)
     world.users["bob"] = hashed("b", 4)
     sockets = [world.connect(drain=False, login=user, passcode=user[0]) for user in ("ann", "bob", "ann")]
     world.check_all()
     for mine in sockets:
         assert mine.commands() == ["CONNECTED"]
-    world.gateway.withdraw("ann", "the user 'ann' was deleted")
+    numbers = [row["number"] for row in world.gateway.connections() if row["user"] == "ann"]
+    world.gateway.end([*numbers, 99], "closed by an operator")
     assert [mine.commands() for mine in sockets] == [["ERROR"], [], ["ERROR"]]
 
 

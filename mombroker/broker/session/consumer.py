@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from mombroker.broker.access.guard import Needs
 from mombroker.broker.commands import MAX_PREFETCH, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Consume
@@ -32,20 +33,26 @@ class SessionConsumer:
                  cumulative mode all up to `uncommitted_to`
     recounted    how many of those were settled since its home last heard of it
     open       the client has not unsubscribed
+    needs      what its user must be allowed, as long as it lasts
     dropped    messages of plain topics that it did not take in time
     """
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "epochs",
         "matches", "requires", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit",
-        "draining", "request", "heir", "former", "_take",
+        "draining", "request", "heir", "former", "needs", "_take",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, command: Subscribe, home: str, take: Callable[[SessionConsumer, ClientMessage, str], None]
+        self,
+        number: int,
+        command: Subscribe,
+        home: str,
+        needs: Needs,
+        take: Callable[[SessionConsumer, ClientMessage, str], None],
     ):
         self.number, self.sub, self.ack, self.home = number, command.sub, command.ack, home
-        self.receipt = command.receipt
+        self.receipt, self.needs = command.receipt, needs
         self.browser = command.browser
         window = min(command.prefetch or PREFETCH, MAX_PREFETCH)
         self.explicit = command.credit is not None

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from mombroker.broker.access.guard import denied, needs
+from mombroker.broker.access.permission import CREATE
 from mombroker.broker.commands import (
     MAX_PREFETCH,
     Ask,
@@ -25,6 +27,7 @@ from mombroker.broker.commands import (
     Uncommitted,
     Unsubscribe,
 )
+from mombroker.broker.destinations import AGENT, answered
 from mombroker.broker.message import USER, Alike, ClientMessage, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
@@ -33,7 +36,7 @@ from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
 from mombroker.broker.session.questions import question, refusal
 from mombroker.broker.session.session import Session
-from mombroker.broker.session.waiting import STORE, Wait
+from mombroker.broker.session.waiting import PACE, STORE, Wait
 from mombroker.broker.topic.patterns import segments_of
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.subscription import Subscription
@@ -90,6 +93,9 @@ class Handlers:
 
     def _send(self, session: Session, command: Send) -> None:
         destination = command.destination
+        if session.guard is not None:
+            self._may_send(session, destination)
+            self._pace(session, 1)
         where = self.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         where = where or self._where(session, destination)
         if len(command.body) > self.limits.max_message or self.tx.full:
@@ -118,12 +124,34 @@ class Handlers:
             commands.extendleft(reversed(run.singles()))
             commands.appendleft(run)  # which has been obeyed
             return
+        if session.guard is not None:
+            self._may_send(session, destination)
+            self._pace(session, len(run.bodies))
         if queue:
             self.natives.send_now(session.id, queue, *self._messages(session, run))
         else:
             for message in self._messages(session, run):
                 self.topics.publish(message, session.id)
         session.reply(Receipts(run.receipts))
+
+    def _may_send(self, session: Session, destination: str) -> None:
+        guard = session.guard
+        if guard is not None and destination not in guard.sends and not _is_own(session, destination):
+            guard.may_send(destination)
+
+    def _may_ask(self, session: Session, command: Ask) -> None:
+        """An agent can be named by its id, too, behind whose server is its name; its answers are the asker's."""
+        if session.guard is not None:
+            name = command.destination.removeprefix(AGENT)
+            self._may_send(session, AGENT + (name.partition("/")[2] or name))
+            if command.reply_to:
+                self._may_send(session, answered(command.reply_to))
+
+    def _pace(self, session: Session, count: int) -> None:
+        """Messages of a user who may send so many a second only."""
+        guard = session.guard
+        if guard is not None and guard.pace is not None and (early := guard.pace.wait(self.tx.now, count)):
+            raise Wait(PACE, early / times.SECOND, "")
 
     def _open_queue(self, destination: str) -> Queue | None:
         """The queue of this name, if it is here and takes whatever comes, at once."""
@@ -142,7 +170,9 @@ class Handlers:
         return map(Alike(first).message, run.bodies)
 
     def _ask(self, session: Session, command: Ask) -> None:
+        self._may_ask(session, command)
         self._not_too_large(command)
+        self._pace(session, 1)
         try:
             self.natives.send(self._question(session, command))
         except MomError as error:
@@ -176,7 +206,7 @@ class Handlers:
     def _where(self, session: Session, destination: str) -> str:
         """The agent of a queue; empty for a topic. May have to wait until its name is decided."""
         if destination.startswith("queue:"):
-            return self._queue(destination)
+            return self._queue(session, destination)
         if destination.startswith("temp-"):
             return self._temporary(session, destination)
         self._allowed(destination)
@@ -186,15 +216,17 @@ class Handlers:
         if not self.policies.of(topic).create and name_of(topic) not in self.known:
             raise MomError(f"{topic} does not exist, and its policy has create = false: see `mom topic create`")
 
-    def _queue(self, destination: str) -> str:
+    def _queue(self, session: Session, destination: str) -> str:
         name = name_of(destination)
         id = self.known.get(name)
-        return id if id is not None else self._decided(name, destination, Queue, b"")
+        return id if id is not None else self._decided(session, name, destination, Queue, b"")
 
-    def _decided(self, name: str, shown: str, cls: type[Queue], state: bytes) -> str:
+    def _decided(self, session: Session, name: str, shown: str, cls: type[Queue], state: bytes) -> str:
         """Have somebody made that has this name."""
         if not self.policies.of(shown).create:
             raise MomError(f"{shown} does not exist, and its policy has create = false: see `mom queue create`")
+        if session.guard is not None:
+            session.guard.judge(CREATE, shown)
         self.names.declare(name, cls.path, state)
         id = self.known.get(name)  # where we decide ourselves it is known by now
         if id is None:
@@ -212,7 +244,9 @@ class Handlers:
         if kind == "temp-topic":
             return ""
         id = f"{home}/{TEMPORARY}{name_of(name)}"
-        if name.startswith(f"{session.name}/") and id not in session.temporary:
+        if _is_own(session, destination) and id not in session.temporary:
+            if session.guard is not None:
+                session.guard.judge(CREATE, destination)
             if len(session.temporary) >= MAX_TEMPORARY:
                 raise MomError(f"{MAX_TEMPORARY} temporary queues of one connection: no more are made")
             session.temporary.add(id)
@@ -246,12 +280,15 @@ class Handlers:
         questions: deque[Message] = deque()
         for each in command.commands:
             if isinstance(each, Ask):
+                self._may_ask(session, each)
                 self._not_too_large(each)
                 questions.append(self._question(session, each))
             elif isinstance(each, Send):
+                self._may_send(session, each.destination)
                 self._not_too_large(each)
                 sends.append((self._where(session, each.destination), self._message(session, each)))
         self._not_too_many(sends)
+        self._pace(session, len(sends) + len(questions))
         try:
             for where, message in sends:
                 if where:
@@ -324,8 +361,10 @@ class Handlers:
         for destination in command.destinations:
             if destination.startswith("topic:") and not segments_of(destination):
                 self._allowed(destination)
-        if first.startswith("temp-"):
-            self._only_owner(session, first)
+        if first.startswith("temp-") and not _is_own(session, first):
+            raise MomError(f"{first} belongs to another connection, which alone may consume from it")
+        if session.guard is not None and (lack := session.guard.lacks(needs(command, session.client_id))):
+            raise MomError(denied(session.user, *lack))
         if not first.startswith(("topic:", "temp-topic:")):
             id = self._where(session, first)
             self.names.present(id, first)
@@ -337,20 +376,19 @@ class Handlers:
             name = subscription_name(session.client_id, command.durable, command.transient)
             home = self.known.get(name)
             if home is None:
-                home = self._decided(name, unquote(name), Subscription, Subscription.new(spec))
+                home = self._decided(session, name, unquote(name), Subscription, Subscription.new(spec))
             self.names.present(home, unquote(name))
             session.consume(command, home, spec)
             if not home.startswith(f"{self.tx.name}/"):  # if its topics change, they must before anything later
                 self._hold(session, Wait(home, START_S, ""))
 
-    def _only_owner(self, session: Session, destination: str) -> None:
-        if not destination.partition(":")[2].startswith(f"{session.name}/"):
-            raise MomError(f"{destination} belongs to another connection, which alone may consume from it")
-
     def _unsubscribe(self, session: Session, command: Unsubscribe) -> None:
         id = ""
         if command.delete:
-            id = self.known.get(subscription_name(session.client_id, command.durable), "")
+            name = subscription_name(session.client_id, command.durable)
+            if session.guard is not None:
+                session.guard.judge(CREATE, unquote(name))
+            id = self.known.get(name, "")
             if not id:
                 raise MomError(f"there is no durable subscription {command.durable!r}")
             self.names.present(id, f"the durable subscription {command.durable!r}")
@@ -363,3 +401,9 @@ class Handlers:
             self._hold(session, Wait(id, START_S, ""))
         else:
             self._done(session, command)
+
+
+def _is_own(session: Session, destination: str) -> bool:
+    """Is it a temporary destination of this connection?"""
+    kind, _, name = destination.partition(":")
+    return kind.startswith("temp-") and name.startswith(f"{session.name}/")

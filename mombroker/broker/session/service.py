@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
+from mombroker.broker.access.guard import Access, denied
 from mombroker.broker.authors.consumers import AgentConsumers
 from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
 from mombroker.broker.message import ClientMessage
@@ -38,6 +39,7 @@ from mombroker.broker.session.handlers import Handlers
 from mombroker.broker.session.questions import REPLY, Asker, Questions
 from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
+from mombroker.broker.session.topic_feed import PENDING_BYTES
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import KINDS, note_of
@@ -56,6 +58,8 @@ TABLES = (
     "_topics",
     "_names",
     "_policies",
+    "_users",
+    "_permissions",
     "_clients",
     "_newcomers",
 )  # what every server has, and is told again when it is new
@@ -64,11 +68,13 @@ TABLES = (
 class Sessions(Native):
     """1. What a command causes, and its reply, is in the batch that was open when it was obeyed.
     2. A client that sends many commands at once has a share of them obeyed in each turn, and others in between.
+    3. Nobody takes from where its user may not, by what this server knows: a change ends that where it is delivered.
 
     sessions   by the number of their connection
     going      those that go on in the next turn, the longest waiting first
     waiting    those whose first command waits
     replies    of the open batch, by the number of the connection
+    access     who may do what
     """
 
     leaving: Callable[[], bool]
@@ -76,6 +82,7 @@ class Sessions(Native):
     def __init__(self, natives: Natives, lacks: Callable[[], list[str]]):
         super().__init__(natives, f"{natives.tx.name}/_clients")
         self.policies = Policies(natives.replication, self.relieve)
+        self.access = Access(natives.replication, self._access_changed)
         self._obeys: dict[type, Callable[[Session, Any], None]] | None = None  # once it has been told all
         for kind in KINDS:
             natives.types.check(kind, note_of)
@@ -85,7 +92,7 @@ class Sessions(Native):
         Questions(natives)
         self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
         newcomers = natives.newcomers
-        newcomers.tables += [self.policies.told, self.topics.told]
+        newcomers.tables += [self.policies.told, self.access.users.told, self.access.permissions.told, self.topics.told]
         newcomers.joined, newcomers.met = self.topics.joined, self._met
         if newcomers.waiting:
             self._obeys, self.commands.of = self.commands.of, dict.fromkeys(self.commands.of, self._too_early)
@@ -116,6 +123,7 @@ class Sessions(Native):
     def recover(self) -> None:
         recover(self, self.topics)
         self.authors.recover()
+        self.access.users.recover()
 
     def step(self, event: Any) -> None:
         if type(event) is ClientCommands:
@@ -135,12 +143,7 @@ class Sessions(Native):
             if session is not None:
                 session.deliveries.wrote(event.tag)
         elif type(event) is ClientOpened:
-            id = f"{self.tx.name}/conn:{self.tx.new_id()}"
-            self.natives.agents[id] = self.sessions[event.conn] = Session(self.natives, id, self, event)
-            said = json.dumps({"user": event.user, "client_id": event.client_id})
-            self.tx.record("client", agent=id, done=self.tx.now, detail=said)
-            if reason := self._closed():
-                self._send_away(self.sessions[event.conn], reason)
+            self._open(event)
         elif type(event) is ClientClosed:
             session = self.sessions.get(event.conn)
             if session is not None and session in self.going:
@@ -157,8 +160,27 @@ class Sessions(Native):
         for session in list(self.sessions.values()):
             self._send_away(session, "is leaving its bus")
 
+    def _open(self, event: ClientOpened) -> None:
+        id = f"{self.tx.name}/conn:{self.tx.new_id()}"
+        session = Session(self.natives, id, self, event)
+        self.natives.agents[id] = self.sessions[event.conn] = session
+        said = json.dumps({"user": event.user, "client_id": event.client_id})
+        self.tx.record("client", agent=id, done=self.tx.now, detail=said)
+        self._judge_by(session)
+        if reason := self._closed():
+            self._send_away(session, reason)
+        elif most := self.access.limits(session.user).connections:
+            if sum(each.user == session.user for each in self.sessions.values()) > most:
+                self._dismiss(
+                    session, f"user {session.user[:80]!r} has {most} connections to {self.tx.name}, as many as it may"
+                )
+
     def check(self) -> None:
         self.topics.check()
+        for session in self.sessions.values():
+            guard = self.access.guard(session.user)
+            for consumer in session.subs.values():
+                assert guard is None or not guard.lacks(consumer.needs), "3: somebody takes who may not"
 
     def _closed(self) -> str:
         """Why no client may connect; empty if one may."""
@@ -175,6 +197,30 @@ class Sessions(Native):
 
     def _leave(self, session: Session) -> None:
         self.close(session, lost=False)
+
+    def _dismiss(self, session: Session, reason: str) -> None:
+        """End its connection."""
+        session.reply(Refused(reason))
+        self.close(session)
+
+    # -- who may do what -------------------------------------------------------------------------------------------
+
+    def _judge_by(self, session: Session) -> None:
+        """By what its user may do now."""
+        session.guard = self.access.guard(session.user)
+        session.feed.most_bytes = self.access.limits(session.user).pending_bytes or PENDING_BYTES
+
+    def _access_changed(self, concerns: Callable[[str], bool], why: str) -> None:
+        """Some users may do other things than before, or may not be connected any more: `why`."""
+        for session in [each for each in self.sessions.values() if concerns(each.user)]:
+            if why:
+                self._dismiss(session, why)
+                continue
+            self._judge_by(session)
+            guard = session.guard
+            for consumer in list(session.subs.values()) if guard is not None else ():
+                if not session.ended and guard is not None and (lack := guard.lacks(consumer.needs)):
+                    session.withdraw(consumer, denied(session.user, *lack))
 
     # -- commands ------------------------------------------------------------------------------------------------
 

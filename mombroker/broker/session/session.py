@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from mombroker.broker import commands, protocol
+from mombroker.broker.access.guard import Guard, needs
 from mombroker.broker.commands import COMMAND, SUBSCRIPTION, BrowseEnd, Command, Delivery, Receipt, Refused, Subscribe
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
@@ -50,6 +51,7 @@ class Session(Native):
     name      names its temporary destinations
     strict    whatever is refused ends it
     user      who has logged in; empty for one who is anonymous
+    guard     what it is judged by; None: it may do everything
     sender    who sends what it sends: the client id, or its own, for no-local
     subs      its subscriptions by the client's names; `consumers`, by number, has also ended ones with deliveries
     homes     what it has consumed from
@@ -64,6 +66,7 @@ class Session(Native):
         super().__init__(natives, id)
         self.service, self.topics, self.clock = service, service.topics, natives.clock
         self.conn, self.user, self.client_id, self.strict = opened.conn, opened.user, opened.client_id, opened.strict
+        self.guard: Guard | None = None
         self.name = opened.session or id
         self.sender = opened.client_id or id
         self.commands: deque[Command] = deque()  # not obeyed yet
@@ -118,7 +121,7 @@ class Session(Native):
 
     def _new_consumer(self, command: Subscribe, home: str = "") -> SessionConsumer:
         self.number += 1
-        consumer = SessionConsumer(self.number, command, home, self.feed.take)
+        consumer = SessionConsumer(self.number, command, home, needs(command, self.client_id), self.feed.take)
         self.consumers[consumer.number] = self.subs[command.sub] = consumer
         return consumer
 
@@ -154,6 +157,25 @@ class Session(Native):
         if consumer.home:
             self.post(consumer.home, protocol.Cancel(consumer.number))
         else:
+            self.topics.release(consumer, consumer.epochs)
+            self.feed.leave(consumer)
+
+    def withdraw(self, consumer: SessionConsumer, reason: str) -> None:
+        """Its user may not take from there any more: what was not settled goes back, and what is under way."""
+        self.service.refuse(self, Refused(reason, consumer.receipt, consumer.sub, SUBSCRIPTION))
+        if self.ended:
+            return
+        consumer.open = False
+        del self.consumers[consumer.number], self.subs[consumer.sub]
+        if consumer.home:
+            self.deliveries.tell(consumer)
+            rows = list(consumer.unsettled.values())
+            self.deliveries.forget(consumer)
+            self.post(consumer.home, protocol.Cancel(consumer.number))
+            if rows:
+                self.post(consumer.home, protocol.Settle(consumer.number, released=rows))
+        else:
+            self.deliveries.forget(consumer)
             self.topics.release(consumer, consumer.epochs)
             self.feed.leave(consumer)
 

@@ -22,6 +22,7 @@ class TopicFeed:
     until its subscription has credit, and all others behind it.
     2. `bytes` are those of the bodies in `pending` and `later`.
 
+    most_bytes   of these, at most
     conn       number of the connection
     deliver    hands a message to the client
     alarm      lets `alarm` be called at a time
@@ -29,7 +30,7 @@ class TopicFeed:
 
     __slots__ = (
         "tx", "policies", "conn", "pending", "later", "bytes", "dropped", "_complain_at", "_number", "_deliver",
-        "_alarm", "topics",
+        "_alarm", "topics", "most_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +45,7 @@ class TopicFeed:
         self.tx, self.policies, self.topics, self.conn = tx, policies, topics, conn
         self.pending: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
         self.later: list[tuple[int, int, SessionConsumer, ClientMessage, str]] = []  # delayed: a heap, by time
-        self.bytes = 0
+        self.bytes, self.most_bytes = 0, PENDING_BYTES
         self.dropped = 0
         self._complain_at = 1  # so many
         self._number = 0  # of what was delayed
@@ -111,7 +112,7 @@ class TopicFeed:
     def _shorten(self, topic: str) -> None:
         """Of what waits too long the oldest goes; of what is delayed, what would have come first."""
         limit = self.policies.of(topic).max_pending
-        while len(self.pending) + len(self.later) > limit or self.bytes > PENDING_BYTES:
+        while len(self.pending) + len(self.later) > limit or self.bytes > self.most_bytes:
             self._drop(self._next() if self.pending else self._due()[0])
 
     def _drop(self, consumer: SessionConsumer) -> None:

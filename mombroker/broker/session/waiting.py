@@ -14,6 +14,7 @@ from mombroker.core.transaction import Transaction
 
 KNOWN_NS = 2 * SECOND  # until all servers must know a subscription; then its receipt names those that may not
 STORE = "store"  # what is waited for when the server has no room; names and agents have other ones
+PACE = "pace"  # that the user has sent no more than it may; a time ends that
 
 
 class Wait(Exception):
@@ -120,7 +121,8 @@ class Waiting:
     def _in_vain(self, session: Session) -> None:
         """It has waited for long enough."""
         if not session.reason:
-            session.unanswered(session.key)
+            if session.key != PACE:
+                session.unanswered(session.key)
         else:
             self._refuse(session, Refused(session.reason, session.commands[0].receipt, scope=COMMAND))
             if session.ended:

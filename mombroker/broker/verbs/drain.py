@@ -9,7 +9,7 @@ from mombroker.broker.session.service import Sessions
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.verbs.base import DestinationVerbs
 from mombroker.core.errors import MomError
-from mombroker.core.meta import DRAINING, USER
+from mombroker.core.meta import DRAINING
 from mombroker.core.requests import Reply, changes, reads
 
 PAGE = 1_000  # agents read at once
@@ -23,7 +23,7 @@ class DrainVerbs(DestinationVerbs):
     @reads
     def holdings(self) -> Reply:
         """All that lives on this server, and would be lost with it: queues, subscriptions, agents, connections, dead
-        letters of agents, users."""
+        letters of agents."""
         return {"server": self.tx.name, "draining": self.names.elsewhere, "holdings": list(self._holdings())}
 
     def _holdings(self) -> Iterator[Reply]:
@@ -43,9 +43,6 @@ class DrainVerbs(DestinationVerbs):
         for kind, count in (("connections", len(self.sessions.sessions)), ("dead letters", len(self.letters))):
             if count:
                 yield {"kind": kind, "name": "", "messages": count}
-        for key in self.tx.reader.meta():
-            if key.startswith(USER):
-                yield {"kind": "user", "name": key[len(USER) :]}
 
     @changes
     def drain(self, to: str = "", release: bool = False, end: bool = False) -> Reply:

@@ -257,3 +257,17 @@ def test_a_notification_of_an_agent_is_not_asked_and_needs_not_be_exposed():
     b.send("a", "clerk", Release())
     (letter,) = b.ask("c", "deadletters")["letters"]
     assert letter["reason"] == f"Clerk has no reaction to {TYPES}Put"
+
+
+def test_who_asks_must_be_allowed_to_send_to_the_agent_and_to_where_it_answers():
+    b, _ = bus()
+    client = b.connect("b", strict=False)
+    b.pump()
+    for match, may in (("queue:answers", ["receive"]), ("agent:other", ["send"]), ("queue:mine", ["send", "create"])):
+        b.ask("a", "set_permission", user="user", match=match, may=may)
+    for to, reply in (("clerk", "mine"), ("c/clerk", "mine"), ("other", "answers"), ("other", "mine")):
+        client.do(question("Count", {"what": "hat"}, f"agent:{to}", reply_to=f"/queue/{reply}"))
+    client.do(Transact([question("Count", {"what": "hat"}, "agent:clerk", reply_to="")]))
+    refused = [f"access refused: user 'user' may not send to {what}" for what in ("agent:clerk", "queue:answers")]
+    assert client.refusals == [refused[0], refused[0], refused[1], refused[0]]
+    assert (b.fields("c/clerk")["counts"], b.fields("a/other")["counts"]) == ({}, {"hat": 1})

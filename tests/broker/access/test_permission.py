@@ -1,0 +1,92 @@
+"""Permissions alone: which patterns match, what a wildcard subscription asks for, and what is refused."""
+
+from fnmatch import fnmatchcase
+from itertools import product
+from random import Random
+
+import pytest
+
+from mombroker.broker.access.globs import Globs, matches
+from mombroker.broker.access.permission import ACTIONS, Permission, Rights, permission
+from mombroker.broker.topic.patterns import Patterns
+from mombroker.core.errors import MomError
+
+ASKED = ["topic:>", "topic:*", "topic:a.>", "topic:a.*", "topic:*.b", "topic:a.*.b", "topic:ab.#", "topic:*.*.>"]
+GLOBS = ["*", "topic:*", "topic:a*", "topic:a.*", "topic:?", "topic:?.*", "topic:*b", "topic:ab", "t*:a*b*", "queue:*"]
+
+
+def test_a_pattern_matches_as_that_of_a_policy():
+    rng = Random(7)
+    for _ in range(5_000):
+        pattern = "".join(rng.choice("ab*?") for _ in range(rng.randint(0, 6)))
+        name = "".join(rng.choice("ab") for _ in range(rng.randint(0, 6)))
+        assert matches(pattern, name) == fnmatchcase(name, pattern), (pattern, name)
+        assert Globs([pattern, "zz"]).match(name) == matches(pattern, name)
+
+
+def test_a_pattern_of_many_stars_takes_no_time():
+    assert not matches("*a" * 200, "a" * 199)
+    assert not Globs(["topic:" + "?*" * 300]).cover("topic:>")
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_wildcard_asks_for_is_judged_by_all_that_it_stands_for(asked):
+    """Against the trie by which topics are routed, over names long enough to tell these patterns apart."""
+    routes = Patterns[int]()
+    routes.add(asked, 1)
+    names = ["topic:" + ".".join(parts) for n in (1, 2, 3, 4) for parts in product(("a", "b", "ab", "zz"), repeat=n)]
+    wanted = [name for name in names if routes.fit(name)]
+    assert wanted
+    rng = Random(asked)
+    for _ in range(300):
+        some = rng.sample(GLOBS, rng.randint(1, 3))
+        globs = Globs(some)
+        assert globs.meet(asked) == any(globs.match(name) for name in wanted), some
+        assert globs.cover(asked) == all(globs.match(name) for name in wanted), some
+
+
+def test_several_patterns_may_cover_together_what_none_does():
+    assert Globs(["topic:?", "topic:??*"]).cover("topic:*")
+    assert not Globs(["topic:?", "topic:???*"]).cover("topic:*")
+    assert Globs(["topic:a", "topic:a.*"]).cover("topic:a.>") and not Globs(["topic:a.*"]).cover("topic:a.>")
+
+
+def test_deny_wins_and_what_nobody_allows_is_not_allowed():
+    rights = Rights([
+        Permission("topic:prices.*", user="ann", may=("receive",)), Permission("queue:*", role="clerk", may=("send",)),
+        Permission("queue:salaries", user="*", deny=ACTIONS),
+    ])  # fmt: skip
+    assert rights.may("receive", "topic:prices.ibm") and rights.may("receive", "topic:prices.*")
+    assert not rights.may("receive", "topic:>") and not rights.may("send", "topic:prices.ibm")
+    assert rights.may("send", "queue:orders") and not rights.may("send", "queue:salaries")
+
+
+def test_a_wildcard_is_denied_by_one_topic_that_is():
+    allowed, denied = Permission("topic:*", user="a", may=("receive",)), ("topic:hr.pay", ("receive",))
+    rights = Rights([allowed, Permission(denied[0], user="a", deny=denied[1])])
+    assert not rights.may("receive", "topic:hr.*") and not rights.may("receive", "topic:>")
+    assert rights.may("receive", "topic:ops.*") and rights.may("receive", "topic:hr.news")
+
+
+@pytest.mark.parametrize(("values", "says"), [
+    ({"match": "queue:a", "may": ["send"]}, "of a user or of a role"),
+    ({"match": "queue:a", "user": "a", "role": "b", "may": ["send"]}, "of a user or of a role"),
+    ({"match": "queue:a", "user": "a"}, "says something"),
+    ({"match": "queue:a", "user": "a", "may": ["sned"]}, "did you mean send?"),
+    ({"match": "queue:a", "user": "a", "may": "send"}, 'may = ["send", "receive"]'),
+    ({"match": "queue:[ab]", "user": "a", "may": ["send"]}, "write ? in place of each ["),
+    ({"match": "orders", "user": "a", "may": ["send"]}, "write 'queue:orders' or 'topic:orders'"),
+    ({"match": "", "user": "a", "may": ["send"]}, "needs match"),
+    ({"match": "queue:a", "user": " a", "may": ["send"]}, "printable characters"),
+    ({"match": "queue:a", "user": 5, "may": ["send"]}, "user must be text"),
+    ({"match": "queue:a", "user": "a", "can": ["send"]}, "a permission has no 'can'"),
+])  # fmt: skip
+def test_what_is_no_permission_is_refused_with_the_remedy(values, says):
+    with pytest.raises(MomError) as refused:
+        permission(values)
+    assert says in str(refused.value)
+
+
+def test_a_permission_is_written_as_it_was_read():
+    values = {"role": "clerk", "match": "queue:*", "may": ["send"], "deny": ["browse"]}
+    assert permission(values).values() == values
