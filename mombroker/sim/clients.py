@@ -20,6 +20,7 @@ from mombroker.broker.commands import (
     Subscribe,
     Unsubscribe,
 )
+from mombroker.broker.session.questions import ASKED
 from mombroker.core.damage import DAMAGED
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
@@ -365,15 +366,19 @@ class Clients(Workload):
             "policies": self.drawn.changes,
         }  # fmt: skip
 
+    def objections(self, cluster: Cluster) -> list[str]:
+        """What the clients have to say."""
+        return self.model.faults()
+
     def faults(self, cluster: Cluster) -> list[str]:
-        return self.model.faults() + [f"left in the store: {what}" for what in self._left(cluster)][:3]
+        return self.objections(cluster) + [f"left in the store: {what}" for what in self._left(cluster)][:3]
 
     def _left(self, cluster: Cluster) -> list[str]:
         """Rows of messages, and of connections that are gone."""
         found = []
         for name, node in cluster.nodes.items():
             disk, alive = node.disk.store.disk, node.server.natives.agents
-            rows = (row for row in disk.items.values() if row.collection != DAMAGED)
+            rows = (row for row in disk.items.values() if row.collection not in (DAMAGED, ASKED))
             found += [f"{row.agent} {row.collection} of {name}" for row in rows]
             found += [f"{row.agent} held by {name}" for row in disk.held.values()]
             found += [agent for agent in disk.agents if "/conn:" in agent and agent not in alive]

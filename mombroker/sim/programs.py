@@ -16,6 +16,7 @@ from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.moves import Moves, PulledMoves
 from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
+from mombroker.sim.questions import Questions
 from mombroker.sim.revisions import Revisions
 from mombroker.sim.workers import MODES, QUEUES, TOPICS, A, B, Enduringly, Everything, Queues, Worker
 from mombroker.sim.world import MS
@@ -370,4 +371,5 @@ PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
+    "questions": Questions,
 }  # fmt: skip

@@ -17,6 +17,7 @@ from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.settlement import Settlement
 from mombroker.broker.session.deliveries import Deliveries
 from mombroker.broker.session.handlers import Handlers
+from mombroker.broker.session.questions import Questions
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
@@ -29,6 +30,7 @@ from mombroker.sim.seeds import cluster
 from mombroker.sim.world import MS
 from tests import fakes_clients as fakes
 from tests import fakes_moves as moves
+from tests import fakes_questions as questions
 from tests.fakes_bus import replaced
 
 KILLS = Faults(points={"committed, unsent": 0.1}, crashes=60, latency=MS // 10, down=MS, notice=MS)
@@ -49,7 +51,7 @@ def seen(seed: int, control: Control) -> list[str]:
     except (AssertionError, IndexError) as error:  # a server has noticed it before its clients could
         return [str(error)]
     assert isinstance(made.workload, Clients)
-    return made.workload.model.faults()
+    return made.workload.objections(made)
 
 
 CONTROLS = {
@@ -121,6 +123,14 @@ CONTROLS = {
     "published to both homes": Control(
         "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (33, 43, 47)
     ),
+    "a question that is repeated is asked again": Control(
+        "questions", partial(replaced, Questions, "enters", questions.no_repeats), (2, 4, 5)
+    ),
+    "what was asked is known until the next restart": Control("questions", questions.asked_in_memory, (11, 25, 38)),
+    "a question waits until all is done": Control(
+        "questions", partial(replaced, Handlers, "_ask", questions.asked_later), (0, 1, 2)
+    ),
+    "an answer that does not wait for its reaction": Control("questions", questions.answered_at_once, (2, 8, 14)),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }
 

@@ -170,8 +170,7 @@ class Handlers:
         return map(Alike(first).message, run.bodies)
 
     def _ask(self, session: Session, command: Ask) -> None:
-        self._may_ask(session, command)
-        self._not_too_large(command)
+        self._askable(session, command)
         self._pace(session, 1)
         try:
             self.natives.send(self._question(session, command))
@@ -179,6 +178,13 @@ class Handlers:
             if not refusal(self.natives, self.service, command, error):
                 raise
         self._done(session, command)
+
+    def _askable(self, session: Session, command: Ask) -> None:
+        """It may be asked and has room, and its answer a place."""
+        self._may_ask(session, command)
+        self._not_too_large(command)
+        if command.reply_to:
+            self._where(session, answered(command.reply_to))
 
     def _question(self, session: Session, command: Ask) -> Message:
         expires = command.expires and times.within(command.expires + self.clock.ahead)
@@ -280,8 +286,7 @@ class Handlers:
         questions: deque[Message] = deque()
         for each in command.commands:
             if isinstance(each, Ask):
-                self._may_ask(session, each)
-                self._not_too_large(each)
+                self._askable(session, each)
                 questions.append(self._question(session, each))
             elif isinstance(each, Send):
                 self._may_send(session, each.destination)

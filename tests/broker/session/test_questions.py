@@ -271,3 +271,15 @@ def test_who_asks_must_be_allowed_to_send_to_the_agent_and_to_where_it_answers()
     refused = [f"access refused: user 'user' may not send to {what}" for what in ("agent:clerk", "queue:answers")]
     assert client.refusals == [refused[0], refused[0], refused[1], refused[0]]
     assert (b.fields("c/clerk")["counts"], b.fields("a/other")["counts"]) == ({}, {"hat": 1})
+
+
+def test_where_an_answer_is_to_go_is_made_and_judged_like_where_a_message_goes():
+    b, _ = bus()
+    b.ask("a", "set_policy", match="queue:no*", values={"create": False})
+    client = b.connect("b", strict=False)
+    client.do(question("Count", {"what": "a"}, reply_to="/queue/nowhere"))
+    client.do(question("Count", {"what": "a"}, reply_to="/remote-temp-queue/b/x"))
+    assert len(client.refusals) == 2 and client.refusals[0].startswith("queue:nowhere does not exist")
+    client.do(question("Count", {"what": "a"}, reply_to="/queue/mine"))
+    assert b.queue("queue:mine").id == "b/queue:mine" and b.queue("queue:mine").id in b.servers["b"].natives.agents
+    assert b.fields("c/clerk")["counts"] == {"a": 1}
