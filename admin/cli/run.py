@@ -12,13 +12,17 @@ from mombroker.net import hangup
 @click.option(
     "--stomp", default="127.0.0.1:61613", show_default=True, metavar="HOST:PORT", help="Where clients connect."
 )
+@click.option(
+    "--http", default="127.0.0.1:8161", show_default=True, metavar="HOST:PORT",
+    help="STOMP over WebSocket (/ws), and metrics (/metrics); `none` for no such port.",
+)  # fmt: skip
 @click.option("--listen", default="127.0.0.1:16300", show_default=True, metavar="HOST:PORT", help="For `mom` itself.")
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), default=options.RUN_FOLDER, show_default=True,
     help="The folder of its store.",
 )  # fmt: skip
 @click.option("--users", is_flag=True, help="Clients of this machine need a user, too.")
-def run(stomp: str, listen: str, data: Path, users: bool) -> None:
+def run(stomp: str, http: str, listen: str, data: Path, users: bool) -> None:
     """Run one server for STOMP clients, without a topology file: the quickest start.
 
     Clients of this machine need no user, unless --users says so; a server that others can reach wants --stomp with its
@@ -39,13 +43,16 @@ def run(stomp: str, listen: str, data: Path, users: bool) -> None:
 
     try:
         (host, port), (outside, _) = address(listen), address(stomp)
+        inside = is_loopback(outside) and (http == "none" or is_loopback(address(http)[0]))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     home = folder.make(data.absolute())
     folder.claim(home)
     from mombroker.net import config, service  # takes most of the time of the start
 
-    server = Server("main", host, port, stomp, str(home), anonymous=is_loopback(outside) and not users)
+    server = Server(
+        "main", host, port, stomp, str(home), anonymous=inside and not users, http=None if http == "none" else http
+    )
     topology = Topology("run", {"main": server})
     text = config.dumps(topology, home, ["Written by `mom run` at each start."])
 

@@ -11,9 +11,8 @@ class Session(Protocol):
     """Bytes in; a login, commands and bytes out.
 
     id            of the connection, `SERVER/...`
-    state         new, login, open, leaving (the end waits for the answers before it), closed (the output is the last)
     login         what the client says it is, in state login: answer by `accept` or `end`
-    commands      for the agent server, and `output`, bytes for the client: the gateway takes them after each call
+    commands      for the agent server: the gateway takes them, and the output, after each call
     notes         lines for the log, each worth saying once; taken like them
     written       the highest tag in the output of a delivery that is settled by being written
     fault         what the client was told was wrong
@@ -24,10 +23,8 @@ class Session(Protocol):
     """
 
     id: str
-    state: str
     login: Login | None
     commands: list[Command]
-    output: list[bytes]
     notes: list[str]
     written: int
     fault: str
@@ -37,6 +34,14 @@ class Session(Protocol):
     first: str
     version: str
     client_id: str
+
+    @property
+    def state(self) -> str:
+        """new, login, open, leaving (the end waits for the answers before it), closed (the output is the last)"""
+
+    @property
+    def output(self) -> list[bytes]:
+        """Bytes for the client; whoever takes them clears the list."""
 
     @property
     def full(self) -> bool:

@@ -178,7 +178,9 @@ class Node:
         plain, tls = (_interface(where) for where in (at.http, at.http_tls))
         if plain is not None and not is_loopback(plain[0]):
             self.log(f"passcodes travel in plain text to {at.http}; set http_tls and a certificate instead")
-        self.web = Web(self.gateway, self.admin.ask, self._refuses)
+        self.web = Web(
+            self.gateway, self.admin.ask, self._refuses, self.stomp, self.stomp.subprotocols, at.http_origins
+        )
         self.web.listen(plain, tls, at.certificate, at.private_key)
 
     def _refuses(self) -> str:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from urllib.request import urlopen
 
 from click.testing import CliRunner
 
@@ -16,9 +17,9 @@ def mom(*words):
     return CliRunner().invoke(cli, list(words))
 
 
-def start(folder, stomp, listen):
+def start(folder, stomp, listen, http="none"):
     process = Processes(folder / "none").popen(
-        "run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", stderr=None
+        "run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", "--http", http, stderr=None
     )
     for _ in range(600):
         if mom("status").exit_code == 0:
@@ -55,7 +56,7 @@ def test_a_second_one_in_the_same_folder_is_refused_and_changes_nothing(tmp_path
     monkeypatch.delenv("MOM_FILE", raising=False)
     first = start(tmp_path, *free_ports(2))
     stomp, listen = free_ports(2)
-    words = ("run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}")
+    words = ("run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", "--http", "none")
     second = Processes(tmp_path / "none").popen(*words)
     assert "is in use by process" in second.communicate(timeout=60)[1] and second.returncode == 1
     assert mom("status").exit_code == 0
@@ -82,6 +83,19 @@ def test_the_quick_start_of_the_readme(tmp_path, monkeypatch):
 def test_where_it_cannot_run_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     assert "is not in a directory" in mom("run", "--data", str(tmp_path / "file" / "x")).output
-    assert mom("run", "--stomp", "nowhere").exit_code == 2
+    assert mom("run", "--stomp", "nowhere").exit_code == mom("run", "--http", "nowhere").exit_code == 2
     result = mom("run", "--data", str(tmp_path / "data"), "--stomp", "0.0.0.0:5", "--listen", "10.0.0.1:6")
     assert result.exit_code == 1 and "secret_file" in result.output
+
+
+def test_it_has_an_http_port_unless_that_is_not_wanted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOM_FILE", raising=False)
+    stomp, listen, http = free_ports(3)
+    process = start(tmp_path, stomp, listen, f"127.0.0.1:{http}")
+    for path in ("metrics", "readyz"):
+        with urlopen(f"http://127.0.0.1:{http}/{path}", timeout=60) as answer:
+            assert answer.status == 200
+    assert f'http = "127.0.0.1:{http}"' in (tmp_path / "mombroker-data" / "mombroker.toml").read_text()
+    process.terminate()
+    assert process.wait(30) == 0

@@ -1,41 +1,14 @@
-// What test_stompjs.py runs: @stomp/stompjs over TCP against the port that is its argument. Prints one line a step.
+// What test_stompjs.py runs: @stomp/stompjs against the HTTP port that is its argument. Prints one line a step.
 import assert from "node:assert/strict";
-import net from "node:net";
 import { Client } from "@stomp/stompjs";
 
-const port = Number(process.argv[2]);
+const brokerURL = `ws://127.0.0.1:${process.argv[2]}/ws`;
 const steps = process.argv.slice(3);
-
-// What stompjs needs of a WebSocket.
-class Socket {
-  constructor() {
-    this.readyState = 0;
-    this.socket = net.connect(port, "127.0.0.1", () => {
-      this.readyState = 1;
-      this.onopen();
-    });
-    this.socket.on("data", (data) => this.onmessage({ data: new Uint8Array(data).buffer }));
-    this.socket.on("error", () => {});
-    this.socket.on("close", () => {
-      this.readyState = 3;
-      this.onclose({ code: 1000, reason: "", wasClean: true });
-    });
-  }
-  send(data) {
-    this.socket.write(typeof data === "string" ? data : Buffer.from(data));
-  }
-  close() {
-    this.socket.end();
-  }
-  terminate() {
-    this.socket.destroy();
-  }
-}
 
 function connect(config = {}) {
   return new Promise((resolve, reject) => {
     const client = new Client({
-      webSocketFactory: () => new Socket(),
+      brokerURL,
       reconnectDelay: 50,
       heartbeatIncoming: 0,
       heartbeatOutgoing: 0,
@@ -139,6 +112,25 @@ const all = {
     await again;
     assert.equal((await inbox(client, "/queue/js-again").next()).body, "kept");
     await client.deactivate();
+  },
+  async many() {
+    const client = await connect(), count = 10_000;
+    const box = inbox(client, "/queue/js-many", { ack: "client-individual" });
+    for (let at = 0; at < count; at++) client.publish({ destination: "/queue/js-many", body: `${at}` });
+    for (let at = 0; at < count; at++) {
+      const message = await box.next();
+      assert.equal(message.body, `${at}`);
+      message.ack();
+    }
+    await receipt(client, (headers) => box.sub.unsubscribe(headers));
+    await client.deactivate();
+  },
+  async subprotocol() {
+    const socket = new WebSocket(brokerURL, ["v10.stomp", "v12.stomp"]);
+    await new Promise((resolve) => { socket.onopen = resolve; });
+    assert.equal(socket.protocol, "v12.stomp");
+    socket.close();
+    await new Promise((resolve) => { socket.onclose = resolve; });
   },
   async error() {
     const client = await connect({ reconnectDelay: 0 });

@@ -14,13 +14,14 @@ VERSIONS = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.C
 
 def one_server(folder):
     """A server with a STOMP port, running."""
-    listen, port = free_ports(2)
+    listen, port, http = free_ports(3)
     (folder / "bus.toml").write_text(
         f'[bus]\nname = "solo"\n[servers.main]\nlisten = "127.0.0.1:{listen}"\nstomp = "127.0.0.1:{port}"\n'
+        f'http = "127.0.0.1:{http}"\n'
         'anonymous = true\ndata = "main"\n'
     )
     made = Processes(folder / "bus.toml")
-    made.port = port
+    made.port, made.http = port, http
     made.up()
     return made
 
@@ -199,3 +200,17 @@ def test_what_docs_stomp_md_shows(server, tmp_path):
     code = fenced("docs/stomp.md", "python")
     assert program(code, tmp_path, _61613=server.port) == "/queue/orders ann one pizza\n"
     assert server.json("queue", "show", "orders")["messages"] == 0
+
+
+def test_the_same_library_over_websocket(server):
+    mail, connection = Mailbox(), stomp.WSStompConnection([("127.0.0.1", server.http)], ws_path="/ws")
+    connection.set_listener("mail", mail)
+    connection.connect(wait=True)
+    connection.subscribe("/queue/by-websocket", id="1", ack="client-individual")
+    connection.send("/queue/by-websocket", "grün", headers={"color": "red"})
+    (frame,) = mail.take(1)
+    assert (frame.body, frame.headers["color"]) == ("grün", "red")
+    connection.ack(frame.headers["ack"])
+    connection.disconnect(receipt="bye")
+    assert mail.receipts.get(timeout=PATIENCE_S) == "bye"
+    assert server.json("queue", "show", "by-websocket")["messages"] == 0

@@ -115,7 +115,9 @@ class Visitor(Protocol):
 
     def _take(self, event: Any) -> None:
         if isinstance(event, h11.Request):
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+            headers: dict[str, str] = {}
+            for name, value in ((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers):
+                headers[name] = f"{headers[name]}, {value}" if name in headers else value
             self._request = Request(event.method.decode("ascii"), event.target.decode("latin-1"), headers)
         elif isinstance(event, h11.Data):
             self._body += len(event.data)

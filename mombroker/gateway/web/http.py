@@ -26,7 +26,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`headers`: names in lower case; of several of one name the last."""
+    """`headers`: names in lower case; what several of one name say is joined by commas."""
 
     method: str
     target: str
@@ -49,6 +49,11 @@ class Request:
     def upgrades(self) -> bool:
         """It wants to become a WebSocket."""
         return self.headers.get("upgrade", "").lower() == "websocket"
+
+    def same_origin(self, tls: bool) -> bool:
+        """A browser's page asks, and it is ours; or none does."""
+        origin = self.headers.get("origin", "")
+        return not origin or origin.lower() == f"{'https' if tls else 'http'}://{self.headers.get('host', '')}".lower()
 
     @property
     def to_this_machine(self) -> bool:

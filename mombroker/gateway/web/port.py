@@ -12,9 +12,11 @@ from mombroker.core.errors import MomError
 from mombroker.core.strangers import Newcomers
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.ports import Address
-from mombroker.gateway.web import metrics
+from mombroker.gateway.session import Sessions
+from mombroker.gateway.web import metrics, websocket
 from mombroker.gateway.web.connection import Visitor
 from mombroker.gateway.web.http import Answer, Request, said
+from mombroker.gateway.web.session import OverWebSocket
 
 MAX_VISITORS = 256  # connections; the oldest goes
 
@@ -24,8 +26,10 @@ Handler = Callable[[Request], Steps]
 
 
 class Web:
-    """ask      a verb of the server, its arguments, and who gets the reply, or the sentence of a refusal
-    refuses  why the server takes no work; empty if it does
+    """ask        a verb of the server, its arguments, and who gets the reply, or the sentence of a refusal
+    refuses    why the server takes no work; empty if it does
+    sessions   what is spoken over WebSocket, and `protocols`, how that is called there, the best first
+    origins    of pages that may, beside our own
     """
 
     def __init__(
@@ -33,8 +37,12 @@ class Web:
         gateway: Gateway,
         ask: Callable[[str, dict[str, Any], Callable[[Result], None]], None],
         refuses: Callable[[], str],
+        sessions: Sessions,
+        protocols: tuple[str, ...],
+        origins: tuple[str, ...] = (),
     ):
         self.gateway, self.ask, self.refuses = gateway, ask, refuses
+        self.sessions, self.protocols, self.origins = OverWebSocket(sessions), protocols, origins
         self.reactor, self.times, self.say = gateway.reactor, gateway.times, gateway.say
         self.requests = 0
         self._visitors: Newcomers[Visitor] = Newcomers()
@@ -83,11 +91,26 @@ class Web:
             visitor.answer(said(503, reason) if reason else said(200, "takes work"))
         elif self._free(visitor) and not request.to_this_machine:
             visitor.answer(said(421, "who needs no user calls this machine localhost or 127.0.0.1"))
+        elif request.path == "/ws":
+            self._websocket(visitor, request)
         else:
             self._login(visitor, request)
 
     def _free(self, visitor: Visitor) -> bool:
         return self.gateway.free(visitor.host)
+
+    def _websocket(self, visitor: Visitor, request: Request) -> None:
+        """The login comes with the protocol inside, as on its own port."""
+        try:
+            granted = websocket.accepts(request, self.protocols)
+        except MomError as error:
+            visitor.answer(said(426, str(error), upgrade="websocket", sec_websocket_version=websocket.VERSION))
+            return
+        if not (request.same_origin(visitor.tls) or request.headers["origin"] in self.origins):
+            origin = request.headers["origin"][:80]
+            visitor.answer(said(403, f"no page of {origin!a} may do this: name it in http_origins of this server"))
+        elif (client := self.gateway.accepted(self.sessions, visitor.host, visitor.tls)) is not None:
+            visitor.become(client, granted)
 
     def _login(self, visitor: Visitor, request: Request) -> None:
         """The same users as those of STOMP; who needs none there needs none here."""

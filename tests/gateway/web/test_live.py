@@ -4,10 +4,12 @@ import ssl
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from websocket import create_connection
 
 from mombroker.core.errors import MomError
 from mombroker.gateway.users import hashed
 from mombroker.gateway.web import metrics
+from mombroker.stomp.frames import encode
 from tests.gateway.test_sockets import certificate
 from tests.gateway.web.live import HttpTown
 from tests.gateway.web.world import basic
@@ -86,6 +88,34 @@ def test_the_port_by_tls(town, tmp_path):
         t.get("/healthz", port=port)
     t.pass_time()
     assert any("speaks plain text on the TLS port" in line for line in t.lines["a"])
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_stomp_over_websocket_by_another_library(town, tmp_path, tls):
+    port, file = free_port(), tmp_path / "a.pem"
+    file.write_bytes(certificate())
+    how = {"http_tls": f"127.0.0.1:{port}", "certificate": str(file)} if tls else {"http": f"127.0.0.1:{port}"}
+    t = town(**how).up()
+
+    def work():
+        url, options = f"ws{'s' * tls}://localhost:{port}/ws", {"ca_certs": str(file)} if tls else None
+        socket = create_connection(url, 60, sslopt=options, subprotocols=["v12.stomp"])
+        socket.send(encode("CONNECT", [("accept-version", "1.2"), ("host", "/")]))
+        found = [socket.recv()]
+        socket.send(encode("SUBSCRIBE", [("destination", "/queue/a"), ("id", "1")]))
+        socket.send_binary(encode("SEND", [("destination", "/queue/a")], b"\xff" * 300_000))
+        found.append(socket.recv())
+        socket.ping("still there?")
+        socket.send(encode("DISCONNECT", [("receipt", "bye")]))
+        found.append(socket.recv())
+        socket.close()
+        return socket.subprotocol, found
+
+    protocol, (connected, message, receipt) = t.do(work)
+    assert protocol == "v12.stomp" and connected.startswith("CONNECTED\n") and receipt.startswith("RECEIPT\n")
+    assert message.startswith(b"MESSAGE\n") and message.rstrip(b"\n").endswith(b"\xff" * 300_000 + b"\0")
+    t.until(lambda: not t.node("a").gateway.clients)
+    assert t.ask("a", "status")["stomp"]["total"] == 1
 
 
 def test_a_port_that_is_taken_is_named(town):

@@ -67,7 +67,9 @@ class WebWorld(World):
     def __init__(self, anonymous=True, **settings):
         super().__init__(anonymous, **settings)
         self.replies, self.asked, self.reason, self.silent = {}, [], "", False
-        self.web = Web(self.gateway, self._ask, lambda: self.reason)
+        self.web = Web(
+            self.gateway, self._ask, lambda: self.reason, self.stomp, self.stomp.subprotocols, ("https://shop.example",)
+        )
 
     def _ask(self, verb, args, answer):
         self.asked.append((verb, args))
