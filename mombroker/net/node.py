@@ -179,8 +179,9 @@ class Node:
         if plain is not None and not is_loopback(plain[0]):
             self.log(f"passcodes travel in plain text to {at.http}; set http_tls and a certificate instead")
         self.web = Web(
-            self.gateway, self.admin.ask, self._refuses, self.stomp, self.stomp.subprotocols, at.http_origins
-        )
+            self.gateway, self.admin.ask, self.server.requests.verbs, self.access.may, self._refuses, self.stomp,
+            self.stomp.subprotocols, at.http_origins,
+        )  # fmt: skip
         self.web.listen(plain, tls, at.certificate, at.private_key)
 
     def _refuses(self) -> str:

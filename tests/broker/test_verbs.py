@@ -46,6 +46,28 @@ def test_queues_and_subscriptions_are_listed_in_pages():
     assert (sub["durable"], sub["shared"], sub["consumers"]) == (True, False, 1)
 
 
+def test_queues_and_subscriptions_are_found_by_a_part_of_their_names_and_by_how_full_they_are():
+    b = Broker()
+    c = b.connect(client_id="me")
+    c.subscribe("d", "topic:x", durable="news&co").subscribe("e", "topic:x", durable="olds")
+    for at in range(5):
+        c.send(f"queue:n{at}", *"x" * (1 + at * 7 % 5)).send(f"queue:a&b{at}", "1")
+    names = lambda **args: [row["destination"] for row in b.ask("a", "queues", **args)["queues"]]  # noqa: E731
+    assert names(match="&b") == [f"queue:a&b{at}" for at in range(5)]
+    first = b.ask("a", "queues", match="n", limit=2)
+    assert [row["destination"] for row in first["queues"]] == ["queue:n0", "queue:n1"]
+    assert names(match="n", limit=9, after=first["after"]) == ["queue:n2", "queue:n3", "queue:n4"]
+    assert names(fullest=True, limit=3) == ["queue:n2", "queue:n4", "queue:n1"]
+    assert names(fullest=True, match="&b", limit=1000) == names(match="&b")
+    (found,) = b.ask("a", "subscriptions", match="&")["subscriptions"]
+    assert found["name"] == "news&co"
+    (brief,) = b.ask("a", "subscriptions", match="&", brief=True)["subscriptions"]
+    assert brief.items() < found.items() and "oldest" not in brief
+    assert b.ask("a", "queues", limit=0) == {"queues": [], "after": ""}
+    counts = b.ask("a", "topics", limit=0)
+    assert counts == {**b.ask("a", "topics"), "topics": [], "after": ""}
+
+
 @pytest.mark.parametrize("verb, args", [
     ("create_queue", {"destination": Q}), ("set_policy", {"match": "queue:*", "values": {"max_messages": 1}}),
     ("create_subscription", {"name": "s", "topics": ["t"], "shared": True}),

@@ -5,6 +5,8 @@ A request is a reaction of its server like any other: what it changes is durable
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from mombroker.broker.message import ClientMessage
@@ -24,14 +26,25 @@ class DestinationVerbs:
         self.sessions, self.natives, self.tx = sessions, sessions.natives, sessions.tx
         self.names = sessions.natives.names
 
-    def page(self, *kinds: str, after: str, limit: int) -> tuple[list[Queue], str]:
+    def page(self, *kinds: str, after: str, limit: int, match: str = "") -> tuple[list[Queue], str]:
         """Of these kinds, in order of their agents' ids, and where the next page begins; empty if there is none."""
-        prefixes = tuple(f"{self.tx.name}/{KINDS[kind]}" for kind in kinds)
+        agents, most = self.natives.agents, min(limit, MAX_PAGE)
+        ids = heapq.nsmallest(most + 1, (id for id in self._ids(kinds, match) if id > after))
+        found = [native for id in ids[:most] if isinstance(native := agents[id], Queue)]
+        return found, ids[most - 1] if len(ids) > most > 0 else ""
+
+    def fullest(self, *kinds: str, limit: int, match: str = "") -> list[Queue]:
+        """Of these kinds those with most messages, the fullest first."""
         agents = self.natives.agents
-        ids = sorted(id for id in agents if id.startswith(prefixes) and id > after)
-        page = ids[: min(limit, MAX_PAGE)]
-        found = [native for id in page if isinstance(native := agents[id], Queue)]
-        return found, page[-1] if len(page) < len(ids) else ""
+        all = (native for id in self._ids(kinds, match) if isinstance(native := agents[id], Queue))
+        return heapq.nlargest(min(limit, MAX_PAGE), all, key=lambda queue: queue.messages.count)
+
+    def _ids(self, kinds: tuple[str, ...], match: str) -> Iterator[str]:
+        """Of agents of these kinds with this text in their names."""
+        prefixes = tuple(f"{self.tx.name}/{KINDS[kind]}" for kind in kinds)
+        for id in self.natives.agents:
+            if id.startswith(prefixes) and (not match or match in unquote(id.partition(":")[2])):
+                yield id
 
     def find(self, shown: str) -> Queue:
         """The queue or subscription of this name, which lives here."""

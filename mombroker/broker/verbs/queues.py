@@ -13,9 +13,13 @@ from mombroker.core.requests import Reply, changes, reads
 
 class QueueVerbs(DestinationVerbs):
     @reads
-    def queues(self, after: str = "", limit: int = MAX_PAGE) -> Reply:
-        """The queues of the server with what is in them, those behind `after`."""
-        found, after = self.page("queue", "temp-queue", after=after, limit=limit)
+    def queues(self, after: str = "", limit: int = MAX_PAGE, match: str = "", fullest: bool = False) -> Reply:
+        """The queues of the server with what is in them, those behind `after`, with `match` in their names; or the
+        `fullest`, one page of them."""
+        if fullest:
+            found, after = self.fullest("queue", "temp-queue", limit=limit, match=match), ""
+        else:
+            found, after = self.page("queue", "temp-queue", after=after, limit=limit, match=match)
         return {"queues": [queue.describe() for queue in found], "after": after}
 
     @reads

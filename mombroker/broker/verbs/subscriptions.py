@@ -16,10 +16,10 @@ from mombroker.core.requests import Reply, changes, reads
 
 class SubscriptionVerbs(DestinationVerbs):
     @reads
-    def subscriptions(self, after: str = "", limit: int = MAX_PAGE, brief: bool = False) -> Reply:
-        """The durable and shared subscriptions of the server with what waits for them, those behind `after`. `brief`:
-        only what queues have, too, which takes no look at the disk."""
-        found, after = self.page("sub", "share", after=after, limit=limit)
+    def subscriptions(self, after: str = "", limit: int = MAX_PAGE, brief: bool = False, match: str = "") -> Reply:
+        """The durable and shared subscriptions of the server with what waits for them, those behind `after`, with
+        `match` in their names. `brief`: only what queues have, too, which takes no look at the disk."""
+        found, after = self.page("sub", "share", after=after, limit=limit, match=match)
         rows = [each.describe() if brief else described(each) for each in found if isinstance(each, Subscription)]
         return {"subscriptions": rows, "after": after}
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
 from twisted.internet import protocol
 
+from mombroker.broker.access.permission import BROWSE, BUS
 from mombroker.core.errors import MomError
+from mombroker.core.requests import Verb
 from mombroker.core.strangers import Newcomers
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.ports import Address
 from mombroker.gateway.session import Sessions
 from mombroker.gateway.web import metrics, websocket
+from mombroker.gateway.web.api import PREFIX, Api, May
 from mombroker.gateway.web.connection import Visitor
 from mombroker.gateway.web.http import Answer, Request, said
 from mombroker.gateway.web.session import OverWebSocket
@@ -22,11 +25,13 @@ MAX_VISITORS = 256  # connections; the oldest goes
 
 Result = dict[str, Any] | str
 Steps = Generator[tuple[str, dict[str, Any]], dict[str, Any], Answer]  # verb and arguments -> its reply; at the end:
-Handler = Callable[[Request], Steps]
+Handler = Callable[[Request, str], Steps]  # and the user
 
 
 class Web:
     """ask        a verb of the server, its arguments, and who gets the reply, or the sentence of a refusal
+    verbs      all that there are
+    may        who may do what
     refuses    why the server takes no work; empty if it does
     sessions   what is spoken over WebSocket, and `protocols`, how that is called there, the best first
     origins    of pages that may, beside our own
@@ -36,18 +41,24 @@ class Web:
         self,
         gateway: Gateway,
         ask: Callable[[str, dict[str, Any], Callable[[Result], None]], None],
+        verbs: Mapping[str, Verb],
+        may: May,
         refuses: Callable[[], str],
         sessions: Sessions,
         protocols: tuple[str, ...],
         origins: tuple[str, ...] = (),
     ):
-        self.gateway, self.ask, self.refuses = gateway, ask, refuses
+        self.gateway, self.ask, self.may, self.refuses = gateway, ask, may, refuses
         self.sessions, self.protocols, self.origins = OverWebSocket(sessions), protocols, origins
         self.reactor, self.times, self.say = gateway.reactor, gateway.times, gateway.say
         self.requests = 0
         self._visitors: Newcomers[Visitor] = Newcomers()
         self._all: set[Visitor] = set()
-        self._pages: dict[str, Handler] = {"/metrics": lambda request: metrics.scrape()}
+        self._api = Api(verbs, may)
+        self._pages: dict[str, Handler] = {
+            "/metrics": lambda request, user: metrics.scrape(),
+            "/api": self._api.list,
+        }
 
     def listen(self, plain: Address | None, tls: Address | None, certificate: str = "", key: str = "") -> None:
         """Raises MomError."""
@@ -116,7 +127,7 @@ class Web:
         """The same users as those of STOMP; who needs none there needs none here."""
         login, logins = request.login(), self.gateway.logins
         if self._free(visitor) and (login is None or logins.stored(login[0]) is None):
-            self._granted(visitor, request)
+            self._granted(visitor, request, "")
         elif login is None:
             self._challenge(visitor, "log in as a user of this server: `mom user add` makes one")
         else:
@@ -128,7 +139,7 @@ class Web:
 
     def _checked(self, visitor: Visitor, request: Request, user: str, right: bool) -> None:
         if right:
-            self._granted(visitor, request)
+            self._granted(visitor, request, user)
         else:
             self.gateway.refusals += 1
             self._challenge(visitor, f"access refused for user {user[:80]!r}")
@@ -137,12 +148,16 @@ class Web:
         realm = f'Basic realm="mombroker {self.gateway.name}", charset="UTF-8"'
         visitor.answer(said(401, sentence, www_authenticate=realm))
 
-    def _granted(self, visitor: Visitor, request: Request) -> None:
-        page = self._pages.get(request.path)
-        if page is None:
+    def _granted(self, visitor: Visitor, request: Request, user: str) -> None:
+        page = self._api.ask if request.path.startswith(PREFIX) else self._pages.get(request.path)
+        if not self.may(user, BROWSE, BUS):
+            whose = f"user {user[:80]!r}" if user else "who has not logged in"
+            how = f"`mom permission set --user {user or '*'} bus --may browse`"
+            visitor.answer(said(403, f"access refused: {whose} may not browse the bus; {how}"))
+        elif page is None:
             visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {', '.join(self._pages)}"))
         else:
-            self._go(visitor, page(request), None)
+            self._go(visitor, page(request, user), None)
 
     def _go(self, visitor: Visitor, steps: Steps, reply: Any) -> None:
         """One slice of an answer: up to its next question, or to its end. The server works between two of them."""

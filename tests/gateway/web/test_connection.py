@@ -129,7 +129,7 @@ def test_who_says_nothing_goes_before_a_request_and_between_two(world):
 
 
 def test_who_does_not_read_the_answer_is_cut_off(world):
-    world.web._pages["/big"] = lambda request: big()
+    world.web._pages["/big"] = lambda request, user: big()
     visitor = world.visit()
     visitor.receive(request("/big"))
     assert len(visitor.buffer) <= connection.WRITE_BYTES  # the rest waits as it is
@@ -138,7 +138,7 @@ def test_who_does_not_read_the_answer_is_cut_off(world):
 
 
 def test_a_large_answer_goes_in_pieces(world):
-    world.web._pages["/big"] = lambda request: big()
+    world.web._pages["/big"] = lambda request, user: big()
     status, headers, body = world.visit().ask("/big")
     assert len(body) == 1_000_000
 

@@ -1,5 +1,6 @@
 """The HTTP port of a running server."""
 
+import json
 import ssl
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_scrape_tells_what_the_server_knows(town):
 def test_it_works_and_is_ready(town):
     t = town().up()
     assert t.get("/healthz", "/readyz", "/what") == [
-        (200, "works\n"), (200, "takes work\n"), (404, "there is no '/what' here; there are /metrics\n"),
+        (200, "works\n"), (200, "takes work\n"), (404, "there is no '/what' here; there are /metrics, /api\n"),
     ]  # fmt: skip
     assert t.ask("a", "status")["http"] == {"connections": 0, "requests": 3}
     t.node("a").working = False
@@ -125,3 +126,22 @@ def test_a_port_that_is_taken_is_named(town):
     other.settings["http"] = t.settings["http"]
     with pytest.raises(MomError, match="a cannot listen on 127.0.0.1:.* for HTTP: .* change `http`"):
         other.up()
+
+
+def test_the_api_tells_what_mom_does_and_permissions_are_heeded_at_once(town):
+    t = town(anonymous=False).up()
+    for user in ("ann", "bob"):
+        t.ask("a", "set_user", user=user, hash=hashed("x", 5), new=True)
+    wire = t.wire(login="ann", passcode="x")
+    wire.ask("SEND", b"secret", destination="/queue/a")
+    ann, bob = (basic(user, "x") for user in ("ann", "bob"))
+    (_, queues), (_, browsed) = t.get("/api/queues", "/api/browse?destination=queue:a", Authorization=ann)
+    assert json.loads(queues)["queues"] == t.ask("a", "queues")["queues"]
+    assert json.loads(browsed)["messages"][0]["body"] == "c2VjcmV0"
+    t.ask("a", "set_permission", match="*", user="ann", may=["send", "browse"])
+    t.ask("a", "set_permission", match="bus", user="bob", may=["browse"])
+    targets = ("/api/queues", "/metrics", "/api/browse?destination=queue:a")
+    assert [status for status, _ in t.get(*targets, Authorization=ann)] == [200, 200, 200]
+    assert [status for status, _ in t.get(*targets, Authorization=bob)] == [200, 200, 403]
+    t.ask("a", "set_permission", match="bus", user="bob", deny=["browse"])
+    assert [status for status, _ in t.get(*targets, Authorization=bob)] == [403, 403, 403]

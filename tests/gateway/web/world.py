@@ -4,6 +4,7 @@ import base64
 
 import h11
 
+from mombroker.admin.cli.tables_reference import verbs
 from mombroker.gateway.web.port import Web
 from tests.gateway.world import Socket, World
 
@@ -67,9 +68,11 @@ class WebWorld(World):
     def __init__(self, anonymous=True, **settings):
         super().__init__(anonymous, **settings)
         self.replies, self.asked, self.reason, self.silent = {}, [], "", False
+        self.denied = set()  # (user, action, destination)
         self.web = Web(
-            self.gateway, self._ask, lambda: self.reason, self.stomp, self.stomp.subprotocols, ("https://shop.example",)
-        )
+            self.gateway, self._ask, {verb.name: verb for verb in verbs()}, lambda *what: what not in self.denied,
+            lambda: self.reason, self.stomp, self.stomp.subprotocols, ("https://shop.example",),
+        )  # fmt: skip
 
     def _ask(self, verb, args, answer):
         self.asked.append((verb, args))
