@@ -4,6 +4,7 @@ import pytest
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.queue import Queue
+from mombroker.core.inbox import Inboxes
 from mombroker.core.limits import Limits
 from tests.broker.bench import ALONE, Broker
 
@@ -60,6 +61,24 @@ def test_in_any_other_case_it_waits_for_its_turn(way):
     engine.running = ""
     b.pump()
     assert bodies(b) == ["first", "second", "last"][:: 1 if way == "inbox" else 2]
+
+
+@pytest.mark.parametrize("work", [1_000, 2])
+def test_queues_and_sessions_of_one_server_take_what_they_tell_each_other_at_once(work, monkeypatch):
+    """As long as the turn has work left for it; then it waits in inboxes."""
+    b = Broker(ALONE, Limits(turn_work=work))
+    taker, sender, waited = b.connect(), b.connect(), []
+    names = [f"queue:{number}" for number in range(5)]
+    for name in names:
+        taker.subscribe(name, name, ack="individual")
+    add = Inboxes.add
+    monkeypatch.setattr(Inboxes, "add", lambda *given: (waited.append(given), add(*given)))
+    for name in names:
+        sender.send(name, name, pump=False)
+    b.pump()
+    taker.ack(*names)
+    assert sorted(taker.texts) == names and not any(b.queue(name).messages.count for name in names)
+    assert bool(waited) == (work == 2)
 
 
 def test_what_was_taken_at_once_is_durable_with_its_batch_and_not_before():

@@ -113,7 +113,7 @@ CONTROLS = {
     "sent directly, not behind the end of a move": Control(
         "moves", partial(replaced, Arrival, "keeps", moves.not_behind_the_end), (3, 5, 33)
     ),
-    "an old id that is forgotten too early": Control("moves", moves.forgotten_too_early, (0, 3, 44)),
+    "an old id that is forgotten too early": Control("moves", moves.forgotten_too_early, (3, 70, 151)),
     "a receipt of a page that is not durable": Control(
         "moves", partial(replaced, Arrival, "_take", moves.taken_before_durable), (8, 30, 53)
     ),

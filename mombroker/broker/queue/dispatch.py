@@ -173,10 +173,10 @@ class Dispatcher:
             if item.stored:
                 item.message = None
             if size >= DISPATCH_BYTES or consumer.single:
-                self.queue.natives.post(self.queue.id, consumer.key[0], Dispatch(consumer.key[1], items))
+                self.queue.tell(consumer.key[0], Dispatch(consumer.key[1], items))
                 items, size = [], 0
         if items:
-            self.queue.natives.post(self.queue.id, consumer.key[0], Dispatch(consumer.key[1], items))
+            self.queue.tell(consumer.key[0], Dispatch(consumer.key[1], items))
         if consumer.remote:
             self.queue.change()
 

@@ -76,7 +76,7 @@ class Session(Native):
         self.consumers: dict[int, SessionConsumer] = {}
         self.subs: dict[str, SessionConsumer] = {}
         self.feed = TopicFeed(self.tx, service.policies, self.topics, self.conn, self.deliver, self.alarm_at)
-        self.deliveries = Deliveries(self.consumers, self.feed, self.post, self.touch)
+        self.deliveries = Deliveries(self.consumers, self.feed, self.tell, self.touch)
         self.homes: dict[str, None] = {}
         self.endings: dict[int, tuple[str, str | None]] = {}
         self.temporary: set[str] = set()  # queues
