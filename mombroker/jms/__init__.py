@@ -26,7 +26,7 @@ from mombroker.jms.machine import Machine, Settings
 from mombroker.jms.messages import Message
 from mombroker.jms.producer import Options, Pending, Producer
 from mombroker.jms.transport import Transport
-from mombroker.jms.url import parse
+from mombroker.jms.url import Url, parse
 
 __all__ = [
     "Agent",
@@ -79,6 +79,35 @@ def connect(
     on_error    called for what goes wrong while nobody waits for it, in any thread; default: a line in the log
     Raises InvalidUrl, IllegalState, LoginRefused, ConnectionLost.
     """
+    urls, settings = settled(url, ack, client_id, exclusive, heartbeat, reconnect, on_error)
+    machine = Machine(settings)
+    connection = Connection(machine, on_error, reconnect + PATIENCE_S)
+    transport = Transport(urls, machine, connection.lock, connection.changed, reconnect)
+    return opened(connection, transport, ack)
+
+
+def opened(connection: Connection, transport: Transport, ack: str) -> Context:
+    """A context on a connection, once that is made. Raises LoginRefused, ConnectionLost."""
+    machine, connection.carrier = connection.machine, transport
+    context = Context(connection, ack)
+    transport.start()
+    with connection.lock:
+        connection.lock.wait_for(lambda: machine.up or machine.final is not None)
+        if machine.final is not None:
+            raise type(machine.final)(str(machine.final))
+    return context
+
+
+def settled(
+    url: str | Iterable[str],
+    ack: str,
+    client_id: str,
+    exclusive: bool,
+    heartbeat: float,
+    reconnect: float,
+    on_error: Callable[[JmsError], None],
+) -> tuple[list[Url], Settings]:
+    """What the arguments of `connect` say. Raises InvalidUrl, IllegalState."""
     checks.seconds("heartbeat", heartbeat)
     checks.seconds("reconnect", reconnect)
     checks.function("on_error", on_error)
@@ -93,14 +122,4 @@ def connect(
     for each in urls:
         if each.tls:
             each.trust()
-    machine = Machine(Settings(client_id, round(min(heartbeat, DAY_S) * 1_000), exclusive))
-    connection = Connection(machine, on_error, reconnect + PATIENCE_S)
-    transport = Transport(urls, machine, connection.lock, connection.changed, reconnect)
-    connection.carrier = transport
-    context = Context(connection, ack)
-    transport.start()
-    with connection.lock:
-        connection.lock.wait_for(lambda: machine.up or machine.final is not None)
-        if machine.final is not None:
-            raise type(machine.final)(str(machine.final))
-    return context
+    return urls, Settings(client_id, round(min(heartbeat, DAY_S) * 1_000), exclusive)

@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mombroker.jms.destinations import Temporary, TemporaryQueue
 from mombroker.jms.errors import ConnectionLost, IllegalState, JmsError, TimedOut
@@ -30,6 +30,15 @@ class Carrier(Protocol):
     def now(self) -> float: ...
 
 
+class Lock(Protocol):
+    """A threading.Condition, or what stands for one."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *error: Any) -> None: ...
+    def notify_all(self) -> None: ...
+    def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> object: ...
+
+
 def log_fault(error: JmsError) -> None:
     log.warning("%s", error)
 
@@ -45,10 +54,14 @@ class Connection:
     """
 
     def __init__(
-        self, machine: Machine, on_error: Callable[[JmsError], None] = log_fault, patience: float = PATIENCE_S
+        self,
+        machine: Machine,
+        on_error: Callable[[JmsError], None] = log_fault,
+        patience: float = PATIENCE_S,
+        lock: Lock | None = None,
     ):
         self.machine, self.on_error, self.patience = machine, on_error, patience
-        self.lock = threading.Condition()
+        self.lock: Lock = lock or threading.Condition()
         self.carrier: Carrier
         self.name = uuid.uuid4().hex
         self.contexts: list[Context] = []

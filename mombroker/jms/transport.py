@@ -1,4 +1,4 @@
-"""The thread that owns a client's socket: it dials, reads, writes what is left to write, beats, and dials again."""
+"""What owns a client's socket, a thread: it dials, reads, writes what is left to write, beats, and dials again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from mombroker.core.errors import sentence
+from mombroker.jms.connection import Lock
 from mombroker.jms.errors import ConnectionLost, InvalidUrl
 from mombroker.jms.machine import Machine
 from mombroker.jms.url import Url
@@ -42,6 +43,30 @@ class Beats:
         return max(0.0, min(times) - now) + 0.001 if times else None
 
 
+class Ready:
+    """Waits for a socket, or until somebody has written to `woken`."""
+
+    def __init__(self, sock: socket.socket, woken: socket.socket):
+        self.sock, self.woken = sock, woken
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(sock, selectors.EVENT_READ)
+        self.selector.register(woken, selectors.EVENT_READ)
+
+    def __enter__(self) -> Ready:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.selector.close()
+
+    def wait(self, writes: bool, seconds: float | None) -> bool:
+        """Whether the socket can be read now; it also returns when it can be written, if that is asked for."""
+        self.selector.modify(self.sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0))
+        events = {key.fileobj: mask for key, mask in self.selector.select(seconds)}
+        if self.woken in events:
+            self.woken.recv(4096)
+        return bool(events.get(self.sock, 0) & selectors.EVENT_READ)
+
+
 class Transport:
     """`lock` guards the machine and all that is here but the dialling.
 
@@ -53,7 +78,7 @@ class Transport:
         self,
         urls: list[Url],
         machine: Machine,
-        lock: threading.Condition,
+        lock: Lock,
         changed: Callable[[], None],
         patience: float,
     ):
@@ -65,9 +90,9 @@ class Transport:
         self._ending = threading.Event()
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
-        self.thread = threading.Thread(target=self._run, name="mombroker-jms", daemon=True)
 
     def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, name="mombroker-jms", daemon=True)
         self.thread.start()
 
     def end(self) -> None:
@@ -141,9 +166,22 @@ class Transport:
                 continue
             if first or monotonic() - since > self.patience:
                 return f"no server can be reached: {reason}"
-            self._ending.wait(WAITS_S[min(rounds, len(WAITS_S) - 1)])
+            self._pause(WAITS_S[min(rounds, len(WAITS_S) - 1)])
             rounds += 1
         return "closed"
+
+    # -- how it waits ----------------------------------------------------------------------------------------------
+
+    def _dial(self, url: Url) -> socket.socket:
+        return dial(url)
+
+    def _pause(self, seconds: float) -> None:
+        self._ending.wait(seconds)
+
+    def _ready(self, sock: socket.socket) -> Ready:
+        return Ready(sock, self._woken)
+
+    # -- a connection ----------------------------------------------------------------------------------------------
 
     def _give_up(self, why: str) -> None:
         with self.lock:
@@ -154,7 +192,7 @@ class Transport:
     def _visit(self, url: Url) -> tuple[str, bool]:
         """One connection; why it ended, and whether the login was answered."""
         try:
-            sock = _dial(url)
+            sock = self._dial(url)
         except OSError as error:
             return f"{url}: {error}", False
         with sock:
@@ -180,18 +218,14 @@ class Transport:
     def _talk(self, sock: socket.socket) -> str:
         """Read and write until the connection ends; why it did."""
         login_until = monotonic() + DIAL_S
-        with selectors.DefaultSelector() as ready:
-            ready.register(sock, selectors.EVENT_READ)
-            ready.register(self._woken, selectors.EVENT_READ)
+        with self._ready(sock) as ready:
             wait: float | None = DIAL_S
             while True:
-                events = {key.fileobj: mask for key, mask in ready.select(wait)}
-                if self._woken in events:
-                    self._woken.recv(4096)
+                readable = ready.wait(bool(self.rest), wait)
                 with self.lock:
                     if self._ending.is_set():
                         return "closed"
-                    if events.get(sock, 0) & selectors.EVENT_READ and (reason := self._read(sock)):
+                    if readable and (reason := self._read(sock)):
                         return reason
                     now = monotonic()
                     if self.machine.state == "login" and now > login_until:
@@ -203,7 +237,6 @@ class Transport:
                     self.flush()
                     if self.rest:
                         self._write(sock)
-                    ready.modify(sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if self.rest else 0))
                     wait = self.beats.wait(now) if self.machine.up else max(0.0, login_until - now) + 0.001
 
     def _read(self, sock: socket.socket) -> str:
@@ -231,7 +264,8 @@ class Transport:
         return ""
 
 
-def _dial(url: Url) -> socket.socket:
+def dial(url: Url) -> socket.socket:
+    """A connection, which does not block. Raises OSError."""
     sock = socket.create_connection((url.host, url.port), DIAL_S)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

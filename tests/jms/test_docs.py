@@ -3,20 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from mombroker import jms
 from tests.snippets import fenced, program
-from tests.stomp.test_stomp_py import one_server
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    made = one_server(tmp_path_factory.mktemp("solo"))
-    yield made
-    made.down()
 
 
 def empty(server):
@@ -38,6 +28,12 @@ def test_the_guide(server, tmp_path):
     assert program(fenced("docs/jms.md", "python", "weather"), tmp_path, _61613=server.port) == (
         "one pizza {'size': 30, 'JMSXDeliveryCount': 1} 1\n/topic/weather.rome sun\n"
     )
+
+
+def test_the_guide_to_asyncio(server, tmp_path):
+    empty(server)
+    code = fenced("docs/jms.md", "python", "aio.connect")
+    assert program(code, tmp_path, _61613=server.port) == "pizza 0\npizza 1\npizza 2\n"
 
 
 def test_the_guide_names_everything():

@@ -9,27 +9,8 @@ import pytest
 
 from mombroker.jms import ConnectionLost, IllegalState, LoginRefused, MessageFormat, Refused, RolledBack, Topic, connect
 from tests.admin.processes import Processes, free_ports
-from tests.stomp.test_stomp_py import one_server
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    made = one_server(tmp_path_factory.mktemp("solo"))
-    yield made
-    made.down()
-
-
-@pytest.fixture
-def url(server):
-    return f"stomp://127.0.0.1:{server.port}"
-
-
-@pytest.fixture
-def place(request):
-    """A queue of the test's own."""
-    return request.node.name.replace("[", "-").replace("]", "")
 
 
 def take(consumer, count):

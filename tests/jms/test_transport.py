@@ -286,7 +286,7 @@ def test_a_server_that_takes_no_clients_now_sends_them_to_the_next_address():
 def test_a_connection_that_is_closed_while_it_is_dialled_again_ends_quietly(monkeypatch):
     """`close` finds it down, and the dial then succeeds all the same."""
     connected, dialling, closed = threading.Event(), threading.Event(), threading.Event()
-    socks, dial = [], transport._dial
+    socks, dial = [], transport.dial
 
     def slow(url):
         sock = dial(url)
@@ -300,7 +300,7 @@ def test_a_connection_that_is_closed_while_it_is_dialled_again_ends_quietly(monk
         talk.welcome()
         assert connected.wait(PATIENCE_S)
 
-    monkeypatch.setattr(transport, "_dial", slow)
+    monkeypatch.setattr(transport, "dial", slow)
     context = connect(Scripted(leaving, lambda talk: talk.read()).url)
     connected.set()
     assert dialling.wait(PATIENCE_S)
