@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from mombroker.sim.domains import BACKENDS
 from mombroker.sim.programs import PROGRAMS
+from mombroker.sim.replicas.node import ReplicatedNode
 from mombroker.sim.seeds import AGENTS, Run, run
 
 
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--backends", default=",".join(BACKENDS), metavar="X,Y", help="that domains choose from")
     parser.add_argument("--clients", choices=PROGRAMS, default=AGENTS, help="what clients do; else agents are at work")
     parser.add_argument("--relayouts", action="store_true", help="the domains change meanwhile, again and again")
+    parser.add_argument("--replicas", action="store_true", help="some servers have replicas, which fail meanwhile")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -34,7 +36,10 @@ def main() -> int:
     done, begin = 0, perf_counter()
     with Progress(console=console, transient=True) as progress:
         for seed in progress.track(seeds, description="seeds"):
-            result = run(seed, backends=args.backends.split(","), program=args.clients, relayouts=args.relayouts)
+            result = run(
+                seed, backends=args.backends.split(","), program=args.clients, relayouts=args.relayouts,
+                replicated=ReplicatedNode if args.replicas else None,
+            )  # fmt: skip
             done += 1
             counts.update(result.counts)
             deaths.update(result.deaths)

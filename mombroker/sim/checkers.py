@@ -92,8 +92,9 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
             wrong += _left_over(node)
             wrong += _broken_chains(node)
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
-        if cluster.relayouts is not None:
-            wrong += cluster.relayouts.faults()
+        for more in (cluster.relayouts, cluster.replicas):
+            if more is not None:
+                wrong += more.faults()
     booted = [node.server for node in nodes if hasattr(node, "server")]
     servers = set(max(booted, key=lambda server: server.truth.number).topology.servers if booted else ())
     if cluster.relayouts is not None:

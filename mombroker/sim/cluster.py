@@ -1,5 +1,6 @@
 """The servers of a simulated bus, the network between them, and what is asked of them from outside."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -7,8 +8,10 @@ from mombroker.core.events import Admin, StoreSize
 from mombroker.core.topology import AgentDecl, Topology
 from mombroker.sim.faults import POINTS, Faults, Mood
 from mombroker.sim.network import Network
-from mombroker.sim.node import Node
+from mombroker.sim.node import Around, Node
 from mombroker.sim.world import MS, World
+
+Maker = Callable[[Around, str, int], Node]  # of a node, by its name and the mean time of a commit
 
 
 class Workload:
@@ -35,7 +38,7 @@ class Workload:
 class Cluster:
     """All nodes of a topology, the network between them, and what is done to them."""
 
-    def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, node: type[Node] = Node):
+    def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, node: Maker = Node):
         self.world, self.topology, self.faults, self.workload = world, topology, faults, workload
         self.nodes: dict[str, Node] = {}
         self.network = Network(world, self.nodes, list(topology.servers), faults.latency)

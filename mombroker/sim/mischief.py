@@ -8,12 +8,13 @@ from mombroker.core.link import Link
 from mombroker.core.meta import INCARNATION
 from mombroker.core.status import status
 from mombroker.core.topology import Topology
-from mombroker.sim.cluster import Cluster, Workload
+from mombroker.sim.cluster import Cluster, Maker, Workload
 from mombroker.sim.damage import Damages
 from mombroker.sim.faults import BACKUP, NEW_DISK, Faults, Mood
 from mombroker.sim.lies import greeting, lie
 from mombroker.sim.node import Node
 from mombroker.sim.relayouts import Relayouts
+from mombroker.sim.replicas.trial import Replicas
 from mombroker.sim.world import MS, SECOND, World
 from mombroker.store.memory import MemoryStore
 
@@ -23,10 +24,11 @@ REST, MAX_CALLS = 2_000 * SECOND, 300_000  # until everything must be at rest
 class Trial(Cluster):
     """A cluster, and what goes wrong around it."""
 
-    def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, node: type[Node] = Node):
+    def __init__(self, world: World, topology: Topology, faults: Faults, workload: Workload, node: Maker = Node):
         super().__init__(world, topology, faults, workload, node)
         self.mischief = Mischief(self)
         self.relayouts: Relayouts | None = None
+        self.replicas: Replicas | None = None
 
     def run(self, span: int) -> list[str]:
         """Work under faults for `span` ns; then heal, and let everything come to rest. Says what is wrong with that."""
@@ -36,6 +38,8 @@ class Trial(Cluster):
         self.mischief.schedule(span)
         if self.relayouts is not None:
             self.relayouts.schedule(span)
+        if self.replicas is not None:
+            self.replicas.schedule(self, span)
         self.faulty = True
         self.world.run(self.world.now + span)
         self.faulty = False
@@ -44,6 +48,8 @@ class Trial(Cluster):
             node.boot()
         wrong = self.mischief.unmask() + self.mischief.believed[:3]
         self.network.heal_all()
+        if self.replicas is not None:
+            self.replicas.settle()
         self.workload.settle(self)
         if self.relayouts is not None:
             self.relayouts.settle()

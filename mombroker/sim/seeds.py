@@ -18,6 +18,8 @@ from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
 from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.relayouts import Relayouts
+from mombroker.sim.replicas.node import ReplicatedNode
+from mombroker.sim.replicas.trial import Replicas
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander
 from mombroker.sim.world import MS, World
 
@@ -76,9 +78,10 @@ def cluster(
     backends: Sequence[str] = BACKENDS,
     program: str = AGENTS,
     relayouts: bool = False,
+    replicated: type[ReplicatedNode] | None = None,
 ) -> Trial:
     """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work. With `relayouts` the
-    domains change meanwhile."""
+    domains change meanwhile; some servers are `replicated`."""
     world = World(seed)
     rng = world.rng
     workload: Workload
@@ -89,9 +92,12 @@ def cluster(
     topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
     drawn = draw(rng)
     drawn = faults or drawn
-    if program != AGENTS or relayouts:
+    if program != AGENTS or relayouts or replicated:
         drawn = replace(drawn, impostor="")  # it would give its clients what never was
-    made = Trial(world, topology, drawn, workload, node or (ClientNode if program != AGENTS else Node))
+    plain = node or (ClientNode if program != AGENTS else Node)
+    replicas = Replicas(Random(rng.getrandbits(32)), plain, replicated) if replicated else None
+    made = Trial(world, topology, drawn, workload, replicas.choose([*topology.servers]) if replicas else plain)
+    made.replicas = replicas
     if relayouts:
         made.relayouts = Relayouts(made, backends)
     return made
@@ -104,10 +110,11 @@ def run(
     backends: Sequence[str] = BACKENDS,
     program: str = AGENTS,
     relayouts: bool = False,
+    replicated: type[ReplicatedNode] | None = None,
 ) -> Run:
     """Everything about the run that `seed` stands for. Clients are in it only if `program` names theirs."""
     result = Run(seed, program)
-    made = cluster(seed, node, faults, backends, program, relayouts)
+    made = cluster(seed, node, faults, backends, program, relayouts, replicated)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]
@@ -129,8 +136,9 @@ def run(
         "held": sum(record.kind == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip
-    if made.relayouts is not None:
-        result.counts |= made.relayouts.counts()
+    for more in (made.relayouts, made.replicas):
+        if more is not None:
+            result.counts |= more.counts()
     if isinstance(made.workload, Clients):
         result.counts |= made.workload.counts()
     if result.wrong:

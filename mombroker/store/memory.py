@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -71,6 +72,17 @@ class Disk:
             self.logged,
         )
 
+    def rows(self) -> Batch:
+        """All of it as one batch, which makes the same of an empty disk."""
+        out, core = self.queue_out.items(), self.core.items()
+        return Batch(
+            queue_out=[(link << LINK_BITS | seq, data) for link, rows in out for seq, data in rows.items()],
+            queue_in=dict(self.queue_in), payloads=dict(self.payloads), agents=dict(self.agents),
+            items=dict(self.items), held=dict(self.held), links=dict(self.links),
+            core={(domain, *key): blob for domain, rows in core for key, blob in rows.items()},
+            tasks=dict(self.tasks), meta=dict(self.meta), log=[record for _, part in self.log for record in part],
+        )  # fmt: skip
+
     def said(self) -> int:
         """The time in `meta`."""
         now = self.meta.get(NOW)
@@ -134,6 +146,13 @@ class MemoryStore:
     def fail(self, sentence: str) -> None:
         """From now on every `begin` and `finish` raises StoreFailed, until a crash."""
         self._failed = sentence
+
+    def copy(self) -> MemoryStore:
+        """Another store that is as this one."""
+        other = copy(self)
+        other.disk = self.disk.copy()
+        other.crash()
+        return other
 
     def snapshot(self) -> Disk:
         """A backup: what is durable now."""

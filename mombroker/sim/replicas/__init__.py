@@ -1,0 +1,1 @@
+"""A server with replicas, in virtual time: its hosts, their disks and the ways between them."""

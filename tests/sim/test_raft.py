@@ -1,0 +1,66 @@
+"""Replicas under random mishaps: the properties of Raft hold after every step, and each broken rule shows."""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from typing import Any
+
+import pytest
+
+from tests import fakes_raft as fakes
+from tests.sim.raft_world import Counter
+
+
+def all_clean(seeds: range) -> Counts[str]:
+    counts: Counts[str] = Counts()
+    for seed in seeds:
+        run = Counter(seed)
+        assert run.run() == [], f"seed {seed}"
+        counts.update(run.group.counts)
+        counts["decided"] += len(run.decisions)
+    return counts
+
+
+def test_some_seeds_are_clean():
+    counts = all_clean(range(40))
+    assert counts["takeovers"] > 80 and counts["replicas_replaced"] == counts["replicas_lost"] > 10
+    assert counts["transfers"] > 5 and counts["decided"] > 5_000
+
+
+def test_a_seed_is_one_run():
+    def digest() -> int:
+        run = Counter(5)
+        run.run()
+        return run.digest()
+
+    assert digest() == digest()
+
+
+@pytest.mark.long
+def test_two_thousand_seeds_are_clean():
+    all_clean(range(2000))
+
+
+CONTROLS: dict[str, tuple[dict[str, Any], str, tuple[int, ...]]] = {
+    "votes while a leader relies on it": ({"replica": fakes.IgnoresLeases}, "has a lease in term 3 of 4", (3,)),
+    "leased for ever": ({"replica": fakes.LeasedForEver}, "has a lease in term 1 of 2", (1, 3)),
+    "counts what is not written": ({"replica": fakes.CountsUnwritten}, "decided, and on 1 disks of 3", (0, 1)),
+    "votes for any log": ({"replica": fakes.VotesForAnyLog}, "leader completeness", (1, 6)),
+    "a snapshot takes entries back": ({"replica": fakes.DropsItsTail}, "decided, and on 2 disks of 5", (17,)),
+    "a lost disk under its old id": ({"group": fakes.SameId}, "decided, and on 1 disks of 3", (28,)),
+    "snapshot and tail do not meet": ({"group": fakes.WithWrongSnapshots}, "the rows of", (1, 2)),
+    "apply before append": ({"group": fakes.WithHostsThatApplyFirst}, "the log is cut behind what is decided", (0, 1)),
+    "outputs before a majority": ({"group": fakes.TellsAtOnce}, "that were told are lost", (4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control(name):
+    broken, says, seeds = CONTROLS[name]
+    found = []
+    for seed in seeds:
+        try:
+            found += Counter(seed, **broken).run()
+        except AssertionError as error:
+            found.append(str(error))
+    assert any(says in line for line in found), found

@@ -1,0 +1,71 @@
+"""Replicated servers on a simulated bus, beside plain ones: a fail-over is a restart, whatever machine is lost."""
+
+from collections import Counter
+
+import pytest
+
+from mombroker.sim.replicas.node import ReplicatedNode
+from mombroker.sim.seeds import AGENTS, run
+from tests import fakes_raft as fakes
+
+
+def all_clean(seeds: range, program: str = AGENTS) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        result = run(seed, program=program, replicated=ReplicatedNode)
+        assert not result.wrong, "\n".join([f"seed {seed}", *result.wrong, *result.tail])
+        counts.update(result.counts)
+    return counts
+
+
+def test_some_seeds_are_clean():
+    counts = all_clean(range(12))
+    assert counts["takeovers"] > counts["replicated"] + 10
+    assert counts["replicas_lost"] == counts["replicas_replaced"] > 5
+
+
+def test_some_seeds_with_clients_are_clean():
+    assert all_clean(range(4), "everything")["takeovers"] > 10
+
+
+@pytest.mark.parametrize("seed", [27, 29])
+def test_a_second_machine_is_lost_only_when_the_first_has_its_place_for_good(seed):
+    assert not run(seed, program="everything", replicated=ReplicatedNode).wrong
+
+
+def test_a_seed_is_one_run():
+    first, again = (run(3, program="queues", replicated=ReplicatedNode) for _ in range(2))
+    assert (first.trace, first.counts) == (again.trace, again.counts)
+
+
+@pytest.mark.long
+def test_a_thousand_seeds_are_clean():
+    all_clean(range(500))
+    for program in ("everything", "queues", "enduringly", "pulls", "moves"):
+        all_clean(range(100), program)
+
+
+class TellsAtOnce(ReplicatedNode):
+    replicas = fakes.TellsAtOnce
+
+
+class AppliesFirst(ReplicatedNode):
+    replicas = fakes.WithHostsThatApplyFirst
+
+
+class SameId(ReplicatedNode):
+    replicas = fakes.SameId
+
+
+class WrongSnapshots(ReplicatedNode):
+    replicas = fakes.WithWrongSnapshots
+
+
+CONTROLS: dict[type[ReplicatedNode], tuple[int, ...]] = {
+    TellsAtOnce: (0, 2), AppliesFirst: (1,), SameId: (6, 7), WrongSnapshots: (14, 19),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", CONTROLS)
+def test_control(broken):
+    assert any(run(seed, replicated=broken).wrong for seed in CONTROLS[broken])
