@@ -297,7 +297,8 @@ class Engine:
             self.dead.bury(message, agent, str(error), "ReactionFailed")
             return False
         if not reaction.incoming:
-            self.record("react", message, agent, entry.domain, entry.peer, entry.received, entry.delivered)
+            where = entry.domain, entry.peer, entry.received, entry.delivered
+            self.record("react", message, agent, *where, detail=message.type)
             self.inboxes.finish(box, entry)
         return bool(reaction.incoming)
 

@@ -132,7 +132,7 @@ def _broken_chains(node: Node) -> list[str]:
     """Each agent's state is the effect of exactly the reactions in the log, in their order."""
     chains: dict[str, tuple[int, int]] = {}
     for record in node.trace:
-        if record.kind == "react" and "/_" not in record.agent:
+        if record.kind == "react" and "/_" not in record.agent and not record.detail:  # else it was no reaction
             count, chain = chains.get(record.agent, (0, 0))
             chains[record.agent] = count + 1, crc32(f"{record.origin}#{record.number}".encode(), chain)
     wrong = []

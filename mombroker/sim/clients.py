@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar
 
+from mombroker.broker.authors.consumers import CONSUMERS
 from mombroker.broker.commands import (
     Delivery,
     Disconnect,
@@ -378,7 +379,7 @@ class Clients(Workload):
         found = []
         for name, node in cluster.nodes.items():
             disk, alive = node.disk.store.disk, node.server.natives.agents
-            rows = (row for row in disk.items.values() if row.collection not in (DAMAGED, ASKED))
+            rows = (row for row in disk.items.values() if row.collection not in (DAMAGED, ASKED, CONSUMERS))
             found += [f"{row.agent} {row.collection} of {name}" for row in rows]
             found += [f"{row.agent} held by {name}" for row in disk.held.values()]
             found += [agent for agent in disk.agents if "/conn:" in agent and agent not in alive]

@@ -241,7 +241,8 @@ class AgentConsumers(Native):
 
     def _dispatched(self, agent: str, note: Dispatch, message: Message) -> list[Incoming]:
         consumer = self.of.get(agent, {}).get(note.consumer)
-        if consumer is None:  # what was under way goes back
+        if consumer is None:  # what was under way goes back, and nothing more is to come
+            self.natives.post(agent, message.source, Cancel(note.consumer))
             self.settle(agent, message, RELEASED)
             return []
         method, now = consumer.source.method, self.tx.now
