@@ -73,6 +73,7 @@ COMMANDS = {
         "subscription",
         "Durable and shared subscriptions: list, show, create, delete, purge, browse, move, retry, release.",
     ),
+    "top": ("top", "top", "What the servers do now, and the fullest queues."),
     "topic": ("topic", "topic", "Topics: list, show, create, delete."),
     "topology": (
         "topology",

@@ -12,6 +12,7 @@ from twisted.internet import defer, protocol
 from mombroker.broker.commands import Login, Reply
 from mombroker.core.errors import MomError
 from mombroker.core.strangers import Complaints, Newcomers
+from mombroker.core.times import SECOND
 from mombroker.core.topology import is_loopback
 from mombroker.gateway import tls as secure
 from mombroker.gateway.connection import Client
@@ -187,11 +188,15 @@ class Gateway:
         return {
             "clients": len(self.clients), "total": self.total, "refused": self.refusals, "ports": dict(self.ports),
             "unfinished_bytes": self.room.unfinished.total, "transaction_bytes": self.room.booked,
+            "certificate_expires": self._certified.expires if self._certified else 0,
         }  # fmt: skip
 
     def problems(self) -> list[str]:
         """One sentence for each thing that an operator should act on."""
-        return self._ports.problems() + self.room.problems()
+        ending = ""
+        if self._certified is not None:
+            ending = secure.ending(self._certified.file, self._certified.expires, self.now() // SECOND)
+        return self._ports.problems() + self.room.problems() + ([ending] if ending else [])
 
     def connections(self) -> list[dict[str, Any]]:
         return [client.status() for client in self.clients.values()]

@@ -15,6 +15,8 @@ from zope.interface import implementer  # type: ignore[import-untyped]
 from mombroker.core.errors import MomError
 
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+DAY_S = 86_400
+SOON_S = 30 * DAY_S  # before its end an operator is told
 PLAIN_ON_TLS = (
     "wrong version number",
     "http request",
@@ -28,6 +30,7 @@ PLAIN_ON_TLS = (
 @implementer(IOpenSSLContextFactory)
 class Certified:
     """TLS with the certificate (and its chain) in one PEM file and the private key in another, or in the same one.
+    `expires`: in s since 1970, the first of the chain.
 
     Raises MomError.
     """
@@ -43,7 +46,7 @@ class Certified:
         context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE)
         context.set_cipher_list(CIPHERS)
         try:
-            x509.load_pem_x509_certificates(Path(certificate).read_bytes())
+            chain = x509.load_pem_x509_certificates(Path(certificate).read_bytes())
             serialization.load_pem_private_key(Path(key).read_bytes(), None)  # else OpenSSL asks for its passphrase
             context.use_certificate_chain_file(certificate)
             context.use_privatekey_file(key)
@@ -57,9 +60,19 @@ class Certified:
                 "before those that signed it, and a key without a passphrase"
             ) from None
         self.context = context
+        self.file, self.expires = certificate, min(int(each.not_valid_after_utc.timestamp()) for each in chain)
 
     def getContext(self) -> SSL.Context:
         return self.context
+
+
+def ending(file: str, expires: int, now: int) -> str:
+    """A sentence, if a certificate ends soon, or has; times in s."""
+    left = expires - now
+    if left > SOON_S:
+        return ""
+    when = f"ends in {left // DAY_S} days" if left >= 0 else "has ended: clients refuse it"
+    return f"the certificate {file} {when}: put a new one in its place, and `mom server reload` takes it"
 
 
 def secured(accepting: Any, certified: Any, reactor: Any) -> Any:

@@ -46,6 +46,15 @@ def test_status_shows_all_servers_or_one_in_full(bus):
     assert "domain" in bus.mom("status", "-s", "b").stdout
 
 
+def test_top_shows_rates_of_all_servers_and_the_fullest_queues(bus):
+    bus.mom("queue", "create", "topped", "-s", "a")
+    rows = bus.json("top", "-n", "1", "-i", "0.2")
+    assert [row["server"] for row in rows] == ["a", "b", "c"] and all(row["commits_s"] >= 0 for row in rows)
+    lines = bus.mom("top", "-n", "2", "-i", "0.2", "-s", "a", "--queues", "3").stdout.splitlines()
+    assert [line.split()[0] for line in lines if line].count("server") == 4
+    assert any("queue:topped" in line for line in lines)
+
+
 def test_agents_are_listed_shown_and_sent_to(bus):
     assert {row["agent"] for row in bus.json("agent", "list")} >= {"a/ann", "b/bob", "c/cy"}
     assert [row["agent"] for row in bus.json("agent", "list", "--server", "a", "--after", "a/_")] == ["a/ann"]

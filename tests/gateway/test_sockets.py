@@ -19,7 +19,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.times import Times
-from mombroker.gateway.tls import Certified
+from mombroker.gateway.tls import Certified, ending
 from mombroker.gateway.users import Logins
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V12
@@ -326,6 +326,17 @@ def test_a_port_that_is_taken_is_named_with_its_key(echo):
 def test_key_and_certificate_may_be_in_one_file_or_two(pem):
     Certified(str(pem / "both.pem"))
     Certified(str(pem / "cert.pem"), str(pem / "key.pem"))
+
+
+def test_a_certificate_that_ends_soon_is_told(secure, pem):
+    """It is of one day."""
+    left = secure.gateway.status()["certificate_expires"] - time.time()
+    assert 0 < left < 86_401
+    (sentence,) = secure.gateway.problems()
+    assert "both.pem ends in 0 days" in sentence or "both.pem ends in 1 days" in sentence
+    assert ending("a.pem", 100 * 86_400, 70 * 86_400 - 1) == ""
+    assert "a.pem ends in 30 days" in ending("a.pem", 100 * 86_400, 70 * 86_400)
+    assert "has ended" in ending("a.pem", 100, 101)
 
 
 def test_files_that_are_no_certificate_are_named(pem, tmp_path):

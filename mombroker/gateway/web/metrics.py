@@ -68,6 +68,9 @@ CLIENTS = (
     Metric("logins_refused_total", "counter", "refused", "Logins that were refused"),
     Metric("unfinished_bytes", "gauge", "unfinished_bytes", "Bytes of clients' frames that are not whole yet"),
     Metric("transaction_bytes", "gauge", "transaction_bytes", "Bytes in open transactions of clients"),
+    Metric(
+        "certificate_expires_seconds", "gauge", "certificate_expires", "When the certificate ends, since 1970; 0: none"
+    ),
     Metric("client_dropped_total", "counter", "dropped", "Messages of topics that slow clients did not take"),
 )
 TOPICS = (

@@ -14,7 +14,8 @@ STATUS = {
     "commits": 11,
     "process": {"cpu_seconds": 1.25, "memory_bytes": 99, "files": 12, "max_files": 1024, "since": 10**18},
     "turns": {"longest_ms": 2.5, "long": 1, "of": "turn"},
-    "stomp": {"clients": 1, "total": 8, "refused": 2, "unfinished_bytes": 0, "transaction_bytes": 0, "dropped": 3},
+    "stomp": {"clients": 1, "total": 8, "refused": 2, "unfinished_bytes": 0, "transaction_bytes": 0, "dropped": 3,
+              "certificate_expires": 1_900_000_000},
     "domains": [
         {
             "domain": name, "held": 1, "held_longest_ns": 2 * 10**9, "parked": 0, "relays": 0, "duplicates": 0,
