@@ -39,7 +39,7 @@ def pack(batch: Batch) -> bytes:
         [(*key, blob) for key, blob in core.items()],
         *_parted(batch.tasks),
         batch.meta,
-        len(batch.log),
+        columns.count(batch.log),
         columns.pack(batch.log) if batch.log else b"",
         batch.bytes,
     )
@@ -47,7 +47,8 @@ def pack(batch: Batch) -> bytes:
 
 
 def unpack(data: bytes) -> Batch:
-    """Raises ValueError if it is none, or of a version that this program does not know."""
+    """Its log is of single records. Raises ValueError if it is none, or of a version that this program does not
+    know."""
     try:
         found: tuple[Any, ...] = msgpack.unpackb(
             data, use_list=False, strict_map_key=False, unicode_errors="surrogatepass"
@@ -73,7 +74,7 @@ def unpack(data: bytes) -> Batch:
             core={(domain, kind, key): blob for domain, kind, key, blob in core},
             tasks=_rows(TaskRow, tasks, tasks_gone),
             meta=meta,
-            log=columns.unpack(log, count) if count else [],
+            log=[*columns.unpack(log, count)] if count else [],
             bytes=size,
         )
     except (TypeError, msgpack.UnpackException) as error:

@@ -10,6 +10,7 @@ from mombroker.core.causality import Event
 from mombroker.core.events import Ready
 from mombroker.core.raft.messages import BATCH, Entry
 from mombroker.core.raft.replica import Replica, Times
+from mombroker.core.trace import records
 from mombroker.sim.clients import ClientNode
 from mombroker.sim.disk import Disk
 from mombroker.sim.node import Around
@@ -157,7 +158,7 @@ class ReplicatedNode(ClientNode):
 
     def decided(self, entry: Entry) -> None:
         if entry.kind == BATCH:
-            self.trace += unpack(entry.data).log
+            self.trace += records(unpack(entry.data).log)
             self.events += self.majority.proposed[entry.index, entry.term]
 
     def applied(self, host: Host, entry: Entry) -> None:
