@@ -38,12 +38,18 @@ class QueueLimits:
         self.reserved = self.told_at = 0
         self.blocked_servers: tuple[str, ...] = ()
 
+    def has_room(self, count: int, size: int) -> bool:
+        """May so many messages, of so many bytes in all, be let in?"""
+        policy = self.settings.policy
+        if policy.overflow == "drop-head":  # what is there makes room for one that ever has it
+            return not policy.max_bytes or size <= policy.max_bytes
+        return not self.over(policy, self.reserved + count, size)
+
     def admit(self, message: ClientMessage) -> bool:
         """May a client's message be let in? Its room is reserved until it is here."""
-        policy = self.settings.policy
-        if not self.settings.limited or policy.overflow == "drop-head":
+        if not self.settings.limited or self.settings.policy.overflow == "drop-head":
             return True
-        if self.over(policy, self.reserved + 1, message.size):
+        if not self.has_room(1, message.size):
             return False
         self.reserved += 1
         message.reserved = True
@@ -79,7 +85,10 @@ class QueueLimits:
             self.dead_letters.send(item, f"{self.settings.destination} is full")  # of an author's agent
             return False
         now, known = self.queue.tx.now, home in self.blocked_servers
-        if not known or now - self.told_at >= AGAIN_NS:  # let it hold back its clients; it may have forgotten
+        smaller = policy.overflow == "reject" and not self._full()  # for such there is room
+        if not smaller and (
+            not known or now - self.told_at >= AGAIN_NS
+        ):  # let it hold back its clients; it may have forgotten
             self.told_at = now
             self.queue.post(f"{home}/_clients", Full(self.queue.id, True))
             if not known:

@@ -862,6 +862,14 @@ def test_a_far_server_that_has_forgotten_that_a_queue_is_full_is_told_again():
     assert b.queue(Q).messages.count == 4 and b.servers["b"].clients.commands.full == {f"a/{Q}"}
 
 
+def test_a_far_message_that_is_too_large_for_what_room_there_is_holds_up_no_smaller_one():
+    b = Broker(with_policy(THREE, max_bytes=60, overflow="reject"))
+    home = b.connect("a").send(Q, "x" * 20)
+    far = b.connect("b").send(Q, "y" * 50).send(Q, "z" * 30)
+    assert far.refusals == [] and home.subscribe("s", Q).texts == ["x" * 20, "z" * 30]
+    assert b.connect().subscribe("dead", "queue:DLQ.orders").texts == ["y" * 50]
+
+
 def test_a_far_message_that_a_full_queue_rejects_becomes_a_dead_letter():
     b = Broker(with_policy(THREE, max_messages=1, overflow="reject"))
     filled(b, "1")
