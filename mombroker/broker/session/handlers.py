@@ -116,7 +116,7 @@ class Handlers:
 
     def _send_run(self, session: Session, run: SendRun) -> None:
         """In one piece, if nothing that may happen to one of them concerns the others; else one by one."""
-        destination, queue = run.destination, self._open_queue(run.destination)
+        destination, queue = run.destination, self._open_queue(run)
         large = max(map(len, run.bodies)) > self.limits.max_message
         if not (queue or self._is_open_topic(destination)) or large or self.tx.full:
             commands = session.commands
@@ -128,7 +128,11 @@ class Handlers:
             self._may_send(session, destination)
             self._pace(session, len(run.bodies))
         if queue:
-            self.natives.send_now(session.id, queue, *self._messages(session, run))
+            messages = [*self._messages(session, run)]
+            if queue.settings.limited:
+                for message in messages:
+                    queue.limits.admit(message)
+            self.natives.send_now(session.id, queue, *messages)
         else:
             for message in self._messages(session, run):
                 self.topics.publish(message, session.id)
@@ -153,12 +157,17 @@ class Handlers:
         if guard is not None and guard.pace is not None and (early := guard.pace.wait(self.tx.now, count)):
             raise Wait(PACE, early / times.SECOND, "")
 
-    def _open_queue(self, destination: str) -> Queue | None:
-        """The queue of this name, if it is here and takes whatever comes, at once."""
+    def _open_queue(self, run: SendRun) -> Queue | None:
+        """The queue that a run is for, if it is here and takes all of it, at once."""
+        destination, model = run.destination, run.model
         if not self.direct or not destination.startswith("queue:"):
             return None
         queue: Any = self.agents.get(self.known.get(name_of(destination), ""))
-        return None if queue is None or queue.settings.limited else queue
+        room = True
+        if queue is not None and queue.settings.limited:
+            count = len(run.bodies)
+            room = queue.limits.has_room(count, sum(map(len, run.bodies)) + count * (model.size - len(model.body)))
+        return queue if room else None
 
     def _is_open_topic(self, destination: str) -> bool:
         return destination.startswith("topic:") and self.policies.of(destination).create

@@ -28,6 +28,8 @@ POLICIES = st.sampled_from(
         {"max_messages": 3, "overflow": "reject"},
         {"max_messages": 3, "overflow": "drop-head"},
         {"max_bytes": 60, "overflow": "reject"},
+        {"max_bytes": 60, "overflow": "drop-head"},
+        {"max_messages": 12, "max_bytes": 300, "overflow": "block", "block_seconds": 5},
     ]
 )
 STEPS = st.lists(
