@@ -178,7 +178,7 @@ def encoded(body: Any, options: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
     if isinstance(body, str):
         body, fields["kind"] = body.encode("utf-8", "surrogateescape"), "text"
     elif not isinstance(body, bytes):
-        fields |= {"kind": "text", "content_type": JSON}
+        fields |= {"kind": "json", "content_type": JSON}
         if hasattr(type(body), "__wire_fields__"):
             fields["type"], body = notes.to_json(body)
         else:
