@@ -39,6 +39,8 @@ class ClientNode(Node):
 
     def __init__(self, cluster: Around, name: str, mean_commit: int):
         super().__init__(cluster, name, mean_commit)
+        work = cluster.workload
+        self.answered = work.answered if isinstance(work, Clients) else lambda ticket, reply: None
         self.connections: dict[int, Connection] = {}
 
     def crash(self) -> None:
@@ -53,6 +55,8 @@ class ClientNode(Node):
         if self.up and self.epoch == epoch:
             for conn, replies in ready.clients:
                 self.write(conn, replies)
+            for ticket, reply in ready.replies:
+                self.answered(ticket, reply)
 
     def write(self, conn: int, replies: list[Any]) -> None:
         """Hand replies to the socket."""
@@ -172,6 +176,7 @@ class Client:
     """A user of the broker, which comes back when it has lost its connection. What it does there, others say."""
 
     faithful = 0.7  # the chance that it comes back to the same server
+    user = "user"
     strict = True  # its protocol knows no refusal that does not end the connection
 
     def __init__(self, work: "Clients", client_id: str = "", home: str = ""):
@@ -194,7 +199,7 @@ class Client:
         work.conns += 1
         self.connection = connection = Connection(self, node, work.conns)
         node.connections[connection.conn] = connection
-        opened = ClientOpened(connection.conn, "user", self.client_id, f"{name}/x{connection.conn}", self.strict)
+        opened = ClientOpened(connection.conn, self.user, self.client_id, f"{name}/x{connection.conn}", self.strict)
         connection.to_server(opened)
         work.world.after(self.pause(), self._begin, connection)
 
@@ -356,6 +361,9 @@ class Clients(Workload):
         """What somebody takes all of, as things stand."""
         there = [client.connection for client in self.clients if client.connection is not None]
         return {stream for connection in there for stream in connection.subs.values()}
+
+    def answered(self, ticket: int, reply: dict[str, Any] | str) -> None:
+        """An operator has the answer to a request."""
 
     def damaged(self, body: bytes) -> None:
         self.model.messages[int(body)].losable = True

@@ -28,6 +28,7 @@ from mombroker.sim.clients import Clients
 from mombroker.sim.faults import Faults
 from mombroker.sim.seeds import cluster
 from mombroker.sim.world import MS
+from tests import fakes_access as access
 from tests import fakes_clients as fakes
 from tests import fakes_moves as moves
 from tests import fakes_questions as questions
@@ -131,6 +132,11 @@ CONTROLS = {
         "questions", partial(replaced, Handlers, "_ask", questions.asked_later), (0, 1, 2)
     ),
     "an answer that does not wait for its reaction": Control("questions", questions.answered_at_once, (2, 8, 14)),
+    "judged by another server's copy, without order": Control("guards", access.without_order, (5, 7, 9)),
+    "a cache of rights that is not dropped": Control(
+        "guards", partial(replaced, Sessions, "_judge_by", access.cache_kept), (0, 1, 5)
+    ),
+    "what is dispatched is not judged": Control("guards", access.judged_at_first_only, (0, 5, 6)),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }
 
