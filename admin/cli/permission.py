@@ -40,8 +40,8 @@ def list_permissions(file: Path, server: str | None, output: str, columns: str) 
     topology = options.load(file)
     at = options.pick(topology, server or topology.registry)
     found = options.ask(topology, at, "permissions")
-    blank = {"user": "", "role": "", "match": "", "may": [], "deny": []}
-    show([blank | each for each in found["permissions"]], output, columns, "user,role,match,may,deny")
+    blank = {"user": "", "role": "", "match": "", "may": [], "deny": [], "from": ""}
+    show([blank | each for each in found["permissions"]], output, columns, "user,role,match,may,deny,from")
     if not found["guarded"] and output == "table":
         click.echo("! there is no permission: every user may do everything", err=True)
 

@@ -23,8 +23,8 @@ when it starts, and at SIGHUP its certificates, `[limits]` and `[log]` anew.
 
 A bus that has run goes by the topology in its stores. Of a file it takes then what is of one server alone: `[limits]`,
 `[log]`, `secret_file`, and all of its own `[servers.NAME]`. What the file says of the rest, `name`, `registry`,
-`allow`, `listen` of the others, `[domains]`, `[[agents]]` and `[[policies]]`, comes into force by `mom topology apply`
-([operate.md](operate.md#the-topology-of-a-bus)).
+`allow`, `listen` of the others, `[domains]`, `[[agents]]`, `[[policies]]` and `[[permissions]]`, comes into force by
+`mom topology apply` ([operate.md](operate.md#the-topology-of-a-bus)).
 
 ```toml
 [bus]
@@ -44,6 +44,16 @@ servers = ["paris", "lyon"]
 
 Keys that must be there are **bold**.
 """
+
+PERMISSIONS = """What users and roles may do with destinations; [security.md](security.md#permissions) tells what each
+word means. `user` or `role`, `match`, and `may` or `deny` or both:
+
+```toml
+[[permissions]]
+role = "clerk"
+match = "queue:orders*"
+may = ["send", "create"]
+```"""
 
 # What each key means; a test holds the keys against those of net/config.py.
 MEANINGS: Mapping[str, Mapping[str, str]] = {
@@ -121,6 +131,7 @@ def document() -> str:
     about = "Settings of destinations; [stomp.md](stomp.md#policies) tells what they do."
     parts.append(f"## `[limits]`\n\nBounds of each server. Times are in nanoseconds, sizes in bytes.\n\n{_limits()}")
     parts.append(f"## `[[policies]]`\n\n{about}\n\n{_policies()}")
+    parts.append(f"## `[[permissions]]`\n\n{PERMISSIONS}\n")
     return "\n".join(parts)
 
 

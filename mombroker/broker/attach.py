@@ -3,6 +3,7 @@
 from functools import partial
 
 from mombroker.broker import policies
+from mombroker.broker.access import permissions
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.verbs.access import PermissionVerbs, UserVerbs
 from mombroker.broker.verbs.drain import DrainVerbs
@@ -22,7 +23,8 @@ def attach(server: AgentServer) -> Sessions:
     """Have a server serve clients. The server calls it while it is made, before it takes up what its store holds."""
     sessions = Sessions(server.natives, server.alarms.why)
     server.truth.checks.append(policies.check)
-    server.truth.applied.append(sessions.policies.revised)
+    server.truth.checks.append(permissions.check)
+    server.truth.applied += [sessions.policies.revised, sessions.access.permissions.revised]
     agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server))
     letters = LetterVerbs(server.dead_letters.letters, server.program)
     of_core = StatusVerbs(server), agents, letters, LogVerbs(server.tx)

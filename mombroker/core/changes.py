@@ -21,14 +21,15 @@ class Kind(StrEnum):
     """Cheapest first; a change of one kind may bring settings along."""
 
     NOTHING = "nothing"
-    SETTINGS = "settings"  # addresses, policies, declared agents, what may be deployed
+    SETTINGS = "settings"  # addresses, policies, permissions, declared agents, what may be deployed
     ATTACH = "attach"  # new servers in new domains, each lot of them behind one server that is there
     FREEZE = "freeze"  # everything else
 
 
 class Setting(NamedTuple):
     """One setting that differs; `old` or `new` is None where there is none. Of `what` "server" it is the address where
-    peers reach it, of "agent" the declaration, of "allow" and "policies", which have no name, the whole list."""
+    peers reach it, of "agent" the declaration, of "allow", "policies" and "permissions", which have no name, the whole
+    list."""
 
     what: str
     name: str
@@ -158,6 +159,8 @@ def _line(setting: Setting) -> str:
         return f"{sign} agent {name} on {shown['server']} ({shown['cls']})"
     if what == "policies":
         return f"~ policies of the file: {_rules(old)} -> {_rules(new)}"
+    if what == "permissions":
+        return f"~ permissions of the file: {_permissions(old)} -> {_permissions(new)}"
     if what == "allow":
         return f"~ allow: {', '.join(old) or 'nothing'} -> {', '.join(new) or 'nothing'}"
     return f"~ {what} {name}: {old} -> {new}"
@@ -165,6 +168,11 @@ def _line(setting: Setting) -> str:
 
 def _rules(policies: list[dict[str, Any]]) -> str:
     return listed((str(each.get("match")) for each in policies), 4) or "none"
+
+
+def _permissions(permissions: list[dict[str, Any]]) -> str:
+    whose = (f"{each.get('user') or each.get('role')} for {each.get('match')}" for each in permissions)
+    return listed(whose, 4) or "none, so that everybody may do everything unless one was set at run time"
 
 
 def _digests(topology: Topology) -> dict[str, str]:
@@ -187,6 +195,8 @@ def _settings(old: Topology, new: Topology) -> Iterable[Setting]:
             yield Setting("agent", name, before.get(name), after.get(name))
     if old.policies != new.policies:
         yield Setting("policies", "", old.policies, new.policies)
+    if old.permissions != new.permissions:
+        yield Setting("permissions", "", old.permissions, new.permissions)
 
 
 def _declared(agents: Iterable[AgentDecl]) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,8 @@
 """A revision of a topology: what all servers of a bus have alike, as text, and how it meets the file of a server.
 
 The text is JSON: the bus, its registry, what may be deployed, servers with the addresses where peers reach them,
-domains with members, back end and options, declared agents, policies. What else a file says is of a server alone.
+domains with members, back end and options, declared agents, policies, permissions. What else a file says is of a
+server alone.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def text_of(topology: Topology) -> str:
         "agents": {each.name: [each.server, each.cls, each.fields] for each in topology.agents},
         "policies": topology.policies,
     }
+    if topology.permissions:  # a text of before these were, and one without any, are the same
+        content["permissions"] = topology.permissions
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     if (size := len(text.encode())) > MOST_BYTES:
         raise MomError(f"the topology takes {size} bytes, and servers keep {MOST_BYTES} at most: make it smaller")
@@ -64,6 +67,8 @@ def read(text: str, local: Topology | None = None, me: str = "") -> Topology:
         for key, kind in SHAPE.items():
             if not isinstance(content[key], kind):
                 raise ValueError(f"{key} is of another kind")
+        if not isinstance(content.setdefault("permissions", []), list):
+            raise ValueError("permissions are of another kind")
         made = _made(content, local, me)
         faults = [] if local else [fault for fault in made.faults() if fault.key != ("bus", "secret_file")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -82,14 +87,15 @@ def _made(content: dict[str, Any], local: Topology | None, me: str) -> Topology:
             raise ValueError(f"the order of domain {name} is of another kind")
         domains[name] = Domain(name, tuple(members), backend, options)
     agents = [AgentDecl(name, *declared) for name, declared in content["agents"].items()]
-    if not all(isinstance(each, dict) for each in [*content["policies"], *(agent.fields for agent in agents)]):
-        raise ValueError("a policy, or the fields of an agent, are of another kind")
+    tables = [*content["policies"], *content["permissions"], *(agent.fields for agent in agents)]
+    if not all(isinstance(each, dict) for each in tables):
+        raise ValueError("a policy or permission, or the fields of an agent, are of another kind")
     if not all(isinstance(each, str) for each in content["allow"]):
         raise ValueError("allow is of another kind")
     return Topology(
         content["bus"], servers, domains, agents, content["registry"], local.secret_file if local else None,
         tuple(content["allow"]), local.limits if local else {}, local.log if local else {}, content["policies"],
-        checked=False,
+        content["permissions"], checked=False,
     )  # fmt: skip
 
 

@@ -124,6 +124,7 @@ class Topology:
     limits: dict[str, int] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
     policies: list[dict[str, Any]] = field(default_factory=list)  # of destinations (broker/policy.py)
+    permissions: list[dict[str, Any]] = field(default_factory=list)  # of users and roles (broker/access/)
     checked: InitVar[bool] = True
     _domains_of: dict[str, list[Domain]] = field(init=False, repr=False, compare=False)
 

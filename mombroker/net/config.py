@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mombroker import ordering
+from mombroker.broker.access.permission import permission
 from mombroker.broker.policy import FormerWord, policy, stored
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
@@ -22,8 +23,8 @@ MAX_BYTES = 16 << 20  # of a topology file
 # What each table may hold: name -> (type, an example). One that starts with "!" must be there.
 TABLES = {"bus": (dict, "[bus]"), "servers": (dict, "[servers.NAME]"), "domains": (dict, "[domains.NAME]")}
 TOP = {
-    **TABLES, "agents": (list, "[[agents]]"), "policies": (list, "[[policies]]"), "limits": (dict, "[limits]"),
-    "log": (dict, "[log]"),
+    **TABLES, "agents": (list, "[[agents]]"), "policies": (list, "[[policies]]"),
+    "permissions": (list, "[[permissions]]"), "limits": (dict, "[limits]"), "log": (dict, "[log]"),
 }  # fmt: skip
 BUS = {
     "name": (str, '!name = "demo"'),
@@ -146,6 +147,7 @@ class _Reading:
             limits=limits,
             log=log,
             policies=[self.policy(at, table) for at, table in enumerate(top.get("policies", []))],
+            permissions=[self.permission(at, table) for at, table in enumerate(top.get("permissions", []))],
             checked=False,
         )
 
@@ -207,6 +209,13 @@ class _Reading:
             self.fault(("policies", at), str(error))
         return values
 
+    def permission(self, at: int, values: Table) -> Table:
+        try:
+            return permission(values).values()
+        except MomError as error:
+            self.fault(("permissions", at), str(error))
+        return values
+
     def table(self, key: Key, value: object, known: Mapping[str, tuple[type, str]]) -> Table:
         """The entries of a table that may be used; the others are faults."""
         if not isinstance(value, dict):
@@ -243,7 +252,7 @@ def _fits(value: object, kind: type, name: str) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and value >= (name not in ZERO)
     if kind is list:
-        inner = dict if name in ("agents", "policies") else str
+        inner = dict if name in ("agents", "policies", "permissions") else str
         return isinstance(value, list) and all(isinstance(each, inner) for each in value)
     return isinstance(value, kind)
 
@@ -305,6 +314,8 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
         toml.write(out, "[[agents]]", decl)
     for values in topology.policies:
         toml.write(out, "[[policies]]", values)
+    for values in topology.permissions:
+        toml.write(out, "[[permissions]]", values)
     for name in ("limits", "log"):
         if table := getattr(topology, name):
             toml.write(out, f"[{name}]", table)

@@ -376,3 +376,14 @@ def test_a_default_of_a_limit_may_be_written() -> None:
     for each in fields(Limits):
         read = loads(SAMPLE.replace("max_message = 1_000", f"{each.name} = {each.default}"), HERE)
         assert read.limits == {each.name: each.default}
+
+
+def test_permissions_of_a_file():
+    said = '[[permissions]]\nrole = "clerk"\nmatch = "queue:*"\nmay = ["send"]\ndeny = ["browse"]\n'
+    whole = sample() + "\n" + said
+    made = loads(whole, HERE, "bus.toml")
+    assert made.permissions == [{"role": "clerk", "match": "queue:*", "may": ["send"], "deny": ["browse"]}]
+    assert loads(dumps(made), HERE, "bus.toml").permissions == made.permissions
+    for wrong in ('may = "send"', 'may = ["sned"]', "may = [1]"):
+        (fault,) = faults(whole.replace('may = ["send"]', wrong))
+        assert fault.startswith("permissions[0]: ")

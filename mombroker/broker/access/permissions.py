@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mombroker.broker.access.permission import EVERYBODY, Permission, permission
+from mombroker.core.changes import Change
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
 from mombroker.core.meta import PERMISSION
 from mombroker.core.replicated import Replicated, Replication
 from mombroker.core.times import LAST_NS
+from mombroker.core.topology import Topology
 
 ASKED, DECIDED, REFUSED = "_permission", "_permissions", "_no_permission"
 MAX_TOKEN = 200
@@ -33,13 +35,14 @@ class Permissions(Replicated):
     def __init__(self, replication: Replication, changed: Callable[[list[Permission]], None] = lambda those: None):
         super().__init__(replication)
         self.changed = changed
+        self.declared = [permission(values) for values in self.tx.topology.permissions]
         rows = sorted((int(number), row) for number, row in self.rows().items())
         self.set = {number: permission(json.loads(row)) for number, row in rows}
         self.define(ASKED, _read_asked, self._decide, DECIDED, _read_decided, self._decided)
         self.refusal(REFUSED, _read_refused, self._refused)
 
     def all(self) -> list[Permission]:
-        return [*self.set.values()]
+        return [*self.declared, *self.set.values()]
 
     def of(self, user: str, roles: Iterable[str]) -> list[Permission]:
         """Those that count for a user with these roles; the empty name is somebody who is anonymous."""
@@ -54,6 +57,12 @@ class Permissions(Replicated):
             self.wait(token, ticket)
         self.ask(ASKED, json.dumps([token, made.values(), gone, open]).encode())
 
+    def revised(self, change: Change) -> None:
+        """Another revision of the topology is in force."""
+        if any(setting.what == "permissions" for setting in change.settings):
+            was, self.declared = self.declared, [permission(values) for values in self.tx.topology.permissions]
+            self.changed([*was, *self.declared])
+
     def told(self) -> Iterator[tuple[str, str, bytes]]:
         """What must be told of all that were set; see Newcomers.tables."""
         for number, each in self.set.items():
@@ -65,7 +74,9 @@ class Permissions(Replicated):
             there = [each for each in self.set.values() if each.key == made.key]
             reason = ""
             if not there:
-                reason = f"{made.whose()} has no permission for {made.match!r}; see `mom permission list`"
+                reason = (
+                    f"{made.whose()} was given no permission for {made.match!r} at run time; see `mom permission list`"
+                )
             elif not open and len(self.all()) == 1:
                 reason = OPEN
             if reason:
@@ -87,6 +98,12 @@ class Permissions(Replicated):
 
     def _refused(self, token: str, sentence: str) -> None:
         self.settle(token, sentence)
+
+
+def check(topology: Topology) -> None:
+    """Raises MomError for a permission of a topology that is none."""
+    for values in topology.permissions:
+        permission(values)
 
 
 def _read_asked(message: Message) -> tuple[str, Permission, bool, bool]:

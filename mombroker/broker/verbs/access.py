@@ -65,7 +65,9 @@ class PermissionVerbs:
     @reads
     def permissions(self) -> Reply:
         """The permissions in force. Without any, every user may do everything."""
-        return {"guarded": self.access.guarded, "permissions": [each.values() for each in self.table.all()]}
+        rows = [{"from": "mom permission set", **each.values()} for each in self.table.set.values()]
+        rows += [{"from": "topology file", **each.values()} for each in self.table.declared]
+        return {"guarded": self.access.guarded, "permissions": rows}
 
     @reads
     def may(self, action: str, destination: str, user: str = "") -> Reply:

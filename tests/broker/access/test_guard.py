@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mombroker.broker.commands import Disposition, Send, Transact
+from mombroker.core import revision
 from mombroker.core.events import ClientOpened
 from tests.broker.bench import ALONE, THREE, Broker, Client
+from tests.core.bus import topology
 
 Q, T = "queue:q", "topic:t"
 
@@ -188,7 +191,9 @@ def test_the_last_permission_goes_only_if_the_bus_is_to_be_open():
     b.allow("ann", Q, "send")
     assert "say that this is meant by --open" in b.ask("b", "delete_permission", match=Q, user="ann")
     assert b.ask("b", "permissions")["guarded"]
-    assert "no permission for 'queue:x'" in b.ask("b", "delete_permission", match="queue:x", user="ann")
+    assert "was given no permission for 'queue:x' at run time" in b.ask(
+        "b", "delete_permission", match="queue:x", user="ann"
+    )
     b.ask("b", "delete_permission", match=Q, user="ann", open=True)
     assert not any(server.clients.access.guarded for server in b.servers.values())
     assert b.connect("c", user="bob").send(Q, "1").subscribe("s", Q).texts == ["1"]
@@ -264,3 +269,25 @@ def test_what_somebody_may_do_is_told(b):
     assert told == {"may": True, "guarded": True, "permissions": [{"user": "ann", "match": "queue:*", "may": ["send"]}]}
     assert b.ask("c", "may", user="ann", action="receive", destination="topic:>")["may"] is False
     assert "nothing that a permission is about" in b.ask("c", "may", user="ann", action="read", destination=Q)
+
+
+def test_permissions_of_the_topology_count_from_the_first_moment_and_change_with_it():
+    declared = [{"user": "user", "match": "queue:*", "may": ["send", "create", "receive"]}]
+    b = Guarded(replace(topology({"x": "abc"}), permissions=declared))
+    client = b.connect("b", strict=False).send(Q, "1").subscribe("s", Q).send(T, "2")
+    assert client.texts == ["1"] and client.refusals == ["access refused: user 'user' may not send to topic:t"]
+    assert "say that this is meant by --open" not in b.ask("a", "delete_permission", match="queue:*", user="user")
+    new = revision.text_of(replace(b.topology, permissions=[{"user": "user", "match": "topic:*", "may": ["send"]}]))
+    told = b.ask("c", "apply_topology", text=new, revision=1)
+    assert told["changes"] == ["~ permissions of the file: user for queue:* -> user for topic:*"]
+    assert client.scopes[-1] == ("subscription", "s")
+    assert client.forget().send(T, "3").send(Q, "4").refusals == ["access refused: user 'user' may not send to queue:q"]
+    b.reboot("b")
+    assert not b.servers["b"].clients.access.may("user", "send", Q)
+    wrong = new.replace('"may":["send"]', '"may":["sing"]')
+    assert "nobody may 'sing'" in b.ask("a", "apply_topology", text=wrong, revision=2)
+
+
+def test_a_text_of_a_topology_from_before_there_were_permissions_is_as_one_without():
+    text = revision.text_of(ALONE)
+    assert "permissions" not in text and revision.read(text).permissions == []
