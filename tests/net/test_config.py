@@ -386,4 +386,4 @@ def test_permissions_of_a_file():
     assert loads(dumps(made), HERE, "bus.toml").permissions == made.permissions
     for wrong in ('may = "send"', 'may = ["sned"]', "may = [1]"):
         (fault,) = faults(whole.replace('may = ["send"]', wrong))
-        assert fault.startswith("permissions[0]: ")
+        assert "permissions[0]: " in fault
