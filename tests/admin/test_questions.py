@@ -1,7 +1,16 @@
-"""Clients ask agents of a bus of real processes, by Python and by `mom`."""
+"""Clients ask agents of a bus of real processes: by frames, by Python and by `mom`."""
+
+import asyncio
+import json
+import re
+import socket
 
 import pytest
 
+from examples.greeter import Greeting, Hello
+from mombroker.jms import aio
+from mombroker.stomp.frames import SERVER, Limits, Parser
+from mombroker.stomp.headers import V12
 from tests.admin.processes import ROOT, Processes, free_ports
 from tests.snippets import commands, fenced, program
 
@@ -49,3 +58,31 @@ def test_an_agent_takes_what_asks_for_no_answer(bus):
     bus.mom("send", "-s", "a", "/agent/greeter", '{"who": "Ann"}', *HELLO)
     bus.settle()
     assert bus.json("agent", "show", "greeter")["fields"]["greeted"] == before + 1
+
+
+def test_the_frame_of_the_guide_is_answered(bus):
+    shown = re.search(r"^    SEND\n(?:.*\n)*?.*\"who\".*\n", (ROOT / "docs/agents.md").read_text(), re.M)[0]
+    frame = "\n".join(line.removeprefix("    ") for line in shown.splitlines())
+    parser = Parser(Limits(), V12, SERVER)
+    with socket.create_connection(("127.0.0.1", bus.stomp)) as client:
+        client.sendall(b"CONNECT\naccept-version:1.2\n\n\0" + frame.encode() + b"\0")
+        found = []
+        while len(found) < 2:
+            if (frame := parser.next()) is not None:
+                found.append(frame)
+            else:
+                parser.feed(client.recv(65_536))
+    connected, answer = found
+    assert (connected.command, answer.command, answer.headers["correlation-id"]) == ("CONNECTED", "MESSAGE", "17")
+    assert answer.headers["type"] == "examples.greeter.Greeting" and "hello Ann" in json.loads(answer.body)["text"]
+
+
+def test_a_program_of_asyncio_asks_many_at_a_time(bus):
+    async def ask():
+        async with await aio.connect(f"stomp://127.0.0.1:{bus.stomp}") as context:
+            asked = [context.ask("greeter", Hello(f"number {number}")) for number in range(50)]
+            return await asyncio.gather(*asked)
+
+    answers = asyncio.run(ask())
+    assert all(isinstance(each, Greeting) for each in answers) and len({each.text for each in answers}) == 50
+    assert [each.text.startswith(f"hello number {at}, you") for at, each in enumerate(answers)] == [True] * 50

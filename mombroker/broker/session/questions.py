@@ -74,7 +74,8 @@ def question(natives: Natives, session: str, command: Ask, expires: int) -> Mess
 def address(server: str, command: Ask) -> str:
     """Where the answers to a question go, as the id of an agent. Raises MomError."""
     destination = destinations.answered(command.reply_to)
-    found = f"{server}/{REPLY}{quote(command.correlation, safe='')}:{name_of(destination)}"
+    correlation = command.correlation or command.message
+    found = f"{server}/{REPLY}{quote(correlation, safe='')}:{name_of(destination)}"
     if len(found) > ADDRESS_CHARS:
         raise MomError(f"reply-to and correlation-id are too long for an agent to write: {len(found)} characters")
     return found

@@ -49,6 +49,13 @@ def test_an_agent_answers_a_client_as_it_answers_an_agent():
     assert b.fields("c/clerk")["counts"] == {"hat": 1}
 
 
+def test_the_id_of_a_question_stands_for_its_correlation_id():
+    _, client = bus()
+    client.do(question("Count", {"what": "hat"}, message="m-1"))
+    client.do(question("Count", {"what": "hat"}, message="m-2", correlation="c"))
+    assert [correlation for _, _, correlation in answers(client)] == ["m-1", "c"]
+
+
 def test_an_agent_is_asked_by_its_id_too():
     _, client = bus()
     client.do(question("Count", {"what": "hat", "times": 3}, "agent:c/clerk"))
