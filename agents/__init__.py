@@ -3,10 +3,11 @@
 if __name__ == "agents":
     raise ImportError("this folder is imported as mombroker.agents")
 
-from mombroker.agents.agent import Agent, Item, Items, reacts
+from mombroker.agents.agent import Agent, reacts
 from mombroker.agents.messages import Delivered, consumes, subscribes
 from mombroker.agents.notifications import DeferDone, DeferFailed, Expired, ReactionFailed, UnknownAgent, notification
 from mombroker.agents.program import faults, program
+from mombroker.agents.tables import Item, Items, Table
 
 __all__ = [
     "Agent",
@@ -17,6 +18,7 @@ __all__ = [
     "Item",
     "Items",
     "ReactionFailed",
+    "Table",
     "UnknownAgent",
     "consumes",
     "faults",

@@ -5,16 +5,15 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Unpack
 
 from mombroker.agents import messages
 from mombroker.agents import notifications as notes
 from mombroker.agents.messages import Delivered, Options
 from mombroker.agents.notifications import pack, unpack
+from mombroker.agents.tables import Items, Table
 from mombroker.core import times
-from mombroker.core.collection import Collection
 from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.names import CREATE
@@ -30,57 +29,6 @@ def reacts(method: F) -> F:
     return method
 
 
-@dataclass(slots=True)
-class Item:
-    """One item of an Items collection."""
-
-    id: int
-    key: int
-    value: Any
-
-
-class Items:
-    """Annotate a field with this for state that is too large for one blob: an ordered, transactional collection.
-
-    Items are in order of (key, id); each add or remove is one row of the reaction's commit.
-    """
-
-    def __init__(self, agent: Agent, name: str):
-        self._agent, self._name = agent, name
-
-    def _rows(self) -> Collection:
-        return self._agent._now_reacting().collection(self._name)
-
-    def __len__(self) -> int:
-        return len(self._rows())
-
-    def add(self, value: Any, key: int = 0) -> int:
-        """Returns the item's id. Raises TypeError for a value that is not plain, or a key that is no 64-bit integer."""
-        if not isinstance(key, int) or not -(1 << 63) <= key < 1 << 63:
-            raise TypeError(f"{self._name}: a key is an integer of 64 bits, not {ascii(key)[:64]}")
-        return self._rows().add(key, b"", pack(value, self._name))
-
-    def get(self, id: int) -> Item | None:
-        row = self._rows().get(id)
-        return row and Item(row.id, row.key, unpack(row.body))
-
-    def remove(self, id: int) -> bool:
-        return self._rows().remove(id) is not None
-
-    def first(self) -> Item | None:
-        return next(iter(self.scan(limit=1)), None)
-
-    def scan(self, after: Item | None = None, limit: int = 100) -> list[Item]:
-        rows = self._rows().scan((after.key, after.id) if after else None, limit)
-        return [Item(row.id, row.key, unpack(row.body)) for row in rows]
-
-    def __iter__(self) -> Iterator[Item]:
-        last: Item | None = None
-        while page := self.scan(last):
-            yield from page
-            last = page[-1]
-
-
 class Agent:
     """A persistent reactive object (paper 004 §3). Annotated fields are its state; `@reacts` methods are its reactions.
 
@@ -90,6 +38,7 @@ class Agent:
 
     _fields: typing.ClassVar[tuple[str, ...]] = ()
     _items: typing.ClassVar[tuple[str, ...]] = ()
+    _tables: typing.ClassVar[tuple[str, ...]] = ()
     _defaults: typing.ClassVar[dict[str, Any]] = {}
     _reactions: typing.ClassVar[dict[str, Callable[[Any, Any], None]]] = {}
     _sources: typing.ClassVar[tuple[Source, ...]] = ()
@@ -105,7 +54,8 @@ class Agent:
             if typing.get_origin(hint) is not typing.ClassVar and not name.startswith("_")
         }
         cls._items = tuple(name for name, hint in hints.items() if hint is Items)
-        cls._fields = tuple(name for name in hints if name not in cls._items)
+        cls._tables = tuple(name for name, hint in hints.items() if hint is Table)
+        cls._fields = tuple(name for name in hints if name not in cls._items and name not in cls._tables)
         for name in cls._fields:
             origin = typing.get_origin(hints[name]) or hints[name]
             if isinstance(origin, type) and origin not in PLAIN and origin is not types.UnionType:
@@ -135,6 +85,8 @@ class Agent:
         self._unpack(state)
         for name in self._items:
             self.__dict__[name] = Items(self, name)
+        for name in self._tables:
+            self.__dict__[name] = Table(self, name)
         self._expected = len(self.__dict__) + 1
         self.on_load()
 
@@ -332,14 +284,14 @@ class Agent:
     def pack(self) -> bytes:
         values = self.__dict__
         if len(values) != self._expected:
-            known = {*self._fields, *self._items, "id", "server", "_reaction", "_expected"}
+            known = {*self._fields, *self._items, *self._tables, "id", "server", "_reaction", "_expected"}
             extra = ", ".join(sorted(set(values) - known)) or "a field was deleted"
             raise TypeError(f"{type(self).__name__} set {extra}: annotate every field of the state in the class")
         return pack({name: values[name] for name in self._fields}, type(self).__name__)
 
     def unpack(self, state: bytes) -> None:
         self._unpack(state)
-        known = {*self._fields, *self._items, "id", "server", "_reaction", "_expected"}
+        known = {*self._fields, *self._items, *self._tables, "id", "server", "_reaction", "_expected"}
         for extra in set(self.__dict__) - known:
             del self.__dict__[extra]
 

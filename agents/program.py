@@ -8,6 +8,7 @@ from typing import Any
 from mombroker.agents import annotations as hints
 from mombroker.agents import notifications as notes
 from mombroker.agents.agent import Agent, initial
+from mombroker.agents.tables import key_of
 from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, NoProgram, line, sentence
 from mombroker.core.topology import Topology
@@ -101,6 +102,15 @@ class Program:
             return self.find(path)._items
         except MomError:  # it cannot be imported: `status` says so
             return ()
+
+    def tables(self, path: str) -> tuple[str, ...]:
+        try:
+            return self.find(path)._tables
+        except MomError:
+            return ()
+
+    def key(self, text: str) -> Any:
+        return key_of(text)
 
     def value(self, body: bytes) -> Any:
         return notes.unpack(body)

@@ -104,6 +104,20 @@ def test_the_collection_that_is_shown_keeps_what_it_says(monkeypatch):
     assert bus.ask("b", "deadletters")["count"] == 0
 
 
+def test_the_table_that_is_shown_keeps_prices(monkeypatch):
+    """docs/agents.md"""
+    module = types.ModuleType("shown_prices")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(fenced("docs/agents.md", "python", "class Prices"), module.__dict__)
+    b = Broker(topology({"x": "abc"}, {"b/prices": "shown_prices:Prices"}))
+    for price in (1, 2):
+        b.connect("c").send("queue:prices", f'{{"item": "tea", "price": {price}}}')
+    (row,) = b.ask("b", "agent", agent="prices")["tables"]["rows"]["first"]
+    assert row == {"key": "tea", "value": {"price": 2, "changes": 2}}
+    b.ask("a", "send", to=["prices"], type="shown_prices.Price", fields={"item": "tea"})
+    assert b.ask("b", "deadletters")["count"] == 0
+
+
 def test_the_desk_that_is_shown_sells_what_is_ordered(monkeypatch):
     """docs/agents.md"""
     module = types.ModuleType("shown_desk")

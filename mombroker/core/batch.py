@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from mombroker.core.trace import Entry
 
+ROWS_BY_KEY = "="  # begins the collections of a table: each row has its own, `=NAME:KEY`; see core/table.py
 LINK_BITS = 40  # a queue_out key is link << 40 | sequence
 
 
@@ -143,7 +144,11 @@ class Reader(Protocol):
     def items(
         self, agent: str, collection: str, after: tuple[int, int] | None, limit: int
     ) -> list[ItemRow]: ...  # in order of (key, id), strictly after
-    def places(self) -> Iterable[tuple[str, str]]: ...  # (agent, collection) of items, each once
+    def range(
+        self, agent: str, first: str, last: str, limit: int, reverse: bool
+    ) -> list[ItemRow]: ...  # whose collections are from `first` to before `last`, by these
+    def range_count(self, agent: str, first: str, last: str) -> int: ...
+    def places(self) -> Iterable[tuple[str, str]]: ...  # (agent, collection) of items, each once, but not of tables
     def held(self, after: int, limit: int) -> list[HeldRow]: ...  # in order of id, strictly after
     def held_row(self, id: int) -> HeldRow | None: ...
     def item_count(self, agent: str, collection: str) -> int: ...

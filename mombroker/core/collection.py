@@ -7,8 +7,10 @@ changes are undone, an accepted one's are rows of the same commit.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import Any
 
 from mombroker.core.batch import ItemRow
+from mombroker.core.table import Table
 from mombroker.core.transaction import COMMIT, Transaction
 
 Place = tuple[int, int]  # (key, id)
@@ -23,7 +25,7 @@ class Collection:
 
     __slots__ = ("tx", "changed", "agent", "name", "fresh", "gone", "size", "undo", "floor", "order")
 
-    def __init__(self, tx: Transaction, changed: dict[Collection, None], agent: str, name: str):
+    def __init__(self, tx: Transaction, changed: dict[Any, None], agent: str, name: str):
         self.tx, self.changed, self.agent, self.name = tx, changed, agent, name
         self.fresh: dict[int, ItemRow] = {}
         self.gone: set[int] = set()
@@ -127,6 +129,10 @@ class Collection:
                 if self.floor is not None and (row.key, id) < self.floor:
                     self.floor = None
 
+    @property
+    def done(self) -> bool:
+        return not (self.fresh or self.gone)
+
     def _refresh(self, row: ItemRow) -> None:
         self.fresh[row.id] = row
         if self.order is not None:
@@ -155,11 +161,15 @@ class Collections:
 
     def __init__(self, tx: Transaction):
         self.tx = tx
-        self.changed: dict[Collection, None] = {}
+        self.changed: dict[Collection | Table, None] = {}
 
     def open(self, agent: str, name: str) -> Collection:
         """An agent's collection, as it is in the store."""
         return Collection(self.tx, self.changed, agent, name)
+
+    def table(self, agent: str, name: str) -> Table:
+        """An agent's table, as it is in the store."""
+        return Table(self.tx, self.changed, agent, name)
 
     def drop(self, agent: str) -> None:
         """An agent was deleted: delete its row and its collections."""
@@ -177,5 +187,5 @@ class Collections:
         """The batch that changed `items` is durable."""
         for collection in list(self.changed) if items else ():
             collection.committed(items)
-            if not (collection.fresh or collection.gone):
+            if collection.done:
                 del self.changed[collection]

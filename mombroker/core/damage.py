@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mombroker.core.batch import Damage
+from mombroker.core.batch import ROWS_BY_KEY, Damage
 from mombroker.core.collection import Collection, Collections
 from mombroker.core.gate import Gate
 from mombroker.core.natives import Natives
@@ -69,6 +69,9 @@ class Aside:
             native.damaged(damage)
         elif resident is not None and name in resident.collections:
             resident.collections[name].lost(damage.id)
+        elif resident is not None and name.startswith(ROWS_BY_KEY):
+            if table := resident.tables.get(name[len(ROWS_BY_KEY) :].partition(":")[0]):
+                table.lost(damage.id)
         elif (agent, name) == (self.letters.agent, self.letters.name):
             self.letters.lost(damage.id)
         elif (agent, name) == (self.gate.waiting.agent, self.gate.waiting.name):

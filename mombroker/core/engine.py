@@ -253,7 +253,7 @@ class Engine:
             self._react_absent(box, entry)
             return
         authors = self.clients.authors
-        reaction = Reaction(self.tx, self.names, authors, agent, message, self.residents.collection)
+        reaction = Reaction(self.tx, self.names, authors, agent, message, self.residents)
         if message.type in authors.types and not self._incoming(box, entry, reaction):
             return
         self.running = agent

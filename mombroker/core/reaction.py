@@ -13,6 +13,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.message import Message, new_message
 from mombroker.core.names import CREATE, Names
+from mombroker.core.table import Table
 from mombroker.core.timers import Timers
 from mombroker.core.transaction import Transaction
 
@@ -41,8 +42,17 @@ class Program(Protocol):
     def read(self, type: str, payload: bytes) -> dict[str, Any]: ...
     def describe(self, path: str, state: bytes) -> dict[str, Any]: ...  # an agent's fields
     def collections(self, path: str) -> tuple[str, ...]: ...  # names of an agent's collections
+    def tables(self, path: str) -> tuple[str, ...]: ...
+    def key(self, text: str) -> Any: ...  # of a table
     def value(self, body: bytes) -> Any: ...  # of an item in one
     def sources(self, path: str) -> tuple[Source, ...]: ...  # that a class declares; raises MomError
+
+
+class Kept(Protocol):
+    """What agents in memory have on disk."""
+
+    def collection(self, agent: str, name: str) -> Collection: ...
+    def table(self, agent: str, name: str) -> Table: ...
 
 
 class Reaction:
@@ -52,7 +62,7 @@ class Reaction:
     delivered  the same, as its author gets it
     """
 
-    __slots__ = ("tx", "names", "destinations", "agent", "message", "incoming", "delivered", "now", "ops", "_open")
+    __slots__ = ("tx", "names", "destinations", "agent", "message", "incoming", "delivered", "now", "ops", "_kept")
 
     def __init__(
         self,
@@ -61,11 +71,10 @@ class Reaction:
         destinations: Destinations,
         agent: str,
         message: Message,
-        open: Callable[[str, str], Collection],
+        kept: Kept,
     ):
-        """`open` gives a collection of the agent in memory."""
         self.tx, self.names, self.destinations, self.agent, self.message = tx, names, destinations, agent, message
-        self.now, self._open = tx.now, open
+        self.now, self._kept = tx.now, kept
         self.incoming: list[Incoming] = []
         self.delivered: Any = None
         self.ops: list[tuple[str, Any]] = []
@@ -175,4 +184,7 @@ class Reaction:
             )
 
     def collection(self, name: str) -> Collection:
-        return self._open(self.agent, name)
+        return self._kept.collection(self.agent, name)
+
+    def table(self, name: str) -> Table:
+        return self._kept.table(self.agent, name)

@@ -6,24 +6,30 @@ from collections import OrderedDict
 
 from mombroker.core.collection import Collection, Collections
 from mombroker.core.reaction import Program, Reactive
+from mombroker.core.table import Table
 from mombroker.core.transaction import COMMIT, Transaction
 
 
 class Resident:
     """An agent in memory. `state` is its row's blob: the undo image of a failed reaction."""
 
-    __slots__ = ("id", "path", "reactive", "state", "batch", "collections")
+    __slots__ = ("id", "path", "reactive", "state", "batch", "collections", "tables")
 
     def __init__(self, id: str, path: str, reactive: Reactive, state: bytes):
         self.id, self.path, self.reactive, self.state = id, path, reactive, state
         self.batch = 0  # the batch that last wrote it: not to be evicted before that is durable
         self.collections: dict[str, Collection] = {}
+        self.tables: dict[str, Table] = {}
+
+    @property
+    def parts(self) -> list[Collection | Table]:
+        return [*self.collections.values(), *self.tables.values()]
 
     def undo(self) -> None:
         """A reaction failed."""
         self.reactive.unpack(self.state)
-        for collection in self.collections.values():
-            collection.reject()
+        for part in self.parts:
+            part.reject()
 
 
 class Residents:
@@ -54,9 +60,10 @@ class Residents:
             rows.agents[resident.id] = (resident.path, state)
             self.tx.urgency = COMMIT
         resident.batch = rows.number
-        for collection in resident.collections.values():
-            if collection.accept():
-                self.tx.urgency = COMMIT
+        if resident.collections or resident.tables:
+            for part in resident.parts:
+                if part.accept():
+                    self.tx.urgency = COMMIT
 
     def collection(self, agent: str, name: str) -> Collection:
         """A collection of an agent in memory."""
@@ -64,6 +71,14 @@ class Residents:
         found = resident.collections.get(name)
         if found is None:
             found = resident.collections[name] = self.collections.open(agent, name)
+        return found
+
+    def table(self, agent: str, name: str) -> Table:
+        """A table of an agent in memory."""
+        resident = self.loaded[agent]
+        found = resident.tables.get(name)
+        if found is None:
+            found = resident.tables[name] = self.collections.table(agent, name)
         return found
 
     def evict(self) -> None:

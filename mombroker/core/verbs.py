@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.core import times
-from mombroker.core.batch import ItemRow
+from mombroker.core.batch import ROWS_BY_KEY, ItemRow
 from mombroker.core.collection import Collection
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, Overloaded
@@ -17,6 +17,7 @@ from mombroker.core.meta import EXPORTED
 from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE, Program
 from mombroker.core.requests import Reply, changes, reads
+from mombroker.core.table import LAST
 from mombroker.core.transaction import Transaction
 
 MAX_PAGE = 10_000  # rows of an answer
@@ -55,6 +56,7 @@ class AgentVerbs:
             "waiting": inboxes.count(box) if box else 0, "blocked": bool(box and box.blocked()),
             "fields": {} if native else self.program.describe(path, state),
             "items": {} if native else self._items(id, path),
+            "tables": {} if native else self._tables(id, path),
             "consumes": self.engine.clients.authors.describe(id),
         }  # fmt: skip
 
@@ -66,6 +68,18 @@ class AgentVerbs:
             rows = reader.items(agent, name, None, FIRST_ITEMS)
             first = [{"id": row.id, "key": row.key, "value": program.value(row.body)} for row in rows]
             found[name] = {"rows": reader.item_count(agent, name), "first": first}
+        return found
+
+    def _tables(self, agent: str, path: str) -> dict[str, Reply]:
+        """The same of its tables."""
+        program, reader, found = self.program, self.tx.reader, {}
+        for name in program.tables(path):
+            first = f"{ROWS_BY_KEY}{name}:"
+            rows = reader.range(agent, first, first + LAST, FIRST_ITEMS, False)
+            shown = [
+                {"key": program.key(row.collection[len(first) :]), "value": program.value(row.body)} for row in rows
+            ]
+            found[name] = {"rows": reader.range_count(agent, first, first + LAST), "first": shown}
         return found
 
     @reads

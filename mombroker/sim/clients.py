@@ -22,6 +22,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.session.questions import ASKED
+from mombroker.core.batch import ROWS_BY_KEY
 from mombroker.core.damage import DAMAGED
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
 from mombroker.core.topology import AgentDecl
@@ -387,7 +388,9 @@ class Clients(Workload):
         found = []
         for name, node in cluster.nodes.items():
             disk, alive = node.disk.store.disk, node.server.natives.agents
-            rows = (row for row in disk.items.values() if row.collection not in (DAMAGED, ASKED, CONSUMERS))
+            kept = (DAMAGED, ASKED, CONSUMERS)
+            items = disk.items.values()
+            rows = (row for row in items if row.collection not in kept and row.collection[:1] != ROWS_BY_KEY)
             found += [f"{row.agent} {row.collection} of {name}" for row in rows]
             found += [f"{row.agent} held by {name}" for row in disk.held.values()]
             found += [agent for agent in disk.agents if "/conn:" in agent and agent not in alive]

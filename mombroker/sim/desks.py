@@ -13,8 +13,12 @@ from random import Random
 from typing import Any, ClassVar
 from zlib import crc32
 
-from mombroker.agents import Delivered, consumes, notification, reacts, subscribes
+from mombroker.agents import Delivered, Table, consumes, notification, reacts, subscribes
+from mombroker.agents.notifications import unpack
+from mombroker.agents.tables import key_of
 from mombroker.broker.properties import pack
+from mombroker.core.batch import ROWS_BY_KEY
+from mombroker.core.table import LAST
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.clients import Client, Connection
 from mombroker.sim.cluster import Cluster
@@ -39,6 +43,7 @@ class Desk(Witness):
     """Does with each message what that says. Its reactions may fail, at the end, when all is done."""
 
     took: list[int]
+    rows: Table
 
     @consumes("/queue/work", prefetch=3)
     def take(self, message: Delivered) -> None:
@@ -46,6 +51,8 @@ class Desk(Witness):
 
     def _pass_on(self, message: Delivered) -> None:
         self.took.append(int(message.text))
+        self.rows[int(message.text)] = len(self.took)
+        self.rows.delete(self.took[len(self.took) // 2] if len(self.took) % 5 == 0 else -1)
         for verb, to, id in json.loads(message.properties["then"]):
             if verb == "reply":
                 self.reply(str(id))
@@ -60,6 +67,7 @@ class Clerk(Witness):
     """The same, when it is told to."""
 
     took: list[int]
+    rows: Table
     consumer: int = 0
 
     @reacts
@@ -162,7 +170,20 @@ class Desks(Everything):
             else:
                 self._add_causes(took[id])
         desks = [number for id, kind in self.ids.items() if kind != "Reader" for number in took[id]]
-        return [*list(self._not_once(desks))[:2], *super().faults(cluster)]
+        wrong = [*list(self._not_once(desks))[:2], *super().faults(cluster)]
+        return wrong + [f"the table of {id} is not that of its reactions" for id in took if not self._fits(cluster, id)]
+
+    def _fits(self, cluster: Cluster, id: str) -> bool:
+        """Does an agent's table have what its reactions have set and deleted?"""
+        wanted: dict[int, int] = {}
+        took = cluster.state(id)["took"] if self.ids[id] != "Reader" else []
+        for n, number in enumerate(took, 1):
+            wanted[number] = n
+            if n % 5 == 0:
+                wanted.pop(took[n // 2], None)
+        first = f"{ROWS_BY_KEY}rows:"
+        rows = cluster.nodes[id.partition("/")[0]].disk.store.range(id, first, first + LAST, 1_000_000, False)
+        return {key_of(row.collection[len(first) :]): unpack(row.body) for row in rows} == wanted
 
     def _read(self, id: str, took: list[int]) -> None:
         """To the model an agent that subscribes is a client that never leaves."""

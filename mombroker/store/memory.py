@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mombroker.core.batch import LINK_BITS, Batch, Damage, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
+from mombroker.core.batch import (
+    LINK_BITS,
+    ROWS_BY_KEY,
+    Batch,
+    Damage,
+    HeldRow,
+    InRow,
+    ItemRow,
+    LinkRow,
+    PayloadRow,
+    TaskRow,
+)
 from mombroker.core.errors import StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import INCARNATION, LOST, NOW, VERSION
@@ -336,8 +347,20 @@ class MemoryStore:
         ids = (places[at][1] for at in range(first, len(places)))
         return [self.disk.items[id] for id in islice(self._good("message", ids), limit)]
 
+    def range(self, agent: str, first: str, last: str, limit: int, reverse: bool) -> list[ItemRow]:
+        ids = (self.disk.places[place][0][1] for place in self._range(agent, first, last, reverse))
+        return [self.disk.items[id] for id in islice(self._good("message", ids), limit)]
+
+    def _range(self, agent: str, first: str, last: str, reverse: bool = False) -> list[tuple[str, str]]:
+        return sorted(
+            (each for each in self.disk.places if each[0] == agent and first <= each[1] < last), reverse=reverse
+        )
+
+    def range_count(self, agent: str, first: str, last: str) -> int:
+        return len(self._range(agent, first, last))
+
     def places(self) -> list[tuple[str, str]]:
-        return sorted(self.disk.places)
+        return sorted(each for each in self.disk.places if not each[1].startswith(ROWS_BY_KEY))
 
     def held(self, after: int, limit: int) -> list[HeldRow]:
         ids = sorted(id for id in self.disk.held if id > after)

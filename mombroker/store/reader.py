@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from mombroker.core.batch import LINK_BITS, Damage, HeldRow, InRow, ItemRow, LinkRow, TaskRow
+from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Damage, HeldRow, InRow, ItemRow, LinkRow, TaskRow
 from mombroker.core.errors import StoreError, StoreFailed, plain
 from mombroker.core.meta import DROPPED, NOW, SERVER, VERSION
 from mombroker.core.trace import Record
@@ -25,6 +25,10 @@ REPAIR = (
 # The items of a collection. For (key, id) > (?, ?) SQLite looks up `key` alone and reads all of that key from the
 # start, so that what is left of a key, and the keys above it, are asked for one by one.
 ITEMS = "SELECT id, agent, collection, key, head, body, {0} FROM message WHERE agent = ?1 AND collection = ?2"
+RANGE = (
+    "SELECT id, agent, collection, key, head, body, {0} FROM message"
+    " WHERE agent = ?1 AND collection >= ?2 AND collection < ?3"
+)
 SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
 AFTER = (
     f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3{{1}} ORDER BY key, id LIMIT ?5) LIMIT ?5"
@@ -388,8 +392,25 @@ class SqliteReader:
         upto = self._dropped.get(agent)
         return "" if upto is None else f" AND id > {upto}"
 
+    def range(self, agent: str, first: str, last: str, limit: int, reverse: bool) -> list[ItemRow]:
+        found: list[ItemRow] = []
+        hidden, down = self._hidden(agent), " DESC" if reverse else ""
+        sql = f"{RANGE}{hidden} ORDER BY collection{down} LIMIT ?4".format(self.sum)
+        while len(found) < limit and first < last:
+            left = limit - len(found)
+            rows = self.select(sql, agent, first, last, left)
+            found += map(ItemRow._make, self._good("message", sums.item, rows))
+            if len(rows) < left:
+                break
+            first, last = (first, rows[-1][2]) if reverse else (rows[-1][2] + "\0", last)
+        return found
+
+    def range_count(self, agent: str, first: str, last: str) -> int:
+        sql = "SELECT count(*) FROM message WHERE agent = ? AND collection >= ? AND collection < ?"
+        return int(self.select(sql + self._hidden(agent), agent, first, last)[0][0])
+
     def places(self) -> Iterator[tuple[str, str]]:
-        """The agents' collections that have rows."""
+        """The agents' collections that have rows, without tables."""
         agent: object = b""
         collection: object = b""
         same = "SELECT agent, collection FROM message WHERE agent = CAST(? AS TEXT) AND collection > CAST(? AS TEXT)"
@@ -399,7 +420,9 @@ class SqliteReader:
             or self.select(f"{next} ORDER BY agent, collection LIMIT 1", agent)
         ):
             agent, collection = map(_raw, rows[0])
-            if all(map(_is_name, rows[0])):
+            if _is_name(rows[0][1]) and rows[0][1].startswith(ROWS_BY_KEY):
+                collection = (ROWS_BY_KEY + "\U0010ffff").encode()
+            elif all(map(_is_name, rows[0])):
                 yield rows[0]
             else:
                 self._garbled("message", "agent = CAST(? AS TEXT) AND collection = CAST(? AS TEXT)", agent, collection)

@@ -190,6 +190,19 @@ def test_any_number_of_held_rows_can_be_written_and_deleted_at_once(on):
             assert on.store.held(0, 999) == model.held(0, 999)
 
 
+def test_rows_by_key_are_read_in_order_from_both_ends_and_are_no_places(on):
+    keys = ["=t:i1", "=t:s", "=t:s\u00e4", "=t:sa", "=t:sb", "=u:sa", "jobs", "\u00e4"]
+    rows = {n: ItemRow(n, "paris/a", key, 0, b"", key.encode()) for n, key in enumerate(keys, 1)}
+    on.store.commit(Batch(items={**rows, 99: ItemRow(99, "paris/b", "=t:sa", 0, b"", b"")}))
+    read = lambda *where: [row.body.decode() for row in on.store.range("paris/a", *where)]  # noqa: E731
+    mine = sorted(key for key in keys if key.startswith("=t:"))
+    assert read("=t:", "=t;", 99, False) == mine and read("=t:", "=t;", 99, True) == mine[::-1]
+    assert read("=t:", "=t;", 2, False) == mine[:2] and read("=t:", "=t;", 2, True) == mine[-1:-3:-1]
+    assert read("=t:s", "=t:sb", 99, False) == ["=t:s", "=t:sa"] and read("=t:sb", "=t:s", 9, False) == []
+    assert on.store.range_count("paris/a", "=t:", "=t;") == 5
+    assert list(on.store.places()) == [("paris/a", "jobs"), ("paris/a", "\u00e4")]
+
+
 def test_a_row_may_change_its_agent_and_its_place(on):
     on.store.commit(
         Batch(items={1: ItemRow(1, "paris/a", "jobs", 1, b"", b"")}, queue_in={2: InRow(2, "paris/a", b"")})

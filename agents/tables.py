@@ -1,0 +1,159 @@
+"""State that is too large for one blob: collections of items in order, and tables of rows by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mombroker.agents.notifications import pack, unpack
+from mombroker.core.collection import Collection
+from mombroker.core.reaction import Reaction
+from mombroker.core.table import LAST
+from mombroker.core.table import Table as Rows
+
+KEY_CHARS = 500
+_INT = 1 << 63
+
+
+class Agent(Protocol):
+    """What these need of the agent that has them."""
+
+    def _now_reacting(self) -> Reaction: ...
+
+
+@dataclass(slots=True)
+class Item:
+    """One item of an Items collection."""
+
+    id: int
+    key: int
+    value: Any
+
+
+class Items:
+    """Annotate a field with this for a list that is too large for one blob: an ordered, transactional collection.
+
+    Items are in order of (key, id): `key` is any 64-bit integer of yours, and several may have the same one. Each add
+    or remove is one row of the reaction's commit. An item never changes: remove it, and add another one.
+    """
+
+    def __init__(self, agent: Agent, name: str):
+        self._agent, self._name = agent, name
+
+    def _rows(self) -> Collection:
+        return self._agent._now_reacting().collection(self._name)
+
+    def __len__(self) -> int:
+        return len(self._rows())
+
+    def add(self, value: Any, key: int = 0) -> int:
+        """Returns the item's id. Raises TypeError for a value that is not plain, or a key that is no 64-bit integer."""
+        if not isinstance(key, int) or not -_INT <= key < _INT:
+            raise TypeError(f"{self._name}: a key is an integer of 64 bits, not {ascii(key)[:64]}")
+        return self._rows().add(key, b"", pack(value, self._name))
+
+    def get(self, id: int) -> Item | None:
+        row = self._rows().get(id)
+        return row and Item(row.id, row.key, unpack(row.body))
+
+    def remove(self, id: int) -> bool:
+        """False if there is no such item."""
+        return self._rows().remove(id) is not None
+
+    def first(self) -> Item | None:
+        return next(iter(self.scan(limit=1)), None)
+
+    def scan(self, after: Item | None = None, limit: int = 100) -> list[Item]:
+        """A page of items, in order, behind another one."""
+        rows = self._rows().scan((after.key, after.id) if after else None, limit)
+        return [Item(row.id, row.key, unpack(row.body)) for row in rows]
+
+    def __iter__(self) -> Iterator[Item]:
+        last: Item | None = None
+        while page := self.scan(last):
+            yield from page
+            last = page[-1]
+
+
+Key = int | str
+
+
+class Table:
+    """Annotate a field with this for rows by key: a transactional mapping on disk, in the order of its keys.
+
+    A key is text of up to 500 characters or a 64-bit integer; integers are before texts, which are in the order of
+    their code points. A value is plain; what is read is a copy, and changes only by being set. Each row that is set or
+    deleted is one row of the reaction's commit; what a reaction does not touch costs neither memory nor time.
+    """
+
+    def __init__(self, agent: Agent, name: str):
+        self._agent, self._name = agent, name
+
+    def _rows(self) -> Rows:
+        return self._agent._now_reacting().table(self._name)
+
+    def _key(self, key: Key) -> str:
+        if type(key) is int and -_INT <= key < _INT:
+            return f"i{key + _INT:016x}"
+        if type(key) is str and len(key) <= KEY_CHARS and "\0" not in key and key.isprintable():
+            return "s" + key
+        raise TypeError(
+            f"{self._name}: a key is a text of up to {KEY_CHARS} printable characters, or an integer of 64 bits, not "
+            f"{ascii(key)[:64]}"
+        )
+
+    def __len__(self) -> int:
+        """The first call while the agent is in memory counts them; later ones cost nothing."""
+        return len(self._rows())
+
+    def __bool__(self) -> bool:
+        return bool(self.range(limit=1))
+
+    def __contains__(self, key: Key) -> bool:
+        return self._rows().get(self._key(key)) is not None
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        row = self._rows().get(self._key(key))
+        return default if row is None else unpack(row.body)
+
+    def __getitem__(self, key: Key) -> Any:
+        """Raises KeyError."""
+        row = self._rows().get(self._key(key))
+        if row is None:
+            raise KeyError(key)
+        return unpack(row.body)
+
+    def set(self, key: Key, value: Any) -> None:
+        """Raises TypeError for a value that is not plain."""
+        self._rows().put(self._key(key), pack(value, f"{self._name}[{key!r}]"))
+
+    __setitem__ = set
+
+    def delete(self, key: Key) -> bool:
+        """False if there is no such row."""
+        return self._rows().remove(self._key(key))
+
+    def __delitem__(self, key: Key) -> None:
+        if not self.delete(key):
+            raise KeyError(key)
+
+    def range(
+        self, low: Key | None = None, high: Key | None = None, *, limit: int = 100, reverse: bool = False
+    ) -> list[tuple[Any, Any]]:
+        """Up to `limit` pairs of key and value with low <= key < high, in order, or from the end."""
+        first = "" if low is None else self._key(low)
+        last = LAST if high is None else self._key(high)
+        return [(key_of(key), unpack(row.body)) for key, row in self._rows().range(first, last, limit, reverse)]
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """All pairs, in order, a page at a time; rows may be changed meanwhile."""
+        first = ""
+        while page := self._rows().range(first, LAST, 100):
+            yield from ((key_of(key), unpack(row.body)) for key, row in page)
+            first = page[-1][0] + "\0"
+
+
+def key_of(text: str) -> Key:
+    """The key that a row is kept by."""
+    return int(text[1:], 16) - _INT if text.startswith("i") else text[1:]

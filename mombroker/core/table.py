@@ -1,0 +1,133 @@
+"""An agent's table: rows by key, in the order of their keys on disk, with what is not committed yet laid over them.
+
+Each row is a collection of its own, `=NAME:KEY`, so that the index of collections finds it by its key, and what is
+true of an agent's items is true of it: it is committed, checked, deleted and moved with its agent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mombroker.core.batch import ROWS_BY_KEY, ItemRow
+from mombroker.core.transaction import Transaction
+
+LAST = "\U0010ffff"
+
+
+class Change(NamedTuple):
+    """What a row is to be; None: it goes."""
+
+    id: int
+    row: ItemRow | None
+
+
+class Table:
+    """1. `fresh` holds exactly the changes that may not be visible in the store yet, by key.
+    2. `size`, once somebody has asked for it, counts the rows as the running reaction sees them.
+    3. It is in `changed`, the list of its server, while a change that was accepted is not durable."""
+
+    __slots__ = ("tx", "changed", "agent", "name", "prefix", "fresh", "size", "undo")
+
+    def __init__(self, tx: Transaction, changed: dict[Any, None], agent: str, name: str):
+        self.tx, self.changed, self.agent, self.name = tx, changed, agent, name
+        self.prefix = f"{ROWS_BY_KEY}{name}:"
+        self.fresh: dict[str, Change] = {}
+        self.size: int | None = None
+        self.undo: list[tuple[str, Change | None, int]] = []  # key, former change, by how much the size changed
+
+    def __len__(self) -> int:
+        if self.size is None:
+            stored = self.tx.reader.range_count(self.agent, self.prefix, self.prefix + LAST)
+            self.size = stored + sum(self._counts(key, change) for key, change in self.fresh.items())
+        return self.size
+
+    def _counts(self, key: str, change: Change) -> int:
+        """By how much a change makes it longer than what is stored."""
+        return (change.row is not None) - (self._stored(key) is not None)
+
+    def get(self, key: str) -> ItemRow | None:
+        change = self.fresh.get(key)
+        return self._stored(key) if change is None else change.row
+
+    def _stored(self, key: str) -> ItemRow | None:
+        return next(iter(self.tx.reader.items(self.agent, self.prefix + key, None, 1)), None)
+
+    def put(self, key: str, body: bytes) -> None:
+        change = self.fresh.get(key)
+        old = self._stored(key) if change is None else change.row
+        known = change or old  # one that was removed keeps its id: its row may still be there
+        id = known.id if known is not None else self.tx.new_id()
+        self._change(key, Change(id, ItemRow(id, self.agent, self.prefix + key, 0, b"", body)), int(old is None))
+
+    def remove(self, key: str) -> bool:
+        """False if there was no such row."""
+        old = self.get(key)
+        if old is None:
+            return False
+        self._change(key, Change(old.id, None), -1)
+        return True
+
+    def _change(self, key: str, change: Change, more: int) -> None:
+        self.undo.append((key, self.fresh.get(key), more))
+        self.fresh[key] = change
+        if self.size is not None:
+            self.size += more
+
+    def range(self, low: str, high: str, limit: int, reverse: bool = False) -> list[tuple[str, ItemRow]]:
+        """Up to `limit` rows with low <= key < high in the order of their keys, or from the end."""
+        found: dict[str, ItemRow] = {}
+        skip, first, last = len(self.prefix), low, high
+        while first < last:
+            rows = self.tx.reader.range(self.agent, self.prefix + first, self.prefix + last, limit, reverse)
+            for row in rows:
+                key = row.collection[skip:]
+                if key not in self.fresh:
+                    found[key] = row
+            if len(rows) < limit or len(found) >= limit:
+                break
+            end = rows[-1].collection[skip:]
+            first, last = (first, end) if reverse else (end + "\0", last)
+        for key, change in self.fresh.items():
+            if change.row is not None and low <= key < high:
+                found[key] = change.row
+        return [(key, found[key]) for key in sorted(found, reverse=reverse)[:limit]]
+
+    # -- for the reaction and the batch ----------------------------------------------------------------------------
+
+    def lost(self, id: int) -> None:
+        """A row is damaged: the open batch deletes it."""
+        self.size = None
+
+    def accept(self) -> bool:
+        """The reaction succeeded: its changes join the open batch. True if there were any."""
+        if not self.undo:
+            return False
+        rows = self.tx.rows
+        for key in {key: None for key, _, _ in self.undo}:
+            id, row = self.fresh[key]
+            rows.items[id] = row
+            rows.bytes += len(key) + len(row.body) if row else 0
+        self.undo = []
+        self.changed[self] = None
+        return True
+
+    def reject(self) -> None:
+        for key, former, more in reversed(self.undo):
+            if former is None:
+                del self.fresh[key]
+            else:
+                self.fresh[key] = former
+            if self.size is not None:
+                self.size -= more
+        self.undo = []
+
+    def committed(self, items: dict[int, ItemRow | None]) -> None:
+        """These changes are in the store now; those of a later batch stay."""
+        later = self.tx.rows.items
+        for key, (id, row) in list(self.fresh.items()):
+            if id in items and items[id] is row and id not in later:
+                del self.fresh[key]
+
+    @property
+    def done(self) -> bool:
+        return not self.fresh

@@ -1,0 +1,151 @@
+"""Tables of agents: what is read is what a mapping in memory would say, whatever is durable of it."""
+
+from random import Random
+
+import pytest
+
+from mombroker.agents import Agent, Table, notification, reacts
+from mombroker.core.batch import Batch
+from mombroker.core.collection import Collections
+from mombroker.core.limits import Limits
+from mombroker.core.topology import Server, Topology
+from mombroker.core.transaction import Commits
+from mombroker.store.memory import MemoryStore
+from tests.core.bus import Bus, topology
+
+HERE = __name__
+
+
+@notification
+class Do:
+    what: str
+    key: str = ""
+    value: int = 0
+
+
+class Stock(Agent):
+    """Does what it is told to its table."""
+
+    rows: Table
+    said: list = []
+
+    @reacts
+    def do(self, note: Do) -> None:
+        if note.what == "set":
+            self.rows[note.key] = {"n": note.value}
+        elif note.what == "set and fail":
+            self.rows[note.key] = {"n": note.value}
+            self.rows.delete("a")
+            self.rows[7] = 7
+            raise ValueError("no")
+        elif note.what == "delete":
+            del self.rows[note.key]
+        elif note.what == "wrong":
+            self.rows[note.key] = {1, 2}
+        else:
+            self.said.append(
+                [
+                    len(self.rows),
+                    [list(each) for each in self.rows.range()],
+                    note.key in self.rows,
+                    self.rows.get(note.key),
+                ]
+            )
+
+
+def test_a_table_changes_with_its_reaction_or_not_at_all():
+    b = Bus(topology({"x": "abc"}, {"b/stock": f"{HERE}:Stock"}))
+    for key, value in (("b", 2), ("a", 1), ("c", 3), ("a", 4)):
+        b.send("a", "stock", Do("set", key, value))
+    b.send("a", "stock", Do("delete", "c"))
+    for note in (Do("set and fail", "z", 9), Do("delete", "nothing"), Do("wrong", "z"), Do("set", "x" * 501)):
+        b.send("a", "stock", note)
+        for _ in range(6):
+            b.later(100)
+    b.send("a", "stock", Do("say", "a"))
+    b.crash("b"), b.boot("b"), b.pump()
+    b.send("a", "stock", Do("say", "c"))
+    rows = [["a", {"n": 4}], ["b", {"n": 2}]]
+    assert b.fields("b/stock")["said"] == [[2, rows, True, {"n": 4}], [2, rows, False, None]]
+    shown = b.ask("b", "agent", agent="stock")["tables"]["rows"]
+    assert shown == {"rows": 2, "first": [{"key": "a", "value": {"n": 4}}, {"key": "b", "value": {"n": 2}}]}
+    assert b.ask("b", "deadletters")["count"] == 4
+    b.ask("b", "delete", agent="stock")
+    assert not [row for row in b.stores["b"].disk.items.values() if row.agent == "b/stock"]
+
+
+class World:
+    """A table, its store, and batches that become durable when the test likes."""
+
+    def __init__(self) -> None:
+        alone = Topology("t", {"a": Server("a", "127.0.0.1", 1)}, {}, [], "a")
+        self.store = MemoryStore(alone, "a", "i")
+        self.tx = Commits("a", alone, Limits(), self.store, 1)
+        self.all = Collections(self.tx)
+        self.table = self.all.table("a/x", "t")
+        self.flying: Batch | None = None
+
+    def close(self) -> None:
+        self.flying = self.tx.rows
+        self.tx.close()
+
+    def write(self) -> None:
+        assert self.flying is not None
+        self.store.commit(self.flying)
+
+    def done(self) -> None:
+        assert self.flying is not None
+        flying, self.flying = self.flying, None
+        self.tx.committed(flying, 1)
+        self.all.committed(flying.items)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_table_reads_like_a_mapping_whatever_is_durable(seed):
+    rng, world = Random(seed), World()
+    table, kept, open_ = world.table, dict[str, bytes](), dict[str, bytes]()
+    keys = [f"s{n:02}" for n in range(rng.choice((3, 12, 40)))]
+    written = False
+    for step in range(400):
+        dice = rng.random()
+        key = rng.choice(keys)
+        if dice < 0.35:
+            body = str(step).encode()
+            table.put(key, body)
+            open_[key] = body
+        elif dice < 0.5:
+            assert table.remove(key) == (open_.pop(key, None) is not None)
+        elif dice < 0.6:
+            if rng.random() < 0.3:
+                table.reject()
+                open_ = dict(kept)
+            else:
+                table.accept()
+                kept = dict(open_)
+        elif dice < 0.7 and not table.undo:
+            if world.flying is None:
+                world.close()
+                written = False
+            elif not written:
+                world.write()
+                written = True
+            else:
+                world.done()
+        low, high = sorted((rng.choice(keys), rng.choice(keys)))
+        limit, reverse = rng.choice((1, 3, 100)), rng.random() < 0.5
+        row = table.get(key)
+        assert (row and row.body) == open_.get(key)
+        want = sorted(((k, v) for k, v in open_.items() if low <= k < high), reverse=reverse)[:limit]
+        assert [(k, row.body) for k, row in table.range(low, high, limit, reverse)] == want
+        if step > 200:
+            assert len(table) == len(open_)
+    table.accept()
+    for _ in range(2):
+        if world.flying is None:
+            world.close()
+            written = False
+        if not written:
+            world.write()
+        world.done()
+    assert not table.fresh and not world.all.changed
+    assert {row.collection[3:]: row.body for row in world.store.disk.items.values()} == open_
