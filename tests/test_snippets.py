@@ -61,11 +61,12 @@ def test_the_greeter_of_the_readme(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("var", "__pycache__"))
     file = tmp_path / "examples" / "greeter.toml"
     text = file.read_text()
-    for written, taken in zip(("16310", "16311"), free_ports(2), strict=True):
+    for written, taken in zip(("16310", "16311", "61610", "61611"), free_ports(4), strict=True):
         assert written in text
         text = text.replace(written, str(taken))
     file.write_text(text)
     shown = shell(commands("README.md", "mom up examples/greeter.toml"), tmp_path)
+    assert '{"text": "hello Ann, you are number 2"}' in shown
     assert re.search(r"^fields.greeted +2$", shown, re.M) and re.search(r"^clean +yes$", shown, re.M)
     assert shown.endswith("stopped paris, lyon\n")
 
