@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import sys
 import types
 
@@ -103,6 +104,17 @@ def test_the_collection_that_is_shown_keeps_what_it_says(monkeypatch):
         bus.ask("a", "send", to=["archive"], type="shown_archive.Letter", fields={"text": text, "year": year})
     assert [row.key for row in bus.stores["b"].items("b/archive", "letters", None, 10)] == [1920, 2020]
     assert bus.ask("b", "deadletters")["count"] == 0
+
+
+def test_the_tests_that_are_shown_pass(tmp_path):
+    """docs/agents.md"""
+    shown = fenced("docs/agents.md", "python", "mom_bus").replace("from shop", "from tests.agents.shop_agents")
+    (tmp_path / "test_shown.py").write_text(shown)
+    words = ["-p", "mombroker.agents.pytest_plugin", "-p", "no:cacheprovider", "-q", str(tmp_path / "test_shown.py")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert "22 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_table_that_is_shown_keeps_prices(monkeypatch):

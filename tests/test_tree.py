@@ -25,7 +25,7 @@ LEVELS = [
     {"agents", "broker"},
     {"store", "stomp", "gateway"},
     {"net", "sim"},
-    {"lab", "jms"},
+    {"lab", "jms", "kit"},
     {"admin"},
 ]
 APART = [LEVELS[1], LEVELS[2], LEVELS[3], LEVELS[4]]  # rooms of one level never import each other
@@ -101,7 +101,13 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     return sorted({frozenset(each) for each in sets.values() if each}, key=sorted)
 
 
+# For the tests of authors: they are imported beside what authors write against, and stand above the simulator.
+KIT = ("mombroker.agents.testing", "mombroker.agents.pytest_plugin")
+
+
 def layer(module: str) -> str | None:
+    if module in KIT:
+        return "kit"
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[0] == "mombroker" else None
 
