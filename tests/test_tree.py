@@ -286,6 +286,8 @@ def test_the_archives_hold_the_packages_where_they_are_imported_from(tmp_path):
     with zipfile.ZipFile(build("wheel", unpacked, wheel)) as archive:
         names = set(archive.namelist())
 
+    console = ROOT / "mombroker" / "gateway" / "web" / "console"
+    assert {path.relative_to(ROOT).as_posix() for path in console.iterdir()} <= names
     held = {Path(name).parent.as_posix().replace("/", ".") for name in names if name.endswith(".py")}
     assert held == {name for name in held if name.split(".")[0] == "mombroker"}
     assert {"mombroker.agents", "mombroker.admin.cli", "mombroker.core"} <= held

@@ -14,7 +14,7 @@ from mombroker.net import hangup
 )
 @click.option(
     "--http", default="127.0.0.1:8161", show_default=True, metavar="HOST:PORT",
-    help="STOMP over WebSocket (/ws), and metrics (/metrics); `none` for no such port.",
+    help="The console, metrics, and STOMP over WebSocket; `none` for no such port.",
 )  # fmt: skip
 @click.option("--listen", default="127.0.0.1:16300", show_default=True, metavar="HOST:PORT", help="For `mom` itself.")
 @click.option(

@@ -15,7 +15,7 @@ from mombroker.core.strangers import Newcomers
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.ports import Address
 from mombroker.gateway.session import Sessions
-from mombroker.gateway.web import metrics, websocket
+from mombroker.gateway.web import metrics, static, websocket
 from mombroker.gateway.web.api import PREFIX, Api, May
 from mombroker.gateway.web.connection import Visitor
 from mombroker.gateway.web.http import Answer, Request, said
@@ -59,6 +59,7 @@ class Web:
             "/metrics": lambda request, user: metrics.scrape(),
             "/api": self._api.list,
         }
+        self._files = static.files()
 
     def listen(self, plain: Address | None, tls: Address | None, certificate: str = "", key: str = "") -> None:
         """Raises MomError."""
@@ -154,8 +155,11 @@ class Web:
             whose = f"user {user[:80]!r}" if user else "who has not logged in"
             how = f"`mom permission set --user {user or '*'} bus --may browse`"
             visitor.answer(said(403, f"access refused: {whose} may not browse the bus; {how}"))
+        elif request.path in self._files:
+            visitor.answer(self._files[request.path])
         elif page is None:
-            visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {', '.join(self._pages)}"))
+            there = ", ".join(["/", *self._pages, "/ws"])
+            visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {there}"))
         else:
             self._go(visitor, page(request, user), None)
 

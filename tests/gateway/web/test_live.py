@@ -64,7 +64,7 @@ def test_a_scrape_tells_what_the_server_knows(town):
 def test_it_works_and_is_ready(town):
     t = town().up()
     assert t.get("/healthz", "/readyz", "/what") == [
-        (200, "works\n"), (200, "takes work\n"), (404, "there is no '/what' here; there are /metrics, /api\n"),
+        (200, "works\n"), (200, "takes work\n"), (404, "there is no '/what' here; there are /, /metrics, /api, /ws\n"),
     ]  # fmt: skip
     assert t.ask("a", "status")["http"] == {"connections": 0, "requests": 3}
     t.node("a").working = False

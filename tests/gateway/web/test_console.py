@@ -1,0 +1,176 @@
+"""The console, as files and in a browser."""
+
+import os
+import re
+
+import pytest
+
+from mombroker.gateway.web import api, static
+from tests.admin.processes import Processes, free_ports, write_topology
+from tests.gateway.web import browser
+from tests.gateway.web.test_api import ALL
+from tests.gateway.web.world import WebWorld
+
+EVIL = "<img src=x onerror=document.title='broken'>"
+PAGES = ["overview", "queues", "subscriptions", "topics", "connections", "agents", "waits", "bus", "access"]
+READY = "document.getElementById('content')?.getAttribute('aria-busy') === 'false'"
+
+
+@pytest.mark.parametrize("path", sorted(static.files()))
+def test_files_come_with_a_policy_that_lets_them_ask_nobody_else(path):
+    status, headers, body = WebWorld().visit().ask(path)
+    assert status == 200 and body.encode() == static.files()[path].body
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    assert not re.search(r"(src|href)=.https?://|url\(|@import|innerHTML|insertAdjacent|document\.write|eval\(", body)
+
+
+def test_what_the_pages_ask_is_there_to_be_asked():
+    asked = re.findall(r'ask\("(\w+)"(?:, \{(.*?)\})?', static.files()["/pages.js"].body.decode())
+    assert len(asked) >= 15
+    for verb, arguments in asked:
+        assert verb in api.VERBS
+        names = set(re.findall(r"\b(\w+)(?=:|, |\s*\}|$)", re.sub(r":[^,}]*", ":", arguments))) - {"PAGE"}
+        assert names <= ALL[verb].arguments.keys() | {"view", "match", "after"}, (verb, arguments)
+
+
+# -- in Chromium -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    """Two servers; without Chromium it is skipped, but not where nothing may be skipped."""
+    if browser.NAME is None:
+        assert "MOM_SKIP_NOTHING" not in os.environ, "install chromium"
+        pytest.skip("needs chromium")
+    made = Processes(write_topology(tmp_path_factory.mktemp("bus"), {"d": "ab"}, {"ann": "a"}))
+    made.listen("a")
+    (made.http,) = free_ports(1)
+    text = made.file.read_text()
+    made.file.write_text(text.replace("[servers.a]\n", f'[servers.a]\nhttp = "127.0.0.1:{made.http}"\n'))
+    made.up()
+    for name in ("orders", "invoices", "invoices.old"):
+        made.mom("send", "-s", "a", f"/queue/{name}", EVIL)
+    made.mom("send", "-s", "a", "/queue/orders", "second")
+    made.mom("subscription", "create", "news", "--topic", "prices", "--client-id", "me", "-s", "a")
+    yield made
+    made.down()
+
+
+@pytest.fixture(scope="module")
+def chromium(bus, tmp_path_factory):
+    made = browser.Browser(tmp_path_factory.mktemp("chromium"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(bus, chromium):
+    """The console as it is opened first; at the end nothing has gone wrong in it."""
+    chromium.wrong.clear()
+    chromium.asked.clear()
+    chromium.size(1280)
+    chromium.scheme("light")
+    chromium.do("Page.navigate", url="about:blank")
+    chromium.do("Page.navigate", url=f"http://127.0.0.1:{bus.http}/")
+    chromium.until(READY)
+    chromium.js("localStorage.clear()")
+    yield chromium
+    assert chromium.wrong == []
+    assert {method for method, _ in chromium.asked} == {"GET"}
+    assert {url.split("/")[2] for _, url in chromium.asked if url.startswith("http")} == {f"127.0.0.1:{bus.http}"}
+
+
+def show(page, place):
+    page.js(f"location.hash = '#/{place}'")
+    page.until(f"location.hash === '#/{place}' && {READY}")
+    return page.js("document.getElementById('main').innerText")
+
+
+WORDS = {
+    "overview": "Nothing to act on", "queues": "queue:invoices.old", "subscriptions": "sub:me:news",
+    "topics": "topic:prices", "connections": "No client is connected", "agents": "clerks:Clerk",
+    "waits": "Nothing waits", "bus": "the first", "access": "every user may do everything",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_what_the_server_knows_and_fits_a_small_screen(page, name):
+    assert WORDS[name] in show(page, name)
+    assert page.js("document.querySelector('[aria-current]').textContent").lower() == name
+    page.size(400)
+    assert page.js("document.documentElement.scrollWidth") <= 400
+
+
+def test_what_clients_send_stays_text(page):
+    text = show(page, "queues/queue%3Aorders")
+    assert EVIL in text and "second" in text and "max_redeliveries = 5" in text
+    assert page.js("document.querySelectorAll('img').length") == 0
+    assert page.js("document.title") != "broken"
+
+
+def test_it_is_worked_by_keys_alone(page):
+    page.key("2")
+    page.until(f"location.hash === '#/queues' && {READY}")
+    page.key("/")
+    page.write("invo")
+    page.until("document.querySelectorAll('#content tbody tr').length === 2")
+    assert page.js("document.getElementById('filter').value") == "invo"
+    page.key("Escape")
+    page.key("j")
+    page.key("j")
+    assert page.js("document.activeElement.textContent").startswith("queue:invoices")
+    page.key("k")
+    page.key("Enter")
+    page.until(f"location.hash.startsWith('#/queues/queue%3Ainvoices') && {READY}")
+    page.key("Escape")
+    page.until(f"location.hash === '#/queues' && {READY}")
+    page.key("?")
+    assert page.js("document.getElementById('help').open") and "Keys" in page.js("document.body.innerText")
+    page.key("Escape")
+    page.until("!document.getElementById('help').open")
+
+
+def test_who_types_is_not_disturbed_by_new_figures(page):
+    show(page, "queues")
+    page.key("/")
+    page.write("ord")
+    page.until("document.querySelectorAll('#content tbody tr').length === 1")
+    asked = "performance.getEntriesByType('resource').filter((each) => each.name.includes('/api/queues')).length"
+    before = page.js(asked)
+    page.until(f"{asked} > {before + 1} && {READY}")
+    page.write("e")
+    assert page.js("document.activeElement.id") == "filter"
+    assert page.js("document.getElementById('filter').value") == "orde"
+
+
+def test_light_and_dark_follow_the_system_or_the_reader(page):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.js(colour)
+    page.scheme("dark")
+    dark = page.js(colour)
+    assert light != dark
+    page.key("t")
+    assert page.js(colour) == light
+    page.do("Page.reload")
+    page.until(READY)
+    assert page.js(colour) == light
+
+
+def test_a_server_that_is_away_is_told_and_comes_back(page):
+    page.do("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.key("r")
+    page.until("!document.getElementById('banner').hidden")
+    assert "does not answer" in page.js("document.getElementById('banner').textContent")
+    page.do("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.key("r")
+    page.until("document.getElementById('banner').hidden")
+    page.wrong[:] = [each for each in page.wrong if "ERR_INTERNET_DISCONNECTED" not in each]
+
+
+def test_what_is_refused_is_told_and_the_page_goes_on(page):
+    show(page, "queues/queue%3Anowhere")
+    assert "there is no queue:nowhere" in page.until("document.getElementById('banner').textContent")
+    assert "queue:orders" in show(page, "queues")
+    page.until("document.getElementById('banner').hidden")
+    page.wrong[:] = [each for each in page.wrong if "status of 400" not in each]
