@@ -5,7 +5,15 @@ if __name__ == "agents":
 
 from mombroker.agents.agent import Agent, reacts
 from mombroker.agents.messages import Delivered, consumes, subscribes
-from mombroker.agents.notifications import DeferDone, DeferFailed, Expired, ReactionFailed, UnknownAgent, notification
+from mombroker.agents.notifications import (
+    DeferDone,
+    DeferFailed,
+    Expired,
+    ReactionFailed,
+    Undeliverable,
+    UnknownAgent,
+    notification,
+)
 from mombroker.agents.program import faults, program
 from mombroker.agents.tables import Item, Items, Table
 
@@ -19,6 +27,7 @@ __all__ = [
     "Items",
     "ReactionFailed",
     "Table",
+    "Undeliverable",
     "UnknownAgent",
     "consumes",
     "faults",

@@ -202,6 +202,18 @@ class Expired:
     number: int
 
 
+@notification(name="mom.Undeliverable")
+class Undeliverable:
+    """A message of yours was on its way when a server was lost for good; `reason` says whether it was delivered, or
+    that nobody knows."""
+
+    agent: str
+    type: str
+    reason: str
+    origin: str
+    number: int
+
+
 @notification(name="mom.DeferDone")
 class DeferDone:
     """The function that you deferred as `task` has returned; `value` is its result."""
@@ -222,4 +234,4 @@ class DeferFailed:
     reason: str
 
 
-NOTICES = {cls.__name__: cls for cls in (ReactionFailed, UnknownAgent, Expired, DeferDone, DeferFailed)}
+NOTICES = {cls.__name__: cls for cls in (ReactionFailed, UnknownAgent, Expired, Undeliverable, DeferDone, DeferFailed)}

@@ -129,6 +129,6 @@ def forgets_the_gate(guard: Method) -> Method:
     def open_again(change: Reconfiguration, plan: Plan) -> None:
         guard(change, plan)
         if change.tx.durable_batch == 0:
-            change.channel.gate.behind = frozenset()
+            change.channel.gate.behind = {}
 
     return open_again

@@ -15,7 +15,7 @@ from mombroker.broker.verbs.subscriptions import SubscriptionVerbs
 from mombroker.broker.verbs.topics import TopicVerbs
 from mombroker.core.server import AgentServer
 from mombroker.core.status import StatusVerbs, closed
-from mombroker.core.topology_verbs import ChangeVerbs, JoinVerbs, TopologyVerbs
+from mombroker.core.topology_verbs import ChangeVerbs, JoinVerbs, LossVerbs, TopologyVerbs
 from mombroker.core.verbs import AgentVerbs, LetterVerbs, LogVerbs
 
 
@@ -39,5 +39,6 @@ def attach(server: AgentServer) -> Sessions:
         PermissionVerbs(sessions.access),
     )
     server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator))
+    server.requests.add(LossVerbs(server.losses, server.lost))
     server.requests.add(JoinVerbs(server.truth, server.newcomers))
     return sessions

@@ -66,6 +66,7 @@ class Channel:
     readers    message type -> what reads its payload; raises UnknownNotification
     at_once    types that are applied where they are sent before anything else happens
     gate       what waits before domains that are being changed
+    heard      called with what members tell of the loss of another one
     domains    by name: the parts that serve one domain
     neighbours   who is connected to us
     owning     the parts whose cores deliver our own copies
@@ -73,12 +74,13 @@ class Channel:
 
     __slots__ = (
         "tx", "clock", "readers", "at_once", "gate", "routes", "domains", "links", "neighbours", "conns", "owning",
-        "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
+        "heard", "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
         "_left", "_taken", "_logs",
     )  # fmt: skip
 
     engine: Engine
     dead_letters: DeadLetters
+    heard: Callable[[str, str, int, object], None]
 
     def __init__(
         self,
@@ -133,12 +135,12 @@ class Channel:
     def _owning(self) -> list[DomainChannel]:
         return [part for part in self.domains.values() if part.core.own]
 
-    def install(self, topology: Topology, anew: Container[str], epoch: int) -> None:
+    def install(self, topology: Topology, anew: Container[str], epoch: int, lost: Container[str] = ()) -> None:
         """Take over other domains and routes in the open batch.
 
         A domain of ours goes on as it is if the topology has it with the same order, and it is not in `anew`; any other
         ends with all that is left of it. What is new begins with new clocks and links, under `epoch`, and its members
-        are met at once.
+        are met at once. Of those that are `lost` another store may come.
         """
         tx, parts, incarnations = self.tx, dict(self.domains), dict[str, str]()
         fresh: list[DomainChannel] = []
@@ -149,7 +151,7 @@ class Channel:
         stays = {d.name for d in wanted if d.name in parts and d.name not in anew and parts[d.name].same(d)}
         for part in parts.values():
             if part.name not in stays:
-                incarnations |= {link.peer: link.incarnation for link in part.links.values()}
+                incarnations |= {link.peer: link.incarnation for link in part.links.values() if link.peer not in lost}
                 part.end()
         self.domains.clear()
         for domain in wanted:
@@ -301,7 +303,7 @@ class Channel:
         in one domain are one multicast.
         """
         me, hops = self.tx.name, self._hops
-        if self.gate.behind and domain not in self.gate.behind:
+        if self.gate.behind and (domain not in self.gate.behind or self.gate.several):
             return self._stamp_before_gate(message, domain)
         if len(message.dests) == 1:  # the common case, without tables
             agent = message.dests[0]
@@ -354,7 +356,7 @@ class Channel:
         waits, in one entry. So does our own copy, if one of these is to order it, or others of ours wait already."""
         gate = self.gate
         local, leaving = self._ways(message.dests, domain)
-        waits = [agent for agent in message.dests if self._enters(agent)]
+        waits = [agent for agent in message.dests if self._enters(agent, domain)]
         if local and message.type not in self.at_once:
             own = self._orders_own(message, leaving, domain) if self.owning else None
             if gate.own or (own is not None and own.name in gate.behind):
@@ -362,13 +364,14 @@ class Channel:
                 local = []
         if waits:
             gate.put(message, waits)
-        rest = {into: peers for into, peers in leaving.items() if into not in gate.behind}
+        rest = {into: peers for into, peers in leaving.items() if not gate.before(into, domain)}
         return self._stamp_ways(message, local, rest, domain)
 
-    def _enters(self, agent: str) -> bool:
-        """Does the way to an agent lead into a domain that the gate is before?"""
+    def _enters(self, agent: str, domain: str) -> bool:
+        """Does the way to an agent lead from this domain into one that the gate is before?"""
         home = agent[: agent.index("/")]
-        return home != self.tx.name and self._hops[home][0] in self.gate.behind
+        into = "" if home == self.tx.name else self._hops[home][0]
+        return into != domain and self.gate.before(into, domain)
 
     def drain(self) -> bool:
         """Let in what waits at the gate, as much as the batch has room for. True if that was all."""
@@ -457,6 +460,8 @@ class Channel:
                     self._packet(part, link, data)
             elif kind == "ack":
                 link.acknowledged(number, value)
+            elif kind == "loss":
+                self.heard(peer, domain, number, value)
             else:
                 raise PeerError(f"{peer} sent a frame of kind {kind!r}")
 
@@ -564,6 +569,20 @@ class Channel:
         me, peer = self.tx.name, part.members[packet.frm]
         local = [agent for agent in message.dests if agent[: agent.index("/")] == me]
         self.engine.deliver(message, local, part.name, peer, received)
+
+    def hand_over_own(self, message: Message) -> None:
+        """A copy of our own that nobody orders any more."""
+        local = [agent for agent in message.dests if home_of(agent) == self.tx.name]
+        self.engine.deliver(message, local, received=self.tx.now)
+
+    def cut_off(self, server: str) -> set[str]:
+        """The servers to or from which something may be lost with this one."""
+        relaying = {name for name, part in self.tx.topology.domains.items() if server in part}
+        relaying = {name for name in relaying if ordering.backend(self.tx.topology.domains[name].backend).relays}
+        return {
+            home for home in self.tx.topology.servers if home != self.tx.name
+            and any(hop == server or domain in relaying for domain, hop in self.routes.path(home))
+        }  # fmt: skip
 
     # -- commits -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.transaction import COMMIT, Transaction
 
+TOPICS = "_topics"  # who expands a copy of a topic
 DEAD, LETTERS = "_dead", "letters"  # dead letters lie in the collection LETTERS of the agent <server>/DEAD
 
 
@@ -66,6 +67,20 @@ class DeadLetters:
             self.record("drop", message, agent, domain, peer, received, detail=detail)
         else:
             self.bury(message, agent, reason, "UnknownAgent")
+
+    def undeliverable(self, message: Message, agent: str, reason: str) -> bool:
+        """Settle a copy whose way is gone. True if it is a dead letter now; what destinations tell each other is of no
+        use any more."""
+        try:
+            done = self.settle(message, agent)
+        except UnknownNotification as error:
+            done, reason = False, str(error)
+        local = agent.partition("/")[2]
+        if done or (local.startswith("_") and local != TOPICS):
+            self.record("drop", message, agent, detail=reason)
+            return False
+        self.bury(message, agent, reason, "Undeliverable")
+        return True
 
     def unreadable(self, data: bytes, agent: str, error: MomError) -> None:
         """Keep bytes of our rows that are no message as they are, for an operator; they are never read again."""

@@ -7,7 +7,8 @@ from mombroker.core.batch import Batch
 from mombroker.core.hello import Hello
 
 # A link frame is a tuple: ("data", domain, first sequence, [packet bytes, ...]) or
-# ("ack", domain, last durable sequence, limit), where `limit` is the highest sequence that may be sent.
+# ("ack", domain, last durable sequence, limit), where `limit` is the highest sequence that may be sent, or
+# ("loss", domain, epoch, report), see losses.py.
 LinkFrame = tuple[str, str, int, Any]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mombroker.core.collection import Collections
 from mombroker.core.message import Message
@@ -19,22 +19,40 @@ class Gate:
     2. Nothing enters one of `behind` while there is an entry; with no gate there is none.
     3. `own` counts entries with copies for agents of this server, which a back end is to order.
 
-    behind   the domains that it is before, by name; empty: there is no gate
+    closed   by whom it is closed, before which domains, and whether what waits may be let in
+    behind   the domains that it is before, by name, and who has closed it there; empty: there is no gate
+    several  not all of them are closed by the same
     draining   entries leave: they are let in, or have nowhere to go
     waiting  the entries
     """
 
-    __slots__ = ("tx", "behind", "draining", "waiting", "own")
+    __slots__ = ("tx", "closed", "behind", "several", "draining", "waiting", "own")
 
     def __init__(self, tx: Transaction, collections: Collections):
         self.tx = tx
-        self.behind: frozenset[str] = frozenset()
+        self.closed: dict[str, tuple[frozenset[str], bool]] = {}
+        self.behind: dict[str, str] = {}
+        self.several = False
         self.draining = False
         self.waiting = collections.open(f"{tx.name}/{GATE}", WAITING)
         self.own = self._count()
 
     def __len__(self) -> int:
         return len(self.waiting)
+
+    def close(self, who: str, domains: Iterable[str], draining: bool) -> None:
+        """Somebody closes it before these domains, or opens it again with none; entries leave once nobody minds."""
+        self.closed[who] = (frozenset(domains), draining)
+        if not self.closed[who][0] and not draining:
+            del self.closed[who]
+        self.behind = {domain: who for who, (behind, _) in self.closed.items() for domain in behind}
+        self.several = len({*self.behind.values()}) > 1
+        self.draining = bool(self.closed) and all(draining for _, draining in self.closed.values())
+
+    def before(self, into: str, domain: str) -> bool:
+        """Is what comes from one domain, or from here (empty), to wait before it enters another one?"""
+        who = self.behind.get(into)
+        return who is not None and who != self.behind.get(domain)
 
     def put(self, message: Message, agents: Sequence[str]) -> None:
         """The copies of a message for these agents wait."""

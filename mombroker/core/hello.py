@@ -28,6 +28,7 @@ class Hello:
     received: int
     limit: int
     order: str = ""  # of that domain, to tell what differs: JSON; empty if it is long
+    fenced: int = 0  # the receiver was declared lost: its clocks are of no use below this epoch
 
     def values(self) -> dict[str, Any]:
         return asdict(self)

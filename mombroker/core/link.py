@@ -28,7 +28,7 @@ class Links:
     meet      peers of new links, to be met once the batch is durable
     """
 
-    __slots__ = ("tx", "touched", "alone", "meet", "_last_id", "_closed", "_ended")
+    __slots__ = ("tx", "touched", "alone", "meet", "_last_id", "_closed", "_ended", "_said")
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], rows: list[LinkRow]):
         self.tx = tx
@@ -38,6 +38,7 @@ class Links:
         self.meet: list[str] = []
         self._closed: list[tuple[Link, int, int]] = []  # with their last sequences, of the batch under way
         self._ended: list[tuple[int, list[LinkFrame]]] = []  # connections of links that are no more, and last frames
+        self._said: list[tuple[int, list[LinkFrame]]] = []
 
     def new_id(self) -> int:
         self._last_id += 1
@@ -57,8 +58,20 @@ class Links:
             link.conn = 0
         self.tx.urgency = COMMIT
 
+    def cut(self, link: Link) -> None:
+        """Nothing is sent to a neighbour any more, nor taken from it, until a connection is made anew."""
+        if link.conn:
+            self._ended.append((link.conn, []))
+            link.down()
+
+    def say(self, link: Link, frame: LinkFrame) -> None:
+        """Have a frame leave on a connection that is up, after the open batch."""
+        self._said.append((link.conn, [frame]))
+        self.tx.urgency = COMMIT
+
     def close(self, ready: Ready) -> None:
         """The open batch closes: rows of links join it, frames leave after it."""
+        ready.frames, self._said = self._said, []
         ready.meet, self.meet = self.meet, []
         for conn, frames in self._ended:
             ready.frames.append((conn, frames))
@@ -101,7 +114,7 @@ class Link:
     __slots__ = (
         "tx", "touched", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
         "received_durable", "conn", "next", "limit", "granted", "owes", "window", "window_bytes", "held", "mean_bytes",
-        "changed", "last_seen", "duplicates", "dialled", "alone", "broken",
+        "changed", "last_seen", "duplicates", "dialled", "alone", "broken", "most",
     )  # fmt: skip
 
     def __init__(self, links: Links, row: LinkRow, member: int):
@@ -124,6 +137,7 @@ class Link:
         self.last_seen = 0
         self.duplicates = 0
         self.dialled = False
+        self.most = 0  # the last sequence that was put on a connection of this process
         self.broken = ""  # why nothing more can be sent: the next packet is damaged in the store
         # The most that the peer can have received, if we have not met it since: a peer that claims more has met another
         # copy of our store.
@@ -295,7 +309,7 @@ class Link:
         if self.incarnation and hello.incarnation != self.incarnation:
             raise PeerRefused(
                 f"the store of {peer} is not the one that {me} knew (its incarnation has changed); restore that one, "
-                f"or run `mom domain reset` for {peer}"
+                f"declare it lost by `mom server lost {peer}`, or run `mom domain reset` for {peer}"
             )
         # An old copy that has been at work since may have sent as many as the peer has received, but others.
         sent = self.durable if self.alone is None else min(self.durable, self.alone)
@@ -311,8 +325,12 @@ class Link:
             had = hello.received
             raise _old(peer, f"{peer} has acknowledged {self.acked} messages of {me} in {where}, and has only {had}")
 
+    def seen(self) -> int:
+        """The last sequence that the peer can have received."""
+        return max(self.most, self.next - 1) if self.alone is None else self.alone
+
     def up(self, conn: int, hello: Hello) -> None:
-        self.conn = conn
+        self.conn, self.most = conn, max(self.most, self.next - 1)
         self.dialled = False
         self.window.clear()
         self.window_bytes = 0

@@ -47,6 +47,13 @@ TOPOLOGY = _key("topology", "core/revision.py", "JSON", "what all servers of the
 CHANGE = _key("change", "core/coordinator.py", "JSON", "the change of the domains that the registry carries out")
 PLAN = _key("plan", "core/reconfiguration.py", "JSON", "the change of the domains that the server takes part in")
 MARK = _key("mark:", "core/reconfiguration.py", "SERVER: number", "the change that a server has closed its gate for")
+LOSS = _key(
+    "loss:", "core/losses.py", "DOMAIN: JSON", "servers of a domain that are lost, and how far it goes on without"
+)
+LOST_SERVER = _key(
+    "lost:", "core/lost.py", "SERVER: JSON",
+    "a server that was lost: the epoch that its successor begins under, and behind whom", True,
+)  # fmt: skip
 HISTORY = _key("revision:", "core/revision.py", "NUMBER: JSON", "since when, its digest, and what it changed")
 ATTACHED = _key(
     "attached:", "core/newcomers.py", "SERVER: JSON",

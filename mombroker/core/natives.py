@@ -57,6 +57,7 @@ class Clients(Protocol):
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     def left(self, server: str) -> None: ...  # it is not of this bus any more
+    def cut_off(self, servers: set[str]) -> None: ...  # what was under way between us and these may be lost
     def depart(self) -> None: ...  # nor are we from now on
 
     @property

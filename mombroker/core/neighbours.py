@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from mombroker.core.changes import reordered
@@ -32,12 +32,16 @@ class Neighbours:
     epochs     domain -> epoch of its clocks
     revision   of the topology that is in force
     moving     the change that is under way here, until all have switched
+    judge      raises PeerRefused for a hello that a loss is in the way of, in a domain
+    fenced     server -> the epoch below which its clocks are of no use; 0 if it was never lost
     since      the batch that has taken over the topology
     conns      connections that are up, by number
     trouble    peer -> why its link is refused; set by the driver
     """
 
-    __slots__ = ("tx", "domains", "incarnation", "epochs", "revision", "moving", "since", "conns", "trouble")
+    __slots__ = (
+        "tx", "domains", "incarnation", "epochs", "revision", "moving", "judge", "fenced", "since", "conns", "trouble",
+    )  # fmt: skip
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], domains: Mapping[str, DomainChannel]):
         self.tx, self.domains = tx, domains
@@ -45,6 +49,8 @@ class Neighbours:
         self.epochs = {name: int(meta.get(EPOCH + name, 0)) for name in tx.topology.domains}
         self.revision = 0
         self.moving: Moving | None = None
+        self.judge: Callable[[Hello, str], None] = lambda hello, domain: None
+        self.fenced: Callable[[str], int] = lambda server: 0
         self.since = 0
         self.conns: dict[int, Link] = {}
         self.trouble: dict[str, str] = {}
@@ -89,7 +95,7 @@ class Neighbours:
         return Hello(
             server=self.tx.name, incarnation=self.incarnation, domain=part.name, digest=part.domain.digest(),
             epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=self.revision, term=0,
-            sent=sent, acked=acked, received=received, limit=limit, order=_order(part.domain),
+            sent=sent, acked=acked, received=received, limit=limit, order=_order(part.domain), fenced=self.fenced(peer),
         )  # fmt: skip
 
     def _durable(self) -> None:
@@ -112,10 +118,12 @@ class Neighbours:
                 f"{hello.server} orders domain {part.name} differently ({_differs(part.domain, hello)}): "
                 f"{self._remedy(hello)}"
             )
+        self.judge(hello, part.name)
         if hello.epoch != self.epochs[part.name]:
             raise PeerRefused(
                 f"the clocks of domain {part.name} were started anew for some servers only ({hello.server} is at "
-                f"epoch {hello.epoch}, we are at {self.epochs[part.name]}): run `mom domain reset` again for all"
+                f"epoch {hello.epoch}, we are at {self.epochs[part.name]}): run again what has done that, `mom server "
+                "lost` or `mom domain reset`"
             )
         if hello.graph != self.tx.topology.graph() and hello.revision in (0, self.revision):
             raise PeerRefused(

@@ -14,7 +14,7 @@ from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.message_types import MessageTypes
-from mombroker.core.meta import ATTACHED, EPOCH, HISTORY, JOINING, REVISION, TOPOLOGY, WAITING
+from mombroker.core.meta import ATTACHED, EPOCH, HISTORY, JOINING, NEXT, REVISION, TOPOLOGY, WAITING
 from mombroker.core.topology import Topology
 from mombroker.core.transaction import Transaction
 from mombroker.core.truth import EPOCH_BITS
@@ -29,11 +29,12 @@ Row = tuple[str, str, bytes]  # who has told it, type and payload of the message
 @dataclass(slots=True)
 class Attached:
     """A server that has come by a revision. `unmet`: those that may not know it yet; only the sponsor and the newcomer
-    itself keep account of that."""
+    itself keep account of that. `epoch`: it is in the place of a lost one, and its clocks begin under this."""
 
     revision: int
     sponsor: str
     unmet: list[str] = field(default_factory=list)
+    epoch: int = 0
 
 
 class Newcomers:
@@ -73,25 +74,27 @@ class Newcomers:
 
     def _keep(self, server: str) -> None:
         row = self.attached.get(server)
-        self.tx.rows.meta[f"{ATTACHED}{server}"] = None if row is None else json.dumps(astuple(row))
+        self.tx.rows.meta[f"{ATTACHED}{server}"] = (
+            None if row is None else json.dumps(astuple(row)[: None if row.epoch else 3])
+        )
 
     # -- at the delivery of a revision -----------------------------------------------------------------------------
 
-    def announced(self, number: int, text: str, attached: Iterable[Attachment]) -> None:
-        """A revision is in force that attaches servers."""
+    def announced(self, number: int, text: str, attached: Iterable[Attachment], epoch: int = 0) -> None:
+        """A revision is in force that attaches servers, or they begin under `epoch` in the place of lost ones."""
         me, servers = self.tx.name, self.tx.topology.servers
         fresh = [server for each in attached for server in each.servers]
         old = [server for server in servers if server not in fresh]
         for each in attached:
             for server in each.servers:
-                self.attached[server] = Attached(number, each.sponsor, list(old) if each.sponsor == me else [])
+                self.attached[server] = Attached(number, each.sponsor, list(old) if each.sponsor == me else [], epoch)
                 self._keep(server)
         self._look()
         self.joined(fresh)
         for each in attached:
             if each.sponsor == me:
                 self.tx.rows.meta.update({f"{JOINING}{server}": text for server in each.servers})
-                self._tell_tables(each.servers)
+                self.tell_tables(each.servers)
             self._post((each.sponsor, *each.servers), KNOWN, json.dumps(each.servers).encode())
 
     def left(self, server: str) -> None:
@@ -107,7 +110,8 @@ class Newcomers:
 
     # -- the sponsor -----------------------------------------------------------------------------------------------
 
-    def _tell_tables(self, servers: Iterable[str]) -> None:
+    def tell_tables(self, servers: Iterable[str]) -> None:
+        """What is the same on all servers."""
         for origin, type, payloads in _pages(row for table in self.tables for row in table()):
             self._tell(servers, origin, type, payloads)
 
@@ -151,8 +155,8 @@ class Newcomers:
         return found
 
     def _told(self, message: Message) -> None:
-        mine = self.attached.get(self.tx.name)
-        if mine is None or message.origin != mine.sponsor:
+        mine, registry = self.attached.get(self.tx.name), self.tx.topology.registry
+        if message.origin != registry and (mine is None or message.origin != mine.sponsor):
             return
         for part in self._read_told(message):
             if part.origin in self.tx.topology.servers:  # else it has left meanwhile
@@ -186,7 +190,8 @@ class Newcomers:
         if text is None:
             raise MomError(f"{server} has joined the bus already, with another store: start it where that is")
         others = {name: [each.revision, each.sponsor] for name, each in self.attached.items()}
-        return {"sponsor": row.sponsor, "revision": row.revision, "text": text, "attached": others}
+        found = {"sponsor": row.sponsor, "revision": row.revision, "text": text, "attached": others}
+        return {**found, "epoch": row.epoch, "now": self.tx.now} if row.epoch else found
 
     def check(self) -> None:
         for name, each in self.attached.items():
@@ -199,10 +204,14 @@ def rows(server: str, invitation: Mapping[str, Any]) -> tuple[Topology, dict[str
     number, text = int(invitation["revision"]), str(invitation["text"])
     topology = revision.read(text)
     attached = {str(name): (int(at), str(by)) for name, (at, by) in invitation["attached"].items()}
-    old = [name for name in topology.servers if attached.get(name, (0, ""))[0] < number]
+    epoch = int(invitation.get("epoch", 0))  # in the place of a lost server, which everybody knew
+    old = [name for name in topology.servers if epoch or attached.get(name, (0, ""))[0] < number]
+    old = [name for name in old if name != server]
     found: dict[str, str | int] = {REVISION: number, TOPOLOGY: text, WAITING: 1}
     found[f"{HISTORY}{number}"] = json.dumps([0, revision.digest_of(text), [f"+ server {server}"]])
-    found |= {f"{EPOCH}{domain.name}": number << EPOCH_BITS for domain in topology.domains_of(server)}
+    found |= {f"{EPOCH}{domain.name}": epoch or number << EPOCH_BITS for domain in topology.domains_of(server)}
+    if epoch:
+        found[NEXT] = int(invitation["now"]) // 1000  # ids of the lost store are not given again
     for name, (at, sponsor) in attached.items():
         if name in topology.servers:
             found[f"{ATTACHED}{name}"] = json.dumps([at, sponsor, old if name == server else []])

@@ -23,7 +23,7 @@ from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import BOUNCE, Message, new_message
-from mombroker.core.meta import MARK, PLAN
+from mombroker.core.meta import LOSS, MARK, PLAN
 from mombroker.core.neighbours import Moving
 from mombroker.core.replicated import Replication
 from mombroker.core.topology import listed
@@ -92,7 +92,7 @@ class Reconfiguration:
         return self.plan is not None and id == self.plan.id
 
     def _guard(self, plan: Plan) -> None:
-        self.channel.gate.behind, self.channel.gate.draining = frozenset(plan.behind), plan.phase == DRAINING
+        self.channel.gate.close(AGENT, plan.behind, plan.phase == DRAINING)
         switched = plan.phase != FROZEN
         self.channel.neighbours.moving = Moving(plan.number, frozenset(plan.inside), switched)
 
@@ -114,6 +114,8 @@ class Reconfiguration:
             return f"{me} has not finished the change to revision {self.plan.number}: see `mom topology status`"
         if plan.number != self.truth.number + 1:
             return f"{me} is at revision {self.truth.number} of the topology: run `mom topology plan` again"
+        if self.tx.reader.meta(LOSS):
+            return f"{me} is just going on without a server that is lost: see `mom topology status`, and apply again"
         if self.tx.full:
             return f"{me} takes no work, since it lacks room: see `mom status`"
         try:
@@ -190,10 +192,10 @@ class Reconfiguration:
         if plan.phase == FROZEN and self.marks.issuperset(plan.inside) and not any(self._under_way()):
             if self.tx.name not in plan.leavers or self._is_last(plan):
                 self._switch(plan)
-        return plan.phase == DRAINING and not self._drained()
+        return plan.phase == DRAINING and self.channel.gate.draining and not self._drained()
 
     def _parts(self) -> Iterator[DomainChannel]:
-        behind = self.channel.gate.behind
+        behind, _ = self.channel.gate.closed.get(AGENT, (frozenset(), False))
         return (part for part in self.channel.domains.values() if part.name in behind)
 
     def _under_way(self) -> Iterator[str]:
@@ -280,7 +282,7 @@ class Reconfiguration:
         return row | {"phase": plan.phase, "change": plan.number, "waits_for": waits if plan.phase == FROZEN else []}
 
     def check(self) -> None:
-        plan, behind = self.plan, self.channel.gate.behind
+        plan, (behind, _) = self.plan, self.channel.gate.closed.get(AGENT, (frozenset(), False))
         closed = plan is not None and plan.phase != ASKED
         assert behind == (frozenset(plan.behind) if plan is not None and closed else frozenset()), "1: the wrong gate"
         self.channel.gate.check()

@@ -6,6 +6,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from mombroker import ordering
+from mombroker.core import undelivered
 from mombroker.core.message import Message, decode
 from mombroker.core.meta import EPOCH, OWN
 
@@ -29,11 +30,11 @@ def start_anew(
     """
     consumer = server.channel.domains[domain]
     buried = set() if buried is None else buried
-    undelivered: list[Undelivered] = []
+    found: list[Undelivered] = []
     for message, agent, reason in _bound_out(server, consumer, unseen) + _held(server, consumer):
         if (message.origin, message.number, agent) not in buried:
             buried.add((message.origin, message.number, agent))
-            undelivered.append((message, agent, reason))
+            found.append((message, agent, reason))
     rows = server.tx.rows.core
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
@@ -48,16 +49,16 @@ def start_anew(
         link.touch()
     server.neighbours.epochs[domain] = epoch
     server.tx.rows.meta[EPOCH + domain] = epoch
-    return undelivered
+    return found
 
 
-def give_up(server: AgentServer, undelivered: list[Undelivered]) -> list[Undelivered]:
+def give_up(server: AgentServer, found: list[Undelivered]) -> list[Undelivered]:
     """Bury all that, once all clocks are new, since the senders are told; returns what has become a dead letter.
 
     What destinations tell each other is of no use any more.
     """
     dead = []
-    for message, agent, reason in undelivered:
+    for message, agent, reason in found:
         if not server.clients.orphan(message, agent):
             server.dead_letters.bury(message, agent, reason, "ReactionFailed")
             dead.append((message, agent, reason))
@@ -68,44 +69,24 @@ def _bound_out(server: AgentServer, consumer: DomainChannel, unseen: Container[C
     """The agents that the packets in this domain's out-queues do not reach."""
     out: list[Undelivered] = []
     domain = consumer.domain
-    backend = ordering.backend(domain.backend)
-    options = backend.resolve(domain.members, domain.options)
+    relays = ordering.backend(domain.backend).relays
     for link in consumer.links.values():
-        theirs = ordering.create(domain.backend, link.member, len(domain.members), **options)
-        theirs.forgetful = True
         reason = f"it waited for {link.peer} when the clocks of domain {domain.name} were started anew"
         after = link.acked
-        while rows := server.reader.queue_out(link.id, after, link.durable, 256):
-            for seq, data in rows:
+        while packets := undelivered.page(consumer, link, after, 256):
+            for seq, packet in packets:
                 after = seq
-                packet = theirs.decode(consumer.me, data)
-                if link.member not in packet.dests and not (backend.relays and packet.body):
+                if link.member not in packet.dests and not (relays and packet.body):
                     continue
                 message = decode(packet.body)
                 for agent in message.dests:
-                    through = backend.relays and (message.origin, message.number, agent) in unseen
-                    if _via(server, agent, domain.name, None if through else link.peer):
+                    through = relays and (message.origin, message.number, agent) in unseen
+                    if undelivered.via(server.channel, agent, domain.name, None if through else link.peer):
                         out.append((message, agent, reason))
     return out
 
 
-def _via(server: AgentServer, agent: str, domain: str, peer: str | None) -> bool:
-    """Does our way to an agent lead through this domain, to this peer if one is named?"""
-    home = agent.partition("/")[0]
-    if home == server.name:
-        return False
-    into, hop = server.channel.routes.hop(home)
-    return into == domain and (peer is None or hop == peer)
-
-
 def _held(server: AgentServer, consumer: DomainChannel) -> list[Undelivered]:
     """The agents, here or beyond us, that the held packets do not reach."""
-    out: list[Undelivered] = []
     reason = f"its causes were lost when the clocks of domain {consumer.name} were started anew"
-    core = consumer.core
-    for packet, _ in [*core.held(), *core.parked()]:
-        message = packet.note[1] or decode(packet.body)
-        for agent in message.dests:
-            if not _via(server, agent, consumer.name, None):
-                out.append((message, agent, reason))
-    return out
+    return [(message, agent, reason) for message, agent in undelivered.held(server.channel, consumer)]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from mombroker.core import revision, times
 from mombroker.core.alarms import Alarms
 from mombroker.core.batch import Reader
-from mombroker.core.changes import Change
+from mombroker.core.changes import Attachment, Change
 from mombroker.core.channel import Channel
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
@@ -39,6 +39,8 @@ from mombroker.core.events import (
 from mombroker.core.gate import Gate
 from mombroker.core.identity import identity
 from mombroker.core.limits import Limits
+from mombroker.core.losses import Losses
+from mombroker.core.lost import Lost
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import CLEAN, DIGEST, NOW, UNCLEAN
 from mombroker.core.names import Names
@@ -110,6 +112,13 @@ class AgentServer:
         self.change = Reconfiguration(replication, channel, self.truth)
         self.change.holds = self._holds
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
+        self.lost = Lost(replication)
+        self.lost.applied = self._lost
+        self.newcomers.tables.insert(0, self.lost.told)
+        self.neighbours.fenced = self.lost.fenced
+        self.losses = Losses(
+            channel, self.dead_letters, self.lost, self.requests.tickets.answer, self.timers.alarm
+        )  # fmt: skip
         self._permit()
         self.clients = self.engine.clients = attach(self)
         self.clients.leaving = self.change.leaving
@@ -122,6 +131,7 @@ class AgentServer:
         if self.newcomers.waiting:
             channel.meet()
         self.coordinator.recover()
+        self.losses.recover()
 
     @property
     def topology(self) -> Topology:
@@ -164,14 +174,17 @@ class AgentServer:
                 self.channel.receive(peer, conn, frames)
             case ClientCommands() | ClientWrote() | ClientOpened() | ClientClosed():
                 self.clients.step(event)
-            case LinkUp(_, conn, hello):
+            case LinkUp(peer, conn, hello):
                 self.neighbours.up(conn, hello)
-            case LinkDown(_, conn):
+                self.losses.met(peer)
+            case LinkDown(peer, conn):
                 self.neighbours.down(conn)
+                self.losses.apart(peer)
                 if self.change.leaving():  # whoever hangs up may have switched
                     self.tx.urgency = COMMIT
             case PeerSwitched(peer):
-                self.change.switched(peer)
+                if not self.losses.switched(peer):
+                    self.change.switched(peer)
             case Tick():
                 self.timers.tick()
                 self.requests.tickets.hurry()
@@ -199,7 +212,9 @@ class AgentServer:
             self.requests.tickets.hurry()
         if self.coordinator.until:
             self.coordinator.hurry()
-        changes = self.change.plan is not None and self._change()
+        if self.losses.until:
+            self.losses.hurry()
+        changes = (self.change.plan is not None or self.losses.losses) and self._change()
         done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(self.limits.turn_reactions)
         self.more = not done or changes or bool(turns.soon)
         if self.reader.damaged:
@@ -210,6 +225,7 @@ class AgentServer:
     def _change(self) -> bool:
         """A change of the domains goes on, as far as it can now. True if that was not all."""
         more, gate = self.change.turn(), len(self.channel.gate)
+        more = self.losses.turn() or more
         if gate != self.alarms.gate:
             self.alarms.gate = gate
             if self.tx.full != self.alarms.full():
@@ -236,6 +252,30 @@ class AgentServer:
                 self.names.declared(name, new is not None)
         if change.attached:
             self.newcomers.announced(self.truth.number, self.truth.text, change.attached)
+
+    def _lost(self, server: str, sponsor: str, epoch: int) -> None:
+        """A server is lost for good, and what lived there. Another one may begin in its place, behind its sponsor."""
+        if server == self.name:
+            return
+        topology, cut_off = self.topology, self.channel.cut_off(server)
+        declared = [agent for agent in topology.agents if agent.server == server]
+        self.names.left(server)
+        self.newcomers.left(server)
+        self.clients.left(server)
+        self.names.install(declared)
+        for agent in declared:
+            self.names.declared(agent.name, True)
+        domains = tuple(domain.name for domain in topology.domains_of(server))
+        self.newcomers.announced(
+            self.truth.number, self.truth.text, [Attachment(sponsor, (server,), domains)], epoch
+        )  # fmt: skip
+        if others := cut_off - {server}:
+            self.clients.cut_off(others)
+            if topology.registry == self.name and self.coordinator.run is None:
+                self.truth.retell(others)
+                self.newcomers.tell_tables(others)
+        self.lost.declare()
+        self.tx.note(f"{server} is lost, with all that lived there; another one may begin in its place")
 
     def _permit(self) -> None:
         self.neighbours.revision = self.truth.number
@@ -318,3 +358,4 @@ class AgentServer:
         self.change.check()
         self.coordinator.check()
         self.newcomers.check()
+        self.losses.check()

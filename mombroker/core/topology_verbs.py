@@ -8,6 +8,8 @@ from typing import Any
 from mombroker.core import revision
 from mombroker.core.coordinator import Coordinator
 from mombroker.core.errors import MomError
+from mombroker.core.losses import Losses
+from mombroker.core.lost import Lost
 from mombroker.core.meta import HISTORY
 from mombroker.core.newcomers import Newcomers
 from mombroker.core.reconfiguration import Reconfiguration
@@ -60,6 +62,28 @@ class ChangeVerbs:
     def topology_abort(self) -> Reply:
         """Give a change of the domains up that has not begun. Only the registry can."""
         return {"change": self.coordinator.abort()}
+
+
+class LossVerbs:
+    """What operators may ask about servers that are lost for good."""
+
+    def __init__(self, losses: Losses, lost: Lost):
+        self.of, self.lost = losses, lost
+
+    @changes
+    def lose(self, ticket: int, domain: str, servers: list[str], epoch: int) -> None:
+        """Go on for ever without servers of a domain whose stores are gone. The domain begins anew under an epoch,
+        which is the same in each domain of a lost server."""
+        self.of.lose(ticket, domain, servers, epoch)
+
+    @reads
+    def losses(self) -> Reply:
+        """The epochs of the domains of the server, how losses go on here, and which servers were lost."""
+        epochs = self.of.channel.neighbours.epochs
+        return {
+            "epochs": {name: epochs[name] for name in self.of.channel.domains}, "under_way": self.of.status(),
+            "lost": {name: {"epoch": epoch, "behind": sponsor} for name, (epoch, sponsor) in self.lost.known.items()},
+        }  # fmt: skip
 
 
 class JoinVerbs:

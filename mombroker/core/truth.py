@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -155,6 +155,11 @@ class Truth(Replicated):
     def tell(self, number: int, since: int, text: str) -> None:
         """Have a revision in force everywhere."""
         self._tell(self.tx.topology.servers, REVISED, json.dumps([number, since, text], ensure_ascii=False).encode())
+
+    def retell(self, servers: Iterable[str]) -> None:
+        """Tell some servers again what is in force: the word may have been lost on its way."""
+        since = revision.history(self.tx.reader.meta(HISTORY))[self.number][0]
+        self._tell(servers, REVISED, json.dumps([self.number, since, self.text], ensure_ascii=False).encode())
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 

@@ -302,7 +302,7 @@ class Links:
         for at, frame in enumerate(frames):
             if _is_data(frame):
                 conn.idle = 0
-            elif not _is_ack(frame):
+            elif not (_is_ack(frame) or _is_loss(frame)):
                 raise PeerError("a frame is neither data nor an acknowledgement")
             frames[at] = tuple(frame)
         self.post(LinkFrames(conn.peer, conn.number, frames))
@@ -437,6 +437,13 @@ def _is_ack(frame: Any) -> bool:
     return (
         type(frame) is list and len(frame) == 4 and frame[0] == "ack" and type(frame[1]) is str
         and type(frame[2]) is int and frame[2] >= 0 and type(frame[3]) is int and frame[3] >= 0
+    )  # fmt: skip
+
+
+def _is_loss(frame: Any) -> bool:
+    return (
+        type(frame) is list and len(frame) == 4 and frame[0] == "loss" and type(frame[1]) is str
+        and type(frame[2]) is int and frame[2] > 0 and type(frame[3]) is bytes
     )  # fmt: skip
 
 

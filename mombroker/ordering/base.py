@@ -3,7 +3,7 @@
 An outsider writes a class with these methods and registers it under the entry-point group `mombroker.orderings`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -60,6 +60,7 @@ class Ordering:
     own: bool = False  # it delivers a member's own copies, too; see `send`
     total: bool = False  # all members deliver what they both get in one order; needs `own`
     spreads: bool = False  # messages go to members that they are not for, too: others keep them for one that is down
+    floods: bool = False  # each member passes on each message, so that it comes to others on several links
     options: tuple[str, ...] = ()  # names of the options that the topology file may set
     duplicates: int = 0  # packets that came again, and were dropped, since the core was made
     forgetful: bool = False  # set on a core whose rows are lost: `decode` believes what packets say that it has sent
@@ -129,6 +130,11 @@ class Ordering:
         """Packets that are in order and wait to be passed on (and to be delivered here, if they are not), each with
         the (member, sequence) pairs of the acknowledgements that it waits for."""
         return []
+
+    def reach(self, without: Collection[int]) -> set[int]:
+        """Where members pass on for others: those that have what this one has sent, or passed on, though some have not
+        passed it on, since they are lost."""
+        return set()
 
     def dirty(self) -> tuple[Rows, set[tuple[int, int]]]:
         """Rows to put and rows to delete since the last call; held packets are among them."""

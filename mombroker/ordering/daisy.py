@@ -3,7 +3,7 @@
 Everything that decides delivery order in such a domain is in this file.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct, error
@@ -251,6 +251,14 @@ class Daisy(Ordering):
             delivered = set(map(id, step.deliver))
             step.freed = [each for each in woken if id(each) not in delivered]
         return step
+
+    def reach(self, without: Collection[int]) -> set[int]:
+        """Those whose home groups are connected with a group of this one."""
+        groups = list(self.seats)
+        for gid in groups:
+            ways = [way for way in crossings(self.tree, gid) if way.connector not in without]
+            groups += [way.to for way in ways if way.to not in groups]
+        return {member for gid in groups if not self.tree[gid].children for member in self.tree[gid].members}
 
     def _key(self, gid: Gid, packet: Packet) -> Key:
         return packet.frm, packet.stamp.vector[self.seats[gid].place[packet.frm]]

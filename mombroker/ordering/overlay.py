@@ -3,7 +3,7 @@
 Everything that decides delivery order in such a domain is in this file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
@@ -35,13 +35,15 @@ class Overlay(Ordering):
     fifo = True
     relays = True
     spreads = True
+    floods = True
     options = ("links",)
 
     def __init__(self, me: int, size: int, links: Sequence[Sequence[int]] | None = None):
         """`links` are pairs of members; by default those of the folded incomplete hypercube."""
         assert 0 <= me < size <= MOST, f"no member {me} in a domain of {size}"
         self.me, self.size = me, size
-        self.neighbours = neighbours(me, size) if links is None else graph(size, links)[me]
+        self.graph = None if links is None else graph(size, links)
+        self.neighbours = neighbours(me, size) if self.graph is None else self.graph[me]
         self.seen = [0] * size  # by origin: the number of the last message that was recorded
         self._changed: set[int] = set()  # origins since the last `dirty`
         self._floor = self.seen[:]  # numbers at the last `check`
@@ -75,6 +77,9 @@ class Overlay(Ordering):
             "packets_to_all": flood(near), "control_bytes": 2 * INTEGER, "control_bytes_worst": 2 * INTEGER,
             "survives": passing,
         }  # fmt: skip
+
+    def reach(self, without: Collection[int]) -> set[int]:
+        return {*reach(self.graph or hypercube(self.size), self.me, without)}
 
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         me = self.me

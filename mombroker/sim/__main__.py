@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--clients", choices=PROGRAMS, default=AGENTS, help="what clients do; else agents are at work")
     parser.add_argument("--relayouts", action="store_true", help="the domains change meanwhile, again and again")
     parser.add_argument("--replicas", action="store_true", help="some servers have replicas, which fail meanwhile")
+    parser.add_argument("--losses", action="store_true", help="servers die with their disks, and are declared lost")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -38,7 +39,7 @@ def main() -> int:
         for seed in progress.track(seeds, description="seeds"):
             result = run(
                 seed, backends=args.backends.split(","), program=args.clients, relayouts=args.relayouts,
-                replicated=ReplicatedNode if args.replicas else None,
+                replicated=ReplicatedNode if args.replicas else None, losses=args.losses,
             )  # fmt: skip
             done += 1
             counts.update(result.counts)

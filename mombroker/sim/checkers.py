@@ -5,11 +5,14 @@ from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.core.damage import DAMAGED
+from mombroker.core.ids import home_of
 from mombroker.core.trace import Record
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
 
 MessageId = tuple[str, int]
+UNKNOWN = "is unknown"  # said of what may have been delivered, when a server was lost
+GONE = "only a lost disk had it"
 
 
 class Fates:
@@ -35,7 +38,7 @@ class Fates:
 
     def awaited(self, id: MessageId, agent: str) -> bool:
         """Must (or did) this agent react to it? A tombstone updates clocks, and nobody reacts to it."""
-        if id in self.expired:
+        if id in self.expired or UNKNOWN in self.dead.get((id, agent), ""):
             return (id, agent) in self.reacted
         return (id, agent) not in self.dead
 
@@ -53,16 +56,21 @@ def agent_events(logs: list[list[Record]], fates: Fates) -> list[Event]:
     return events
 
 
-def server_events(events: list[list[Event]], fates: Fates, left: Container[str] = ()) -> list[Event]:
+def server_events(
+    events: list[list[Event]], fates: Fates, left: Container[str] = (), lost: Container[tuple[MessageId, str]] = ()
+) -> list[Event]:
     """The processes are the servers: the hand-over to the inboxes is the delivery. Who has `left` need not have all,
-    nor must all have what it sent: no clients and agents were there."""
+    nor must all have what it sent: no clients and agents were there. `lost`: what servers need not have."""
     everything = [event for log in events for event in log]
     delivered = {(event[2], event[1]) for event in everything if event[0] == "deliver"}
     for at, (kind, process, id, *dests) in enumerate(everything):
-        if kind == "send" and (id in fates.expired or process in left or any(server in left for server in dests[0])):
+        if kind == "send" and (
+            id in fates.expired or process in left or any(server in left or (id, server) in lost for server in dests[0])
+        ):
             awaited = [
                 server for server in dests[0]
-                if (id, server) in delivered or not (id in fates.expired or process in left or server in left)
+                if (id, server) in delivered
+                or not (id in fates.expired or process in left or server in left or (id, server) in lost)
             ]  # fmt: skip
             everything[at] = (kind, process, id, awaited)
     return everything
@@ -71,13 +79,19 @@ def server_events(events: list[list[Event]], fates: Fates, left: Container[str] 
 def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
     """What is wrong with a run, and the outsider's verdicts on it."""
     nodes = list(cluster.nodes.values())
-    logs = [node.trace for node in nodes]
+    ghosts = cluster.losses.ghosts if cluster.losses is not None else []
+    logs = [node.trace for node in [*ghosts, *nodes]]
     fates = Fates(logs)
+    gone: set[tuple[MessageId, str]] = set()
+    if cluster.losses is not None:
+        had = set(cluster.losses.had())
+        gone = {(id, home_of(agent)) for id, agent in [*had, *fates.dead]}
+        fates.dead |= dict.fromkeys(had - fates.dead.keys() - fates.reacted, GONE)
     lost = cluster.mischief.damages.lost - fates.reacted
     fates.dead.update(dict.fromkeys(lost, DAMAGED))
     left = {} if cluster.relayouts is None else cluster.relayouts.left()
     verdicts = {
-        "servers": check(server_events([node.events for node in nodes], fates, left)),
+        "servers": check(server_events([node.events for node in [*ghosts, *nodes]], fates, left, gone)),
         "agents": check(agent_events(logs, fates)),
     }
     wrong = []
@@ -85,14 +99,14 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         for kind in ("violations", "duplicates", "unsent", *(["lost"] if at_rest else [])):
             if found := getattr(verdict, kind):
                 wrong.append(f"{len(found)} {kind} among {level}, as {found[0]}")
-    if both := fates.dead.keys() & fates.reacted:
+    if both := {copy for copy in fates.dead.keys() & fates.reacted if UNKNOWN not in fates.dead[copy]}:
         wrong.append(f"{len(both)} messages are dead and reacted to, as {min(both)}")
     if at_rest:
         for node in nodes:
             wrong += _left_over(node)
             wrong += _broken_chains(node)
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
-        for more in (cluster.relayouts, cluster.replicas):
+        for more in (cluster.relayouts, cluster.replicas, cluster.losses):
             if more is not None:
                 wrong += more.faults()
     booted = [node.server for node in nodes if hasattr(node, "server")]
@@ -101,7 +115,8 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         servers = cluster.nodes.keys() - left
     for (id, agent), reason in fates.dead.items():
         if (
-            reason not in ("expired", "nobody is there", "a repeat", DAMAGED)
+            reason not in ("expired", "nobody is there", "a repeat", DAMAGED, GONE)
+            and not (cluster.losses is not None and ("which is lost" in reason or agent.count("/") > 1))
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers

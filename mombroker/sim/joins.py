@@ -192,9 +192,10 @@ def invited(meta: dict[str, str | int], server: str) -> dict[str, Any]:
     attached = {
         key.removeprefix(ATTACHED): json.loads(str(row)) for key, row in meta.items() if key.startswith(ATTACHED)
     }
-    number, sponsor, _ = attached[server]
+    number, sponsor, _, *epoch = attached[server]
     others = {name: row[:2] for name, row in attached.items()}
-    return {"revision": number, "sponsor": sponsor, "text": meta[f"{JOINING}{server}"], "attached": others}
+    found = {"revision": number, "sponsor": sponsor, "text": meta[f"{JOINING}{server}"], "attached": others}
+    return {**found, "epoch": epoch[0]} if epoch else found
 
 
 def grown(rng: Random, topology: Topology, number: int) -> Topology:

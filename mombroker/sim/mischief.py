@@ -12,6 +12,7 @@ from mombroker.sim.cluster import Cluster, Maker, Workload
 from mombroker.sim.damage import Damages
 from mombroker.sim.faults import BACKUP, NEW_DISK, Faults, Mood
 from mombroker.sim.lies import greeting, lie
+from mombroker.sim.losses import Losses
 from mombroker.sim.node import Node
 from mombroker.sim.relayouts import Relayouts
 from mombroker.sim.replicas.trial import Replicas
@@ -29,6 +30,7 @@ class Trial(Cluster):
         self.mischief = Mischief(self)
         self.relayouts: Relayouts | None = None
         self.replicas: Replicas | None = None
+        self.losses: Losses | None = None
 
     def run(self, span: int) -> list[str]:
         """Work under faults for `span` ns; then heal, and let everything come to rest. Says what is wrong with that."""
@@ -40,6 +42,8 @@ class Trial(Cluster):
             self.relayouts.schedule(span)
         if self.replicas is not None:
             self.replicas.schedule(self, span)
+        if self.losses is not None:
+            self.losses.schedule(span)
         self.faulty = True
         self.world.run(self.world.now + span)
         self.faulty = False
@@ -50,6 +54,8 @@ class Trial(Cluster):
         self.network.heal_all()
         if self.replicas is not None:
             self.replicas.settle()
+        if self.losses is not None:
+            self.losses.settle()
         self.workload.settle(self)
         if self.relayouts is not None:
             self.relayouts.settle()

@@ -104,6 +104,7 @@ class Node:
         self.epoch = 0
         self.up = False
         self.left = False  # the bus
+        self.gone = False  # for good, with its disk
         self.true_store: MemoryStore | None = None  # kept aside while an impostor runs
         self.trace: list[Record] = []
         self.events: list[Event] = []  # of the server as a process
@@ -122,7 +123,7 @@ class Node:
     # -- the loop (net/driver.py) --------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        if self.up:
+        if self.up or self.gone:
             return
         self.up = True
         self.epoch += 1

@@ -14,6 +14,7 @@ from mombroker.sim.cluster import Workload
 from mombroker.sim.damage import aside
 from mombroker.sim.domains import BACKENDS, draw_domains
 from mombroker.sim.faults import Faults, draw
+from mombroker.sim.losses import Losses
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
 from mombroker.sim.programs import PROGRAMS
@@ -79,20 +80,21 @@ def cluster(
     program: str = AGENTS,
     relayouts: bool = False,
     replicated: type[ReplicatedNode] | None = None,
+    losses: bool = False,
 ) -> Trial:
     """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work. With `relayouts` the
-    domains change meanwhile; some servers are `replicated`."""
+    domains change meanwhile, with `losses` servers die with their disks; some servers are `replicated`."""
     world = World(seed)
     rng = world.rng
     workload: Workload
     if program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:
-        workload = rng.choice(WORKLOADS)(rng, rng.choice((50, 150, 300)))
+        workload = rng.choice((Wander,) if losses else WORKLOADS)(rng, rng.choice((50, 150, 300)))
     topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
     drawn = draw(rng)
     drawn = faults or drawn
-    if program != AGENTS or relayouts or replicated:
+    if program != AGENTS or relayouts or replicated or losses:
         drawn = replace(drawn, impostor="")  # it would give its clients what never was
     plain = node or (ClientNode if program != AGENTS else Node)
     replicas = Replicas(Random(rng.getrandbits(32)), plain, replicated) if replicated else None
@@ -100,6 +102,8 @@ def cluster(
     made.replicas = replicas
     if relayouts:
         made.relayouts = Relayouts(made, backends)
+    if losses:
+        made.losses = Losses(made)
     return made
 
 
@@ -111,10 +115,11 @@ def run(
     program: str = AGENTS,
     relayouts: bool = False,
     replicated: type[ReplicatedNode] | None = None,
+    losses: bool = False,
 ) -> Run:
     """Everything about the run that `seed` stands for. Clients are in it only if `program` names theirs."""
     result = Run(seed, program)
-    made = cluster(seed, node, faults, backends, program, relayouts, replicated)
+    made = cluster(seed, node, faults, backends, program, relayouts, replicated, losses)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]
@@ -136,7 +141,7 @@ def run(
         "held": sum(record.kind == "hold" for record in records),
         "commits": sum(node.disk.commits for node in nodes),
     }  # fmt: skip
-    for more in (made.relayouts, made.replicas):
+    for more in (made.relayouts, made.replicas, made.losses):
         if more is not None:
             result.counts |= more.counts()
     if isinstance(made.workload, Clients):

@@ -15,6 +15,7 @@ from mombroker.agents import (
     Expired,
     Items,
     ReactionFailed,
+    Undeliverable,
     UnknownAgent,
     notification,
     reacts,
@@ -46,7 +47,7 @@ class Witness(Agent):
         self._saw()
 
     @reacts
-    def told(self, note: ReactionFailed | UnknownAgent | Expired | DeferDone | DeferFailed) -> None:
+    def told(self, note: ReactionFailed | UnknownAgent | Expired | Undeliverable | DeferDone | DeferFailed) -> None:
         self._saw()
 
 

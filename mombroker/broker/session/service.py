@@ -335,6 +335,21 @@ class Sessions(Native):
         self.topics.known_to(server)
         self.authors.lost(server)
 
+    def cut_off(self, servers: set[str]) -> None:
+        """What was under way between this server and others may be lost: their clients hold nothing of here any more,
+        ours that have consumers there begin anew, and they are told of all entries again."""
+        for native in list(self.natives.agents.values()):
+            if isinstance(native, Queue):
+                native.release(lambda holder: home_of(holder) in servers)
+        for session in list(self.sessions.values()):
+            if far := sorted({home_of(home) for home in session.homes} & servers):
+                reason = (
+                    f"what {', '.join(far)} had for this connection may be lost with a server between: connect again"
+                )
+                session.reply(Refused(reason))
+                self.close(session)
+        self.topics.tell_again(servers)
+
     def left(self, server: str) -> None:
         """Another server has left the bus: its clients hold nothing any more, and nobody subscribes there."""
         self.lost(server)

@@ -141,6 +141,12 @@ class Topics:
     def _announce(self, table: Table) -> None:
         self._send(self.tx.topology.servers, table)
 
+    def tell_again(self, servers: Iterable[str]) -> None:
+        """Tell servers of all our entries: a word of some may have been lost on its way."""
+        rows = iter([(entry.epoch, entry.pattern) for entry in self.entries.values()])
+        while some := list(islice(rows, TOLD_AT_ONCE)):
+            self._send(servers, Table(some, []))
+
     def _send(self, servers: Iterable[str], note: Note) -> None:
         dests = tuple(f"{name}/_topics" for name in servers)
         self.natives.cast(self.agent, dests, note)

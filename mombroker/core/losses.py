@@ -1,0 +1,472 @@
+"""A server is lost for good: what those that are left of each of its domains do, by themselves (protocols §8.9).
+
+1. fence     who learns of it closes its link to the lost server for ever, and its gate before the domain. What is under
+             way among the others in the domain goes on.
+2. reports   each tells each other, on the link and past all order, how much it has sent to whom, and received. When all
+             that was sent is received, nothing is under way between them, nor ever will be.
+3. told      what waits for the lost server, or for what only that had, becomes dead letters, and its senders are told.
+4. switch    the domain begins anew, under the epoch that the operator has named: in it the place of the lost server is
+             empty, for a successor with a new store. What waits at the gate is let in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from mombroker import ordering
+from mombroker.core import times, undelivered
+from mombroker.core.channel import Channel
+from mombroker.core.domain_channel import DomainChannel
+from mombroker.core.errors import MomError, NotYet, PeerError, PeerRefused, Switched
+from mombroker.core.hello import Hello
+from mombroker.core.link import Link
+from mombroker.core.message import Message, decode
+from mombroker.core.meta import LOSS, PLAN
+from mombroker.core.topology import listed
+from mombroker.core.transaction import COMMIT
+from mombroker.ordering.base import Packet
+
+KIND = "loss"  # of the frames that carry reports
+FENCED, TELLING, DRAINING, DONE = "fenced", "telling", "draining", "switched"  # phases
+PAGE = 64  # packets that become dead letters at once
+ANSWER_NS = 4 * times.SECOND  # for all to be connected; whoever is up takes a round trip
+LAST = (1 << 62) - 1
+
+Counts = dict[str, dict[str, int]]  # "sent" and "received", by peer
+
+
+class DeadLetters(Protocol):
+    def undeliverable(self, message: Message, agent: str, reason: str) -> bool: ...
+
+
+class Fences(Protocol):
+    """Who is lost."""
+
+    def fenced(self, server: str) -> int: ...  # the epoch that a successor begins under, 0 if it was never lost
+    def fence(self, server: str, epoch: int) -> None: ...  # here, before that is decided
+    def declare(self) -> None: ...  # have the registry decide that
+
+
+@dataclass(slots=True)
+class Loss:
+    """The loss of servers of a domain, as one that is left of it keeps it until it is over.
+
+    epoch    that the domain begins anew under
+    lost     the servers
+    seen     of each, the last packet of ours that it can have received
+    left     those that are left, and were not met in the new epoch
+    dead     messages that became dead letters here; of `unknown` ones nobody knows whether they were delivered
+    """
+
+    domain: str
+    epoch: int
+    lost: list[str]
+    phase: str = FENCED
+    seen: dict[str, int] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    dead: int = 0
+    unknown: int = 0
+
+
+@dataclass(slots=True)
+class Asked:
+    """A loss that begins when all are connected."""
+
+    epoch: int
+    servers: set[str] = field(default_factory=set)
+    tickets: list[int] = field(default_factory=list)
+
+
+class Losses:
+    """1. From the fence to the switch nothing enters the domain, and a lost server is not connected.
+    2. Who switches knows that nothing is under way between those that are left.
+
+    losses    by domain
+    reports   domain -> peer -> its last report in this epoch
+    ahead     domain -> the epoch under which one of its members works already
+    until     when those that a loss is asked of have to be connected
+    """
+
+    def __init__(
+        self, channel: Channel, dead_letters: DeadLetters, fences: Fences,
+        answer: Callable[[int, Any], None], ring: Callable[[int], None],
+    ):  # fmt: skip
+        self.tx, self.channel, self.links = channel.tx, channel, channel.links
+        self.dead_letters, self.fences, self._answer, self._ring = dead_letters, fences, answer, ring
+        rows = self.tx.reader.meta(LOSS)
+        self.losses = {key.removeprefix(LOSS): Loss(**json.loads(str(row))) for key, row in rows.items()}
+        self.reports: dict[str, dict[str, Counts]] = {name: {} for name in self.losses}
+        self.ahead: dict[str, int] = {}
+        self.until = 0
+        self._asked: dict[str, Asked] = {}  # by domain
+        self._said: dict[tuple[str, str], tuple[int, Counts]] = {}  # domain and peer -> connection and report
+        self._sought: set[tuple[str, str]] = set()
+        channel.heard, channel.neighbours.judge = self.heard, self.judge
+        self._guard()
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    def lose(self, ticket: int, domain: str, servers: list[str], epoch: int) -> None:
+        """Begin, once all that are left are connected. Raises MomError for what cannot be."""
+        me, topology = self.tx.name, self.tx.topology
+        if domain not in self.channel.domains:
+            raise MomError(f"{me} is not in domain {domain}, but in {listed(self.channel.domains)}: ask a member of it")
+        members = topology.domains[domain].members
+        if strange := [server for server in servers if server == me or server not in members] or not servers and [""]:
+            raise MomError(f"{me} cannot lose {strange[0]!r} in domain {domain}: name others of {listed(members)}")
+        if topology.registry in servers:
+            raise MomError(
+                f"{topology.registry} is the registry, which decides names: stop all servers and run `mom domain "
+                "reset` for it"
+            )
+        if self.tx.written("meta", PLAN) is not None:
+            raise MomError(
+                f"{me} takes part in a change of the domains: see `mom topology status`, and ask again after it"
+            )
+        if up := [server for server in servers if self._link(domain, server).conn]:
+            raise MomError(
+                f"{up[0]} is connected to {me}, so it is not lost: stop it by `mom server stop {up[0]}`, or have it "
+                "leave by `mom topology apply`"
+            )
+        loss, now = self.losses.get(domain), self.channel.neighbours.epochs[domain]
+        if loss is not None and loss.phase in (FENCED, TELLING) and {*loss.lost} >= {*servers}:
+            self._answer(ticket, {"domain": domain, "epoch": loss.epoch})
+            return
+        if not now < epoch <= LAST:
+            raise MomError(f"the clocks of domain {domain} are at epoch {now}: name a later one, not {epoch}")
+        asked = self._asked.setdefault(domain, Asked(epoch))
+        asked.servers |= {*servers}
+        asked.tickets.append(ticket)
+        self.until = times.after(self.tx.now, ANSWER_NS)
+        self._ring(self.until)
+        self._look(domain)
+
+    def _away(self, domain: str) -> list[str]:
+        """Those that are left, and are not connected."""
+        loss = self.losses.get(domain)
+        lost = self._asked[domain].servers | {*(loss.lost if loss and loss.phase in (FENCED, TELLING) else ())}
+        return [link.peer for link in self._links(domain, lost) if not link.conn]
+
+    def _look(self, domain: str) -> None:
+        """Are all connected that are left of a domain? Then the loss that was asked for begins."""
+        now = self.channel.neighbours.epochs[domain]
+        if now < self._asked[domain].epoch and (away := self._away(domain)):
+            self.links.meet += away
+            self.tx.urgency = COMMIT
+            return
+        asked = self._asked.pop(domain)
+        if now < asked.epoch:  # else it was begun by another one, and is over
+            self._begin(domain, asked.epoch, asked.servers)
+        for ticket in asked.tickets:
+            self._answer(ticket, {"domain": domain, "epoch": max(now, asked.epoch)})
+
+    def hurry(self) -> None:
+        """Nobody waits for ever for a server that is down."""
+        if not 0 < self.until <= self.tx.now:
+            return
+        self.until = 0
+        for domain in list(self._asked):
+            away = listed(self._away(domain))
+            asked = self._asked.pop(domain)
+            sentence = (
+                f"{away} must be up to go on without {listed(sorted(asked.servers))}, and cannot be reached: start "
+                "what is down, or declare it lost as well by `mom server lost`; nothing has changed"
+            )
+            for ticket in asked.tickets:
+                self._answer(ticket, sentence)
+
+    # -- the fence -------------------------------------------------------------------------------------------------
+
+    def _begin(self, domain: str, epoch: int, lost: Iterable[str]) -> None:
+        loss = self.losses.get(domain)
+        if loss is None or loss.phase in (DRAINING, DONE):
+            loss = Loss(domain, epoch, [])
+        loss.epoch, loss.phase = max(loss.epoch, epoch), FENCED
+        loss.lost = sorted({*loss.lost, *lost})
+        self.losses[domain], self.reports[domain] = loss, {}
+        for server in loss.lost:
+            link = self._link(domain, server)
+            loss.seen.setdefault(server, link.seen())
+            self.channel.neighbours.conns.pop(link.conn, None)
+            self.links.cut(link)
+            self.fences.fence(server, loss.epoch)
+        self._keep(loss)
+        self.tx.note(
+            f"goes on without {listed(loss.lost)}, which is lost: domain {domain} stops until all that is under way is "
+            "there"
+        )
+        self._guard()
+
+    def _guard(self) -> None:
+        for loss in self.losses.values():
+            closed = [] if loss.phase == DONE else [loss.domain]
+            self.channel.gate.close(f"{LOSS}{loss.domain}", closed, loss.phase == DRAINING)
+
+    def _keep(self, loss: Loss) -> None:
+        self.tx.rows.meta[f"{LOSS}{loss.domain}"] = json.dumps(asdict(loss))
+        self.tx.urgency = COMMIT
+
+    def _link(self, domain: str, peer: str) -> Link:
+        return self.channel.domains[domain].link(peer)
+
+    def _links(self, domain: str, lost: Iterable[str]) -> list[Link]:
+        """Those to the servers that are left."""
+        part = self.channel.domains[domain]
+        return [part.link(peer) for peer in part.members if peer != self.tx.name and peer not in lost]
+
+    def judge(self, hello: Hello, domain: str) -> None:
+        """Raises PeerRefused for a lost server, and where one end has switched and the other has not."""
+        peer, mine, loss = hello.server, self.channel.neighbours.epochs[domain], self.losses.get(domain)
+        if hello.fenced > mine:
+            raise PeerRefused(f"{self.tx.name} was declared lost, and its store is of no use any more: {_REMEDY}")
+        if hello.epoch < self.fences.fenced(peer):
+            raise PeerRefused(f"{peer} was declared lost, and its store is of no use any more: {_REMEDY}")
+        if loss is None:
+            return
+        if peer in loss.lost and loss.phase in (FENCED, TELLING):
+            raise NotYet(f"{self.tx.name} is not done yet with the loss of {peer}")
+        if hello.epoch > mine:
+            self.ahead[domain] = max(hello.epoch, self.ahead.get(domain, 0))
+            raise Switched(f"{peer} has begun domain {domain} anew, and {self.tx.name} not yet")
+        if hello.epoch < mine:
+            raise NotYet(f"{self.tx.name} has begun domain {domain} anew, and {peer} not yet")
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def met(self, peer: str) -> None:
+        """A neighbour is connected."""
+        domain = self.tx.topology.shared_domain(self.tx.name, peer)
+        if domain is None:
+            return
+        loss = self.losses.get(domain.name)
+        if loss is not None:
+            self._said.pop((domain.name, peer), None)
+            if loss.phase in (DRAINING, DONE) and peer in loss.left:
+                loss.left.remove(peer)
+                self._keep(loss)
+            self.tx.urgency = COMMIT
+        if domain.name in self._asked:
+            self._look(domain.name)
+
+    def apart(self, peer: str) -> None:
+        """A connection is gone; what it lacks is told on another one."""
+        for domain in self.losses:
+            self._sought.discard((domain, peer))
+        if self.losses:
+            self.tx.urgency = COMMIT
+
+    def switched(self, peer: str) -> bool:
+        """A neighbour works under another epoch of our domain already. False if that is not due to a loss."""
+        domain = self.tx.topology.shared_domain(self.tx.name, peer)
+        if domain is None or domain.name not in self.ahead:
+            return False
+        self.tx.urgency = COMMIT
+        return True
+
+    def heard(self, peer: str, domain: str, epoch: int, value: object) -> None:
+        """The report of a member of a domain, which may be the first word of a loss. Raises PeerError."""
+        lost, counts = _read(peer, value, self.channel.domains[domain].members)
+        if self.tx.name in lost or peer in lost or not self.channel.neighbours.epochs[domain] < epoch <= LAST:
+            raise PeerError(f"{peer} tells of a loss in domain {domain} that cannot be")
+        loss = self.losses.get(domain)
+        known = (
+            loss is not None and loss.phase in (FENCED, TELLING) and epoch <= loss.epoch and set(lost) <= {*loss.lost}
+        )
+        if not known:
+            self._begin(domain, epoch, lost)
+        loss = self.losses[domain]
+        if (epoch, lost) == (loss.epoch, loss.lost):
+            self.reports[domain][peer] = counts
+        self.tx.urgency = COMMIT
+
+    def _counts(self, loss: Loss) -> Counts:
+        links = [link for link in self.channel.domains[loss.domain].links.values() if link.sent or link.received]
+        return {
+            "sent": {link.peer: link.sent for link in links}, "received": {link.peer: link.received for link in links}
+        }  # fmt: skip
+
+    def _say(self, loss: Loss) -> None:
+        """Tell those that are left how much we have of each other: when it begins, and whenever nothing of ours is
+        under way and that has changed."""
+        counts, links = self._counts(loss), self._links(loss.domain, loss.lost)
+        quiet = not any(link.waiting() for link in links)
+        for link in links:
+            at = loss.domain, link.peer
+            conn, before = self._said.get(at, (0, {}))
+            if conn == link.conn and conn and (before == counts or not quiet):
+                continue
+            if link.conn:
+                self._said[at] = link.conn, counts
+                text = json.dumps([loss.lost, counts["sent"], counts["received"]]).encode()
+                self.links.say(link, (KIND, loss.domain, loss.epoch, text))
+            elif at not in self._sought:
+                self._sought.add(at)
+                self.links.meet.append(link.peer)
+                self.tx.urgency = COMMIT
+
+    def _settled(self, loss: Loss) -> bool:
+        """Is nothing under way, nor ever will be? So it is if whatever somebody has sent the other has received: the
+        reports are a consistent cut, in which all links are empty, and who has nothing to take sends nothing."""
+        part = self.channel.domains[loss.domain]
+        if any(part.link(server).durable < part.link(server).sent for server in loss.lost):
+            return False
+        if loss.domain in self.ahead:
+            return True
+        reports = {**self.reports[loss.domain], self.tx.name: self._counts(loss)}
+        left = [member for member in part.members if member not in loss.lost]
+        return reports.keys() >= set(left) and all(
+            reports[one]["sent"].get(other, 0) == reports[other]["received"].get(one, 0)
+            for one in left for other in left if one != other
+        )  # fmt: skip
+
+    # -- what goes on ------------------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """A restart: all is told anew."""
+        for loss in self.losses.values():
+            self.links.meet += loss.left
+            self.tx.urgency = COMMIT
+
+    def turn(self) -> bool:
+        """Go on as far as is possible now. True if that was not all."""
+        more = False
+        for loss in list(self.losses.values()):
+            if loss.phase == FENCED:
+                self._say(loss)
+                if self._settled(loss):
+                    loss.phase = TELLING
+            if loss.phase == TELLING:
+                if self._tell(loss):
+                    self._switch(loss)
+                else:
+                    more = True
+            if loss.phase == DRAINING and self.channel.gate.draining:
+                if self.channel.drain():
+                    for each in self.losses.values():
+                        each.phase = DONE if each.phase == DRAINING else each.phase
+                        self._keep(each)
+                    self._guard()
+                else:
+                    more = True
+            if loss.phase == DONE and not loss.left:
+                del self.losses[loss.domain], self.reports[loss.domain]
+                self.tx.rows.meta[f"{LOSS}{loss.domain}"] = None
+        return more
+
+    def _tell(self, loss: Loss) -> bool:
+        """What waits for the lost servers is undeliverable. True if that was all of it."""
+        part = self.channel.domains[loss.domain]
+        relays = ordering.backend(part.domain.backend).relays
+        reached = part.core.reach([part.numbers[server] for server in loss.lost])
+        for server in loss.lost:
+            link = part.link(server)
+            while packets := undelivered.page(part, link, link.acked, PAGE):
+                for seq, packet in packets:
+                    if (
+                        packet.body
+                        and (relays or link.member in packet.dests)
+                        and self._tells(loss, part, packet, server)
+                    ):
+                        ways = {server} | {part.members[at] for at in packet.dests if relays and at not in reached}
+                        self._bury(loss, decode(packet.body), part, ways, seq > loss.seen[server] and not relays)
+                link.acknowledged(packets[-1][0], 0)
+                if self.tx.filled():
+                    self._keep(loss)
+                    return False
+        return True
+
+    def _tells(self, loss: Loss, part: DomainChannel, packet: Packet, server: str) -> bool:
+        """Where a message comes to a member on several links, one of those at their other ends tells of it: its origin,
+        or the first one. If that has nothing to tell, the lost server had it."""
+        if not part.core.floods:
+            return True
+        reports = {**self.reports[loss.domain], self.tx.name: self._counts(loss)}
+        origin = part.members[packet.origin]
+        near = [peer for peer in part.members if reports.get(peer, {}).get("sent", {}).get(server)]
+        return self.tx.name == (origin if origin in near else next(iter(near), self.tx.name))
+
+    def _bury(self, loss: Loss, message: Message, part: DomainChannel, ways: set[str], unsent: bool) -> None:
+        """The copies of a message that were to go these ways."""
+        for agent in message.dests:
+            if any(undelivered.via(self.channel, agent, part.name, peer) for peer in ways):
+                known = "it was not delivered" if unsent else "whether it was delivered is unknown"
+                self._dead(
+                    loss, message, agent, f"its way led to {listed(loss.lost)}, which is lost: {known}", not unsent
+                )
+
+    def _dead(self, loss: Loss, message: Message, agent: str, reason: str, unknown: bool) -> None:
+        if self.dead_letters.undeliverable(message, agent, reason):
+            loss.dead += 1
+            loss.unknown += unknown
+
+    def _switch(self, loss: Loss) -> None:
+        part, channel = self.channel.domains[loss.domain], self.channel
+        epoch = self.ahead.pop(loss.domain, loss.epoch)
+        relays = part.core.relays
+        known = "whether it was delivered is unknown" if relays else "it was not delivered"
+        for message, agent in undelivered.held(channel, part):
+            reason = f"it waited for what only {listed(loss.lost)} had, which is lost: {known}"
+            self._dead(loss, message, agent, reason, relays)
+        own = list(part.mine.values())
+        channel.install(self.tx.topology, {loss.domain}, epoch, loss.lost)
+        for message in own:  # what another one was to order
+            channel.hand_over_own(message)
+        again = epoch < loss.epoch
+        loss.phase = FENCED if again else DRAINING
+        loss.left = [link.peer for link in self._links(loss.domain, loss.lost)]
+        self.reports[loss.domain] = {}
+        self.links.meet += loss.left
+        self._sought = {at for at in self._sought if at[0] != loss.domain}
+        self._guard()
+        self._keep(loss)
+        if not again:
+            self.tx.note(
+                f"domain {loss.domain} has begun anew without {listed(loss.lost)}: {loss.dead} messages that were on "
+                "their way are dead letters here"
+            )
+            self.fences.declare()
+
+    # -- for operators -------------------------------------------------------------------------------------------------
+
+    def status(self) -> list[dict[str, Any]]:
+        """How far each loss is here, and what it waits for."""
+        return [
+            {"domain": loss.domain, "lost": loss.lost, "epoch": loss.epoch, "phase": loss.phase, "dead": loss.dead,
+             "unknown": loss.unknown, "waits_for": self._waits_for(loss)}
+            for loss in self.losses.values()
+        ]  # fmt: skip
+
+    def _waits_for(self, loss: Loss) -> list[str]:
+        if loss.phase != FENCED:
+            return loss.left if loss.phase == DONE else []
+        return [link.peer for link in self._links(loss.domain, loss.lost) if link.peer not in self.reports[loss.domain]]
+
+    def check(self) -> None:
+        for domain, loss in self.losses.items():
+            if loss.phase in (FENCED, TELLING):
+                assert domain in self.channel.gate.behind, "1: the gate is open"
+                assert not any(self._link(domain, server).conn for server in loss.lost), "1: a lost server is connected"
+                if loss.phase == TELLING:
+                    assert self._settled(loss), "2: something is under way"
+
+
+_REMEDY = "remove its data folder and start it, and it begins anew"
+
+
+def _read(peer: str, value: object, members: Iterable[str]) -> tuple[list[str], Counts]:
+    """Raises PeerError."""
+    known = set(members)
+    try:
+        lost, sent, received = json.loads(value)  # type: ignore[arg-type]
+        counts = {"sent": dict(sent), "received": dict(received)}
+        names = {*lost, *sent, *received}
+        if not lost or sorted(set(lost)) != lost or not names <= known:
+            raise ValueError("it names others than members of the domain")
+        if not all(type(n) is int and 0 <= n <= LAST for each in counts.values() for n in each.values()):
+            raise ValueError("a count is none")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise PeerError(f"{peer} tells of a loss what cannot be read: {error}") from None
+    return lost, counts

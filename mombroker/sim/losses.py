@@ -1,0 +1,217 @@
+"""Servers of a simulated bus that die with their disks, and operators who declare them lost and start others in their
+place, while all works under faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Protocol
+
+from mombroker.core import newcomers, undelivered
+from mombroker.core.gate import GATE
+from mombroker.core.message import Message, decode
+from mombroker.core.meta import EPOCH, JOINING, LOSS, NEXT
+from mombroker.core.topology import Topology
+from mombroker.sim.joins import invited
+from mombroker.sim.network import Network
+from mombroker.sim.node import Node
+from mombroker.sim.world import MS, SECOND, World
+from mombroker.store.memory import MemoryStore
+
+EVERY = 20 * MS  # an operator tries again
+ALL = 1 << 40
+MessageId = tuple[str, int]
+
+
+class Around(Protocol):
+    """What is known of the bus."""
+
+    world: World
+    topology: Topology
+    nodes: dict[str, Node]
+    network: Network
+
+    def ask(self, server: str, verb: str, args: dict[str, Any]) -> None: ...
+    def make_room(self) -> None: ...
+
+
+class Losses:
+    """ghosts    servers whose disks are gone
+    dead      the last ones that were lost together, and `epoch`, that their domains begin under
+    waiting   lost servers in whose place nobody has begun
+    """
+
+    def __init__(self, around: Around):
+        self.around, self.world = around, around.world
+        self.rng = Random(around.world.rng.getrandbits(32))
+        self.ghosts: list[Node] = []
+        self.dead: list[str] = []
+        self.epoch = 0
+        self.waiting: list[str] = []
+        self.late: set[str] = set()  # of these, those whose place is free for a while
+        self.came_back = 0
+
+    def schedule(self, span: int) -> None:
+        self.world.after(int(self.rng.random() * span), self._lose)
+
+    def _lose(self) -> None:
+        """One or two servers die, with their disks."""
+        nodes, registry = self.around.nodes, self.around.topology.registry
+        free = [name for name, node in nodes.items() if name != registry and node.up and not node.stopping]
+        if self.waiting or not free:
+            return
+        self.dead = self.rng.sample(free, min(len(free), self.rng.choice((1, 1, 1, 2))))
+        for name in self.dead:
+            node = nodes[name]
+            node.crash()
+            node.gone = True
+            self.ghosts.append(node)
+            self.waiting.append(name)
+            if self.rng.random() < 0.3:
+                self.late.add(name)
+        self.epoch = 1 + max(self._epoch(name, domain) for name in nodes for domain in self._domains(name))
+        self.world.after(int(self.rng.random() * 100 * MS), self._declare)
+
+    def _domains(self, server: str) -> list[str]:
+        return [domain.name for domain in self.around.topology.domains_of(server)]
+
+    def _epoch(self, server: str, domain: str) -> int:
+        return int(self.around.nodes[server].disk.store.meta().get(EPOCH + domain, 0))
+
+    def _declare(self) -> None:
+        """As often as it takes; and whoever comes back with its old disk meanwhile is refused."""
+        nodes, done = self.around.nodes, True
+        for domain in self.around.topology.domains.values():
+            lost = [name for name in domain.members if name in self.dead]
+            left = [name for name in domain.members if name not in self.dead]
+            if lost and not left:  # whoever comes first has lost the others
+                done = done and not self._orphaned(domain.name, lost)
+            if lost and any(self._epoch(name, domain.name) < self.epoch for name in left):
+                done = False
+                up = [name for name in left if nodes[name].up and not nodes[name].stopping]
+                if up and self.rng.random() < 0.5:
+                    args = {"domain": domain.name, "servers": lost, "epoch": self.epoch}
+                    self.around.ask(self.rng.choice(up), "lose", args)
+        self._start(done)
+        for name in self.waiting:
+            if self.rng.random() < 0.25:
+                self._haunt(nodes[name])
+        if self.waiting or not done:
+            self.world.after(EVERY, self._declare)
+
+    def _haunt(self, ghost: Node) -> None:
+        """It comes back with its old disk, for a moment."""
+        if ghost.gone:
+            self.came_back += 1
+            ghost.gone = False
+            ghost.boot()
+            self.world.after(self.world.about(40 * MS), self._lay, ghost)
+
+    def _lay(self, ghost: Node) -> None:
+        if ghost.up:
+            ghost.crash()
+        ghost.gone = True
+
+    def _orphaned(self, domain: str, lost: list[str]) -> bool:
+        """All members of a domain are lost, and some have no place yet."""
+        here = [name for name in lost if name not in self.waiting]
+        missing = [name for name in lost if name in self.waiting]
+        if here and missing and self.around.nodes[here[0]].up:
+            args = {"domain": domain, "servers": missing, "epoch": self.epoch + 1}
+            self.around.ask(here[0], "lose", args)
+        return bool(missing)
+
+    def _start(self, done: bool) -> None:
+        """Another one in the place of each that the others know to be lost."""
+        for name in list(self.waiting):
+            for node in list(self.around.nodes.values()):
+                meta = node.disk.store.meta()
+                if (
+                    name not in self.late
+                    and f"{JOINING}{name}" in meta
+                    and invited(meta, name).get("epoch", 0) >= self.epoch
+                ):
+                    self.waiting.remove(name)
+                    invitation = invited(meta, name)
+                    node = self.around.nodes[name] = Successor(self.around, self.around.nodes[name], invitation)
+                    node.boot()
+                    break
+        if done and self.rng.random() < 0.2:
+            self.late.clear()
+
+    def settle(self) -> None:
+        """The faults are over: every place is taken."""
+        self.late.clear()
+        self.around.make_room()
+        for _ in range(100):
+            if not self.waiting:
+                break
+            self.world.run(self.world.now + SECOND)
+        self.world.run(self.world.now + 20 * SECOND)
+
+    # -- what is told of it ------------------------------------------------------------------------------------------
+
+    def had(self) -> Iterator[tuple[MessageId, str]]:
+        """What only the lost disks had, as copies for an agent each."""
+        for ghost in self.ghosts:
+            store, channel = ghost.disk.store, ghost.server.channel
+            for row in store.disk.queue_in.values():
+                yield _copy(row.data, row.agent)
+            for entry in store.disk.items.values():
+                if entry.agent.endswith(f"/{GATE}"):
+                    yield from _copies(decode(entry.body))
+            for part in channel.domains.values():
+                core = channel.core(part.domain, store.core(part.name))
+                for packet, _ in [*core.held(), *core.parked()]:
+                    yield from _copies(decode(packet.body))
+                for link in part.links.values():
+                    link.durable = ALL
+                    for _, packet in undelivered.page(part, link, 0, ALL):
+                        if packet.body:
+                            yield from _copies(decode(packet.body))
+
+    def counts(self) -> dict[str, int]:
+        dead = [record for node in self.around.nodes.values() for record in node.trace if record.kind == "dead"]
+        told = [record for record in dead if "which is lost" in record.detail]
+        return {
+            "losses": len(self.ghosts), "told": len(told),
+            "came_back": self.came_back, "told_unknown": sum("unknown" in record.detail for record in told),
+        }  # fmt: skip
+
+    def faults(self) -> list[str]:
+        """At rest each place is taken, and nothing is left of the losses."""
+        wrong = [f"nobody is in the place of {self.waiting}"] if self.waiting else []
+        for node in self.around.nodes.values():
+            meta = node.disk.store.meta()
+            if left := [key for key in meta if key.startswith((LOSS, JOINING))]:
+                wrong.append(f"{node.name} is left with {[f'{key} {meta[key]}' for key in left]}")
+            if len(node.server.channel.gate):
+                wrong.append(f"{node.name} has something at its gate")
+            if node.server.newcomers.unmet:
+                wrong.append(f"{node.server.newcomers.unmet} do not know {node.name}")
+        return wrong
+
+
+class Successor(Node):
+    """A server in the place of a lost one."""
+
+    def __init__(self, cluster: Any, former: Node, invitation: dict[str, Any]):
+        after = int(former.disk.store.meta().get(NEXT, 0)) + 1_000_000
+        self.invitation = {**invitation, "now": after * 1000}
+        super().__init__(cluster, former.name, cluster.world.about(cluster.faults.commit) + MS // 20)
+
+    def new_store(self, number: int) -> MemoryStore:
+        topology, rows = newcomers.rows(self.name, self.invitation)
+        made = MemoryStore(topology, self.name, f"{self.name}.again{self.cluster.world.now}.{number}")
+        made.disk.meta.update(rows)
+        return made
+
+
+def _copy(data: bytes, agent: str) -> tuple[MessageId, str]:
+    message = decode(data)
+    return (message.origin, message.number), agent
+
+
+def _copies(message: Message) -> Iterator[tuple[MessageId, str]]:
+    for agent in message.dests:
+        yield (message.origin, message.number), agent

@@ -1,0 +1,56 @@
+"""A server is lost for good, by hand: the others go on without it, and another one begins in its place."""
+
+import pytest
+
+from mombroker.core import newcomers
+from mombroker.store.memory import MemoryStore
+from tests.core.bus import Bus, everyone_hears, topology
+from tests.core.sample_agents import Put
+
+AGENTS = "tests.core.sample_agents"
+SINKS = {f"{server}/{server}": f"{AGENTS}:Sink" for server in "abcde"}
+ROUTER = {"x": "abc", "y": "cde"}  # c is lost
+BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy")
+
+
+def made(domains, backend="matrix"):
+    return topology(domains, SINKS, {name: (backend, {}) for name in domains if len(domains[name]) > 2})
+
+
+def lose(bus, name, domain, server, epoch=1):
+    return bus.ask(server, "lose", servers=[name], domain=domain, epoch=epoch)
+
+
+def replace_store(bus, name, sponsor):
+    """Another store in the place of the lost one, as its operator makes it."""
+    made, rows = newcomers.rows(name, bus.servers[sponsor].newcomers.invitation(name))
+    bus.stores[name] = MemoryStore(made, name, f"another store of {name}")
+    bus.stores[name].disk.meta |= rows
+    bus.boot(name)
+    for domain in made.domains_of(name):
+        for peer in domain.members:
+            if peer != name:
+                bus.join(name, peer)
+    bus.pump()
+
+
+def letters(bus):
+    return {name: len(server.dead_letters.letters) for name, server in bus.servers.items()}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_router_is_lost_and_another_one_takes_its_place(backend):
+    bus = Bus(made(ROUTER, backend))
+    bus.pump()
+    everyone_hears(bus, "before")
+    bus.crash("c")
+    bus.send("a", ["b/b", "c/c", "e/e"], Put("on its way"))
+    for domain, server in (("x", "a"), ("y", "d")):
+        assert lose(bus, "c", domain, server) == {"domain": domain, "epoch": 1}
+    for name in "abde":
+        server = bus.servers[name]
+        (domain,) = server.channel.domains
+        assert server.neighbours.epochs[domain] == 1 and not server.losses.losses and not server.channel.gate.behind
+    assert sum(letters(bus).values()) == 2
+    replace_store(bus, "c", "a")
+    everyone_hears(bus, "after")

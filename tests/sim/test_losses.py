@@ -1,0 +1,66 @@
+"""Servers of a simulated bus die with their disks while it works under faults; each rule of that, broken on purpose."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+from mombroker.core import undelivered
+from mombroker.core.dead_letters import DeadLetters
+from mombroker.core.losses import Losses
+from mombroker.sim.seeds import run
+from tests import fakes_losses as fakes
+
+DIRECT = ("", "", "matrix", "rst", "ks", "vector")
+RELAYING = ("overlay", "daisy")
+
+
+def all_clean(seeds: range, backends: tuple[str, ...]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        result = run(seed, backends=backends, losses=True)
+        assert not result.wrong, "\n".join([f"seed {seed}", *result.wrong, *result.tail])
+        counts.update(result.counts)
+    return counts
+
+
+def test_some_seeds_are_clean():
+    counts = all_clean(range(16), DIRECT)
+    for what in ("losses", "told", "told_unknown", "crashes", "held", "came_back"):
+        assert counts[what], what
+
+
+def test_some_seeds_are_clean_where_members_pass_on_for_others():
+    assert all_clean(range(8), RELAYING)["told_unknown"]
+
+
+@pytest.mark.long
+def test_two_thousand_seeds_are_clean():
+    all_clean(range(1500), DIRECT)
+    all_clean(range(500), RELAYING)
+
+
+class Control(NamedTuple):
+    where: Any
+    name: str
+    make: Callable[..., Any]
+
+
+CONTROLS = {
+    "begun anew without a word of others": Control(Losses, "_settled", fakes.without_reports),
+    "begun anew with what others have sent under way": Control(Losses, "_settled", fakes.only_what_is_acknowledged),
+    "sent into the domain meanwhile": Control(Losses, "_guard", fakes.open_gate),
+    "senders are not told": Control(DeadLetters, "undeliverable", fakes.nobody_is_told),
+    "what waits for lost causes is dropped": Control(undelivered, "held", fakes.held_are_dropped),
+    "no fence": Control(Losses, "judge", fakes.no_fence),
+    "sent anew": Control(Losses, "_bury", fakes.sent_anew),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control(name):
+    where, method, make = CONTROLS[name]
+    with patch.object(where, method, make(getattr(where, method))):
+        assert any(run(seed, backends=DIRECT, losses=True).wrong for seed in range(40))
