@@ -132,23 +132,26 @@ class Agent:
         agents, life = (to,) if isinstance(to, str) else tuple(to), times.of_seconds(ttl)
         if clients := tuple(each for each in agents if isinstance(each, str) and _is_client(each)):
             agents = tuple(each for each in agents if each not in clients)
-            self._answer_clients(clients, note, life)
+            self._answer_clients(clients, *notes.to_json(note), life)
         self._now_reacting().send(agents, wire, payload, life)
 
-    def _answer_clients(self, clients: tuple[str, ...], note: Any, life: int) -> None:
+    def _answer_clients(self, clients: tuple[str, ...], type: str, body: bytes, life: int = 0) -> None:
         """Those who have asked for no answer, and whose address is that of their connection, get none."""
         waiting = tuple(each for each in clients if "/reply:" in each)
-        self._now_reacting().send(waiting, ANSWER, pack(list(notes.to_json(note)), type(note).__name__), life)
+        self._now_reacting().send(waiting, ANSWER, pack([type, body], "an answer"), life)
 
     def reply(self, note: Any, **options: Unpack[Options]) -> None:
-        """Answer the sender of the notification at hand; of a message of a destination, its `reply_to`, with its
-        `correlation_id`, or else its id, and options as for `put`."""
+        """Answer the sender of the notification at hand, a client with a value for JSON, too; of a message of a
+        destination, its `reply_to`, with its `correlation_id`, or else its id, and options as for `put`."""
         reaction = self._now_reacting()
         asked: Delivered | None = reaction.delivered
         if asked is None:
             if options:
                 raise TypeError(f"the reply to a notification has no option {', '.join(options)}")
-            self.send(self.sender, note)
+            if _is_client(self.sender):
+                self._answer_clients((self.sender,), *messages.answer(note))
+            else:
+                self.send(self.sender, note)
             return
         if not asked.reply_to:
             raise MomError(f"message {asked.id} names no queue for an answer: see `delivered.reply_to` before")
@@ -243,7 +246,7 @@ class Agent:
         self._reaction: Reaction | None = reaction
         try:
             if method is not None:
-                method(self, note or notes.decode(message.type, message.payload))
+                method(self, notes.decode(message.type, message.payload) if note is None else note)
             elif message.type == CREATE:
                 self.on_create()
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from mombroker.core.errors import MomError
@@ -12,6 +13,7 @@ from mombroker.core.errors import MomError
 SHOWN_CHARS = 40  # of a value, in a refusal
 
 
+@lru_cache(1_000)
 def hints_of(cls: type) -> dict[str, Any]:
     """The annotations of a class by name; of one that cannot be read, none."""
     try:

@@ -179,16 +179,22 @@ def encoded(body: Any, options: Mapping[str, Any]) -> tuple[bytes, dict[str, Any
         body, fields["kind"] = body.encode("utf-8", "surrogateescape"), "text"
     elif not isinstance(body, bytes):
         fields |= {"kind": "json", "content_type": JSON}
-        if hasattr(type(body), "__wire_fields__"):
-            fields["type"], body = notes.to_json(body)
-        else:
-            try:
-                body = json.dumps(body, allow_nan=False).encode()
-            except (TypeError, ValueError, RecursionError) as error:
-                raise TypeError(f"a body is text, bytes, a notification or a value for JSON: {error}") from None
+        type, body = answer(body)
+        if type:
+            fields["type"] = type
     for name, value in options.items():
         fields[_CALLED.get(name, name)] = _option(name, value)
     return body, fields
+
+
+def answer(body: Any) -> tuple[str, bytes]:
+    """A notification's wire name and its fields as JSON, or no name and a value as JSON. Raises TypeError."""
+    if hasattr(type(body), "__wire_fields__"):
+        return notes.to_json(body)
+    try:
+        return "", json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"a body is text, bytes, a notification or a value for JSON: {error}") from None
 
 
 def _option(name: str, value: Any) -> Any:

@@ -121,7 +121,7 @@ def to_json(note: Any) -> tuple[str, bytes]:
     wire, _ = encode(note)
     values = {field: getattr(note, field) for field in note.__wire_fields__}
     try:
-        return wire, json.dumps(values, ensure_ascii=False, allow_nan=False, default=_text).encode()
+        return wire, _json(values).encode()
     except (ValueError, TypeError) as error:  # a surrogate, too, has no UTF-8
         raise TypeError(f"{type(note).__name__} cannot be told to a client: {error}") from None
 
@@ -130,6 +130,9 @@ def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode()
     raise TypeError(f"a {type(value).__name__} is not in JSON")
+
+
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_text).encode
 
 
 def from_json(cls: type[Any], body: bytes) -> Any:

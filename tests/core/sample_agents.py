@@ -47,6 +47,11 @@ class Later:
 
 
 @notification(expose=True)
+class Total:
+    """Answered with a plain value."""
+
+
+@notification(expose=True)
 class Nobody:
     """Which no agent reacts to."""
 
@@ -154,6 +159,10 @@ class Clerk(Agent):
         total = self.counts[note.what] = self.counts.get(note.what, 0) + note.times
         self.order.append(note.what)
         self.reply(Counted(note.what, total, note.stamp))
+
+    @reacts
+    def total(self, note: Total) -> None:
+        self.reply(self.counts)
 
     @reacts
     def later(self, note: Later) -> None:

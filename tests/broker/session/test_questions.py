@@ -49,6 +49,12 @@ def test_an_agent_answers_a_client_as_it_answers_an_agent():
     assert b.fields("c/clerk")["counts"] == {"hat": 1}
 
 
+def test_an_answer_may_be_a_plain_value():
+    _, client = bus()
+    client.do(question("Count", {"what": "hat"}), question("Total"), question("Total", reply_to=""))
+    assert answers(client)[1:] == [("", {"hat": 1}, "")] and not client.refusals
+
+
 def test_the_id_of_a_question_stands_for_its_correlation_id():
     _, client = bus()
     client.do(question("Count", {"what": "hat"}, message="m-1"))
