@@ -75,6 +75,12 @@ USER = _key(  # a bare hash is of a user of this server alone, from before users
 )
 PERMISSION = _key("permission:", "broker/access/permissions.py", "NUMBER: JSON", "set at run time", True)
 
+# A replica's own; all else is as in the stores of the other replicas.
+TERM = _key("term", "store/replica.py", "number", "of Raft, the newest that the replica has heard of")
+VOTE = _key("vote", "store/replica.py", "text", "for whom it has voted in that term")
+CUT = _key("cut", "store/replica.py", "JSON", "where its log begins: entry, its term, the members as of then")
+APPLIED = _key("applied", "store/replica.py", "number", "the entry that the rows are as of")
+
 # The log's and the store's own.
 EXPORTED = _key("exported", "core/verbs.py", "record", "the last log record that an export has taken, if there is one")
 LOST = _key("log_lost", "store/base.py", "number", "log records that made room before anybody had taken them")

@@ -12,7 +12,7 @@ from mombroker.core.trace import Record
 
 Meta = dict[str, str | int]
 
-SCHEMA = 8  # the version of the tables: the number of migrations in schema.py
+SCHEMA = 9  # the version of the tables: the number of migrations in schema.py
 
 LAST = (1 << 63) - 1
 

@@ -55,6 +55,7 @@ TABLES: dict[str, tuple[str, Callable[..., int], int]] = {
     "held": ("id, agent, head, body", sums.held, 3),
     "task": ("id, agent, kind, due, data", sums.row, 1),
     "log": ("id, count, first, last, offset, version, columns, commits, rows, bytes", sums.row, 1),
+    "replica_log": ("idx, term, kind, data", sums.row, 9),
 }
 
 

@@ -121,3 +121,12 @@ def version_7(db: Database) -> None:
 @migrations()
 def version_8(db: Database) -> None:
     """A column of a row of the log may be a map (columns.py), which no program of before can read."""
+
+
+@migrations()
+def version_9(db: Database) -> None:
+    """The log of a replica (replica.py); empty in the store of a server that has none."""
+    db.execute(
+        "CREATE TABLE replica_log (idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, kind INTEGER NOT NULL,"
+        " data BLOB NOT NULL, sum INTEGER)"
+    )

@@ -22,7 +22,7 @@ from sqlite_utils import Database
 from mombroker.core.batch import LINK_BITS, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
-from mombroker.core.meta import DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, TOPOLOGY, VERSION
+from mombroker.core.meta import CUT, DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, TOPOLOGY, VERSION
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Entry
 from mombroker.store import columns, folder, mark, schema, sums
@@ -83,6 +83,8 @@ class SqliteStore(SqliteReader):
     3. Once `_failed` is set nothing is written any more.
     """
 
+    replica = False  # replica.py
+
     def __init__(
         self, path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False,
         first: Meta | None = None,
@@ -109,24 +111,27 @@ class SqliteStore(SqliteReader):
                 self._connect()
                 undo.callback(self.reader.close)
                 self.wal = Wal(self.path, self._page)
-                meta = self.meta()
-                self._now = _time(meta.get(NOW))  # of the last commit, or of the staged batch
-                self._mark = mark.Mark(home, str(meta.get(INCARNATION, "")), self._now)
+                self._take()
+                self._mark = mark.Mark(home, str(self.meta().get(INCARNATION, "")), self._now)
                 undo.callback(self._mark.close)
-                said = self.select("SELECT value FROM meta WHERE key = ?", NOW)
-                self._row_now = _time(said[0][0]) if said else 0
-                natives = "SELECT id, class, state, sum FROM agent WHERE class LIKE 'mombroker.%'"
-                self._whole("the state of {0}", sums.row, self.select(natives))
-                clocks = "SELECT domain, kind, key, blob, sum FROM core"
-                self._whole("the clock of domain {0} (row {1}, {2})", sums.row, self.select(clocks))
-                newest = "SELECT id + count, offset + length(columns), last FROM log ORDER BY id DESC LIMIT 1"
-                row: tuple[int, int, object] = self.reader.execute(newest).fetchone() or (1, 0, 0)
-                self._log_next, self._log_bytes, self._log_now = *row[:2], _time(row[2])
             except sqlite3.Error as error:
                 raise refusal(self.path, error) from None
             except OSError as error:
                 raise folder.unusable(self.path, error) from None
             undo.pop_all()
+
+    def _take(self) -> None:
+        """What the next commits go on from. Raises StoreError for a row that a server cannot do without."""
+        self._now = _time(self.meta().get(NOW))  # of the last commit, or of the staged batch
+        said = self.select("SELECT value FROM meta WHERE key = ?", NOW)
+        self._row_now = _time(said[0][0]) if said else 0
+        natives = "SELECT id, class, state, sum FROM agent WHERE class LIKE 'mombroker.%'"
+        self._whole("the state of {0}", sums.row, self.select(natives))
+        clocks = "SELECT domain, kind, key, blob, sum FROM core"
+        self._whole("the clock of domain {0} (row {1}, {2})", sums.row, self.select(clocks))
+        newest = "SELECT id + count, offset + length(columns), last FROM log ORDER BY id DESC LIMIT 1"
+        row: tuple[int, int, object] = self.reader.execute(newest).fetchone() or (1, 0, 0)
+        self._log_next, self._log_bytes, self._log_now = *row[:2], _time(row[2])
 
     def _as_left(self, left: tuple[str, int] | None) -> None:
         """Refuse a store that is not as its server left it, before anything is written."""
@@ -170,6 +175,8 @@ class SqliteStore(SqliteReader):
                 f"{self.path} is the store of server {meta[SERVER]}, not of {wanted[SERVER]}; "
                 "give each server its own folder"
             )
+        if CUT in meta and not self.replica:
+            raise StoreError(f"{self.path} is of one replica of {meta[SERVER]}: nobody else may write to it")
         older = bool(meta) and TOPOLOGY not in meta  # then the file is all that tells of its order
         if older and not adopt and (changes := difference(meta, wanted)):
             raise StoreError(

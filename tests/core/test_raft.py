@@ -412,7 +412,7 @@ def late_snapshot(s: Scene) -> None:
         s.propose("a", number)
         s.talk("abc")
     s.disks["a"].take_snapshot(s["a"].members)
-    snapshot = s.disks["a"].snapshot()
+    snapshot = s.disks["a"].offered()
     assert snapshot is not None
     s.crash("b")
     last = s.propose("a", 9)

@@ -26,7 +26,7 @@ class Storage(Protocol):
     def last(self) -> int: ...  # index of the last entry, that of the cut if there is none
     def term(self, index: int) -> int: ...  # of an entry, or of the cut
     def entries(self, first: int, last: int, most: int) -> list[Entry]: ...  # at least one, up to `most` bytes
-    def snapshot(self) -> Snapshot | None: ...  # to send to those for whom the log is cut too far
+    def offered(self) -> Snapshot | None: ...  # to send to those for whom the log is cut too far
     def chunk(self, offset: int, size: int) -> bytes: ...  # of it
 
 

@@ -366,7 +366,7 @@ class Replica:
         cut = self.storage.cut()
         if id in self.members.witnesses:  # which keeps no rows
             other.send_snapshot(Snapshot(cut.index, cut.term, cut.members, 0, 0))
-        elif (snapshot := self.storage.snapshot()) is not None and snapshot.index >= cut.index:
+        elif (snapshot := self.storage.offered()) is not None and snapshot.index >= cut.index:
             other.send_snapshot(snapshot)
         else:
             self.wants_snapshot = True
@@ -377,7 +377,7 @@ class Replica:
     def _chunk(self, id: str, other: Progress) -> None:
         snapshot = other.snapshot
         assert snapshot is not None, "no snapshot is sent"
-        if snapshot.size and snapshot != self.storage.snapshot():  # there is a newer one
+        if snapshot.size and snapshot != self.storage.offered():  # there is a newer one
             other.snapshot = None
             self._send_snapshot(id, other)
             return

@@ -64,7 +64,7 @@ class ReplicaDisk:
             found.append(entry)
         return found
 
-    def snapshot(self) -> Snapshot | None:
+    def offered(self) -> Snapshot | None:
         return self._snapshot[0] if self._snapshot is not None else None
 
     def chunk(self, offset: int, size: int) -> bytes:

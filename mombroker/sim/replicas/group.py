@@ -158,7 +158,7 @@ class Group:
             disk.take_snapshot(replica.log.members_at(disk.applied_to))
         elif disk.last() - disk.cut().index > CUT_EVERY and self.world.chance(0.2):
             index = disk.cuttable if disk.keeps else min(disk.cuttable, replica.everywhere)
-            if (snapshot := disk.snapshot()) is not None and replica.role == LEADER:
+            if (snapshot := disk.offered()) is not None and replica.role == LEADER:
                 if any(other.snapshot is not None for other in replica.others.values()):
                     index = min(index, snapshot.index)
             disk.cut_to(index, replica.log.members_at(index))

@@ -1,0 +1,313 @@
+"""The store of one replica of a server: the log that the replicas agree on, and rows as of an entry of it.
+
+An entry is appended and synced first (`stage` and `finish`), and applied when it is decided; that need not be synced,
+since what a crash takes of it the log still has. Both are in one file, so the next append syncs it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import closing
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from mombroker.core.batch import Batch
+from mombroker.core.errors import StoreFailed
+from mombroker.core.meta import APPLIED, CUT, INCARNATION, SERVER, TERM, VOTE
+from mombroker.core.raft.log import Cut
+from mombroker.core.raft.messages import BATCH, MEMBERS, Entry, Members, Snapshot, members_of
+from mombroker.core.raft.replica import Ready
+from mombroker.store import check, folder, mark, sums
+from mombroker.store.packed import unpack
+from mombroker.store.reader import Row, SqliteReader, connect
+from mombroker.store.sqlite import META, SqliteStore, summed
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Topology
+
+PUT = "INSERT INTO replica_log VALUES (?, ?, ?, ?, ?)"
+GONE_FROM = "DELETE FROM replica_log WHERE idx >= ?"
+GONE_TO = "DELETE FROM replica_log WHERE idx <= ?"
+ENTRIES = "SELECT idx, term, kind, data, sum FROM replica_log WHERE idx BETWEEN ? AND ? ORDER BY idx"
+TERMS = "SELECT min(idx), term FROM replica_log GROUP BY term ORDER BY term"  # of a log they rise with the entries
+
+OUT, IN = "snapshot.sqlite", "snapshot.part"  # beside the store: what is sent to others, what comes in
+BLOCK = 1 << 20
+
+
+class ReplicaStore(SqliteStore):
+    """What core/raft/log.py asks of a disk, and the rows of the server.
+
+    1. The log goes on from `cut` without a gap.
+    2. The rows are as of an entry that the log has, or its cut.
+
+    members   of a new store: who the replicas are at first; nobody, for one that is to learn it
+    keeps     False: a witness, which has no rows
+    """
+
+    replica = True
+
+    def __init__(
+        self, path: str | PathLike[str], topology: Topology, server: str, members: Members = Members(()),  # noqa: B008
+        *, keeps: bool = True,
+    ):  # fmt: skip
+        super().__init__(path, topology, server)
+        self.keeps = keeps
+        self._ready: Ready | None = None  # that is staged
+        self._snapshot: Snapshot | None = None
+        self._home = self.path.parent
+        for left in (OUT, IN):
+            (self._home / left).unlink(missing_ok=True)
+        meta = self.meta()
+        if CUT not in meta:
+            self._set((CUT, _packed(Cut(0, 0, members))), (APPLIED, 0), (TERM, 0), (VOTE, ""))
+        self._look()
+
+    def _set(self, *pairs: tuple[str, str | int]) -> None:
+        """Entries of meta, in a transaction of their own or in the open one."""
+        self.db.conn.executemany(META, summed(pairs))
+
+    def _look(self) -> None:
+        meta = self.meta()
+        self._state = (int(meta[TERM]), str(meta[VOTE]))
+        self._cut, self._applied = _cut_of(meta[CUT]), int(meta[APPLIED])
+        self._terms = [(self._cut.index, self._cut.term), *self.select(TERMS)]  # from which entry on
+        self._last = int(self.select("SELECT coalesce(max(idx), ?) FROM replica_log", self._cut.index)[0][0])
+
+    # -- reads (core/raft/log.py) ------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[int, str]:
+        return self._state
+
+    def cut(self) -> Cut:
+        return self._cut
+
+    def applied(self) -> int:
+        return self._applied
+
+    def last(self) -> int:
+        return self._last
+
+    def term(self, index: int) -> int:
+        found: int = self._terms[bisect_right(self._terms, index, key=lambda each: each[0]) - 1][1]
+        return found
+
+    def entries(self, first: int, last: int, most: int) -> list[Entry]:
+        """Raises StoreError for one that is damaged."""
+        found: list[Entry] = []
+        try:
+            for row in self.reader.execute(ENTRIES, (first, last)):
+                most -= len(row[3])
+                if found and most < 0:
+                    break
+                found += map(_entry, self._whole("entry {0} of the log of its replicas", sums.row, [row]))
+        except sqlite3.Error as error:
+            raise StoreFailed(f"cannot read {self.path}: {error}") from error
+        return found
+
+    def offered(self) -> Snapshot | None:
+        return self._snapshot
+
+    def chunk(self, offset: int, size: int) -> bytes:
+        with (self._home / OUT).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    def stage(self, ready: Ready) -> None:
+        """What a replica wants to be durable, which it is when `finish` has ended. Raises StoreFailed."""
+        self._usable()
+        assert not self._staged, "the last write is not finished"
+        try:
+            self.db.conn.execute("BEGIN IMMEDIATE")
+            if ready.state is not None:
+                self._set((TERM, ready.state[0]), (VOTE, ready.state[1]))
+            if ready.entries:
+                first = ready.entries[0].index
+                assert self._cut.index < first <= self._last + 1, f"entry {first} leaves a gap in the log"
+                if first <= self._last:
+                    self._put(GONE_FROM, [(first,)])
+                self._put(PUT, summed((e.index, e.term, e.kind, e.data) for e in ready.entries))
+        except sqlite3.Error as error:
+            raise self._fail(error) from error
+        self._staged, self._ready = True, ready
+
+    def finish(self) -> None:
+        super().finish()
+        ready, self._ready = self._ready, None
+        if ready is None:
+            return
+        self._state = ready.state or self._state
+        for entry in ready.entries:
+            while self._terms[-1][0] >= entry.index:
+                self._terms.pop()
+            if self._terms[-1][1] != entry.term:
+                self._terms.append((entry.index, entry.term))
+            self._last = entry.index
+        for _, offset, data in ready.chunks:
+            with (self._home / IN).open("ab" if offset else "wb") as file:
+                file.write(data)
+        if ready.install is not None:
+            self._install(ready.install)
+
+    def write(self, ready: Ready) -> None:
+        """`stage` and `finish`."""
+        self.stage(ready)
+        self.finish()
+
+    def cut_to(self, index: int, members: Members) -> None:
+        """The log begins behind `index`, up to which the rows have got. `members` as of then."""
+        if not self._cut.index < index <= self._applied:
+            return
+        cut = Cut(index, self.term(index), members)
+        self._later([], (CUT, _packed(cut)), gone=index)
+        self._cut = cut
+        self._terms = [(index, cut.term), *(each for each in self._terms if each[0] > index)]
+
+    # -- the rows ----------------------------------------------------------------------------------------------------
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        """The rows of these entries, which are the next ones and decided. Raises StoreFailed."""
+        assert entries[0].index == self._applied + 1, f"entry {entries[0].index} is applied after {self._applied}"
+        last = entries[-1].index
+        rows = [unpack(entry.data) for entry in entries if entry.kind == BATCH] if self.keeps else []
+        self._later(rows, (APPLIED, last))
+        self._applied = last
+
+    def _later(self, batches: list[Batch], pair: tuple[str, str | int], gone: int = 0) -> None:
+        """A transaction that is durable when a later one is synced."""
+        self._usable()
+        assert not self._staged, "the last write is not finished"
+        conn = self.db.conn
+        try:
+            conn.execute("PRAGMA synchronous = NORMAL")
+            conn.execute("BEGIN IMMEDIATE")
+            for batch in batches:
+                self._stage(batch)
+            if gone:
+                self._put(GONE_TO, [(gone,)])
+            self._set(pair)
+            conn.execute("COMMIT")
+            conn.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            raise self._fail(error) from error
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------
+
+    def take_snapshot(self) -> Snapshot:
+        """A copy of the store as of one entry, to send to others: which one, the copy itself tells. Raises
+        StoreError."""
+        file = self._home / OUT
+        self.drop_snapshot()
+        check.backup(self._home, file)
+        with closing(SqliteReader(file)) as copy:
+            meta = copy.meta()
+            cut, index = _cut_of(meta[CUT]), int(meta[APPLIED])
+            rows = copy.select(ENTRIES, cut.index + 1, index)
+        entries = [_entry(row) for row in rows]
+        changes = [cut.members, *(members_of(entry.data) for entry in entries if entry.kind == MEMBERS)]
+        term = entries[-1].term if entries else cut.term
+        self._snapshot = Snapshot(index, term, changes[-1], *_measured(file))
+        return self._snapshot
+
+    def drop_snapshot(self) -> None:
+        self._snapshot = None
+        (self._home / OUT).unlink(missing_ok=True)
+
+    def _install(self, snapshot: Snapshot) -> None:
+        """Put the rows that have come in place of ours, in one transaction; the log begins behind them."""
+        file = self._home / IN
+        pairs: list[tuple[str, str | int]] = [
+            (TERM, self._state[0]), (VOTE, self._state[1]), (CUT, _packed(_end_of(snapshot))), (APPLIED, snapshot.index)
+        ]  # fmt: skip
+        try:
+            if self.keeps:
+                self._ours(file, snapshot, pairs)
+                self._mark.close()
+                (self._home / mark.MARK).unlink(missing_ok=True)  # it is of a store that is not there any more
+                with closing(connect(file, "ro")) as copy:
+                    copy.backup(self.db.conn)
+                file.unlink()
+            else:
+                self.db.conn.execute("BEGIN IMMEDIATE")
+                self._put(GONE_TO, [(self._last,)])
+                self._set(*pairs)
+                self.db.conn.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._fail(error) from error
+        self.wal.committed()
+        self.drop_snapshot()
+        self._connect_anew()
+        self._look()
+
+    def _ours(self, file: Path, snapshot: Snapshot, pairs: list[tuple[str, str | int]]) -> None:
+        """The copy that has come is made one of our own."""
+        if _measured(file) != (snapshot.size, snapshot.sum):
+            raise self._broken(f"the snapshot {file} is not what was sent")
+        with closing(SqliteReader(file)) as copy:
+            meta = copy.meta()
+        if meta[SERVER] != self.meta()[SERVER] or meta.get(APPLIED) != snapshot.index:
+            raise self._broken(f"the snapshot {file} is of another server, or another entry")
+        with closing(connect(file, "rw")) as copy_:
+            copy_.execute("BEGIN IMMEDIATE")
+            copy_.execute("DELETE FROM replica_log")
+            copy_.executemany(META, summed(pairs))
+            copy_.execute("COMMIT")
+
+    def _broken(self, sentence: str) -> StoreFailed:
+        self._failed = sentence
+        return StoreFailed(sentence)
+
+    def _connect_anew(self) -> None:
+        """The reader forgets what it knows of the rows that were there."""
+        self.reader.close()
+        self._connect()
+        self._cleared, self._prune, self._written = [], (0, 0), (0, 0, 0)
+        self._take()
+        if self.keeps:
+            self._mark = mark.Mark(self._home, str(self.meta()[INCARNATION]), self._now)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        found = self.select("SELECT min(idx), max(idx), count(*) FROM replica_log")[0]
+        if found[2]:
+            assert found == (self._cut.index + 1, self._last, self._last - self._cut.index), f"the log has {found}"
+        else:
+            assert self._last == self._cut.index, "the log has no entries"
+        assert self._cut.index <= self._applied <= self._last, f"rows as of {self._applied}, the log has {found}"
+
+
+def _packed(cut: Cut) -> str:
+    return json.dumps([cut.index, cut.term, cut.members])
+
+
+def _cut_of(value: str | int) -> Cut:
+    index, term, members = json.loads(str(value))
+    return Cut(index, term, members_of(json.dumps(members).encode()))
+
+
+def _end_of(snapshot: Snapshot) -> Cut:
+    return Cut(snapshot.index, snapshot.term, snapshot.members)
+
+
+def _entry(row: Row) -> Entry:
+    return Entry(*row[:4])
+
+
+def _measured(file: Path) -> tuple[int, int]:
+    """Bytes of a file, and their crc32."""
+    sum = 0
+    try:
+        with file.open("rb") as stream:
+            while block := stream.read(BLOCK):
+                sum = crc32(block, sum)
+            return os.fstat(stream.fileno()).st_size, sum
+    except OSError as error:
+        raise folder.unusable(file, error) from None

@@ -1,0 +1,270 @@
+"""The store of a replica does what that of the simulator does, through restarts, kills and snapshots."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mombroker import store
+from mombroker.core.batch import Batch
+from mombroker.core.errors import StoreError, StoreFailed
+from mombroker.core.meta import APPLIED, CUT, INCARNATION, TERM, VOTE
+from mombroker.core.raft.messages import BATCH, MEMBERS, NOTHING, Entry, Members, Snapshot
+from mombroker.core.raft.replica import Ready
+from mombroker.sim.replicas.disk import ReplicaDisk
+from mombroker.sim.replicas.node import StoreRows
+from mombroker.store.memory import MemoryStore
+from mombroker.store.packed import pack
+from mombroker.store.replica import ReplicaStore
+from tests.store.samples import Model, batches, reads, sample, topology
+
+ABC = Members(("a", "b", "c"))
+OWN = {TERM, VOTE, CUT, APPLIED, INCARNATION}
+
+
+@contextmanager
+def opened(folder: Path | str, members: Members = ABC, keeps: bool = True) -> Iterator[ReplicaStore]:
+    made = ReplicaStore(folder, topology(), "paris", members, keeps=keeps)
+    try:
+        yield made
+    finally:
+        made.check() if not made._failed else None
+        made.close()
+
+
+def rows(of: ReplicaStore | MemoryStore) -> dict[str, object]:
+    found = reads(of)
+    return found | {"meta": {key: value for key, value in found["meta"].items() if key not in OWN}}
+
+
+def log(of: ReplicaStore | ReplicaDisk) -> list[object]:
+    cut, last = of.cut(), of.last()
+    entries = of.entries(cut.index + 1, last, 1 << 30)
+    return [of.state(), cut, last, of.applied(), [of.term(at) for at in range(cut.index, last + 1)], entries]
+
+
+def batch_entry(index: int, term: int, batch: Batch) -> Entry:
+    return Entry(index, term, BATCH, pack(batch))
+
+
+def both_samples(term: int = 1) -> list[Entry]:
+    return [Entry(1, term, NOTHING, b""), *(batch_entry(at, term, batch) for at, batch in enumerate(sample(), 2))]
+
+
+class Pair:
+    """A store, and the disk of the simulator, to which the same is done."""
+
+    def __init__(self, folder: str, other: str):
+        self.folder, self.other = folder, other
+        self.memory = ReplicaDisk(StoreRows(MemoryStore(topology(), "paris", "one")), ABC)
+        self.store = ReplicaStore(folder, topology(), "paris", ABC)
+        self.sent = [{1: 0, 2: 0, 3: 0}]  # as of each entry: the last sequence of each link
+
+    def write(self, ready: Ready) -> None:
+        self.memory.write(ready)
+        self.store.write(ready)
+
+    def append(self, drawn: list[Batch]) -> None:
+        entries = []
+        for batch in drawn:
+            model = Model({})
+            model.sent = dict(self.sent[-1])
+            batch = model.numbered(batch)
+            model.apply(batch)
+            self.sent.append(model.sent)
+            entries.append(batch_entry(len(self.sent) - 1, self.memory.state()[0], batch))
+        self.write(Ready(entries=entries))
+
+    def replace(self, back: int) -> None:
+        """A leader of a newer term has something else in place of the last entries, unless they are applied."""
+        first, term = self.memory.last() - back, self.memory.state()[0] + 1
+        if first > self.memory.applied():
+            self.write(Ready((term, ""), [Entry(first, term, NOTHING, b"")]))
+            self.sent[first:] = [self.sent[first - 1]]
+
+    def vote(self, id: str) -> None:
+        self.write(Ready((self.memory.state()[0] + 1, id)))
+
+    def apply(self, count: int) -> None:
+        if found := self.memory.entries(self.memory.applied() + 1, self.memory.last(), 1 << 30)[:count]:
+            self.store.apply(found)
+            for entry in found:
+                self.memory.apply(entry)
+
+    def cut(self, back: int) -> None:
+        self.memory.write(Ready())
+        index = self.memory.applied() - back
+        self.store.cut_to(index, ABC)
+        self.memory.cut_to(index, ABC)
+
+    def reopen(self, _: object) -> None:
+        self.store.close()
+        self.store = ReplicaStore(self.folder, topology(), "paris")
+        self.memory.write(Ready())
+        self.memory.crash(0.0)
+
+    def snapshot(self, _: object) -> None:
+        snapshot = self.store.take_snapshot()
+        with opened(self.other, Members(())) as copy:
+            if snapshot.index > copy.applied():
+                receive(copy, self.store, snapshot)
+                assert rows(copy) == rows(self.store) and copy.cut().index == snapshot.index
+
+    def check(self) -> None:
+        self.store.check()
+        assert log(self.store) == log(self.memory)
+        assert isinstance(self.memory.rows, StoreRows)
+        assert rows(self.store) == rows(self.memory.rows.store)
+
+
+few, none = st.integers(0, 3), st.none()
+STEPS = st.lists(
+    st.tuples(st.just("append"), st.lists(batches(), min_size=1, max_size=3))
+    | st.tuples(st.sampled_from(["replace", "apply", "cut"]), few)
+    | st.tuples(st.just("vote"), st.sampled_from("abc"))
+    | st.tuples(st.sampled_from(["reopen", "snapshot"]), none),
+    max_size=10,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS)
+def test_it_does_what_the_disk_of_the_simulator_does(steps):
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        pair = Pair(folder, other)
+        try:
+            for step, value in [("vote", "a"), *steps]:
+                getattr(pair, step)(value)
+                pair.check()
+        finally:
+            pair.store.close()
+
+
+def receive(copy: ReplicaStore, made: ReplicaStore, snapshot: Snapshot, size: int = 10_000) -> None:
+    for offset in range(0, snapshot.size, size):
+        end = offset + size >= snapshot.size
+        chunk = (snapshot, offset, made.chunk(offset, size))
+        copy.write(Ready(chunks=[chunk], install=snapshot if end else None))
+
+
+def test_a_snapshot_keeps_the_term_and_the_vote_of_who_gets_it(tmp_path):
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b", Members(())) as b:
+        a.write(Ready((4, "a"), both_samples(4)))
+        a.write(Ready(entries=[Entry(4, 4, MEMBERS, Members(("a", "b")).pack()), Entry(5, 4, NOTHING, b"")]))
+        a.apply(a.entries(1, 4, 1 << 30))
+        b.write(Ready((7, "c"), [Entry(1, 2, NOTHING, b"")]))
+        snapshot = a.take_snapshot()
+        assert (snapshot.index, snapshot.term, snapshot.members) == (4, 4, Members(("a", "b")))
+        receive(b, a, snapshot)
+        assert log(b) == [(7, "c"), b.cut(), 4, 4, [4], []] and b.cut().members == snapshot.members
+        assert rows(b) == rows(a)
+        b.write(Ready(entries=[Entry(5, 7, NOTHING, b"")]))
+        b.apply(b.entries(5, 5, 0))
+    with opened(tmp_path / "b") as b:
+        assert b.last() == b.applied() == 5 and b.meta()[INCARNATION] == store.read(tmp_path / "a").meta()[INCARNATION]
+    assert store.verify(tmp_path / "b") == []
+
+
+def test_a_snapshot_that_is_not_what_was_sent_is_not_taken(tmp_path):
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b", Members(())) as b:
+        a.write(Ready((1, "a"), both_samples()))
+        a.apply(a.entries(1, 3, 1 << 30))
+        before = rows(b)
+        with pytest.raises(StoreFailed, match="is not what was sent"):
+            receive(b, a, replace(a.take_snapshot(), sum=1))
+        assert rows(b) == before
+    with opened(tmp_path / "b") as b:
+        assert b.applied() == 0 and rows(b) == before
+
+
+def test_a_witness_keeps_a_log_and_no_rows(tmp_path):
+    with opened(tmp_path, keeps=False) as witness:
+        before = rows(witness)
+        witness.write(Ready((1, "a"), both_samples()))
+        witness.apply(witness.entries(1, 3, 1 << 30))
+        assert witness.applied() == 3 and rows(witness) == before
+        witness.write(Ready(install=Snapshot(9, 2, ABC, 0, 0)))
+        assert (witness.last(), witness.term(9), rows(witness)) == (9, 2, before)
+
+
+def test_nobody_else_may_write_to_it(tmp_path):
+    with opened(tmp_path):
+        pass
+    with pytest.raises(StoreError, match="is of one replica of paris: nobody else may write to it"):
+        store.open(tmp_path, topology(), "paris")
+
+
+def test_a_damaged_entry_is_named_and_never_used(tmp_path):
+    with opened(tmp_path) as made:
+        made.write(Ready((1, "a"), both_samples()))
+        made.db.conn.execute("UPDATE replica_log SET term = 2 WHERE idx = 2")
+        with pytest.raises(StoreError, match="entry 2 of the log of its replicas is not what was written"):
+            made.entries(1, 3, 1 << 30)
+    assert "row 2 of table replica_log is damaged: it is not what was written" in store.verify(tmp_path)
+
+
+def test_what_was_applied_since_the_last_sync_comes_from_the_log(tmp_path):
+    """After a power failure the write-ahead log ends where it was synced last."""
+    with opened(tmp_path) as made:
+        made.write(Ready((1, "a"), both_samples()))
+        wal = tmp_path / "store.sqlite-wal"
+        synced = wal.read_bytes()
+        made.apply(made.entries(1, 3, 1 << 30))
+        expected, later = rows(made), wal.read_bytes()
+        (tmp_path / "cut").mkdir()
+        (tmp_path / "cut" / "store.sqlite").write_bytes((tmp_path / "store.sqlite").read_bytes())
+        assert later[: len(synced)] == synced and len(later) > len(synced)
+        (tmp_path / "cut" / "store.sqlite-wal").write_bytes(synced)
+    with opened(tmp_path / "cut") as again:
+        assert again.applied() == 0 and again.last() == 3
+        again.apply(again.entries(1, 3, 1 << 30))
+        assert rows(again) == expected
+
+
+WORK = """
+import sys
+from mombroker.core.batch import Batch, ItemRow
+from mombroker.core.raft.messages import BATCH, Entry, Members
+from mombroker.core.raft.replica import Ready
+from mombroker.store.packed import pack
+from mombroker.store.replica import ReplicaStore
+from tests.store.samples import topology
+made = ReplicaStore(sys.argv[1], topology(), "paris", Members(("a",)))
+if made.applied() < made.last():
+    made.apply(made.entries(made.applied() + 1, made.last(), 1 << 30))
+while True:
+    n = made.last() + 1
+    row = ItemRow(n, "paris/a", "jobs", n, b"", b"%d" % n * 50)
+    made.write(Ready((n, "a"), [Entry(n, n, BATCH, pack(Batch(items={n: row, n - 3: None}, meta={"now": n})))]))
+    print(n, flush=True)
+    made.apply(made.entries(n, n, 0))
+    if n % 7 == 0:
+        made.cut_to(n - 2, Members(("a",)))
+"""
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=pytest.mark.long)])
+def test_a_killed_process_leaves_a_log_and_rows_that_meet(kills, tmp_path):
+    rng, told = random.Random(kills), 0
+    for _ in range(kills):
+        with subprocess.Popen([sys.executable, "-c", WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True) as worker:
+            lines = [int(worker.stdout.readline()) for _ in range(rng.randint(1, 40))]
+            worker.send_signal(signal.SIGKILL)
+            lines += [int(line) for line in worker.stdout if line.endswith("\n")]
+        assert lines[0] > told
+        told = lines[-1]
+        with opened(tmp_path) as made:
+            assert made.last() >= told and made.applied() >= told - 1 and made.state() == (made.last(), "a")
+            n = made.applied()
+            assert [row.id for row in made.items("paris/a", "jobs", None, 9)] == [*range(max(1, n - 2), n + 1)]
