@@ -4,6 +4,7 @@ if __name__ == "agents":
     raise ImportError("this folder is imported as mombroker.agents")
 
 from mombroker.agents.agent import Agent, reacts
+from mombroker.agents.declaring import Reject, agent
 from mombroker.agents.messages import Delivered, consumes, subscribes
 from mombroker.agents.notifications import (
     DeferDone,
@@ -26,9 +27,11 @@ __all__ = [
     "Item",
     "Items",
     "ReactionFailed",
+    "Reject",
     "Table",
     "Undeliverable",
     "UnknownAgent",
+    "agent",
     "consumes",
     "faults",
     "notification",

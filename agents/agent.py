@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack
 
 from mombroker.agents import messages
 from mombroker.agents import notifications as notes
+from mombroker.agents.declaring import Reject
 from mombroker.agents.messages import Delivered, Options
 from mombroker.agents.notifications import pack, unpack
 from mombroker.agents.tables import Items, Table
@@ -17,9 +18,10 @@ from mombroker.core import times
 from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.names import CREATE
-from mombroker.core.reaction import ANSWER, ASK, DELETE, Reaction
+from mombroker.core.reaction import ANSWER, ASK, DELETE, Reaction, Retry
 
 F = TypeVar("F", bound=Callable[..., None])
+VERSION = ""  # what a state calls the version of its class, if that is not the first
 PLAIN = (type(None), bool, int, float, str, bytes, list, dict)
 
 
@@ -41,6 +43,10 @@ class Agent:
     _tables: typing.ClassVar[tuple[str, ...]] = ()
     _defaults: typing.ClassVar[dict[str, Any]] = {}
     _reactions: typing.ClassVar[dict[str, Callable[[Any, Any], None]]] = {}
+    _version: typing.ClassVar[int] = 1
+    _aliases: typing.ClassVar[tuple[str, ...]] = ()
+    _retry: typing.ClassVar[Retry] = Retry()
+    _fatal: typing.ClassVar[tuple[type[BaseException], ...]] = (Reject,)
     _sources: typing.ClassVar[tuple[Source, ...]] = ()
     _takers: typing.ClassVar[dict[str, Callable[[Any, Delivered], None]]] = {}  # by the method of a source
 
@@ -62,6 +68,7 @@ class Agent:
                 raise TypeError(f"{cls.__name__}.{name}: state must be plain (int, str, list, dict, ...), not {origin}")
         cls._defaults = {name: getattr(cls, name) for name in cls._fields if hasattr(cls, name)}
         pack(cls._defaults, f"{cls.__name__}'s defaults")
+        cls._version, cls._aliases = 1, ()
         cls._reactions, cls._takers, sources = {}, {}, list[Source]()
         for name in dir(cls):
             method = inspect.getattr_static(cls, name, None)
@@ -100,6 +107,11 @@ class Agent:
 
     def on_delete(self) -> None:
         """The agent's last reaction; it may send."""
+
+    @classmethod
+    def migrate(cls, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """Today's fields, of those that an agent has which an older version of its class has stored (see `agent`)."""
+        return fields
 
     # -- for reactions -----------------------------------------------------------------------------------------
 
@@ -210,6 +222,10 @@ class Agent:
         """Send a notification to oneself in a while, restarts or not; returns an id for `cancel`."""
         return self._now_reacting().timer(times.of_seconds(seconds), *notes.encode(note))
 
+    def every(self, seconds: float, note: Any) -> int:
+        """The same again and again, until it is cancelled. One that a server was down for, or late, comes once."""
+        return self._now_reacting().every(times.of_seconds(seconds), *notes.encode(note))
+
     def cancel(self, timer: int) -> None:
         self._now_reacting().cancel(timer)
 
@@ -290,7 +306,8 @@ class Agent:
             known = {*self._fields, *self._items, *self._tables, "id", "server", "_reaction", "_expected"}
             extra = ", ".join(sorted(set(values) - known)) or "a field was deleted"
             raise TypeError(f"{type(self).__name__} set {extra}: annotate every field of the state in the class")
-        return pack({name: values[name] for name in self._fields}, type(self).__name__)
+        fields = {name: values[name] for name in self._fields}
+        return pack(fields if self._version == 1 else {**fields, VERSION: self._version}, type(self).__name__)
 
     def unpack(self, state: bytes) -> None:
         self._unpack(state)
@@ -301,18 +318,27 @@ class Agent:
     @classmethod
     def lacks(cls, state: bytes) -> list[str]:
         """The fields that have neither a value in a stored state nor a default."""
-        there = {*cls._defaults, *unpack(state)}
+        there = {*cls._defaults, *cls._of_today(state)}
         return [name for name in cls._fields if name not in there]
 
+    @classmethod
+    def _of_today(cls, state: bytes) -> dict[str, Any]:
+        """The fields of a stored state, in the version of its class. Raises MomError."""
+        fields: dict[str, Any] = unpack(state)
+        version = fields.pop(VERSION, 1)
+        if version > cls._version:
+            raise MomError(f"is of version {cls._version}, and the state of version {version}: bring the newer class")
+        return fields if version == cls._version else {**cls.migrate(version, fields)}
+
     def _unpack(self, state: bytes) -> None:
-        values = {**unpack(pack(self._defaults, "defaults")), **unpack(state)}
+        values = {**unpack(pack(self._defaults, "defaults")), **self._of_today(state)}
         for name in self._fields:
             self.__dict__[name] = values[name]
 
 
 _DELIVERED = Delivered.__wire_name__
 # Names that came later: a class from before that has one of its own keeps it.
-_LATER = {"delivered", "put", "publish", "consume", "subscribe", "stop"}
+_LATER = {"delivered", "every", "migrate", "put", "publish", "consume", "subscribe", "stop"}
 _RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} - _LATER | {"id"}
 
 # An agent that does not care for news of its own failed sends need not say so.
@@ -340,8 +366,9 @@ def _taken_by(cls: type, name: str, method: Any) -> list[str]:
     return [one.__wire_name__ for one in taken]
 
 
-def path_of(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
+def path_of(cls: type[Agent]) -> str:
+    """What a class is stored and created as: as older programs know it."""
+    return cls._aliases[0] if cls._aliases else f"{cls.__module__}:{cls.__qualname__}"
 
 
 def initial(cls: type[Agent], fields: dict[str, Any]) -> bytes:
@@ -352,4 +379,5 @@ def initial(cls: type[Agent], fields: dict[str, Any]) -> bytes:
     missing = [name for name in cls._fields if name not in cls._defaults and name not in fields]
     if missing:
         raise TypeError(f"{cls.__name__} needs a value for {', '.join(missing)}")
-    return pack({**cls._defaults, **fields}, cls.__name__)
+    of = {VERSION: cls._version} if cls._version > 1 else {}
+    return pack({**cls._defaults, **fields, **of}, cls.__name__)

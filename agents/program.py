@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any
 
 from mombroker.agents import annotations as hints
 from mombroker.agents import notifications as notes
-from mombroker.agents.agent import Agent, initial
+from mombroker.agents.agent import VERSION, Agent, initial
+from mombroker.agents.declaring import NAMES
 from mombroker.agents.tables import key_of
 from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, NoProgram, line, sentence
+from mombroker.core.reaction import Retry
 from mombroker.core.topology import Topology
 
 
@@ -32,7 +35,11 @@ class Program:
         if not state:
             why = f"does not take the fields that the topology file gives {agent}: see `mom topology validate`"
             raise NoProgram(path, why)
-        if lacking := cls.lacks(state):
+        try:
+            lacking = cls.lacks(state)
+        except BaseException as error:  # of its `migrate`
+            raise NoProgram(path, str(error) if isinstance(error, MomError) else f"fails: {sentence(error)}") from error
+        if lacking:
             what = ", ".join(lacking)
             raise NoProgram(path, f"has fields that the state of {agent} lacks: give a default to {what}")
         try:
@@ -43,17 +50,37 @@ class Program:
     def find(self, path: str) -> type[Agent]:
         cls = self._classes.get(path)
         if cls is None:
-            cls = _named(path)
+            cls = self._named(path)
             if not (isinstance(cls, type) and issubclass(cls, Agent)):
                 raise MomError(f"{path} is not an Agent class")
             self._classes[path] = cls
         return cls
 
+    def _named(self, path: str) -> Any:
+        """The class of this path, or one that has it as an alias, perhaps in a module that was not imported yet."""
+        if path in NAMES:
+            return NAMES[path]
+        try:
+            return _named(path)
+        except MomError:
+            for module in (*(each.partition(":")[0] for each in sorted(self.declared)), *self.allow):
+                with contextlib.suppress(Exception):  # whoever needs it is told why it cannot be imported
+                    importlib.import_module(module)
+                if path in NAMES:
+                    return NAMES[path]
+            raise
+
     def allowed(self, path: str, remote: bool) -> None:
-        module = path.partition(":")[0]
+        module = path.partition(":")[0] if path not in NAMES else NAMES[path].__module__
         if remote and path not in self.declared and not self._within(module):
             raise MomError(f"{path} may not be deployed here: add {module!r} to allow in [bus] of the topology file")
         self.find(path)
+
+    def retry(self, path: str) -> Retry:
+        return self.find(path)._retry
+
+    def refuses(self, path: str, error: BaseException) -> bool:
+        return isinstance(error, self.find(path)._fatal)
 
     def sources(self, path: str) -> tuple[Source, ...]:
         return self.find(path)._sources
@@ -95,6 +122,7 @@ class Program:
 
     def describe(self, path: str, state: bytes) -> dict[str, Any]:
         values: dict[str, Any] = notes.unpack(state) if state else {}
+        values.pop(VERSION, None)
         return values
 
     def collections(self, path: str) -> tuple[str, ...]:

@@ -5,12 +5,16 @@ import shutil
 import subprocess
 import sys
 import types
+from typing import Any
 
 import click
+import msgpack
 import pytest
 
 from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.main import cli
+from mombroker.agents.agent import path_of
+from mombroker.agents.declaring import NAMES
 from mombroker.broker import properties
 from tests.admin.processes import Processes, free_ports
 from tests.broker.bench import Broker
@@ -104,6 +108,19 @@ def test_the_collection_that_is_shown_keeps_what_it_says(monkeypatch):
         bus.ask("a", "send", to=["archive"], type="shown_archive.Letter", fields={"text": text, "year": year})
     assert [row.key for row in bus.stores["b"].items("b/archive", "letters", None, 10)] == [1920, 2020]
     assert bus.ask("b", "deadletters")["count"] == 0
+
+
+def test_the_class_that_is_shown_migrates():
+    """docs/agents.md"""
+    found: dict[str, Any] = {"__name__": "shown_wallet"}
+    known = dict(NAMES)
+    try:
+        exec(fenced("docs/agents.md", "python", "class Wallet"), found)
+        wallet = found["Wallet"]("a/w", msgpack.packb({"balance": 3}))
+    finally:
+        NAMES.clear()
+        NAMES.update(known)
+    assert wallet.cents == 300 and path_of(found["Wallet"]) == "bank.account:Account"
 
 
 def test_the_tests_that_are_shown_pass(tmp_path):

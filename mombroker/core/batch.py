@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from mombroker.core.trace import Entry
 
+EVERY = "every "  # begins the kind of a timer that comes again and again
 ROWS_BY_KEY = "="  # begins the collections of a table: each row has its own, `=NAME:KEY`; see core/table.py
 LINK_BITS = 40  # a queue_out key is link << 40 | sequence
 
@@ -74,7 +75,7 @@ class TaskRow(NamedTuple):
 
     id: int
     agent: str
-    kind: str  # "timer", "defer"
+    kind: str  # "timer", EVERY with a number of ns, "defer"
     due: int
     data: bytes
 

@@ -19,12 +19,13 @@ from mombroker.core.message import Message, new_message
 from mombroker.core.names import CREATE
 from mombroker.core.natives import Clients, NativeAgent, NativeHost
 from mombroker.core.poison import PoisonSearch
-from mombroker.core.reaction import DELETE, Program, Reaction
+from mombroker.core.reaction import DELETE, Program, Reaction, Retry
 from mombroker.core.residents import Resident, Residents
 from mombroker.core.timers import Timers
 from mombroker.core.topology import AgentDecl
 from mombroker.core.transaction import COMMIT, LINGER
 
+RETRY = Retry()
 RUN = 16  # reactions of one agent before it is another's turn
 
 
@@ -272,10 +273,11 @@ class Engine:
             raise
         except BaseException as error:  # whatever the agent's code raises, an exit too, is its failure, not ours
             resident.undo()
+            refused = self.program.refuses(resident.path, error)
             if reaction.incoming:
-                self._give_back(box, entry, FAILED, sentence(error))
+                self._give_back(box, entry, REJECTED if refused else FAILED, sentence(error))
             else:
-                self._failed(box, entry, error)
+                self._failed(box, entry, error, self.program.retry(resident.path), refused)
             return
         finally:
             self.running = ""
@@ -385,17 +387,19 @@ class Engine:
             self.poison.acquit(box, entry)
             self.inboxes.write(box.agent, entry)
 
-    def _failed(self, box: Inbox, entry: Entry, error: BaseException) -> None:
+    def _failed(
+        self, box: Inbox, entry: Entry, error: BaseException, retry: Retry = RETRY, refused: bool = False
+    ) -> None:
         self.failures += 1
         entry.attempts += 1
         self.poison.acquit(box, entry)
         tx, limits = self.tx, self.tx.limits
-        if entry.attempts >= limits.max_attempts:
+        retry = retry.within(limits)
+        if refused or entry.attempts >= retry.attempts:
             text = plain("".join(traceback.format_exception(error))[-limits.max_traceback :])
             self.park(box, entry, sentence(error), text)
             return
-        delay = min(limits.retry_first_ns * limits.retry_factor ** (entry.attempts - 1), limits.retry_max_ns)
-        box.until = tx.now + delay
+        box.until = tx.now + retry.delay(entry.attempts)
         self.timers.retry(box.until, box.agent)
         self.inboxes.write(box.agent, entry)
         tx.note(f"{box.agent} failed at {entry.message.type}, attempt {entry.attempts}: {sentence(error)}")

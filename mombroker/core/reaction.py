@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mombroker.core import times
-from mombroker.core.batch import TaskRow
+from mombroker.core.batch import EVERY, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.destinations import Destinations, Incoming, Source
 from mombroker.core.errors import MomError
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
+from mombroker.core.limits import Limits
 from mombroker.core.message import Message, new_message
 from mombroker.core.names import CREATE, Names
 from mombroker.core.table import Table
@@ -19,6 +20,26 @@ from mombroker.core.transaction import Transaction
 
 DELETE = "_delete"
 ASK, ANSWER = "a.ask", "a.answer"  # what a client sends to an agent, and is sent by one: broker/protocol.py
+
+
+class Retry(NamedTuple):
+    """How often a reaction is tried, and at which intervals, in ns; 0 = as the limits of the server say."""
+
+    attempts: int = 0
+    first: int = 0
+    factor: int = 0
+    most: int = 0
+
+    def within(self, limits: Limits) -> Retry:
+        return Retry(
+            self.attempts or limits.max_attempts, self.first or limits.retry_first_ns,
+            self.factor or limits.retry_factor, self.most or limits.retry_max_ns,
+        )  # fmt: skip
+
+    def delay(self, failed: int) -> int:
+        """Until the next attempt, after so many have failed."""
+        delay: int = self.first * self.factor ** min(failed - 1, 60)
+        return min(delay, self.most)
 
 
 class Reactive(Protocol):
@@ -45,6 +66,8 @@ class Program(Protocol):
     def tables(self, path: str) -> tuple[str, ...]: ...
     def key(self, text: str) -> Any: ...  # of a table
     def value(self, body: bytes) -> Any: ...  # of an item in one
+    def retry(self, path: str) -> Retry: ...  # how often reactions of a class are tried
+    def refuses(self, path: str, error: BaseException) -> bool: ...  # is it one after which nothing is tried again?
     def sources(self, path: str) -> tuple[Source, ...]: ...  # that a class declares; raises MomError
 
 
@@ -125,6 +148,16 @@ class Reaction:
         message = Message(self.tx.name, id, self.agent, (self.agent,), type, payload)
         due = times.after(self.now, delay)
         self.ops.append(("task", TaskRow(id, self.agent, "timer", due, message.encode())))
+        return id
+
+    def every(self, period: int, type: str, payload: bytes) -> int:
+        """The same again and again, every `period` ns, until it is cancelled; what was missed is not made up for."""
+        if period <= 0:
+            raise MomError("a timer that comes again has a period above 0")
+        id = self.tx.new_id()
+        message = Message(self.tx.name, id, self.agent, (self.agent,), type, payload)
+        due = times.after(self.now, period)
+        self.ops.append(("task", TaskRow(id, self.agent, f"{EVERY}{period}", due, message.encode())))
         return id
 
     def cancel(self, task: int) -> None:

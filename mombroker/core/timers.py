@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from mombroker.core.batch import Reader, TaskRow
+from mombroker.core.batch import EVERY, Reader, TaskRow
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.message import Message, decode, new_message
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 
 RETRY, ALARM = 0, -1
+
+
+def rings(task: TaskRow) -> bool:
+    """Is it a timer?"""
+    return task.kind == "timer" or task.kind.startswith(EVERY)
 
 
 class Timers:
@@ -79,7 +84,7 @@ class Timers:
 
     def _schedule(self, task: TaskRow) -> None:
         self.tasks[task.id] = task
-        if task.kind == "timer":
+        if rings(task):
             self._set(task.due, task.id, task.agent)
         else:
             path, _, arguments = task.data.partition(b"\n")
@@ -111,8 +116,16 @@ class Timers:
             elif id == RETRY:
                 self.on_retry(agent, at)
             elif task := self.tasks.pop(id, None):
-                self.tx.rows.tasks[id] = None
+                if task.kind.startswith(EVERY):
+                    self._again(task)
+                else:
+                    self.tx.rows.tasks[id] = None
                 self._ring(task)
+
+    def _again(self, task: TaskRow) -> None:
+        """A timer that comes again: at the next time of its own that is still to come."""
+        period = int(task.kind[len(EVERY) :])
+        self.add(task._replace(due=self.tx.now + period - (self.tx.now - task.due) % period))
 
     def _ring(self, task: TaskRow) -> None:
         """Send the message of a timer to its agent."""
@@ -126,4 +139,4 @@ class Timers:
     def check(self) -> None:
         assert self.next == min(self.heap, default=(0,))[0], "the earliest time is another one"
         ringing = {id for _, id, _ in self.heap}
-        assert all(task.kind != "timer" or id in ringing for id, task in self.tasks.items()), "a timer will never ring"
+        assert all(not rings(task) or id in ringing for id, task in self.tasks.items()), "a timer will never ring"

@@ -18,7 +18,7 @@ from mombroker.broker.queue.messages import LANES
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import DELAYED
 from mombroker.broker.topic.subscription import Subscription
-from mombroker.core.batch import LINK_BITS, HeldRow, ItemRow
+from mombroker.core.batch import EVERY, LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
 from mombroker.core.meta import DROPPED, NEXT, ORDER, SERVER
@@ -188,7 +188,7 @@ def _tasks(store: SqliteReader) -> Iterator[str]:
     for agent, count in _strangers(store, "task"):
         yield f"there are {count} timers or deferred functions of agent {agent}, but no such agent"
     for task in store.tasks():
-        if task.kind == "timer":
+        if task.kind == "timer" or task.kind.startswith(EVERY):
             try:
                 decode(task.data)
             except MomError as error:
