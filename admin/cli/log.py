@@ -33,7 +33,7 @@ PAGE = 1000
 
 @click.group(cls=Group)
 def log() -> None:
-    """The record of what every message did: tail, diagram, export, compact."""
+    """The record of what every message did: tail, diagram, shiviz, export, compact."""
 
 
 @log.command()
@@ -95,6 +95,33 @@ def diagram(message: str, file: Path, target: Path) -> None:
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
     write(target, drawing.svg(story.around(message), f"around {message}", message, clock=True))
+
+
+@log.command()
+@options.file_option
+@click.option("--to", "target", type=Target("log", "txt"), required=True, help="The file.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(1), default=1000, show_default=True, help="The last so many of each."
+)
+def shiviz(file: Path, target: Path, lines: int) -> None:
+    """Write the logs as ShiViz reads them, which draws who caused what: events with vector clocks.
+
+    Open https://bestchai.bitbucket.io/shiviz/, choose "Upload" and the file. The clocks are made from the logs of all
+    servers whose stores are on this machine. What was caused by records before the last --lines is shown without its
+    cause.
+
+    \b
+    Example:
+      mom log shiviz --to bus.log
+      mom log shiviz -n 200 --to last.log
+    """
+    from mombroker.lab import shiviz as drawing
+
+    readers = {name: store.read(data) for name, data in _places(options.found(file), options.load(file)).items()}
+    logs = {
+        name: [each for _, each in reader.log(max(0, last(reader) - lines), lines)] for name, reader in readers.items()
+    }
+    write(target, "".join(drawing.text(logs)))
 
 
 def beginning(reader: SqliteReader) -> int:

@@ -55,6 +55,16 @@ def test_top_shows_rates_of_all_servers_and_the_fullest_queues(bus):
     assert any("queue:topped" in line for line in lines)
 
 
+def test_the_logs_are_written_for_shiviz(bus, tmp_path):
+    send(bus, "cy", "far", "-s", "a")
+    for _ in range(100):
+        bus.mom("log", "shiviz", "--to", str(tmp_path / "bus.log"))
+        text = (tmp_path / "bus.log").read_text()
+        if "c/cy has reacted" in text:
+            break
+    assert text.startswith("(?<date>") and re.search(r'c/cy has reacted .*\nc \{.*"a":\d', text)
+
+
 def test_agents_are_listed_shown_and_sent_to(bus):
     assert {row["agent"] for row in bus.json("agent", "list")} >= {"a/ann", "b/bob", "c/cy"}
     assert [row["agent"] for row in bus.json("agent", "list", "--server", "a", "--after", "a/_")] == ["a/ann"]
