@@ -85,10 +85,10 @@ class Agent:
                         )
         cls._sources = tuple(sources)
 
-    def __init__(self, id: str, state: bytes):
+    def __init__(self, id: str, state: bytes, server: str):
         self.__dict__["_reaction"] = None
         self.id = id
-        self.server = id[: id.index("/")]
+        self.server = server
         self._unpack(state)
         for name in self._items:
             self.__dict__[name] = Items(self, name)

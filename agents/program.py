@@ -27,7 +27,7 @@ class Program:
     def permit(self, allow: tuple[str, ...], declared: frozenset[str]) -> None:
         self.allow, self.declared = allow, declared
 
-    def load(self, path: str, agent: str, state: bytes) -> Agent:
+    def load(self, path: str, agent: str, state: bytes, server: str) -> Agent:
         try:
             cls = self.find(path)
         except MomError as error:
@@ -43,7 +43,7 @@ class Program:
             what = ", ".join(lacking)
             raise NoProgram(path, f"has fields that the state of {agent} lacks: give a default to {what}")
         try:
-            return cls(agent, state)
+            return cls(agent, state, server)
         except BaseException as error:  # of its on_load, or of a state that no longer fits
             raise MomError(f"{agent} cannot be loaded: {sentence(error)}") from error
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mombroker.agents.notifications import pack, unpack
+from mombroker.core.batch import ItemRow
 from mombroker.core.collection import Collection
+from mombroker.core.passage import KEPT_IDS, shown
 from mombroker.core.reaction import Reaction
 from mombroker.core.table import LAST
 from mombroker.core.table import Table as Rows
@@ -29,6 +31,7 @@ class Item:
     id: int
     key: int
     value: Any
+    row: int = field(default=0, repr=False, compare=False)  # where it is stored
 
 
 class Items:
@@ -54,26 +57,54 @@ class Items:
         return self._rows().add(key, b"", pack(value, self._name))
 
     def get(self, id: int) -> Item | None:
-        row = self._rows().get(id)
-        return row and Item(row.id, row.key, unpack(row.body))
+        row = self._find(id)
+        return row and _item(row)
 
     def remove(self, id: int) -> bool:
         """False if there is no such item."""
-        return self._rows().remove(id) is not None
+        row = self._find(id)
+        if row is None:
+            return False
+        if row.head and (kept := self._kept(id)) is not None:
+            self._ids().remove(kept.id)
+        return self._rows().remove(row.id) is not None
+
+    def _find(self, id: int) -> ItemRow | None:
+        rows = self._rows()
+        row = rows.get(id)
+        if row is None and (kept := self._kept(id)) is not None:
+            return rows.get(int.from_bytes(kept.head))
+        return None if row is None or row.head else row
+
+    def _kept(self, id: int) -> ItemRow | None:
+        """Where the row is of an item that was made on another server, before the agent came here."""
+        return next((row for row in self._ids().scan((id, -1), 1) if row.key == id), None)
+
+    def _ids(self) -> Collection:
+        return self._agent._now_reacting().collection(KEPT_IDS)
 
     def first(self) -> Item | None:
         return next(iter(self.scan(limit=1)), None)
 
     def scan(self, after: Item | None = None, limit: int = 100) -> list[Item]:
         """A page of items, in order, behind another one."""
-        rows = self._rows().scan((after.key, after.id) if after else None, limit)
-        return [Item(row.id, row.key, unpack(row.body)) for row in rows]
+        return [_item(row) for row in self._rows().scan(self._place(after), limit)]
+
+    def _place(self, item: Item | None) -> tuple[int, int] | None:
+        if item is None:
+            return None
+        row = None if item.row else self._find(item.id)
+        return item.key, row.id if row else item.row or item.id
 
     def __iter__(self) -> Iterator[Item]:
         last: Item | None = None
         while page := self.scan(last):
             yield from page
             last = page[-1]
+
+
+def _item(row: ItemRow) -> Item:
+    return Item(shown(row), row.key, unpack(row.body), row.id)
 
 
 Key = int | str

@@ -314,7 +314,8 @@ class Bus:
         logs = [node.trace for node in nodes]
         fates, wrong = Fates(logs), list[str]()
         servers = check(server_events([node.events for node in nodes], fates))
-        for level, verdict in (("servers", servers), ("agents", check(agent_events(logs, fates)))):
+        agents = check(agent_events([(node.name, node.trace) for node in nodes], fates))
+        for level, verdict in (("servers", servers), ("agents", agents)):
             for kind in ("violations", "duplicates", "unsent", "lost"):
                 if found := getattr(verdict, kind):
                     wrong.append(f"{len(found)} {kind} among {level}, as {found[0]}")

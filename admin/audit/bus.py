@@ -18,9 +18,10 @@ from mombroker.core.batch import InRow, ItemRow, LinkRow
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.gate import GATE, WAITING
-from mombroker.core.ids import home_of
+from mombroker.core.ids import home_of, identity
+from mombroker.core.journeys import NOT_HERE, Journeys
 from mombroker.core.message import decode
-from mombroker.core.meta import DIGEST, EPOCH, INCARNATION, PLAN, RESET
+from mombroker.core.meta import ARRIVING, DEPARTING, DIGEST, EPOCH, HOME, INCARNATION, PLAN, RESET
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import Record
 
@@ -89,6 +90,8 @@ class _Logs:
     retired: set[str] = field(default_factory=set)
     holes: list[str] = field(default_factory=list)
     records: int = 0
+    lives: dict[str, dict[int, list[causality.Event]]] = field(default_factory=dict)  # of agents that moved, by part
+    addresses: dict[Pair, str] = field(default_factory=dict)  # where a message was sent to an agent that had moved
 
 
 def audit(
@@ -101,6 +104,8 @@ def audit(
     logs = _Logs()
     for server, store in stores.items():
         _read(logs, server, store, progress)
+    for agent, parts in logs.lives.items():
+        logs.events[agent] = deque(event for part in sorted(parts) for event in parts[part])
     revisions = in_force(topology, stores)
     for router, id in logs.cut_off:
         logs.ended.update((agent, id) for agent in beyond(revisions, router, id, logs.sends.get(id, ())))
@@ -186,6 +191,7 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
     logs.upto[server] = 0
     if RESET in store.meta():
         logs.retired.add(server)  # it took the place of a lost store
+    journeys = Journeys(server)
     for seq, record in _records(store, 0):
         if seq != logs.upto[server] + 1:
             logs.retired.add(server)
@@ -197,14 +203,22 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
         logs.upto[server] = seq
         kind, origin, number, agent, dests = record[:5]
         id = (origin, number)
-        if kind == "send":
+        if kind == "move":
+            journeys.follow(kind, number, agent, record.detail)
+            here = logs.lives.setdefault(agent, {})
+            if agent in logs.events:  # what it did before it moved for the first time
+                here.setdefault(0, []).extend(logs.events.pop(agent))
+        elif kind == "send":
             # What a server sends again in the name of a far agent is no event of that agent.
-            process = agent if agent.startswith(f"{server}/") else f"{server}/_{agent}"
-            logs.sends.setdefault(id, tuple(dests))
-            logs.events[process].append(("send", process, id, tuple(dests)))
+            part = journeys.part(agent)
+            process = agent if part != NOT_HERE else f"{server}/_{agent}"
+            ids = tuple(map(identity, dests))
+            logs.addresses.update(((to, id), dest) for to, dest in zip(ids, dests, strict=True) if to != dest)
+            logs.sends.setdefault(id, ids)
+            _note(logs, process, part, ("send", process, id, ids))
         elif kind == "react":
             logs.reacted.add((agent, id))
-            logs.events[agent].append(("deliver", agent, id))
+            _note(logs, agent, journeys.part(agent), ("deliver", agent, id))
         elif kind in ENDS and agent:
             logs.ended.add((agent, id))
         elif kind in ENDS:
@@ -212,6 +226,14 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
         logs.records += 1
         if logs.records % PAGE == 0:
             progress(logs.records)
+
+
+def _note(logs: _Logs, process: str, part: int, event: causality.Event) -> None:
+    """An event, in the order of its process: one that has moved was here and there, one after the other."""
+    if process in logs.lives:
+        logs.lives[process].setdefault(part, []).append(event)
+    else:
+        logs.events[process].append(event)
 
 
 def _records(store: Store, after: int) -> Iterator[tuple[int, Record]]:
@@ -286,7 +308,7 @@ def _judged(
     for agent in dests:
         if not _ordinary(agent) or (agent, id) in logs.ended:
             continue
-        home = home_of(agent)
+        home = home_of(logs.addresses.get((agent, id), agent))
         if (home in logs.retired or home not in stores) and (agent, id) not in logs.reacted:
             found.unjudged += 1
         else:
@@ -308,8 +330,8 @@ def _search(
     """Look for messages that had not arrived in the cut along their routes; those that are nowhere are lost."""
     routes: dict[tuple[str, str], set[Pair]] = defaultdict(set)
     for agent, id in pairs:
-        routes[id[0], home_of(agent)].add((agent, id))
-    lost = set()
+        routes[id[0], home_of(logs.addresses.get((agent, id), agent))].add((agent, id))
+    lost = set[Pair]()
     for (origin, final), wanted in routes.items():
         if not stores.keys() >= _places(revisions, origin, final):
             found.unjudged += len(wanted)
@@ -323,10 +345,30 @@ def _search(
         left = _arrived(stores[final], final, left, logs.upto[final])
         found.waiting += len(wanted) - len(left)
         lost |= left
+    moved = lost - _not_moved(logs, stores, lost)
+    found.waiting += len(moved)
+    lost -= moved
     ended = _ended(revisions, stores, logs.upto, lost)
     found.waiting += len(ended)
     lost -= ended
     found.lost = [pair for pair in pairs if pair in lost]
+
+
+def _not_moved(logs: _Logs, stores: Mapping[str, Store], pairs: set[Pair]) -> set[Pair]:
+    """Those of them that did not go along with their agents to another server, are not under way with them, and were
+    not reacted to there since the logs were read."""
+    metas = [store.meta() for store in stores.values()] if pairs else []
+    under_way = {
+        agent for agent, _ in pairs
+        if any(f"{key}{agent}" in meta for meta in metas for key in (DEPARTING, ARRIVING))
+    }  # fmt: skip
+    travelled = under_way.union(
+        agent for agent, _ in pairs if agent in logs.lives or any(HOME + agent in meta for meta in metas)
+    )
+    left = {pair for pair in pairs if pair[0] in travelled - under_way}
+    for server, store in stores.items():
+        left = _arrived(store, server, left, logs.upto.get(server, 0))
+    return {pair for pair in pairs if pair[0] not in travelled} | left
 
 
 def _ended(

@@ -24,7 +24,7 @@ from mombroker.admin.analysis import files
 from mombroker.admin.audit import bus as live
 from mombroker.admin.audit.bus import ENDS, Findings, MessageId, Pair, Store
 from mombroker.core.causality import Judge, blamed
-from mombroker.core.ids import home_of
+from mombroker.core.ids import home_of, identity
 from mombroker.core.meta import RESET
 from mombroker.core.topology import Topology
 
@@ -126,6 +126,7 @@ class _Logs:
         self.forwarded: dict[str, Counter[str]] = defaultdict(Counter)  # by router and origin: the last message
         self._routers: dict[tuple[str, str], list[str]] = {}
         self.sends: Counter[str] = Counter()  # of each process
+        self.moved: set[str] = set()  # agents that were on several servers: what they did is not put together
         self.ended: set[Pair] = set()
         self.cut_off: dict[MessageId, list[str]] = defaultdict(list)  # expired at these routers, for all beyond them
         self.reacted: set[Pair] = set()  # at servers whose log has lost its beginning
@@ -152,6 +153,7 @@ class _Logs:
             self.forwarded[server][origin] = max(self.forwarded[server][origin], int(numbers.max()))
         for each in sends.column("agent").value_counts():
             self.sends[_process(server, each["values"].as_py())] += each["counts"].as_py()
+        self.moved.update(batch.filter(pc.equal(kinds, "move")).column("agent").to_pylist())
         ends = batch.filter(pc.is_in(kinds, pa.array(ENDS)))
         for row in ends.to_pylist():
             id = row["origin"], row["number"]
@@ -367,9 +369,12 @@ class _Pass:
         logs, judged = self.logs, []
         for router in logs.cut_off.get(id, ()):
             logs.ended.update((agent, id) for agent in live.beyond([logs.topology], router, id, dests))
-        for agent in dests:
+        for agent in map(identity, dests):
             home = home_of(agent)
             if not live._ordinary(agent) or (agent, id) in logs.ended:
+                continue
+            if agent in logs.moved:
+                self.found.unjudged += 1
                 continue
             if (home in logs.retired or home not in logs.files) and (agent, id) not in logs.reacted:
                 self.found.unjudged += 1
@@ -384,6 +389,8 @@ class _Pass:
             self.stopped[agent] = why
             self.beyond.add((agent, id))
             self._leave_out(why)
+        elif agent in logs.moved:
+            self.found.unjudged += 1
         elif not sent and (origin not in logs.files or origin in logs.retired):
             self.found.unjudged += 1
         elif live._ordinary(agent) and (agent, id) not in logs.ended:

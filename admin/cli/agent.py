@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mombroker.admin.cli import options
+from mombroker.admin.cli import moves, options
 from mombroker.admin.cli.deadletters import deadletters
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
@@ -14,7 +14,7 @@ from mombroker.admin.cli.output import output_options, show, show_one
 
 @click.group(cls=Group)
 def agent() -> None:
-    """Agents: list, show, send, deploy, delete, deadletters."""
+    """Agents: list, show, send, deploy, move, delete, deadletters."""
 
 
 agent.add_command(deadletters)
@@ -123,6 +123,30 @@ def deploy(
     topology = options.load(file)
     args = {"name": name, "class": path, "fields": values(fields), "server": on}
     show_one(options.ask(topology, options.pick(topology, server or on), "deploy", **args), output, columns)
+
+
+@agent.command()
+@options.file_option
+@options.server_option("Ask this server; without it the agent's home.")
+@click.argument("agent")
+@click.option("--to", required=True, metavar="SERVER", help="Where it is to live.")
+@click.option("--no-wait", "wait", is_flag=True, flag_value=False, default=True, help="Do not wait until it is there.")
+@output_options
+def move(file: Path, server: str | None, agent: str, to: str, wait: bool, output: str, columns: str) -> None:
+    """Move an agent, given by id or name, to another server while it works.
+
+    Its state, items, timers, deferred functions and waiting messages go along, in order and once. Its id stays what it
+    was, so whoever holds it goes on as before. All servers must be up for a moment; until they are, it works where it
+    is. A server that cannot import its class refuses it.
+
+    \b
+    Example:
+      mom agent move greeter --to nancy
+    """
+    topology = options.load(file)
+    options.pick(topology, to)
+    begun = options.ask(topology, options.home(topology, agent, server), "move_agent", agent=agent, to=to)
+    show_one(moves.follow_agent(topology, begun) if wait else begun, output, columns)
 
 
 @agent.command()

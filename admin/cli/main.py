@@ -19,7 +19,7 @@ from mombroker.net.exit_codes import ExitCode
 
 # name: (module, attribute, first line of its help); a test holds the help against the command's own.
 COMMANDS = {
-    "agent": ("agent", "agent", "Agents: list, show, send, deploy, delete, deadletters."),
+    "agent": ("agent", "agent", "Agents: list, show, send, deploy, move, delete, deadletters."),
     "analyze": (
         "analyze",
         "analyze",

@@ -9,6 +9,8 @@ from typing import Any
 from mombroker.admin.cli import options
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology
+from mombroker.net.adminclient import NotRunning
 
 EVERY_S = 0.2
 SILENT_S = 60.0  # of both servers
@@ -41,4 +43,34 @@ def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
                     told = left["waits_for"]
                     if told:
                         bar.say(f"it waits for {told}")
+            time.sleep(EVERY_S)
+
+
+def follow_agent(topology: Topology, begun: dict[str, Any]) -> dict[str, Any]:
+    """Wait until an agent is where it is to be; `begun` is the answer of `move_agent`. Raises MomError if it stays."""
+    ends = {end: topology.servers[begun[end]] for end in ("to", "from")}
+    started, told = time.monotonic(), ""
+    heard = started
+    with Bar(f"{begun['agent']} to {begun['to']}") as bar:
+        while True:
+            at = dict[str, dict[str, Any]]()
+            failed = ""
+            for end, server in ends.items():
+                try:
+                    at[end] = options.ask(topology, server, "agent", agent=begun["agent"])
+                except NotRunning as error:
+                    failed = str(error)
+                except MomError:
+                    heard = time.monotonic()  # it answers, and has it not, or not yet
+            if "to" in at and not at["to"]["moving"]:
+                return {**begun, "seconds": round(time.monotonic() - started, 1)}
+            if (left := at.get("from")) is not None:
+                heard = time.monotonic()
+                if not left["moving"] and left["waits_for"]:
+                    raise MomError(f"{begun['agent']} stays on {begun['from']}: {left['waits_for']}")
+                if left["waits_for"] != told and heard - started > 2:
+                    told = left["waits_for"]
+                    bar.say(f"it waits for {told}")
+            if time.monotonic() - heard > SILENT_S:
+                raise MomError(f"{failed}; it goes on by itself when both servers run")
             time.sleep(EVERY_S)

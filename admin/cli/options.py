@@ -291,20 +291,20 @@ def judge(ctx: click.Context) -> None:
 
 
 def home(topology: "Topology", agent: str, name: str | None) -> "Server":
-    """The server to ask about an agent: the named one, else where the agent lives, by its id, the file, or the bus."""
-    if name is None and is_id(agent):
-        name = home_of(agent)
-    if name is None:
-        name = next((each.server for each in topology.agents if each.name == agent), None)
+    """The server to ask about an agent: the named one, else where the agent lives, as the bus says, which knows who has
+    moved; if nobody answers, by its id or the file."""
+    first = home_of(agent) if is_id(agent) else None
+    first = first or next((each.server for each in topology.agents if each.name == agent), None)
     if name is None and len(topology.servers) > 1:
-        name = _deployed(topology, agent)
-    return pick(topology, name)
+        name = _lives(topology, agent, first)
+    return pick(topology, name or first)
 
 
-def _deployed(topology: "Topology", agent: str) -> str:
-    """Where an agent lives that the file does not declare: the registry decides names, any server has a replica."""
+def _lives(topology: "Topology", agent: str, guess: str | None) -> str:
+    """Where an agent lives. Any server knows, and the most likely home is asked first; without a guess the registry,
+    which decides names."""
     assert topology.registry is not None, "a bus of several servers has one"
-    first = topology.servers[topology.registry]
+    first = topology.servers.get(guess or "") or topology.servers[topology.registry]
     for server in [first, *(each for each in topology.servers.values() if each is not first)]:
         try:
             client = connect(topology, server)
@@ -312,4 +312,6 @@ def _deployed(topology: "Topology", agent: str) -> str:
             continue
         with client:
             return str(client.request("home", agent=agent)["home"])
+    if guess is not None:
+        return guess
     raise MomError(f"no server of this bus answers, and the file does not say where {agent} lives; see `mom status`")

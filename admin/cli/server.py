@@ -5,7 +5,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
 
 POLL = 0.1  # seconds between two looks at what a server does
-STAYS = ("agent", "dead letters", "user")  # what nobody moves
+STAYS = ("dead letters", "user")  # what nobody moves
 PATIENCE = 60.0  # for one to be ready
 
 
@@ -125,16 +125,16 @@ def reload(file: Path, name: str) -> None:
 @server.command()
 @options.file_option
 @click.argument("name")
-@click.option("--to", metavar="SERVER", default="", help="Where its queues and durable subscriptions move.")
+@click.option("--to", metavar="SERVER", default="", help="Where its queues, durable subscriptions and agents move.")
 @click.option("--release", is_flag=True, help="Do not wait for what consumers have; give it out again.")
 @click.option("--end", is_flag=True, help="It takes new work again.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Wait at most so many seconds.")
 @output_options
 def drain(file: Path, name: str, to: str, release: bool, end: bool, timeout: float, output: str, columns: str) -> None:
-    """Have a server hold nothing any more: it lets no client in, makes nothing new, and its queues and subscriptions
-    move while clients use them. Prints what is left.
+    """Have a server hold nothing any more: it lets no client in, makes nothing new, and its queues, subscriptions
+    and agents move while they are used. Prints what is left.
 
-    It waits until its clients have gone, too, up to the timeout; what is under way then goes on. Agents stay. The
+    It waits until its clients have gone, too, up to the timeout; what is under way then goes on. The
     server is drained, also after a restart, until --end. Exit code 5 if something is left.
 
     \b
@@ -147,13 +147,19 @@ def drain(file: Path, name: str, to: str, release: bool, end: bool, timeout: flo
     options.ask(topology, at, "drain", to=to, release=release, end=end)
     deadline = time.monotonic() + timeout
     while not end and (left := options.ask(topology, at, "holdings")["holdings"]):
-        if time.monotonic() > deadline or all(each["kind"] in STAYS for each in left):
+        if time.monotonic() > deadline or all(_stays(each) for each in left):
             show(left, output, columns, "kind,name,messages,waits_for")
             options.fail_at_end(f"{name} still holds this")
             return
         time.sleep(5 * POLL)
         options.ask(topology, at, "drain", to=to, release=release)
     click.echo(f"{name} {'takes new work' if end else 'holds nothing'}", err=True)
+
+
+def _stays(held: dict[str, Any]) -> bool:
+    """Nobody moves it, or its new home has refused it."""
+    refused = held["kind"] == "agent" and held["waits_for"] and not held["moving"]
+    return held["kind"] in STAYS or bool(refused)
 
 
 def _process(at: "Server") -> int:

@@ -133,6 +133,8 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return (
                 f"{wait['agent']} has failed {wait['attempts']} times and tries again in {due} to take {_first(wait)}"
             )
+        case "move":
+            return f"{wait['agent']} moves to {wait['to']} and waits for {wait['reason']}"
         case "change":
             return f"{wait['packets']} messages wait for other domains: {wait['reason']}"
         case "full":

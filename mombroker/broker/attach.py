@@ -25,7 +25,8 @@ def attach(server: AgentServer) -> Sessions:
     server.truth.checks.append(policies.check)
     server.truth.checks.append(permissions.check)
     server.truth.applied += [sessions.policies.revised, sessions.access.permissions.revised]
-    agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server))
+    moves = server.departures, server.arrivals
+    agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server), *moves)
     letters = LetterVerbs(server.dead_letters.letters, server.program)
     of_core = StatusVerbs(server), agents, letters, LogVerbs(server.tx)
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
@@ -33,7 +34,7 @@ def attach(server: AgentServer) -> Sessions:
         *of_core,
         *destinations,
         RetryVerbs(sessions, letters),
-        DrainVerbs(sessions, server.dead_letters.letters),
+        DrainVerbs(sessions, server.dead_letters.letters, agents),
         PolicyVerbs(sessions.policies),
         UserVerbs(sessions.access),
         PermissionVerbs(sessions.access),

@@ -75,9 +75,19 @@ class TaskRow(NamedTuple):
 
     id: int
     agent: str
-    kind: str  # "timer", EVERY with a number of ns, "defer"
+    kind: str  # "timer", EVERY with a number of ns, "defer"; moved: with the id that its agent knows, as "timer:17"
     due: int
     data: bytes
+
+    @property
+    def sort(self) -> str:
+        """Its kind alone."""
+        return self.kind.partition(":")[0]
+
+    @property
+    def shown(self) -> int:
+        """The id that its agent knows."""
+        return int(self.kind.partition(":")[2] or self.id)
 
 
 class Damage(NamedTuple):
@@ -149,6 +159,7 @@ class Reader(Protocol):
         self, agent: str, first: str, last: str, limit: int, reverse: bool
     ) -> list[ItemRow]: ...  # whose collections are from `first` to before `last`, by these
     def range_count(self, agent: str, first: str, last: str) -> int: ...
+    def collections(self, agent: str) -> list[str]: ...  # of an agent, those with items, but not of tables
     def places(self) -> Iterable[tuple[str, str]]: ...  # (agent, collection) of items, each once, but not of tables
     def held(self, after: int, limit: int) -> list[HeldRow]: ...  # in order of id, strictly after
     def held_row(self, id: int) -> HeldRow | None: ...

@@ -19,7 +19,7 @@ from mombroker.core.events import LinkFrame, Ready
 from mombroker.core.gate import Gate
 from mombroker.core.ids import home_of
 from mombroker.core.link import Link, Links
-from mombroker.core.message import BOUNCE, Message, Note, decode, ident
+from mombroker.core.message import BOUNCE, Message, Note, addressed, decode, ident
 from mombroker.core.meta import OWN
 from mombroker.core.neighbours import Neighbours
 from mombroker.core.topology import Domain, RoutingTable, Topology
@@ -70,11 +70,12 @@ class Channel:
     domains    by name: the parts that serve one domain
     neighbours   who is connected to us
     owning     the parts whose cores deliver our own copies
+    moved      agents that live elsewhere than their ids say; see Homes
     """
 
     __slots__ = (
         "tx", "clock", "readers", "at_once", "gate", "routes", "domains", "links", "neighbours", "conns", "owning",
-        "heard", "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
+        "moved", "heard", "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
         "_left", "_taken", "_logs",
     )  # fmt: skip
 
@@ -105,6 +106,7 @@ class Channel:
             pending = int(meta.get(OWN + domain.name, 0))
             self.domains[domain.name] = DomainChannel(tx, self.links, domain, core, mine, pending)
         self.owning = self._owning()
+        self.moved: Mapping[str, str] = {}
         self.neighbours = Neighbours(tx, meta, self.domains)
         self.conns = self.neighbours.conns
         self.sent = self.received = self.forwarded = self.holds = 0
@@ -211,6 +213,8 @@ class Channel:
         """The send event: stamp the remote copies, hand the local ones over. A destination without a route is no error:
         what becomes of its copy is settled here."""
         self.sent += 1
+        if self.moved:
+            message = addressed(message, self.moved)
         try:
             local, out = self._stamp(message)
         except NoRoute:  # before anything has changed

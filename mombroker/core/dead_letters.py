@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mombroker.core.collection import Collections
 from mombroker.core.errors import MomError, UnknownNotification
-from mombroker.core.ids import home_of
+from mombroker.core.ids import home_of, identity
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.transaction import COMMIT, Transaction
 
@@ -22,10 +22,11 @@ class DeadLetters:
 
     notice    packs a named notification
     letters   the dead letters
+    home      where an agent lives
     settle    asks the broker for a message whose receiver is gone: True if that needs no dead letter
     """
 
-    __slots__ = ("tx", "notice", "send", "record", "settle", "letters")
+    __slots__ = ("tx", "notice", "send", "record", "settle", "home", "letters")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class DeadLetters:
     ):
         self.tx, self.notice, self.send, self.record = tx, notice, send, record
         self.settle: Callable[[Message, str], bool] = lambda message, agent: False
+        self.home: Callable[[str], str] = home_of
         self.letters = collections.open(f"{tx.name}/{DEAD}", LETTERS)
 
     def bury(self, message: Message, agent: str, reason: str, notice: str, attempts: int = 0, text: str = "") -> None:
@@ -52,7 +54,7 @@ class DeadLetters:
     def homeless(self, message: Message, agent: str) -> None:
         """Settle the copy for an agent whose home is not on this bus, or not any more."""
         reason = f"its home {home_of(agent)} is not on this bus, or has left it"
-        self.orphan(message, agent, reason, reason)
+        self.orphan(message, identity(agent), reason, reason)
 
     def orphan(
         self, message: Message, agent: str, reason: str, detail: str,
@@ -105,7 +107,7 @@ class DeadLetters:
         several = agent and len(message.dests) > 1
         self._keep(head, message.copy_for(agent) + message.payload if several else message.encode())
         tx = self.tx
-        if message.source.partition("/")[0] not in tx.topology.servers:
+        if self.home(message.source) not in tx.topology.servers:
             return  # it has left the bus
         if not message.flags & BOUNCE and "/_" not in message.source and message.source != agent:
             type_, payload = self.notice(

@@ -65,3 +65,6 @@ class Destinations(Protocol):
     ) -> None: ...  # those of its class, which may have changed
     def describe(self, agent: str) -> list[dict[str, Any]]: ...  # what it takes, for an operator
     def gone(self, agent: str) -> None: ...  # it was deleted
+    def packed(self, agent: str) -> list[tuple[int, bytes]]: ...  # what it takes, to go along with it: by number
+    def left(self, agent: str, number: int) -> None: ...  # one of these has
+    def brought(self, agent: str, packed: bytes) -> None: ...  # or has come; raises UnknownNotification

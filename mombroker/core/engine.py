@@ -14,6 +14,7 @@ from mombroker.core.collection import Collections
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.destinations import ACCEPTED, FAILED, REJECTED
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
+from mombroker.core.ids import identity
 from mombroker.core.inbox import Entry, Inbox, Inboxes
 from mombroker.core.message import Message, new_message
 from mombroker.core.names import CREATE
@@ -59,6 +60,9 @@ class Engine:
         self.missed: set[str] = set()  # classes that could not be loaded
         self.after_commit: list[Inbox] = []
         self.running = ""
+        self.guests: set[str] = set()  # agents whose ids name another server, and those that are coming
+        self.admit: Callable[[Message, list[str], str, str, int], list[str]]
+        self.on_delete: Callable[[str], None]
         self.reactions = self.failures = self.parked = 0
         timers.on_retry, timers.on_alarm = self._retry, natives.alarmed
 
@@ -72,7 +76,7 @@ class Engine:
     def declare(self, agents: Iterable[AgentDecl]) -> None:
         """Make those of the declared agents that are to be here and do not exist yet."""
         for declared in agents:
-            if declared.server == self.tx.name:
+            if declared.server == self.tx.name and f"{self.tx.name}/{declared.name}" not in self.names.homes.moved:
                 self._declare(f"{self.tx.name}/{declared.name}", declared)
 
     def _declare(self, id: str, declared: AgentDecl) -> None:
@@ -109,6 +113,8 @@ class Engine:
 
     def deliver(self, message: Message, agents: list[str], domain: str = "", peer: str = "", received: int = 0) -> None:
         """Hand a message over to local agents, in delivery order. What has a handler is applied here and now."""
+        if self.guests:
+            agents = self.admit(message, agents, domain, peer, received)
         handler, enter, inboxes = self.handlers.get(message.type), self.entering.get(message.type), self.inboxes
         shares = len(agents) > 1 and handler is None and enter is None
         payload = inboxes.share(message, len(agents)) if shares else 0
@@ -321,8 +327,13 @@ class Engine:
             self._react_native(box, entry, native)
             return
         self.inboxes.finish(box, entry)
-        where = entry.domain, entry.peer, entry.received
-        self.dead.orphan(entry.message, box.agent, "unknown agent", "nobody is there", *where)
+        message, id, where = entry.message, identity(box.agent), (entry.domain, entry.peer, entry.received)
+        if self.names.homes.home(id) != self.tx.name:  # it was sent by who did not know yet where it lives
+            self.record("redeliver", message, id, *where, detail="its agent lives elsewhere")
+            data = message.payload, message.expires, message.flags
+            self.send(new_message(self.tx, message.source, (id,), message.type, *data))
+            return
+        self.dead.orphan(message, id, "unknown agent", "nobody is there", *where)
 
     def _react_native(self, box: Inbox, entry: Entry, native: NativeAgent) -> None:
         message = entry.message
@@ -357,6 +368,7 @@ class Engine:
             del self.residents.loaded[box.agent]
             self.natives.remove(box.agent)
             self.clients.authors.gone(box.agent)
+            self.on_delete(box.agent)
             where = entry.domain, entry.peer, entry.received
             self.record("delete", message, box.agent, *where, detail=resident.path)
         else:
@@ -426,6 +438,7 @@ class Engine:
         if box is not None and box.stuck:
             self.natives.remove(agent)
             self.clients.authors.gone(agent)
+            self.on_delete(agent)
             box.stuck = None
             self.inboxes.wake(box)
 

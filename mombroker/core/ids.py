@@ -1,7 +1,8 @@
 """Names and ids: text without line breaks, so that they need no escape on the wire or in a log.
 
-An agent's id starts with its home server: `lyon/greeter` was declared under that name, `lyon/paris/17` was the
-17th agent that server `paris` created. A name without a slash is resolved by the bus (`greeter`).
+An agent's id starts with its first home: `lyon/greeter` was declared under that name, `lyon/paris/17` was the
+17th agent that server `paris` created. A name without a slash is resolved by the bus (`greeter`). An agent that has
+moved keeps its id; what is sent to it bears its address, `nancy//lyon/greeter` (homes.py).
 """
 
 import re
@@ -37,8 +38,19 @@ def not_an_agent(destination: str) -> MomError:
 
 
 def home_of(agent: str) -> str:
-    """The server that an agent lives on."""
+    """The server that an address leads to; of an id the first home, where the agent lives unless it has moved."""
     return agent[: agent.index("/")]
+
+
+def address_at(server: str, id: str) -> str:
+    """Where an agent is found that lives on another server than its id names."""
+    return f"{server}//{id}"
+
+
+def identity(address: str) -> str:
+    """The id of the agent at an address; an id is one itself."""
+    _, _, rest = address.partition("/")
+    return rest[1:] if rest[:1] == "/" else address
 
 
 def declared_id(server: str, name: str) -> str:

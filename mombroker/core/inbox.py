@@ -79,7 +79,9 @@ class Inboxes:
             box.last = self.tx.durable_id
             self.wake(box)
 
-    def add(self, message: Message, agent: str, domain: str, peer: str, received: int, payload: int) -> None:
+    def add(
+        self, message: Message, agent: str, domain: str, peer: str, received: int, payload: int, attempts: int = 0
+    ) -> None:
         """A message for an agent, behind all that it has. `payload`: see `share`."""
         tx = self.tx
         id = tx.new_id()
@@ -88,6 +90,7 @@ class Inboxes:
             # Rows of an earlier inbox may be consumed and still be on disk: what counts comes after them.
             box = self.boxes[agent] = Inbox(agent, id - 1)
         entry = Entry(id, message, domain, peer, received, tx.now, payload)
+        entry.attempts = attempts
         if box.last > box.cursor or self.in_memory >= tx.limits.max_inbox:
             self.write(agent, entry)
             box.last = id

@@ -1,12 +1,13 @@
 """The message: what travels from an agent to one or many agents, encoded once at the send and never again."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Protocol, TypeVar
 
 from mombroker.core.errors import PeerError
-from mombroker.core.ids import ID_CHARS, SERVER_NAME
+from mombroker.core.ids import ID_CHARS, SERVER_NAME, address_at
 from mombroker.core.transaction import Transaction
 
 BOUNCE = 1  # this message tells of a failure: its own failure is not told to anybody
@@ -82,6 +83,12 @@ def new_message(
     return Message(
         tx.name, tx.new_id(), source, dests, type, payload, tx.now, expires, flags, b"", None, len(payload)
     )  # fmt: skip
+
+
+def addressed(message: Message, moved: Mapping[str, str]) -> Message:
+    """A message with the addresses of those of its agents that have moved."""
+    dests = tuple(address_at(moved[each], each) if each in moved else each for each in message.dests)
+    return message if dests == message.dests else replace(message, dests=dests, data=b"")
 
 
 TYPE_CHARS = 256  # of the name of a type

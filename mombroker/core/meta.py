@@ -62,10 +62,15 @@ ATTACHED = _key(
 JOINING = _key("joining:", "core/newcomers.py", "SERVER: JSON", "the topology of that revision, until we hear of it")
 WAITING = _key("waiting", "core/newcomers.py", "1", "it is new, and has not been told yet what is the same on all")
 
+DEPARTING = _key("departing:", "core/departures.py", "ID: JSON", "an agent that moves to another server: how far it is")
+ARRIVING = _key("arriving:", "core/arrivals.py", "ID: JSON", "an agent that moves here: whence, and what has come")
 DRAINING = _key("draining", "broker/verbs/drain.py", "text", "what would be new here is made on this server")
 
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
+HOME = _key(
+    "home:", "core/homes.py", "ID: server", "where an agent lives that has moved from the server of its id", True
+)
 POLICY = _key("policy:", "broker/policies.py", "NUMBER: JSON", "set at run time; the highest goes first", True)
 TOPIC = _key(  # of our own, behind a line break, also who does not know it yet
     "topic:", "broker/topic/routing.py", "SERVER:EPOCH: pattern", "who listens to which topic", True

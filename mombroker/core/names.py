@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotification
+from mombroker.core.homes import Homes
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
 from mombroker.core.message import Message, new_message
 from mombroker.core.meta import DRAINING, NAME
@@ -35,6 +36,7 @@ def _texts(message: Message, count: int) -> list[str]:
 class Names(Replicated):
     """A name never changes its id unless it was forgotten in between, or its agent has moved to another server.
 
+    homes       where agents live that have moved, but kept their ids
     wanted      names that the broker here has asked for
     elsewhere   the server that what is new is made on, while this one is drained; empty: here
     distance    the links to another server; raises MomError for one that is not on this bus
@@ -45,9 +47,9 @@ class Names(Replicated):
 
     agent, prefix = "_names", NAME
 
-    def __init__(self, replication: Replication, distance: Callable[[str], int]):
+    def __init__(self, replication: Replication, distance: Callable[[str], int], homes: Homes):
         super().__init__(replication)
-        self.distance = distance
+        self.distance, self.homes = distance, homes
         self.known = self.rows()
         self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
@@ -79,7 +81,7 @@ class Names(Replicated):
         """The id of an agent that somebody has named by its name or id. Raises MomError."""
         check_address(agent)
         if is_id(agent):
-            self.distance(home_of(agent))  # raises for a server that is not on this bus
+            self.distance(self.homes.home(agent))  # raises for a server that is not on this bus
             return agent
         id = self.resolve(agent)
         self.present(id, agent)
@@ -87,7 +89,7 @@ class Names(Replicated):
 
     def departed(self, id: str, shown: str) -> str:
         """Why an agent cannot be reached whose home has left the bus; empty if its home is on the bus."""
-        home = home_of(id)
+        home = self.homes.home(id)
         if home in self.tx.topology.servers:
             return ""
         return (
@@ -97,7 +99,7 @@ class Names(Replicated):
 
     def present(self, id: str, shown: str) -> None:
         """Raises NoRoute for an agent whose home has left the bus."""
-        if id[: id.index("/")] not in self.tx.topology.servers:
+        if id[: id.index("/")] not in self.tx.topology.servers and id not in self.homes.moved:
             raise NoRoute(self.departed(id, shown))
 
     def deploy(self, ticket: int, name: str, path: str, state: bytes, home: str) -> None:
@@ -146,7 +148,7 @@ class Names(Replicated):
     def left(self, server: str) -> None:
         """A server is not of this bus any more, nor what lived there."""
         for name, id in list(self.known.items()):
-            if home_of(id) == server:
+            if self.homes.home(id) == server:
                 self._forgotten(name, id)
 
     def forget(self, name: str, id: str) -> None:
@@ -210,7 +212,7 @@ class Names(Replicated):
     # -- everywhere ------------------------------------------------------------------------------------------------
 
     def _named(self, name: str, id: str, asker: str) -> None:
-        if home_of(id) not in self.tx.topology.servers:  # it has left since this was decided
+        if self.homes.home(id) not in self.tx.topology.servers:  # it has left since this was decided
             self.settle(name, self.departed(id, name))
             self.wanted.discard(name)
             return

@@ -54,7 +54,9 @@ class Program(Protocol):
     """The code that a server may run; class and function paths are `module:Name`."""
 
     def permit(self, allow: tuple[str, ...], declared: frozenset[str]) -> None: ...  # what may be loaded from now on
-    def load(self, path: str, agent: str, state: bytes) -> Reactive: ...  # raises MomError
+    def load(
+        self, path: str, agent: str, state: bytes, server: str
+    ) -> Reactive: ...  # that lives there; raises MomError
     def allowed(self, path: str, remote: bool) -> None: ...  # raises MomError
     def run(self, path: str, arguments: bytes) -> bytes: ...
     def initial(self, path: str, fields: dict[str, Any]) -> bytes: ...  # the state of a new agent
@@ -202,7 +204,7 @@ class Reaction:
             elif kind == "task":
                 timers.add(value)
             elif kind == "cancel":
-                timers.cancel(value)
+                timers.cancel(agent, value)
             elif kind == "take":
                 destinations.take(agent, *value)
             else:

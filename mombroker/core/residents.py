@@ -47,7 +47,7 @@ class Residents:
         row = self.tx.written("agents", agent)
         if row is None:
             return None
-        resident = Resident(agent, row[0], self.program.load(row[0], agent, row[1]), row[1])
+        resident = Resident(agent, row[0], self.program.load(row[0], agent, row[1], self.tx.name), row[1])
         resident.batch = self.tx.rows.number
         self.loaded[agent] = resident
         return resident

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from mombroker.core import revision, times
 from mombroker.core.alarms import Alarms
+from mombroker.core.arrivals import Arrivals
 from mombroker.core.batch import Reader
 from mombroker.core.changes import Attachment, Change
 from mombroker.core.channel import Channel
@@ -19,6 +20,7 @@ from mombroker.core.collection import Collections
 from mombroker.core.coordinator import Coordinator
 from mombroker.core.damage import Aside
 from mombroker.core.dead_letters import DeadLetters
+from mombroker.core.departures import Departures
 from mombroker.core.engine import Engine
 from mombroker.core.events import (
     Admin,
@@ -37,6 +39,7 @@ from mombroker.core.events import (
     Tick,
 )
 from mombroker.core.gate import Gate
+from mombroker.core.homes import Homes
 from mombroker.core.identity import identity
 from mombroker.core.limits import Limits
 from mombroker.core.losses import Losses
@@ -63,6 +66,7 @@ class AgentServer:
     """
 
     transport: type[Channel] = Channel
+    departs: type[Departures] = Departures
 
     def __init__(
         self,
@@ -95,16 +99,21 @@ class AgentServer:
         self.timers = Timers(tx, program.notice, channel.send, self.dead_letters.unreadable)
         self.requests = Requests(tx, self.timers.alarm)
         replication = Replication(tx, channel.send, self.requests.tickets.answer, types.obey)
-        self.names = Names(replication, channel.distance)
+        self.homes = Homes(replication)
+        channel.moved, self.dead_letters.home = self.homes.moved, self.homes.home
+        self.names = Names(replication, channel.distance, self.homes)
         self.truth = Truth(replication, file, self.names)
         self.newcomers = Newcomers(tx, channel.send, types)
-        self.newcomers.tables.append(self.names.told)
+        self.newcomers.tables += [self.homes.told, self.names.told]
         self.natives = NativeHost(
             tx, self.clock, self.names, collections, self.timers, channel, types, replication, self.newcomers,
         )  # fmt: skip
         self.engine = Engine(
             self.natives, collections, self.dead_letters, self.timers, program, channel.record, unclean
         )
+        self.departures = self.departs(self.natives, self.engine, self.homes)
+        self.arrivals = Arrivals(self.natives, self.engine, self.homes)
+        self.homes.on_move, self.engine.on_delete = self.departures.relocated, self._deleted
         channel.engine, channel.dead_letters = self.engine, self.dead_letters
         self.aside = Aside(tx, collections, self.natives, self.engine.residents, self.dead_letters.letters, gate)
         self.truth.install, self.truth.made = self.install, program.initial
@@ -121,10 +130,12 @@ class AgentServer:
         )  # fmt: skip
         self._permit()
         self.clients = self.engine.clients = attach(self)
-        self.clients.leaving = self.change.leaving
+        self.clients.leaving = self.arrivals.leaving = self.change.leaving
         self.dead_letters.settle = self.clients.orphan
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()
+        self.departures.recover()
+        self.arrivals.recover()
         self.clients.recover()
         self.engine.take_up(self.clients.authors.agents())
         channel.recover()
@@ -162,6 +173,7 @@ class AgentServer:
             self.names.left(server)
             self.newcomers.left(server)
             self.clients.left(server)
+            self._moved_from(server)
         tx.urgency = COMMIT
 
     # -- events ------------------------------------------------------------------------------------------------
@@ -215,6 +227,10 @@ class AgentServer:
         if self.losses.until:
             self.losses.hurry()
         changes = (self.change.plan is not None or self.losses.losses) and self._change()
+        if self.departures.leaving:
+            changes = self.departures.turn() or changes
+        if self.arrivals.coming:
+            changes = self.arrivals.turn() or changes
         done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(self.limits.turn_reactions)
         self.more = not done or changes or bool(turns.soon)
         if self.reader.damaged:
@@ -235,14 +251,26 @@ class AgentServer:
     def _holds(self) -> list[str]:
         """What would go with this server, in words."""
         me, named = self.name, {id: name for name, id in self.names.known.items()}
-        found = [name for id, name in named.items() if id.startswith(f"{me}/")]
+        found = [name for id, name in named.items() if self.homes.home(id) == me]
         rows = [id for id, _ in self.reader.agents("", 1_000) if not id.startswith((f"{me}/_", f"{me}/conn:"))]
-        found += [id for id in rows if id not in named]
+        found += [id for id in {**dict.fromkeys(rows), **self.arrivals.coming} if id not in named]
         if clients := sum(id.startswith(f"{me}/conn:") for id in self.natives.agents):
             found.append(f"{clients} connections of clients")
         if letters := len(self.dead_letters.letters):
             found.append(f"{letters} dead letters")
         return found
+
+    def _moved_from(self, server: str) -> None:
+        """A server is not there any more, nor what lived there."""
+        self.homes.left(server)
+        self.departures.left(server)
+        self.arrivals.left(server)
+
+    def _deleted(self, id: str) -> None:
+        """An agent is gone for good."""
+        self.departures.deleted(id)
+        self.engine.guests.discard(id)
+        self.homes.forget(id)
 
     def _revised(self, change: Change) -> None:
         """Another revision of the topology is in force."""
@@ -262,6 +290,7 @@ class AgentServer:
         self.names.left(server)
         self.newcomers.left(server)
         self.clients.left(server)
+        self._moved_from(server)
         self.names.install(declared)
         for agent in declared:
             self.names.declared(agent.name, True)
@@ -321,7 +350,9 @@ class AgentServer:
     def busy(self) -> bool:
         """A turn would find something to do."""
         tx, turns = self.tx, self.natives.turns
-        return bool(tx.urgency or self.more or tx.notes or self.engine.inboxes.run or turns.touched or turns.soon)
+        moves = (self.departures.leaving and self.departures.due()) or (self.arrivals.coming and self.arrivals.due())
+        work = self.engine.inboxes.run or turns.touched or turns.soon or moves
+        return bool(tx.urgency or self.more or tx.notes or work)
 
     def ready(self, now: int) -> Ready:
         """Close the open batch. Not to be called while another one is under way."""
@@ -359,3 +390,6 @@ class AgentServer:
         self.coordinator.check()
         self.newcomers.check()
         self.losses.check()
+        self.homes.check()
+        self.departures.check()
+        self.arrivals.check()

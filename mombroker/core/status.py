@@ -6,6 +6,7 @@ from mombroker.core import times
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.link import Link
 from mombroker.core.message import decode
+from mombroker.core.passage import MOVING
 from mombroker.core.requests import Reply, reads
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import listed
@@ -207,7 +208,7 @@ def why(server: AgentServer) -> list[Reply]:
                 "waits_for": list(dict.fromkeys(consumer.members[member] for member, _ in lacking)),
             })  # fmt: skip
     for box in server.engine.inboxes.boxes.values():
-        if box.blocked():
+        if box.blocked() and box.queue and box.name != MOVING:
             first, stuck = box.queue[0], box.stuck
             out.append({
                 "kind": "class" if stuck else "name" if box.name else "retry", "agent": box.agent, "name": box.name,
@@ -215,6 +216,9 @@ def why(server: AgentServer) -> list[Reply]:
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
                 "behind": server.engine.inboxes.count(box) - 1,
             })  # fmt: skip
+    for id, departure in server.departures.leaving.items():
+        if reason := server.departures.why(id):
+            out.append({"kind": "move", "agent": id, "to": departure.to, "reason": reason})
     for consumer in server.channel.domains.values():
         for link in consumer.links.values():
             if link.waiting() and (not link.conn or link.next > link.limit):

@@ -15,7 +15,7 @@ RETRY, ALARM = 0, -1
 
 def rings(task: TaskRow) -> bool:
     """Is it a timer?"""
-    return task.kind == "timer" or task.kind.startswith(EVERY)
+    return task.sort == "timer" or task.kind.startswith(EVERY)
 
 
 class Timers:
@@ -25,12 +25,25 @@ class Timers:
     notice     packs a named notification
     heap       (due, task id, agent); instead of a task RETRY or ALARM
     next       the time of the earliest of them; 0 = none
+    brought    (agent, id that it knows) -> task, of agents that have moved here
     deferred   functions that the driver is to run: task id, path, arguments
     on_retry   called with (agent, time) when the time of a reaction that failed has come
     on_alarm   called with the native agent whose time has come
     """
 
-    __slots__ = ("tx", "notice", "send", "unreadable", "heap", "next", "tasks", "deferred", "on_retry", "on_alarm")
+    __slots__ = (
+        "tx",
+        "notice",
+        "send",
+        "unreadable",
+        "heap",
+        "next",
+        "tasks",
+        "brought",
+        "deferred",
+        "on_retry",
+        "on_alarm",
+    )
 
     def __init__(
         self,
@@ -43,6 +56,7 @@ class Timers:
         self.heap: list[tuple[int, int, str]] = []
         self.next = 0
         self.tasks: dict[int, TaskRow] = {}
+        self.brought: dict[tuple[str, int], int] = {}
         self.deferred: list[tuple[int, str, bytes]] = []
         self.on_retry: Callable[[str, int], None]
         self.on_alarm: Callable[[str], None]
@@ -58,32 +72,44 @@ class Timers:
         self._schedule(task)
         self.tx.urgency = COMMIT
 
-    def cancel(self, id: int) -> None:
-        if self.tasks.pop(id, None):
-            self.tx.rows.tasks[id] = None
-            self.tx.urgency = COMMIT
+    def cancel(self, agent: str, shown: int) -> None:
+        """Delete a task of an agent, by the id that it knows; nothing if it is over."""
+        task = self.tasks.get(self.brought.get((agent, shown), shown))
+        if task and (task.agent, task.shown) == (agent, shown):
+            self.drop_task(task)
+
+    def drop_task(self, task: TaskRow) -> None:
+        self._over(task)
+        self.tx.urgency = COMMIT
+
+    def _over(self, task: TaskRow) -> None:
+        del self.tasks[task.id]
+        self.brought.pop((task.agent, task.shown), None)
+        self.tx.rows.tasks[task.id] = None
 
     def drop(self, agent: str) -> None:
         """An agent was deleted: delete its tasks."""
         for task in [task for task in self.tasks.values() if task.agent == agent]:
-            self.cancel(task.id)
+            self.drop_task(task)
 
     def done(self, id: int, payload: bytes | None, reason: str) -> None:
         """A deferred function ended; only the first end counts."""
-        task = self.tasks.pop(id, None)
+        task = self.tasks.get(id)
         if task:
-            self.tx.rows.tasks[id] = None
+            self._over(task)
             size, limit = len(payload or b""), self.tx.limits.max_message
             if size > limit:
                 payload, reason = None, f"its result of {size} bytes is over the limit of {limit}"
             if payload is None:
-                type_, body = self.notice("DeferFailed", task=id, reason=reason)
+                type_, body = self.notice("DeferFailed", task=task.shown, reason=reason)
             else:
-                type_, body = self.notice("DeferDone", task=id, packed=payload)
+                type_, body = self.notice("DeferDone", task=task.shown, packed=payload)
             self.send(new_message(self.tx, task.agent, (task.agent,), type_, body))
 
     def _schedule(self, task: TaskRow) -> None:
         self.tasks[task.id] = task
+        if task.shown != task.id:
+            self.brought[task.agent, task.shown] = task.id
         if rings(task):
             self._set(task.due, task.id, task.agent)
         else:
@@ -110,21 +136,21 @@ class Timers:
         while 0 < self.next <= self.tx.now:
             at, id, agent = heappop(self.heap)
             self.next = self.heap[0][0] if self.heap else 0
+            self.tx.urgency = self.tx.urgency or LINGER  # so that the driver learns of the next one
             if id == ALARM:
-                self.tx.urgency = self.tx.urgency or LINGER  # so that the driver learns of the next one
                 self.on_alarm(agent)
             elif id == RETRY:
                 self.on_retry(agent, at)
-            elif task := self.tasks.pop(id, None):
+            elif task := self.tasks.get(id):
                 if task.kind.startswith(EVERY):
                     self._again(task)
                 else:
-                    self.tx.rows.tasks[id] = None
+                    self._over(task)
                 self._ring(task)
 
     def _again(self, task: TaskRow) -> None:
         """A timer that comes again: at the next time of its own that is still to come."""
-        period = int(task.kind[len(EVERY) :])
+        period = int(task.sort[len(EVERY) :])
         self.add(task._replace(due=self.tx.now + period - (self.tx.now - task.due) % period))
 
     def _ring(self, task: TaskRow) -> None:

@@ -10,6 +10,8 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `hold`      it must wait for its causes: `missing` lists (member, sequence) of what it waits for
           `expire`, `dead`, `drop`, `redeliver`   with the reason in `detail`; `agent` where one is concerned
           `create`, `delete`  of `agent`
+          `move`      `agent` has left for the server `peer`, or has come from there (`detail`: left, came); `number`
+                      rises from coming to coming of an agent
 `client`    a client has logged in, and `agent` is its session; `detail` has its `user` and `client_id` as JSON
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
@@ -23,7 +25,7 @@ from typing import Annotated, Any, NamedTuple
 VERSION = 1
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
-    "meter", "client",
+    "meter", "client", "move",
 )  # fmt: skip
 
 METERS = {  # what a process counts

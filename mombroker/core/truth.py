@@ -102,7 +102,8 @@ class Truth(Replicated):
             if what == "agent" and agent:
                 self._names.free(name, declared_id(agent["server"], name))
         self.check_agents(change)
-        if former := next((name for name, id in self._names.known.items() if home_of(id) in change.newcomers), ""):
+        shown = {id: id for id in self._names.homes.moved} | {id: name for name, id in self._names.known.items()}
+        if former := next((shown[id] for id in shown if home_of(id) in change.newcomers), ""):
             raise MomError(
                 f"{former} lived on a server of that name, which has left this bus: give the new server another name, "
                 "or stop the bus and withdraw the names of the former one by `mom topology adopt --drop`"
@@ -112,7 +113,8 @@ class Truth(Replicated):
                 f"the domains change, and {listed(change.newcomers)} joins the bus: have that in two plans, the "
                 "newcomer first, in a domain of its own with a server that is there"
             )
-        held = [name for name, id in self._names.known.items() if home_of(id) in change.leavers]
+        home = self._names.homes.home
+        held = [name for name, id in self._names.known.items() if home(id) in change.leavers]
         if held and not drop:
             raise MomError(
                 f"{listed(change.leavers)} cannot leave, and holds {listed(sorted(held))}: move that or delete it "

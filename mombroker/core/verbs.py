@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.core import times
+from mombroker.core.arrivals import Arrivals
 from mombroker.core.batch import ROWS_BY_KEY, ItemRow
 from mombroker.core.collection import Collection
+from mombroker.core.departures import Departures
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, Overloaded
-from mombroker.core.ids import home_of
 from mombroker.core.message import decode, new_message
 from mombroker.core.meta import EXPORTED
 from mombroker.core.natives import Natives
+from mombroker.core.passage import shown
 from mombroker.core.reaction import DELETE, Program
 from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.table import LAST
@@ -27,9 +29,13 @@ FIRST_ITEMS = 5  # of a collection that are shown with its agent
 class AgentVerbs:
     """closed tells why no work is taken from outside; empty if it is."""
 
-    def __init__(self, natives: Natives, engine: Engine, program: Program, closed: Callable[[], str]):
+    def __init__(
+        self, natives: Natives, engine: Engine, program: Program, closed: Callable[[], str], departures: Departures,
+        arrivals: Arrivals,
+    ):  # fmt: skip
         self.tx, self.names, self.send_message = natives.tx, natives.names, natives.send
         self.engine, self.program, self.closed = engine, program, closed
+        self.departures, self.arrivals = departures, arrivals
 
     @reads
     def agents(self, after: str = "", limit: int = 1_000) -> Reply:
@@ -44,9 +50,12 @@ class AgentVerbs:
         me, inboxes = self.tx.name, self.engine.inboxes
         id = self.names.address(agent)
         row = self.tx.written("agents", id)
-        home, _, name = id.partition("/")
+        home, name = self.names.homes.home(id), id.partition("/")[2]
         if row is None and home == me:
-            raise MomError(f"there is no agent {id}; see `mom agent list`")
+            on_its_way = (
+                f": it is on its way from {self.arrivals.coming[id].source}" if id in self.arrivals.coming else ""
+            )
+            raise MomError(f"there is no agent {id}{on_its_way or '; see `mom agent list`'}")
         if row is None:
             raise MomError(f"{id} does not live on {me}; ask its home server {home}")
         path, state = row
@@ -57,8 +66,16 @@ class AgentVerbs:
             "fields": {} if native else self.program.describe(path, state),
             "items": {} if native else self._items(id, path),
             "tables": {} if native else self._tables(id, path),
-            "consumes": self.engine.clients.authors.describe(id),
+            "consumes": self.engine.clients.authors.describe(id), **self.moving(id),
         }  # fmt: skip
+
+    def moving(self, id: str) -> Reply:
+        """Where an agent of ours is on its way to or from, and what that waits for."""
+        if (departure := self.departures.leaving.get(id)) is not None:
+            return {"moving": f"to {departure.to}", "waits_for": self.departures.why(id)}
+        if (arrival := self.arrivals.coming.get(id)) is not None:
+            return {"moving": f"from {arrival.source}", "waits_for": ""}
+        return {"moving": "", "waits_for": self.departures.refused.get(id, "")}
 
     def _items(self, agent: str, path: str) -> dict[str, Reply]:
         """How many rows each collection of an agent has, and the first of them, as they are on disk."""
@@ -66,7 +83,7 @@ class AgentVerbs:
         found = {}
         for name in program.collections(path):
             rows = reader.items(agent, name, None, FIRST_ITEMS)
-            first = [{"id": row.id, "key": row.key, "value": program.value(row.body)} for row in rows]
+            first = [{"id": shown(row), "key": row.key, "value": program.value(row.body)} for row in rows]
             found[name] = {"rows": reader.item_count(agent, name), "first": first}
         return found
 
@@ -85,7 +102,21 @@ class AgentVerbs:
     @reads
     def home(self, agent: str) -> Reply:
         """The server where the agent of this name or id lives."""
-        return {"home": home_of(self.names.address(agent))}
+        return {"home": self.names.homes.home(self.names.address(agent))}
+
+    @changes
+    def move_agent(self, agent: str, to: str) -> Reply:
+        """Have an agent that lives here live on another server, with all that it has; it works on meanwhile. Its id
+        stays. `agent` tells how far it is."""
+        id = self.names.address(agent)
+        row = self.tx.written("agents", id)
+        if row is None:
+            return self.agent(agent)  # which says why not
+        if self.engine.clients.owns(row[0]) or id.startswith(f"{self.tx.name}/_"):
+            raise MomError(f"{id} is the server's own: queues and subscriptions have `mom queue move`")
+        if id in self.arrivals.coming:
+            raise MomError(f"{id} has not come yet from {self.arrivals.coming[id].source}: ask again in a moment")
+        return self.departures.begin(id, row[0], to)
 
     @changes
     def send(self, to: list[str], type: str, fields: dict[str, Any] | None = None, ttl_ns: int = 0) -> Reply:

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--relayouts", action="store_true", help="the domains change meanwhile, again and again")
     parser.add_argument("--replicas", action="store_true", help="some servers have replicas, which fail meanwhile")
     parser.add_argument("--losses", action="store_true", help="servers die with their disks, and are declared lost")
+    parser.add_argument("--travels", action="store_true", help="agents move meanwhile, from server to server")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -39,7 +40,7 @@ def main() -> int:
         for seed in progress.track(seeds, description="seeds"):
             result = run(
                 seed, backends=args.backends.split(","), program=args.clients, relayouts=args.relayouts,
-                replicated=ReplicatedNode if args.replicas else None, losses=args.losses,
+                replicated=ReplicatedNode if args.replicas else None, losses=args.losses, travels=args.travels,
             )  # fmt: skip
             done += 1
             counts.update(result.counts)

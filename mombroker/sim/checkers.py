@@ -5,7 +5,8 @@ from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.core.damage import DAMAGED
-from mombroker.core.ids import home_of
+from mombroker.core.ids import home_of, identity
+from mombroker.core.journeys import NOT_HERE, lives
 from mombroker.core.trace import Record
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
@@ -43,17 +44,23 @@ class Fates:
         return (id, agent) not in self.dead
 
 
-def agent_events(logs: list[list[Record]], fates: Fates) -> list[Event]:
-    """The processes are the agents: their reactions are the deliveries."""
-    events: list[Event] = []
-    for log in logs:
-        for record in log:
-            id = (record.origin, record.number)
+def agent_events(logs: list[tuple[str, list[Record]]], fates: Fates) -> list[Event]:
+    """The processes are the agents: their reactions are the deliveries. One that has moved did what its logs say, one
+    after the other."""
+    parts: dict[str, dict[int, list[Event]]] = {}
+    for server, log in logs:
+        for record, part in lives(server, log):
+            id, agent = (record.origin, record.number), record.agent
+            process = f"{server}/_{agent}" if part == NOT_HERE and record.kind == "send" else agent
             if record.kind == "send":
-                events.append(("send", record.agent, id, [agent for agent in record.dests if fates.awaited(id, agent)]))
+                dests = [identity(dest) for dest in record.dests]
+                event: Event = ("send", process, id, [dest for dest in dests if fates.awaited(id, dest)])
             elif record.kind == "react":
-                events.append(("deliver", record.agent, id))
-    return events
+                event = ("deliver", process, id)
+            else:
+                continue
+            parts.setdefault(process, {}).setdefault(part, []).append(event)
+    return [event for those in parts.values() for part in sorted(those) for event in those[part]]
 
 
 def server_events(
@@ -92,7 +99,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
     left = {} if cluster.relayouts is None else cluster.relayouts.left()
     verdicts = {
         "servers": check(server_events([node.events for node in [*ghosts, *nodes]], fates, left, gone)),
-        "agents": check(agent_events(logs, fates)),
+        "agents": check(agent_events([(node.name, node.trace) for node in [*ghosts, *nodes]], fates)),
     }
     wrong = []
     for level, verdict in verdicts.items():
@@ -104,7 +111,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
     if at_rest:
         for node in nodes:
             wrong += _left_over(node)
-            wrong += _broken_chains(node)
+        wrong += _broken_chains(nodes)
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
         for more in (cluster.relayouts, cluster.replicas, cluster.losses):
             if more is not None:
@@ -143,21 +150,23 @@ def _left_over(node: Node) -> list[str]:
     return [f"{node.name} is left with {count} {what}" for what, count in left.items() if count]
 
 
-def _broken_chains(node: Node) -> list[str]:
-    """Each agent's state is the effect of exactly the reactions in the log, in their order."""
-    chains: dict[str, tuple[int, int]] = {}
-    for record in node.trace:
-        if record.kind == "react" and "/_" not in record.agent and not record.detail:  # else it was no reaction
-            count, chain = chains.get(record.agent, (0, 0))
-            chains[record.agent] = count + 1, crc32(f"{record.origin}#{record.number}".encode(), chain)
+def _broken_chains(nodes: list[Node]) -> list[str]:
+    """Each agent's state is the effect of exactly the reactions in the logs, in their order."""
+    reactions: dict[str, dict[int, list[str]]] = {}
+    for node in nodes:
+        for record, part in lives(node.name, node.trace):
+            if record.kind == "react" and "/_" not in record.agent and not record.detail:  # else it was no reaction
+                those = reactions.setdefault(record.agent, {}).setdefault(part, [])
+                those.append(f"{record.origin}#{record.number}")
     wrong = []
-    for agent, (path, state) in node.disk.store.disk.agents.items():
-        if node.server.clients.owns(path):
-            continue
-        fields = node.program.describe(path, state)
-        if "chain" not in fields:
-            continue  # it is not of a workload
-        found, expected = (fields["reactions"], fields["chain"]), chains.get(agent, (0, 0))
-        if found != expected:
-            wrong.append(f"{agent} is the effect of {found[0]} reactions, its log has {expected[0]}")
+    for node in nodes:
+        for agent, (path, state) in node.disk.store.disk.agents.items():
+            fields = {} if node.server.clients.owns(path) else node.program.describe(path, state)
+            if "chain" not in fields:
+                continue  # it is not of a workload
+            parts, count, chain = reactions.get(agent, {}), 0, 0
+            for id in (id for part in sorted(parts) for id in parts[part]):
+                count, chain = count + 1, crc32(id.encode(), chain)
+            if (fields["reactions"], fields["chain"]) != (count, chain):
+                wrong.append(f"{agent} is the effect of {fields['reactions']} reactions, its log has {count}")
     return wrong

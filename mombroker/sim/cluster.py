@@ -70,9 +70,9 @@ class Cluster:
 
     def state(self, agent: str) -> dict[str, Any]:
         """The committed fields of an agent."""
-        node = self.nodes[agent.partition("/")[0]]
-        row = node.disk.store.agent(agent)
-        assert row is not None, f"{agent} does not exist"
+        found = [(node, row) for node in self.nodes.values() if (row := node.disk.store.agent(agent)) is not None]
+        assert len(found) == 1, f"{agent} does not exist, or more than once"
+        node, row = found[0]
         return node.program.describe(*row)
 
     # -- deaths ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError, NotYet, PeerRefused, Switched
 from mombroker.core.events import LinkUp, PeerSwitched, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
-from mombroker.core.message import Message
+from mombroker.core.message import Message, addressed
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
 from mombroker.core.trace import Record, records
@@ -51,6 +51,7 @@ class WatchedChannel(Channel):
         super().__init__(*args)
 
     def send(self, message: Message) -> None:
+        message = addressed(message, self.moved)
         me, homes = self.tx.name, dict.fromkeys(agent.partition("/")[0] for agent in message.dests)
         dests = tuple(home for home in homes if home in self.tx.topology.servers)
         id = (message.origin, message.number)

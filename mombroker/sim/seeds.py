@@ -21,6 +21,7 @@ from mombroker.sim.programs import PROGRAMS
 from mombroker.sim.relayouts import Relayouts
 from mombroker.sim.replicas.node import ReplicatedNode
 from mombroker.sim.replicas.trial import Replicas
+from mombroker.sim.travels import TravelNode, Travels
 from mombroker.sim.workloads import HERE, Bank, PingPong, Wander
 from mombroker.sim.world import MS, World
 
@@ -81,9 +82,11 @@ def cluster(
     relayouts: bool = False,
     replicated: type[ReplicatedNode] | None = None,
     losses: bool = False,
+    travels: bool = False,
 ) -> Trial:
     """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work. With `relayouts` the
-    domains change meanwhile, with `losses` servers die with their disks; some servers are `replicated`."""
+    domains change meanwhile, with `losses` servers die with their disks, with `travels` agents move; some servers are
+    `replicated`."""
     world = World(seed)
     rng = world.rng
     workload: Workload
@@ -91,12 +94,15 @@ def cluster(
         workload = PROGRAMS[program](rng)
     else:
         workload = rng.choice((Wander,) if losses else WORKLOADS)(rng, rng.choice((50, 150, 300)))
+        if travels:
+            workload = Travels(rng, workload)
     topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
     drawn = draw(rng)
     drawn = faults or drawn
     if program != AGENTS or relayouts or replicated or losses:
         drawn = replace(drawn, impostor="")  # it would give its clients what never was
-    plain = node or (ClientNode if program != AGENTS else Node)
+    usual = ClientNode if program != AGENTS else TravelNode if travels else Node
+    plain = node or usual
     replicas = Replicas(Random(rng.getrandbits(32)), plain, replicated) if replicated else None
     made = Trial(world, topology, drawn, workload, replicas.choose([*topology.servers]) if replicas else plain)
     made.replicas = replicas
@@ -116,10 +122,11 @@ def run(
     relayouts: bool = False,
     replicated: type[ReplicatedNode] | None = None,
     losses: bool = False,
+    travels: bool = False,
 ) -> Run:
     """Everything about the run that `seed` stands for. Clients are in it only if `program` names theirs."""
     result = Run(seed, program)
-    made = cluster(seed, node, faults, backends, program, relayouts, replicated, losses)
+    made = cluster(seed, node, faults, backends, program, relayouts, replicated, losses, travels)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]
@@ -144,6 +151,8 @@ def run(
     for more in (made.relayouts, made.replicas, made.losses):
         if more is not None:
             result.counts |= more.counts()
+    if isinstance(made.workload, Travels):
+        result.counts |= made.workload.counts(made)
     if isinstance(made.workload, Clients):
         result.counts |= made.workload.counts()
     if result.wrong:

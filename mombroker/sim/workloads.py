@@ -23,6 +23,7 @@ from mombroker.agents import (
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.faults import Mood
+from mombroker.sim.world import SECOND
 
 HERE = __name__
 
@@ -121,7 +122,7 @@ class Walker(Witness):
 
     def _spread(self, rng: Random, left: int) -> None:
         """Create, send to it at once, and let a third one know it, which may send to it as well."""
-        new = self.create(Walker, server=rng.choice(self.servers), known=self.known, names=[], servers=self.servers)
+        new = self.create(type(self), server=rng.choice(self.servers), known=self.known, names=[], servers=self.servers)
         self.send(new, self._next(rng, left // 2))
         self.send(rng.choice(self.known), self._next(rng, left, new))
 
@@ -132,6 +133,55 @@ class Walker(Witness):
             first = self.kept.first()
             assert first is not None, "something was just added"
             self.kept.remove(first.id)
+
+
+@notification(name="sim.alarm")
+class Alarm:
+    message: str  # in whose reaction it was set
+
+
+class Pilgrim(Walker):
+    """Knows its items and timers by their ids, wherever it has come to meanwhile; `wrong` tells what it has found."""
+
+    ids: dict[str, str] = {}  # noqa: RUF012 - its state
+    timers: dict[str, int] = {}  # noqa: RUF012
+    due: dict[str, int] = {}  # noqa: RUF012
+    wrong: list[str] = []  # noqa: RUF012
+
+    @reacts
+    def walk(self, note: Walk) -> None:
+        super().walk(note)
+        rng = Random(note.seed + 1)
+        if note.left > 0:
+            if rng.random() < 0.3:
+                self._keep(rng)
+            if rng.random() < 0.3:
+                self.timers[self.message_id] = self.timer(100 + rng.random(), Alarm(self.message_id))
+                self.due[self.message_id] = self.now + 100 * SECOND
+            if rng.random() < 0.3 and self.timers:
+                first = next(iter(self.timers))
+                if self.now < self.due[first] - 50 * SECOND:  # else it may have rung, and be under way
+                    self.cancel(self.timers.pop(first))
+
+    @reacts
+    def alarm(self, note: Alarm) -> None:
+        self._saw()
+        if self.timers.pop(note.message, None) is None:
+            self.wrong.append(f"the timer of {note.message} was cancelled, and has rung")
+
+    def _keep(self, rng: Random) -> None:
+        super()._keep(rng)
+        found = {str(item.id): item.value for item in self.kept}
+        gone = [id for id in self.ids if id not in found]
+        if len(found) != len(self.kept) or len(gone) > 1 or any(found.get(id, v) != v for id, v in self.ids.items()):
+            self.wrong.append("items have other ids than they had")
+        for id, value in found.items():
+            item = self.kept.get(int(id))
+            if item is None or item.value != value:
+                self.wrong.append("an item is not found by its id")
+        if gone and (self.kept.get(int(gone[0])) is not None or self.kept.remove(int(gone[0]))):
+            self.wrong.append("an item that was removed is there")
+        self.ids = found
 
 
 # -- money ---------------------------------------------------------------------------------------------------------

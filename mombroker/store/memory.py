@@ -359,6 +359,9 @@ class MemoryStore:
     def range_count(self, agent: str, first: str, last: str) -> int:
         return len(self._range(agent, first, last))
 
+    def collections(self, agent: str) -> list[str]:
+        return [collection for owner, collection in self.places() if owner == agent]
+
     def places(self) -> list[tuple[str, str]]:
         return sorted(each for each in self.disk.places if not each[1].startswith(ROWS_BY_KEY))
 

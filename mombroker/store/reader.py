@@ -410,6 +410,17 @@ class SqliteReader:
         sql = "SELECT count(*) FROM message WHERE agent = ? AND collection >= ? AND collection < ?"
         return int(self.select(sql + self._hidden(agent), agent, first, last)[0][0])
 
+    def collections(self, agent: str) -> list[str]:
+        found, after = list[str](), ""
+        sql = f"SELECT collection FROM message WHERE agent = ? AND collection > ?{self._hidden(agent)}"
+        while rows := self.select(f"{sql} ORDER BY collection LIMIT 1", agent, after):
+            after = rows[0][0]
+            if after.startswith(ROWS_BY_KEY):
+                after = ROWS_BY_KEY + "\U0010ffff"
+            else:
+                found.append(after)
+        return found
+
     def places(self) -> Iterator[tuple[str, str]]:
         """The agents' collections that have rows, without tables."""
         agent: object = b""

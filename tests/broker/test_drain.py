@@ -10,20 +10,33 @@ def holdings(b: Broker, server: str = "a") -> list[tuple[str, str]]:
     return [(each["kind"], each["name"]) for each in b.ask(server, "holdings")["holdings"]]
 
 
-def test_queues_and_subscriptions_move_and_the_rest_is_told():
+def test_queues_subscriptions_and_agents_move_and_the_rest_is_told():
     b = Broker(topology({"x": "abc"}, {"a/sink": "tests.core.sample_agents:Sink"}))
     client = b.connect("a", client_id="me").send("queue:one", "1").send("queue:two", "2")
     client.subscribe("s", "topic:t", durable="d").subscribe("p", "temp-queue:" + client.session + "/r")
-    assert b.ask("a", "drain", to="b") == {"server": "a", "draining": "b", "moving": 3}
+    assert b.ask("a", "drain", to="b") == {"server": "a", "draining": "b", "moving": 4}
     b.pump()
     told = holdings(b)
     assert told[0][0] == "queue" and told[0][1].startswith("temp-queue:")
-    assert told[1:] == [("agent", "a/sink"), ("connections", "")]
+    assert told[1:] == [("connections", "")]
+    assert {server.homes.home("a/sink") for server in b.servers.values()} == {"b"}
     assert {id for name, id in b.servers["c"].names.known.items() if ":" in name} == {
         "b/queue:one", "b/queue:two", "b/sub:me:d"
     }  # fmt: skip
     client.close()
-    assert holdings(b) == [("agent", "a/sink")]
+    assert holdings(b) == []
+
+
+def test_an_agent_that_its_new_home_refuses_stays_and_is_told_with_the_reason():
+    b = Broker(topology({"x": "abc"}, {"a/sink": "tests.core.sample_agents:Sink"}))
+    b.ask("b", "drain", to="c")
+    b.ask("a", "drain", to="b")
+    assert b.ask("a", "drain") == {"server": "a", "draining": "b", "moving": 0}
+    (held,) = b.ask("a", "holdings")["holdings"]
+    assert (held["kind"], held["name"], held["moving"]) == ("agent", "a/sink", "")
+    assert held["waits_for"] == "b is drained, and takes nothing new: move it to c"
+    b.ask("a", "drain", to="c")
+    assert not b.ask("a", "holdings")["holdings"]
 
 
 def test_what_is_new_is_made_elsewhere_also_after_a_restart_until_that_is_ended():

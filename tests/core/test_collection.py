@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from mombroker import store
-from mombroker.agents import Items
+from mombroker.agents import Item, Items
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.core.collection import Collection
 from tests.core.bus import Bus, topology
@@ -133,8 +133,8 @@ def test_a_large_collection_is_read_page_by_page_and_no_row_twice(tmp_path, monk
     reading.read = 0
     for at in range(0, size, size // 20):  # a page from anywhere costs the same
         calls.clear()
-        after = next(iter(reading.items.scan(Place(*expected[at]), 1)), None)
-        page = reading.items.scan(Place(*expected[at]), PAGE)
+        after = next(iter(reading.items.scan(place(*expected[at]), 1)), None)
+        page = reading.items.scan(place(*expected[at]), PAGE)
         assert [(item.key, item.id) for item in page] == expected[at + 1 : at + 1 + PAGE]
         assert after is None or after.id == page[0].id
         assert len(calls) <= 100
@@ -142,9 +142,8 @@ def test_a_large_collection_is_read_page_by_page_and_no_row_twice(tmp_path, monk
     reading.store.close()
 
 
-class Place:
-    def __init__(self, key, id):
-        self.key, self.id = key, id
+def place(key, id):
+    return Item(id, key, None)
 
 
 def counting(calls):

@@ -230,7 +230,7 @@ def test_state_must_be_plain_and_declared():
         type("Odd", (Agent,), {"__annotations__": {"seen": set}, "__module__": __name__})
     with pytest.raises(TypeError, match="redefines send"):
         type("Odd", (Agent,), {"send": 1, "__module__": __name__})
-    source = Source("a/source", b"\x80")
+    source = Source("a/source", b"\x80", "a")
     source.extra = 1
     with pytest.raises(TypeError, match="set extra"):
         source.pack()

@@ -61,7 +61,9 @@ def test_the_list_says_which_file_each_is_of():
         room = ROOT if key.owner.startswith("admin") else ROOT / "mombroker"
         name = next(name for name, value in vars(meta).items() if value == key.name)
         assert name in (room / key.owner).read_text(), key
-    replicated = {meta.NAME, meta.POLICY, meta.TOPIC, meta.USER, meta.PERMISSION, meta.LOST_SERVER}
+    replicated = {
+        meta.NAME, meta.HOME, meta.POLICY, meta.TOPIC, meta.USER, meta.PERMISSION, meta.LOST_SERVER,
+    }  # fmt: skip
     assert {key.name for key in KEYS if key.replicated} == replicated
 
 

@@ -43,6 +43,17 @@ def test_cancelled_and_undone_timers_never_ring():
     assert b.fields("a/source")["news"] == ["created"]
 
 
+def test_a_timer_behind_a_cancelled_one_rings_at_its_time():
+    """The driver is told of it when the time of the other one has come."""
+    b = bus()
+    b.send("a", "source", Do("cancel", 1))
+    b.send("a", "source", Do("timer", 5))
+    server = b.servers["a"]
+    b.now += 2 * SECOND
+    server.turn(b.now)
+    assert server.urgency and b.commit("a").timer == server.timers.next == b.now + 3 * SECOND
+
+
 def test_a_deferred_function_answers_once_though_it_runs_again_after_a_crash():
     b = bus()
     b.send("a", "source", Do("defer", 21))

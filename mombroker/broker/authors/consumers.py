@@ -42,7 +42,7 @@ from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import note_of, pack
 from mombroker.core.batch import ItemRow
 from mombroker.core.destinations import RELEASED, Incoming, Source
-from mombroker.core.errors import MomError, line
+from mombroker.core.errors import MomError, UnknownNotification, line
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
@@ -54,17 +54,19 @@ CONSUMERS = "_consumers"  # the collection of an agent with a row for each of it
 class AgentConsumer:
     """One consumer of an agent. Its row is one of the agent's own collection, and goes where the agent goes.
 
-    number   of its row, and to what it consumes from
+    number   to what it consumes from
+    place    of its row; the same, unless the agent has moved
     name     of the queue or subscription on the bus
     home     its agent; empty while nobody of this name gives us anything
     reason   why that is so
     own      it is a subscription that nobody else has
     """
 
-    __slots__ = ("agent", "number", "source", "name", "home", "reason", "own")
+    __slots__ = ("agent", "number", "source", "name", "home", "reason", "own", "place")
 
-    def __init__(self, agent: str, number: int, source: Source, name: str = "", home: str = ""):
+    def __init__(self, agent: str, number: int, source: Source, name: str = "", home: str = "", place: int = 0):
         self.agent, self.number, self.source, self.home, self.reason = agent, number, source, home, ""
+        self.place = place or number
         self.own = source.topics and not source.shared
         self.name = name or self._name()
 
@@ -84,13 +86,13 @@ class AgentConsumer:
         return Spec(topics, source.selector, "", bool(source.shared)) if topics else None
 
     def row(self) -> ItemRow:
-        head = bytes(pack([list(self.source), self.name, self.home]))
-        return ItemRow(self.number, self.agent, CONSUMERS, 0, head, b"")
+        head = bytes(pack([list(self.source), self.name, self.home, self.number]))
+        return ItemRow(self.place, self.agent, CONSUMERS, 0, head, b"")
 
     @classmethod
     def of(cls, row: ItemRow) -> AgentConsumer:
-        (method, names, *rest), name, home = msgpack.unpackb(row.head)
-        return cls(row.agent, row.id, Source(method, tuple(names), *rest), name, home)
+        (method, names, *rest), name, home, *number = msgpack.unpackb(row.head)  # without: it has not moved
+        return cls(row.agent, number[0] if number else row.id, Source(method, tuple(names), *rest), name, home, row.id)
 
 
 class AgentConsumers(Native):
@@ -166,7 +168,7 @@ class AgentConsumers(Native):
         if consumer is None:
             return
         self._forget(consumer)
-        self._write(number, None)
+        self._write(consumer.place, None)
         if consumer.home:
             self.flush()
             self.natives.post(agent, consumer.home, Cancel(number))
@@ -197,7 +199,7 @@ class AgentConsumers(Native):
         if former.own and source.topics and not source.shared:  # the same subscription, with other topics
             new = AgentConsumer(former.agent, self.tx.new_id(), source, former.name, former.home)
             self._forget(former)
-            self._write(former.number, None)
+            self._write(former.place, None)
             if former.home:
                 self.flush()
                 self.natives.post(former.agent, former.home, Cancel(former.number))
@@ -219,6 +221,31 @@ class AgentConsumers(Native):
             self._forget(each)
             if each.own and each.home:
                 self.natives.post(agent, each.home, End(each.number))
+
+    # -- an agent that moves -------------------------------------------------------------------------------------
+
+    def packed(self, agent: str) -> list[tuple[int, bytes]]:
+        """Its consumers, by number, as they go along with it."""
+        return [(number, each.row().head) for number, each in self.of.get(agent, {}).items()]
+
+    def left(self, agent: str, number: int) -> None:
+        """A consumer is with its agent, on another server. What it consumes from need not know."""
+        self.flush()
+        consumer = self.of[agent][number]
+        self._forget(consumer)
+        self._write(consumer.place, None)
+
+    def brought(self, agent: str, packed: bytes) -> None:
+        """A consumer has come with its agent. Raises UnknownNotification."""
+        try:
+            consumer = AgentConsumer.of(ItemRow(self.tx.new_id(), agent, CONSUMERS, 0, packed, b""))
+        except (ValueError, TypeError) as error:
+            raise UnknownNotification(f"a consumer of {agent} cannot be read: {error}") from None
+        self._add(consumer)
+        self._write(consumer.place, consumer.row())
+        if not consumer.home or home_of(consumer.home) not in self.tx.topology.servers:
+            consumer.home = ""
+            self._connect(consumer)
 
     # -- what destinations say -----------------------------------------------------------------------------------
 
@@ -310,7 +337,7 @@ class AgentConsumers(Native):
         source, spec = consumer.source, consumer.spec
         self._leave_waiting(consumer)
         consumer.reason = ""
-        self._write(consumer.number, consumer.row())
+        self._write(consumer.place, consumer.row())
         note = Consume(
             consumer.number, source.prefetch, "" if spec else source.selector, source.exclusive, source.priority,
             spec=spec.values() if spec else None,
@@ -325,7 +352,7 @@ class AgentConsumers(Native):
     def _wait(self, consumer: AgentConsumer, reason: str) -> None:
         consumer.home, consumer.reason = "", reason
         self.waiting.setdefault(consumer.name, {})[consumer] = None
-        self._write(consumer.number, consumer.row())
+        self._write(consumer.place, consumer.row())
 
     def _leave_waiting(self, consumer: AgentConsumer) -> None:
         those = self.waiting.get(consumer.name)
@@ -341,14 +368,14 @@ class AgentConsumers(Native):
         if not mine:
             del self.of[consumer.agent]
 
-    def _write(self, number: int, row: ItemRow | None) -> None:
-        self.tx.rows.items[number] = row
+    def _write(self, place: int, row: ItemRow | None) -> None:
+        self.tx.rows.items[place] = row
         self.tx.urgency = COMMIT
 
     def check(self) -> None:
         for agent, mine in self.of.items():
-            for number, each in mine.items():
-                assert self.tx.written("items", number) == each.row(), f"a consumer of {agent} has another row"
+            for each in mine.values():
+                assert self.tx.written("items", each.place) == each.row(), f"a consumer of {agent} has another row"
                 assert bool(each.home) != (each in self.waiting.get(each.name, ())), f"{agent} waits for nothing"
         assert not self.settled or self in self.turns.touched, "what was settled is not told"
 

@@ -33,7 +33,6 @@ from mombroker.broker.queue.work import Work
 from mombroker.broker.selectors import message_filter
 from mombroker.core.batch import Damage, HeldRow
 from mombroker.core.errors import MomError, UnknownNotification
-from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.names import CREATE
 
@@ -156,9 +155,9 @@ class Queue(Native):
         unless it is settled in the inbox. `also`: sessions that may have had something, too."""
         self._unread = True
         self.limits.free()  # the file may have another policy for it than before the stop
-        servers = self.tx.topology.servers
+        servers, home = self.tx.topology.servers, self.natives.names.homes.home
         for session in dict.fromkeys([*self.sessions(), *also]):
-            if not self.remote(session) or home_of(session) not in servers:
+            if not self.remote(session) or home(session) not in servers:
                 self.natives.post(session, self.id, Gone())
 
     def sessions(self) -> list[str]:

@@ -62,6 +62,8 @@ TABLES = (
     "_permissions",
     "_clients",
     "_newcomers",
+    "_homes",
+    "_moves",
 )  # what every server has, and is told again when it is new
 
 
@@ -327,9 +329,10 @@ class Sessions(Native):
 
     def lost(self, server: str) -> None:
         """Another server starts anew: its clients hold nothing any more, and it is told of all entries otherwise."""
+        lives = self.natives.names.homes.home
         for native in list(self.natives.agents.values()):
             if isinstance(native, Queue):
-                native.release(lambda holder: holder.startswith(f"{server}/"))
+                native.release(lambda holder: lives(holder) == server)
                 if native.move is not None:  # nothing more comes from there
                     native.move.passed(server)
         self.topics.known_to(server)

@@ -11,14 +11,16 @@ from mombroker.broker.verbs.base import DestinationVerbs
 from mombroker.core.errors import MomError
 from mombroker.core.meta import DRAINING
 from mombroker.core.requests import Reply, changes, reads
+from mombroker.core.verbs import AgentVerbs
 
 PAGE = 1_000  # agents read at once
+AT_ONCE = 200  # that are on their way
 
 
 class DrainVerbs(DestinationVerbs):
-    def __init__(self, sessions: Sessions, letters: Sized):
+    def __init__(self, sessions: Sessions, letters: Sized, agents: AgentVerbs):
         super().__init__(sessions)
-        self.letters = letters
+        self.letters, self.agents = letters, agents
 
     @reads
     def holdings(self) -> Reply:
@@ -34,21 +36,24 @@ class DrainVerbs(DestinationVerbs):
                     "kind": kind, "name": native.settings.destination, "messages": native.messages.count,
                     **native.moving(),
                 }  # fmt: skip
-        after = ""
-        while rows := self.tx.reader.agents(after, PAGE):
-            after = rows[-1][0]
-            for id, path in rows:
-                if not self.sessions.owns(path):
-                    yield {"kind": "agent", "name": id, "class": path}
+        for id, path in self._agents():
+            yield {"kind": "agent", "name": id, "class": path, **self.agents.moving(id)}
         for kind, count in (("connections", len(self.sessions.sessions)), ("dead letters", len(self.letters))):
             if count:
                 yield {"kind": kind, "name": "", "messages": count}
 
+    def _agents(self) -> Iterator[tuple[str, str]]:
+        """Those of authors."""
+        after = ""
+        while rows := self.tx.reader.agents(after, PAGE):
+            after = rows[-1][0]
+            yield from ((id, path) for id, path in rows if not self.sessions.owns(path))
+
     @changes
     def drain(self, to: str = "", release: bool = False, end: bool = False) -> Reply:
-        """Move all queues and durable subscriptions to another server; what is new is made there, too, and no client
-        may connect here, from now on, also after a restart, until this is asked with `end`. It is asked again for what
-        has come meanwhile."""
+        """Move all queues, durable subscriptions and agents to another server, some of the agents at a time; what is
+        new is made there, too, and no client may connect here, from now on, also after a restart, until this is asked
+        with `end`. It is asked again for the next agents, and for what has come meanwhile."""
         if end:
             self.names.elsewhere = ""
             self.tx.rows.meta[DRAINING] = None
@@ -59,6 +64,9 @@ class DrainVerbs(DestinationVerbs):
         self.names.distance(to)
         if to == self.tx.name:
             raise MomError(f"{to} cannot be drained to itself: name another server")
+        agents = self.agents.departures
+        if self.names.elsewhere != to:
+            agents.refused.clear()
         self.names.elsewhere = to
         self.tx.rows.meta[DRAINING] = to
         moving = 0
@@ -68,5 +76,10 @@ class DrainVerbs(DestinationVerbs):
                     native.depart(to)
                 if release:
                     native.hurry()
+                moving += 1
+        for id, path in self._agents():
+            if id not in agents.refused and id not in self.agents.arrivals.coming:
+                if id not in agents.leaving and len(agents.leaving) < AT_ONCE:
+                    agents.begin(id, path, to)
                 moving += 1
         return {"server": self.tx.name, "draining": to, "moving": moving}

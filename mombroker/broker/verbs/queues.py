@@ -82,5 +82,5 @@ class QueueVerbs(DestinationVerbs):
         self.names.distance(holder)  # raises for one that is not on this bus
         if holder == self.tx.name:
             raise MomError(f"{holder} runs: what its clients hold comes back when their connections end")
-        returned = queue.release(lambda session: session.startswith(f"{holder}/"))
+        returned = queue.release(lambda session: self.names.homes.home(session) == holder)
         return {"destination": self.sessions.shown(queue.name), "released": returned}

@@ -63,7 +63,7 @@ class RetryVerbs(DestinationVerbs):
         """Whoever has the name now that an agent had; itself if it had none."""
         home, _, name = agent.partition("/")
         if "/" in name or name.startswith("_"):
-            self.names.distance(home)  # raises for a server that has left the bus
+            self.names.distance(self.names.homes.home(agent))  # raises for a server that has left the bus
             return agent
         id = self.names.known.get(name)
         if id is None and home == self.tx.name and self.tx.written("agents", agent) is not None:
