@@ -1,12 +1,13 @@
 """The thread with the socket, against servers that say what a test wants; and its beats, with a clock of the test."""
 
+import asyncio
 import socket
 import ssl
 import threading
 
 import pytest
 
-from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, connect, transport
+from mombroker.jms import ConnectionLost, IllegalState, InvalidUrl, LoginRefused, Refused, aio, connect, transport
 from mombroker.jms.transport import Beats
 from mombroker.stomp.frames import CLIENT, Limits, Parser, encode
 from mombroker.stomp.headers import V12
@@ -239,12 +240,19 @@ def test_tls(pem):  # noqa: F811
         talk.say("MESSAGE", frame.body, content_length=size, ack="m/1", **about)
         talk.answer_all()
 
-    server = Scripted(echo, lambda talk: None, context=context)
+    async def by_tasks(url):
+        async with await aio.connect(url) as client:
+            consumer = await client.consumer("a")
+            await client.send("a", body)
+            return (await consumer.receive(PATIENCE_S)).body
+
+    server = Scripted(echo, echo, lambda talk: None, context=context)
     port = server.url.rpartition(":")[2]
     with connect(f"stomps://localhost:{port}?ca={pem / 'cert.pem'}") as client:
         consumer = client.consumer("a")
         client.send("a", body)
         assert consumer.receive(PATIENCE_S).body == body
+    assert asyncio.run(by_tasks(f"stomps://localhost:{port}?ca={pem / 'cert.pem'}")) == body
     with pytest.raises(ConnectionLost, match="certificate"):
         connect(f"stomps://localhost:{port}")
 
