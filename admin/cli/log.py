@@ -1,5 +1,6 @@
 """`mom log`: the record of what every message did, read from the stores on this machine."""
 
+import json
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("server", "seq", *FIELDS, "time", "message")
 BRIEF = ("time", "server", "kind", "message", "agent", "dests", "domain", "peer", "out", "missing", "detail")
+ADMIN = "admin"  # the kind of the records of changes
 TIMES = ("sent", "received", "delivered", "done")
 POLL_SECONDS = 0.3
 PAGE = 1000
@@ -33,7 +35,7 @@ PAGE = 1000
 
 @click.group(cls=Group)
 def log() -> None:
-    """The record of what every message did: tail, diagram, shiviz, export, compact."""
+    """The record of what every message did: tail, diagram, shiviz, audit, export, compact."""
 
 
 @log.command()
@@ -122,6 +124,32 @@ def shiviz(file: Path, target: Path, lines: int) -> None:
         name: [each for _, each in reader.log(max(0, last(reader) - lines), lines)] for name, reader in readers.items()
     }
     write(target, "".join(drawing.text(logs)))
+
+
+@log.command()
+@options.file_option
+@options.server_option("Only what this server was asked.")
+@click.option("--all", "everything", is_flag=True, help="Also what was refused, and what was still to be decided.")
+@output_options
+def audit(file: Path, server: str | None, everything: bool, output: str, columns: str) -> None:
+    """List what operators have changed: when, where, who, and what; as long as the log keeps it, and an export after.
+
+    WHO is the name that the system gave the operator, or the user of another port; whoever has the token of a server
+    can give another one. Passcodes and messages are not in it.
+
+    \b
+    Example:
+      mom log audit
+      mom log audit --server paris --all -o json
+    """
+    servers = options.chosen(options.load(file), server)
+    found = [(each.name, record) for each in servers for record in every(store.read(each.data)) if record.kind == ADMIN]
+    rows = []
+    for name, record in sorted(found, key=lambda pair: pair[1].done):
+        said = json.loads(record.detail)
+        if everything or said["result"] == "done":
+            rows.append({"time": options.utc(record.done // 1_000_000), "server": name, **said})
+    show(rows, output, columns, "time,server,who,from,verb,args,result")
 
 
 def beginning(reader: SqliteReader) -> int:

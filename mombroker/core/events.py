@@ -78,11 +78,14 @@ class Metered:
 
 @dataclass(slots=True)
 class Admin:
-    """A request of the operator; its reply is in Ready.replies under the same ticket, after the commit."""
+    """A request of the operator; its reply is in Ready.replies under the same ticket, after the commit. Who asks, and
+    from which address, is for the log."""
 
     ticket: int
     verb: str
     args: dict[str, Any]
+    who: str = ""
+    where: str = ""
 
 
 @dataclass(slots=True)

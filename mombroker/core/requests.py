@@ -7,6 +7,7 @@ first paragraph of its docstring are the verb's. `Requests.add` takes up all ver
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,10 @@ DECIDE_NS = 5 * times.SECOND  # for the registry to decide what an operator asks
 LAST_INT = (1 << 63) - 1  # that a row can hold
 MARK = "_verb"
 TICKET = "ticket"  # the parameter of a verb that is answered later
+SECRET = frozenset({"hash", "was"})  # arguments whose values no log or answer has
+CONTENTS = frozenset({"fields"})  # those that a log has no need of: of messages
+SILENT = frozenset({"exported", "renew_user"})  # changes that nobody decides: not in the log
+SHOWN = 200  # characters of an argument, or of a refusal, in the log
 OPERATORS = "operators"  # who may ask: whoever has the token of the server
 
 
@@ -96,8 +101,9 @@ class Verb:
             if argument is None:
                 raise MomError(f"the request {self.name} has no {ascii(name)[:64]}: it takes {takes}")
             if not argument.fits(value):
+                shown = "that" if name in SECRET else ascii(value)[:64]
                 raise MomError(
-                    f"the request {self.name} cannot have {ascii(value)[:64]} as its {name}, which is "
+                    f"the request {self.name} cannot have {shown} as its {name}, which is "
                     f"{argument.kind.says}{' that is not empty' if value == '' else ''}"
                 )
         for name, argument in self.arguments.items():
@@ -149,13 +155,15 @@ class Tickets:
     """Requests without an answer yet.
 
     until   ticket -> when whoever asked no longer waits for the registry
+    audited   ticket -> what the log is to say of it once it is answered
     """
 
-    __slots__ = ("tx", "until", "answers", "_ring")
+    __slots__ = ("tx", "until", "audited", "answers", "_ring")
 
     def __init__(self, tx: Transaction, ring: Callable[[int], None]):
         self.tx, self._ring = tx, ring
         self.until: dict[int, int] = {}
+        self.audited: dict[int, Reply] = {}
         self.answers: list[tuple[int, Reply | str]] = []
 
     def open(self, ticket: int) -> None:
@@ -170,6 +178,13 @@ class Tickets:
         """The answer to an operator, a refusal if it is a sentence; unless one was given already."""
         if self.until.pop(ticket, None) is not None:
             self.answers.append((ticket, reply))
+            if ticket in self.audited:
+                self.audit(self.audited.pop(ticket), reply[:SHOWN] if isinstance(reply, str) else "done")
+
+    def audit(self, said: Reply, result: str) -> None:
+        """A record of the log."""
+        text = json.dumps({**said, "result": result}, ensure_ascii=False, default=_shown)
+        self.tx.record("admin", done=self.tx.now, detail=text)
 
     def hurry(self) -> None:
         """An operator does not wait for a registry that is down."""
@@ -204,15 +219,21 @@ class Requests:
                 self.verbs[verb.name] = verb
                 self._calls[verb.name] = getattr(part, verb.method)
 
-    def ask(self, ticket: int, name: str, args: Args) -> None:
-        """A request, which is answered under its ticket, now or later."""
+    def ask(self, ticket: int, name: str, args: Args, who: str = "", where: str = "") -> None:
+        """A request, which is answered under its ticket, now or later. What is to change something is in the log, with
+        who has asked for it, from where, and what has become of it."""
         self.tickets.open(ticket)
+        verb = self.verbs.get(name)
+        if verb is not None and verb.changes and name not in SILENT:
+            self.tickets.audited[ticket] = {"verb": name, "args": told(args), "who": who, "from": where}
         try:
             reply: Reply | str | None = self._call(ticket, name, args)
         except MomError as error:
             reply = str(error)
         if reply is not None:
             self.tickets.answer(ticket, reply)
+        elif (said := self.tickets.audited.get(ticket)) is not None:
+            self.tickets.audit(said, "asked")
         self.tickets.wait(ticket)
         self.tx.urgency = COMMIT
 
@@ -226,3 +247,21 @@ class Requests:
         if verb.later:
             given[TICKET] = ticket
         return self._calls[name](**given)
+
+
+def told(args: Args) -> Args:
+    """Arguments for the log: of secrets, and of long ones, only what they are."""
+    hidden = SECRET | CONTENTS
+    return {str(name)[:SHOWN]: "(not told)" if name in hidden else _told(value) for name, value in args.items()}
+
+
+def _told(value: object) -> object:
+    text = _shown(value)
+    return value if len(text) <= SHOWN and isinstance(value, str | int | bool | None) else text[:SHOWN]
+
+
+def _shown(value: object) -> str:
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=ascii)
+    except (ValueError, TypeError, RecursionError):
+        return ascii(type(value))

@@ -206,8 +206,8 @@ class AgentServer:
                 self._measured(event)
             case Metered(since, amounts):
                 self._meter(since, amounts)
-            case Admin(ticket, verb, args):
-                self.requests.ask(ticket, verb, args)
+            case Admin(ticket, verb, args, who, where):
+                self.requests.ask(ticket, verb, args, who, where)
             case _:
                 raise AssertionError(f"no such event: {event!r}")
 

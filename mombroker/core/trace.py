@@ -15,6 +15,9 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
 `client`    a client has logged in, and `agent` is its session; `detail` has its `user` and `client_id` as JSON
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
+`admin`     an operator has asked for a change: `detail` has JSON with `verb`, `args` (of secrets and long texts only
+            that they are there), `who`, `from`, and `result`: `done`, the sentence of a refusal, or `asked`, for what
+            another server decides; another record follows when it has
 `meter`     once a minute, and at the end: what the process has counted from `sent` to `done`, `payload` of what
             `detail` names (METERS)
 """
@@ -25,7 +28,7 @@ from typing import Annotated, Any, NamedTuple
 VERSION = 1
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
-    "meter", "client", "move",
+    "meter", "client", "move", "admin",
 )  # fmt: skip
 
 METERS = {  # what a process counts

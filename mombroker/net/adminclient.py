@@ -1,6 +1,8 @@
 """The operator's side of the listen port: blocking requests from a process without a reactor."""
 
+import getpass
 import os
+import re
 import select
 import socket
 from pathlib import Path
@@ -13,9 +15,18 @@ from mombroker.net import wire
 from mombroker.net.handshake import ADMIN, JOIN, NONCE_BYTES, dialer
 from mombroker.store.folder import STORE, TOKEN
 
-NAME = "mom"  # of the operator, in the handshake
+NAME = "mom"  # of the operator in the handshake, before who runs this
 CHUNK = 1 << 16
 KNOCK_S = 1.0
+
+
+def _operator() -> str:
+    """Who runs this, as the system says, for the log of the server: it is told, not proved."""
+    try:
+        user = re.sub(r"[^A-Za-z0-9_.-]", "_", getpass.getuser())
+    except (OSError, KeyError, ImportError):
+        return NAME
+    return f"{NAME}.{user}"[:64]
 
 
 class NotRunning(MomError):
@@ -60,7 +71,7 @@ class AdminClient:
 
     def _login(self, key: bytes) -> None:
         role = JOIN if self._me else ADMIN
-        handshake = dialer(self._me or NAME, self.server, role, key, os.urandom(NONCE_BYTES))
+        handshake = dialer(self._me or _operator(), self.server, role, key, os.urandom(NONCE_BYTES))
         frame = None
         while True:
             try:

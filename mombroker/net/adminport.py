@@ -28,11 +28,13 @@ class AdminPort:
         self._tickets = 0
         self._open: dict[int, tuple[str, Answer]] = {}
         self._counts: dict[Connection, int] = {}
+        self._who: dict[Connection, tuple[str, str]] = {}
         self._joining: set[Connection] = set()  # those that show the secret of the bus, and no token
 
     def opened(self, conn: Connection, login: Login) -> None:
         conn.transport.setTcpKeepAlive(True)  # the operator may think for long
         self._counts[conn] = 0
+        self._who[conn] = login.peer, str(getattr(conn.transport.getPeer(), "host", ""))
         if login.role == JOIN:
             self._joining.add(conn)
 
@@ -47,14 +49,23 @@ class AdminPort:
             self._counts[conn] += 1
             if self._counts[conn] == MAX_OPEN:
                 conn.transport.pauseProducing()
-            self.ask(verb, args, partial(self._answered, conn, number))
+            who, where = self._who[conn]
+            self.ask(verb, args, partial(self._answered, conn, number), who, where)
 
-    def ask(self, verb: str, args: dict[str, Any], answer: Answer = lambda result: None) -> None:
-        """A request of the process itself, or of another port: `answer` gets the result, or the sentence of a refusal,
-        while the agent server lets go of its outputs: what is asked because of it is asked later."""
+    def ask(
+        self,
+        verb: str,
+        args: dict[str, Any],
+        answer: Answer = lambda result: None,
+        who: str = "the server",
+        where: str = "",
+    ) -> None:
+        """A request of the process itself, or of another port, which says who asks it, and from where. `answer` gets
+        the result, or the sentence of a refusal, while the agent server lets go of its outputs: what is asked because
+        of it is asked later."""
         self._tickets += 1
         self._open[self._tickets] = verb, answer
-        self.post(Admin(self._tickets, verb, args))
+        self.post(Admin(self._tickets, verb, args, who, where))
 
     def reply(self, ticket: int, result: Result) -> None:
         """The agent server's answer, durable now. A string is a refusal."""
@@ -79,5 +90,5 @@ class AdminPort:
         conn.send([], [data])
 
     def closed(self, conn: Connection) -> None:
-        del self._counts[conn]
+        del self._counts[conn], self._who[conn]
         self._joining.discard(conn)

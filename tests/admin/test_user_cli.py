@@ -132,4 +132,11 @@ def test_roles_permissions_and_the_end_of_a_connection(bus, monkeypatch):
     bus.mom("permission", "delete", "--user", "*", "topic:*")
     assert "--open" in bus.mom("permission", "delete", "--role", "clerk", "queue:orders*", code=1).stderr
     bus.mom("permission", "delete", "--role", "clerk", "queue:orders*", "--open")
+    rows = bus.json("log", "audit", "--all", "-c", "server,who,from,verb,args,result")
+    mine = [row for row in rows if row["verb"] == "close_connections"]
+    assert mine[0]["server"] == "a" and mine[0]["who"].startswith("mom") and mine[0]["from"] == "127.0.0.1"
+    assert mine[0]["args"]["user"] == "kim" and mine[0]["result"] == "done"
+    assert "scrypt" not in str(rows) and [row["result"] for row in rows if row["args"].get("user") == "kim"].count(
+        "asked"
+    )
     assert "every user may do everything" in bus.mom("permission", "list").stderr

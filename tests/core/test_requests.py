@@ -1,5 +1,6 @@
 """The table of verbs: what is declared, and what is refused before anything is called."""
 
+import json
 from typing import Any
 
 import pytest
@@ -131,3 +132,32 @@ def test_an_argument_without_a_kind_is_our_error():
 
     with pytest.raises(AssertionError, match="up of .*float is of no kind that a request can have"):
         verbs_of(Floating)
+
+
+def audits(tx):
+    return [json.loads(record.detail) for record in tx.rows.log if record.kind == "admin"]
+
+
+def test_what_is_to_change_something_is_in_the_log_with_who_asked_and_what_became_of_it(asked):
+    args = {"from": "a", "to": ["b"], "fields": {"secret": "x"}}
+    asked.requests.ask(7, "take", args, "ann", "10.0.0.1")
+    asked.requests.tickets.answer(7, "no: " + "x" * 500)
+    asked("look", {"name": "x"})
+    asked("take", {"from": 5}, ticket=8)
+    shown = {"from": "a", "to": '["b"]', "fields": "(not told)"}
+    said = {"verb": "take", "args": shown, "who": "ann", "from": "10.0.0.1"}
+    found = audits(asked.tx)
+    assert found[0] == {**said, "result": "asked"}
+    assert found[1] == {**said, "result": "no: " + "x" * 196}
+    assert found[2]["result"].startswith("the request take cannot have 5") and len(found) == 3
+
+
+def test_no_secret_is_in_the_log_whatever_is_asked(asked):
+    b = Bus(topology({"x": "abc"}))
+    for verb, args in (
+        ("set_user", {"user": "u", "hash": "scrypt$x", "new": True}), ("set_user", {"user": "u", "hash": ["scrypt$x"]}),
+        ("renew_user", {"user": "u", "hash": "scrypt$x", "was": "scrypt$y"}), ("set_user", {"hash": {"a": "scrypt$x"}}),
+    ):  # fmt: skip
+        b.ask("a", verb, **args)
+    records = [record for store in b.stores.values() for record in store.disk.log]
+    assert records and not any("scrypt" in str(record) for record in records)
