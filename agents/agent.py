@@ -261,6 +261,8 @@ class Agent:
             raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
         self._reaction: Reaction | None = reaction
         try:
+            if reaction.first:
+                self.on_create()
             if method is not None:
                 method(self, notes.decode(message.type, message.payload) if note is None else note)
             elif message.type == CREATE:
@@ -290,6 +292,8 @@ class Agent:
     def _react_to_delivered(self, reaction: Reaction) -> None:
         self._reaction = reaction
         try:
+            if reaction.first:
+                self.on_create()
             for incoming in reaction.incoming:
                 take = self._takers.get(incoming.method) if incoming.method else self._reactions.get(_DELIVERED)
                 if take is None:

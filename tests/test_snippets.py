@@ -116,7 +116,7 @@ def test_the_class_that_is_shown_migrates():
     known = dict(NAMES)
     try:
         exec(fenced("docs/agents.md", "python", "class Wallet"), found)
-        wallet = found["Wallet"]("a/w", msgpack.packb({"balance": 3}))
+        wallet = found["Wallet"]("a/w", msgpack.packb({"balance": 3}), "a")
     finally:
         NAMES.clear()
         NAMES.update(known)

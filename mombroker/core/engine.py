@@ -16,8 +16,8 @@ from mombroker.core.destinations import ACCEPTED, FAILED, REJECTED
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
 from mombroker.core.ids import identity
 from mombroker.core.inbox import Entry, Inbox, Inboxes
-from mombroker.core.message import Message, new_message
-from mombroker.core.names import CREATE
+from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.names import CREATE, is_pattern
 from mombroker.core.natives import Clients, NativeAgent, NativeHost
 from mombroker.core.poison import PoisonSearch
 from mombroker.core.reaction import DELETE, Program, Reaction, Retry
@@ -76,7 +76,9 @@ class Engine:
     def declare(self, agents: Iterable[AgentDecl]) -> None:
         """Make those of the declared agents that are to be here and do not exist yet."""
         for declared in agents:
-            if declared.server == self.tx.name and f"{self.tx.name}/{declared.name}" not in self.names.homes.moved:
+            if declared.server != self.tx.name or is_pattern(declared.name):
+                continue
+            if f"{self.tx.name}/{declared.name}" not in self.names.homes.moved:
                 self._declare(f"{self.tx.name}/{declared.name}", declared)
 
     def _declare(self, id: str, declared: AgentDecl) -> None:
@@ -247,7 +249,7 @@ class Engine:
         resident = loaded.get(agent)
         if resident is None:
             try:
-                resident = self._load(agent)
+                resident = self._load(agent, message)
             except NoProgram as error:
                 self._stuck(box, entry, error)
                 return
@@ -264,6 +266,7 @@ class Engine:
         if message.type in authors.types and not self._incoming(box, entry, reaction):
             return
         self.running = agent
+        reaction.first = resident.fresh
         try:
             resident.reactive.react(reaction)
             state = resident.reactive.pack()
@@ -289,11 +292,26 @@ class Engine:
             self.running = ""
         self._accept(box, entry, resident, reaction, state)
 
-    def _load(self, agent: str) -> Resident | None:
+    def _load(self, agent: str, message: Message) -> Resident | None:
         resident = self.residents.load(agent)
+        if resident is None and message.type != DELETE and not message.flags & BOUNCE:
+            resident = self._activate(agent)
         if resident is not None:
             self.clients.authors.declare(agent, self.program.sources(resident.path))
         return resident
+
+    def _activate(self, agent: str) -> Resident | None:
+        """One of those that the topology declares by a pattern is made by the first that comes for it: its row is that
+        reaction's. Raises NoProgram."""
+        names, name = self.names, agent.partition("/")[2]
+        declared = names.virtual(name)
+        if declared is None or names.id_of(name) != agent or names.homes.home(agent) != self.tx.name:
+            return None
+        try:
+            state = self.program.initial(declared.cls, declared.fields)
+        except MomError as error:
+            raise NoProgram(declared.cls, str(error)) from error
+        return self.residents.make(agent, declared.cls, state)
 
     def _incoming(self, box: Inbox, entry: Entry, reaction: Reaction) -> bool:
         """A destination has something for an agent. False if that is nothing to react to."""
@@ -362,6 +380,8 @@ class Engine:
         """A reaction succeeded."""
         message = entry.message
         self.reactions += 1
+        if resident.fresh:
+            self.record("create", message, box.agent, detail=resident.path)
         self.record("react", message, box.agent, entry.domain, entry.peer, entry.received, entry.delivered)
         self.inboxes.finish(box, entry)
         if message.type == DELETE:
@@ -443,7 +463,10 @@ class Engine:
             self.inboxes.wake(box)
 
     def name_known(self, name: str) -> None:
-        """Reactions that needed this name go on."""
+        """Reactions that needed this name, or one of this pattern, go on."""
+        if is_pattern(name):
+            for each in [each for each in self.waiting if each.startswith(name[:-1])]:
+                self.name_known(each)
         for box in self.waiting.pop(name, []):
             box.name = ""
             self.inboxes.wake(box)

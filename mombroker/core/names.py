@@ -33,6 +33,11 @@ def _texts(message: Message, count: int) -> list[str]:
     return lines
 
 
+def is_pattern(name: str) -> bool:
+    """Does a declared agent stand for all whose names begin so?"""
+    return name.endswith("*")
+
+
 class Names(Replicated):
     """A name never changes its id unless it was forgotten in between, or its agent has moved to another server.
 
@@ -64,13 +69,31 @@ class Names(Replicated):
 
     def install(self, declared: Iterable[AgentDecl]) -> None:
         """The names of agents that the topology declares are known to all servers."""
-        self.known.update({agent.name: declared_id(agent.server, agent.name) for agent in declared})
+        self.known.update(
+            {agent.name: declared_id(agent.server, agent.name) for agent in declared if not is_pattern(agent.name)}
+        )
+
+    def virtual(self, name: str) -> AgentDecl | None:
+        """What the topology says of agents that are made when something comes for them, if this is a name of one."""
+        if not AGENT_NAME.fullmatch(name):
+            return None
+        patterns = (each for each in self.tx.topology.agents if is_pattern(each.name))
+        return next((each for each in patterns if name.startswith(each.name[:-1])), None)
+
+    def id_of(self, name: str) -> str:
+        """The id of the agent of this name; empty if there is none yet."""
+        found = self.known.get(name)
+        if found is None and (pattern := self.virtual(name)):
+            found = declared_id(pattern.server, name)
+        return found or ""
 
     def resolve(self, name: str) -> str:
         """The id of the agent of this name. Raises UnknownName, or MomError for what can never become a name."""
         try:
             return self.known[name]
         except KeyError:
+            if id := self.id_of(name):
+                return id
             if name.startswith(OURS) or (AGENT_NAME.fullmatch(name) and not name.startswith("_")):
                 raise UnknownName(name) from None
             raise MomError(

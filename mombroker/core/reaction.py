@@ -85,9 +85,22 @@ class Reaction:
 
     incoming   what it is a reaction to, if that has come from a destination
     delivered  the same, as its author gets it
+    first      the agent is made by it
     """
 
-    __slots__ = ("tx", "names", "destinations", "agent", "message", "incoming", "delivered", "now", "ops", "_kept")
+    __slots__ = (
+        "tx",
+        "names",
+        "destinations",
+        "agent",
+        "message",
+        "incoming",
+        "delivered",
+        "first",
+        "now",
+        "ops",
+        "_kept",
+    )
 
     def __init__(
         self,
@@ -102,6 +115,7 @@ class Reaction:
         self.now, self._kept = tx.now, kept
         self.incoming: list[Incoming] = []
         self.delivered: Any = None
+        self.first = False
         self.ops: list[tuple[str, Any]] = []
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:

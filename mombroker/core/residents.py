@@ -13,10 +13,11 @@ from mombroker.core.transaction import COMMIT, Transaction
 class Resident:
     """An agent in memory. `state` is its row's blob: the undo image of a failed reaction."""
 
-    __slots__ = ("id", "path", "reactive", "state", "batch", "collections", "tables")
+    __slots__ = ("id", "path", "reactive", "state", "fresh", "batch", "collections", "tables")
 
     def __init__(self, id: str, path: str, reactive: Reactive, state: bytes):
         self.id, self.path, self.reactive, self.state = id, path, reactive, state
+        self.fresh = False  # it has no row yet
         self.batch = 0  # the batch that last wrote it: not to be evicted before that is durable
         self.collections: dict[str, Collection] = {}
         self.tables: dict[str, Table] = {}
@@ -52,11 +53,19 @@ class Residents:
         self.loaded[agent] = resident
         return resident
 
+    def make(self, agent: str, path: str, state: bytes) -> Resident:
+        """One that does not exist yet, until its first reaction succeeds. Raises MomError as `load`."""
+        resident = Resident(agent, path, self.program.load(path, agent, state, self.tx.name), state)
+        resident.fresh = True
+        resident.batch = self.tx.rows.number
+        self.loaded[agent] = resident
+        return resident
+
     def accept(self, resident: Resident, state: bytes) -> None:
         """A reaction succeeded, and left this state: its changes join the open batch."""
         rows = self.tx.rows
-        if state != resident.state:
-            resident.state = state
+        if state != resident.state or resident.fresh:
+            resident.state, resident.fresh = state, False
             rows.agents[resident.id] = (resident.path, state)
             self.tx.urgency = COMMIT
         resident.batch = rows.number

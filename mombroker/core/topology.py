@@ -98,7 +98,8 @@ class Domain:
 
 @dataclass(slots=True)
 class AgentDecl:
-    """An agent that the file declares; `cls` is "module:Class", `fields` are its first values."""
+    """An agent that the file declares; `cls` is "module:Class", `fields` are its first values. One whose name ends with
+    `*` stands for all whose names begin so: each is made when something comes for it."""
 
     name: str
     server: str
@@ -259,8 +260,9 @@ class Topology:
         seen: dict[str, int] = {}
         for at, agent in enumerate(self.agents):
             key = ("agents", at)
-            if not AGENT_NAME.fullmatch(agent.name):
-                yield Fault((*key, "name"), f"{agent.name!r} is no name of an agent: use letters, digits and _ . : -")
+            if not AGENT_NAME.fullmatch(agent.name.removesuffix("*")):
+                use = "use letters, digits and _ . : -, or * at the end for many"
+                yield Fault((*key, "name"), f"{agent.name!r} is no name of an agent: {use}")
             elif agent.name in seen:
                 yield Fault((*key, "name"), f"{agent.name} is declared twice: names are global, choose another")
             seen.setdefault(agent.name, at)

@@ -45,7 +45,7 @@ def agent_of(natives: Natives, destination: str) -> str:
     """The id of the agent that is asked. Raises MomError."""
     name = destination.partition(":")[2]
     if not is_id(name):
-        id = natives.names.known.get(name, "")
+        id = natives.names.id_of(name)
         if not id or name.startswith(OURS):
             raise MomError(f"no agent is named {name!r} on this bus: see `mom agent list`")
         natives.names.present(id, name)
@@ -156,8 +156,8 @@ class Questions:
 
     def _is_there(self, agent: str) -> bool:
         """Nobody is to fill the store with what was asked of agents that never were."""
-        names = self.natives.names.known
-        return names.get(agent.partition("/")[2]) == agent or self.tx.written("agents", agent) is not None
+        names = self.natives.names
+        return names.id_of(agent.partition("/")[2]) == agent or self.tx.written("agents", agent) is not None
 
 
 def refusal(natives: Natives, service: Service, command: Ask, error: MomError) -> bool:
