@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from mombroker.core.losses import Loss, Losses
+from mombroker.core.loss_reports import Loss
+from mombroker.core.losses import Losses
 
 Method = Callable[..., Any]
 
@@ -17,7 +18,7 @@ def only_what_is_acknowledged(settled: Method) -> Method:
     """It begins anew once its own packets have arrived, whatever others have sent."""
 
     def own(losses: Losses, loss: Loss) -> bool:
-        return not any(link.waiting() for link in losses._links(loss.domain, loss.lost))
+        return not any(link.waiting() for link in losses.reports[loss.domain].others(loss.lost))
 
     return own
 

@@ -60,7 +60,7 @@ COMMANDS = {
     "run": ("run", "run", "Run one server for STOMP clients, without a topology file: the quickest start."),
     "send": ("client", "send", "Send a message; when this returns, it is durable."),
     "serve": ("serve", "serve", "Run one agent server in the foreground."),
-    "server": ("server", "server", "One server of a bus: join, start, stop, restart, reload, drain."),
+    "server": ("server", "server", "One server of a bus: join, lost, start, stop, restart, reload, drain."),
     "sim": (
         "sim",
         "sim",

@@ -12,6 +12,7 @@ import click
 from mombroker.admin import supervisor
 from mombroker.admin.cli import options
 from mombroker.admin.cli.join import join
+from mombroker.admin.cli.lost import lost
 from mombroker.admin.cli.output import output_options, show
 from mombroker.core.errors import MomError
 from mombroker.store import folder
@@ -26,10 +27,11 @@ PATIENCE = 60.0  # for one to be ready
 
 @click.group()
 def server() -> None:
-    """One server of a bus: join, start, stop, restart, reload, drain."""
+    """One server of a bus: join, lost, start, stop, restart, reload, drain."""
 
 
 server.add_command(join)
+server.add_command(lost)
 
 
 @server.command()

@@ -23,19 +23,15 @@ from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, NotYet, PeerError, PeerRefused, Switched
 from mombroker.core.hello import Hello
 from mombroker.core.link import Link
+from mombroker.core.loss_reports import LAST, Loss, Reports, read_report
 from mombroker.core.message import Message, decode
 from mombroker.core.meta import LOSS, PLAN
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
-from mombroker.ordering.base import Packet
 
-KIND = "loss"  # of the frames that carry reports
 FENCED, TELLING, DRAINING, DONE = "fenced", "telling", "draining", "switched"  # phases
 PAGE = 64  # packets that become dead letters at once
 ANSWER_NS = 4 * times.SECOND  # for all to be connected; whoever is up takes a round trip
-LAST = (1 << 62) - 1
-
-Counts = dict[str, dict[str, int]]  # "sent" and "received", by peer
 
 
 class DeadLetters(Protocol):
@@ -48,27 +44,6 @@ class Fences(Protocol):
     def fenced(self, server: str) -> int: ...  # the epoch that a successor begins under, 0 if it was never lost
     def fence(self, server: str, epoch: int) -> None: ...  # here, before that is decided
     def declare(self) -> None: ...  # have the registry decide that
-
-
-@dataclass(slots=True)
-class Loss:
-    """The loss of servers of a domain, as one that is left of it keeps it until it is over.
-
-    epoch    that the domain begins anew under
-    lost     the servers
-    seen     of each, the last packet of ours that it can have received
-    left     those that are left, and were not met in the new epoch
-    dead     messages that became dead letters here; of `unknown` ones nobody knows whether they were delivered
-    """
-
-    domain: str
-    epoch: int
-    lost: list[str]
-    phase: str = FENCED
-    seen: dict[str, int] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
-    dead: int = 0
-    unknown: int = 0
 
 
 @dataclass(slots=True)
@@ -85,7 +60,7 @@ class Losses:
     2. Who switches knows that nothing is under way between those that are left.
 
     losses    by domain
-    reports   domain -> peer -> its last report in this epoch
+    reports   by domain, of this epoch
     ahead     domain -> the epoch under which one of its members works already
     until     when those that a loss is asked of have to be connected
     """
@@ -98,12 +73,10 @@ class Losses:
         self.dead_letters, self.fences, self._answer, self._ring = dead_letters, fences, answer, ring
         rows = self.tx.reader.meta(LOSS)
         self.losses = {key.removeprefix(LOSS): Loss(**json.loads(str(row))) for key, row in rows.items()}
-        self.reports: dict[str, dict[str, Counts]] = {name: {} for name in self.losses}
+        self.reports = {name: Reports(channel, name) for name in self.losses}
         self.ahead: dict[str, int] = {}
         self.until = 0
         self._asked: dict[str, Asked] = {}  # by domain
-        self._said: dict[tuple[str, str], tuple[int, Counts]] = {}  # domain and peer -> connection and report
-        self._sought: set[tuple[str, str]] = set()
         channel.heard, channel.neighbours.judge = self.heard, self.judge
         self._guard()
 
@@ -148,7 +121,7 @@ class Losses:
         """Those that are left, and are not connected."""
         loss = self.losses.get(domain)
         lost = self._asked[domain].servers | {*(loss.lost if loss and loss.phase in (FENCED, TELLING) else ())}
-        return [link.peer for link in self._links(domain, lost) if not link.conn]
+        return [link.peer for link in Reports(self.channel, domain).others(lost) if not link.conn]
 
     def _look(self, domain: str) -> None:
         """Are all connected that are left of a domain? Then the loss that was asked for begins."""
@@ -183,10 +156,10 @@ class Losses:
     def _begin(self, domain: str, epoch: int, lost: Iterable[str]) -> None:
         loss = self.losses.get(domain)
         if loss is None or loss.phase in (DRAINING, DONE):
-            loss = Loss(domain, epoch, [])
+            loss = Loss(domain, epoch, [], FENCED)
         loss.epoch, loss.phase = max(loss.epoch, epoch), FENCED
         loss.lost = sorted({*loss.lost, *lost})
-        self.losses[domain], self.reports[domain] = loss, {}
+        self.losses[domain], self.reports[domain] = loss, Reports(self.channel, domain)
         for server in loss.lost:
             link = self._link(domain, server)
             loss.seen.setdefault(server, link.seen())
@@ -211,11 +184,6 @@ class Losses:
 
     def _link(self, domain: str, peer: str) -> Link:
         return self.channel.domains[domain].link(peer)
-
-    def _links(self, domain: str, lost: Iterable[str]) -> list[Link]:
-        """Those to the servers that are left."""
-        part = self.channel.domains[domain]
-        return [part.link(peer) for peer in part.members if peer != self.tx.name and peer not in lost]
 
     def judge(self, hello: Hello, domain: str) -> None:
         """Raises PeerRefused for a lost server, and where one end has switched and the other has not."""
@@ -243,7 +211,7 @@ class Losses:
             return
         loss = self.losses.get(domain.name)
         if loss is not None:
-            self._said.pop((domain.name, peer), None)
+            self.reports[domain.name].met(peer)
             if loss.phase in (DRAINING, DONE) and peer in loss.left:
                 loss.left.remove(peer)
                 self._keep(loss)
@@ -253,8 +221,8 @@ class Losses:
 
     def apart(self, peer: str) -> None:
         """A connection is gone; what it lacks is told on another one."""
-        for domain in self.losses:
-            self._sought.discard((domain, peer))
+        for reports in self.reports.values():
+            reports.apart(peer)
         if self.losses:
             self.tx.urgency = COMMIT
 
@@ -268,7 +236,7 @@ class Losses:
 
     def heard(self, peer: str, domain: str, epoch: int, value: object) -> None:
         """The report of a member of a domain, which may be the first word of a loss. Raises PeerError."""
-        lost, counts = _read(peer, value, self.channel.domains[domain].members)
+        lost, counts = read_report(peer, value, self.channel.domains[domain].members)
         if self.tx.name in lost or peer in lost or not self.channel.neighbours.epochs[domain] < epoch <= LAST:
             raise PeerError(f"{peer} tells of a loss in domain {domain} that cannot be")
         loss = self.losses.get(domain)
@@ -279,50 +247,17 @@ class Losses:
             self._begin(domain, epoch, lost)
         loss = self.losses[domain]
         if (epoch, lost) == (loss.epoch, loss.lost):
-            self.reports[domain][peer] = counts
+            self.reports[domain].heard[peer] = counts
         self.tx.urgency = COMMIT
 
-    def _counts(self, loss: Loss) -> Counts:
-        links = [link for link in self.channel.domains[loss.domain].links.values() if link.sent or link.received]
-        return {
-            "sent": {link.peer: link.sent for link in links}, "received": {link.peer: link.received for link in links}
-        }  # fmt: skip
-
-    def _say(self, loss: Loss) -> None:
-        """Tell those that are left how much we have of each other: when it begins, and whenever nothing of ours is
-        under way and that has changed."""
-        counts, links = self._counts(loss), self._links(loss.domain, loss.lost)
-        quiet = not any(link.waiting() for link in links)
-        for link in links:
-            at = loss.domain, link.peer
-            conn, before = self._said.get(at, (0, {}))
-            if conn == link.conn and conn and (before == counts or not quiet):
-                continue
-            if link.conn:
-                self._said[at] = link.conn, counts
-                text = json.dumps([loss.lost, counts["sent"], counts["received"]]).encode()
-                self.links.say(link, (KIND, loss.domain, loss.epoch, text))
-            elif at not in self._sought:
-                self._sought.add(at)
-                self.links.meet.append(link.peer)
-                self.tx.urgency = COMMIT
+    # -- what goes on ------------------------------------------------------------------------------------------------
 
     def _settled(self, loss: Loss) -> bool:
-        """Is nothing under way, nor ever will be? So it is if whatever somebody has sent the other has received: the
-        reports are a consistent cut, in which all links are empty, and who has nothing to take sends nothing."""
+        """Is nothing under way among those that are left, nor ever will be?"""
         part = self.channel.domains[loss.domain]
         if any(part.link(server).durable < part.link(server).sent for server in loss.lost):
             return False
-        if loss.domain in self.ahead:
-            return True
-        reports = {**self.reports[loss.domain], self.tx.name: self._counts(loss)}
-        left = [member for member in part.members if member not in loss.lost]
-        return reports.keys() >= set(left) and all(
-            reports[one]["sent"].get(other, 0) == reports[other]["received"].get(one, 0)
-            for one in left for other in left if one != other
-        )  # fmt: skip
-
-    # -- what goes on ------------------------------------------------------------------------------------------------
+        return loss.domain in self.ahead or self.reports[loss.domain].settled(loss)
 
     def recover(self) -> None:
         """A restart: all is told anew."""
@@ -335,7 +270,7 @@ class Losses:
         more = False
         for loss in list(self.losses.values()):
             if loss.phase == FENCED:
-                self._say(loss)
+                self.reports[loss.domain].say(loss)
                 if self._settled(loss):
                     loss.phase = TELLING
             if loss.phase == TELLING:
@@ -357,36 +292,22 @@ class Losses:
         return more
 
     def _tell(self, loss: Loss) -> bool:
-        """What waits for the lost servers is undeliverable. True if that was all of it."""
+        """What waits for the lost servers is undeliverable, a page at a time. True if that was all of it."""
         part = self.channel.domains[loss.domain]
         relays = ordering.backend(part.domain.backend).relays
         reached = part.core.reach([part.numbers[server] for server in loss.lost])
         for server in loss.lost:
             link = part.link(server)
-            while packets := undelivered.page(part, link, link.acked, PAGE):
+            if packets := undelivered.page(part, link, link.acked, PAGE):
                 for seq, packet in packets:
-                    if (
-                        packet.body
-                        and (relays or link.member in packet.dests)
-                        and self._tells(loss, part, packet, server)
-                    ):
+                    concerns = packet.body and (relays or link.member in packet.dests)
+                    if concerns and self.reports[loss.domain].tells(packet, server):
                         ways = {server} | {part.members[at] for at in packet.dests if relays and at not in reached}
                         self._bury(loss, decode(packet.body), part, ways, seq > loss.seen[server] and not relays)
                 link.acknowledged(packets[-1][0], 0)
-                if self.tx.filled():
-                    self._keep(loss)
-                    return False
+                self._keep(loss)
+                return False
         return True
-
-    def _tells(self, loss: Loss, part: DomainChannel, packet: Packet, server: str) -> bool:
-        """Where a message comes to a member on several links, one of those at their other ends tells of it: its origin,
-        or the first one. If that has nothing to tell, the lost server had it."""
-        if not part.core.floods:
-            return True
-        reports = {**self.reports[loss.domain], self.tx.name: self._counts(loss)}
-        origin = part.members[packet.origin]
-        near = [peer for peer in part.members if reports.get(peer, {}).get("sent", {}).get(server)]
-        return self.tx.name == (origin if origin in near else next(iter(near), self.tx.name))
 
     def _bury(self, loss: Loss, message: Message, part: DomainChannel, ways: set[str], unsent: bool) -> None:
         """The copies of a message that were to go these ways."""
@@ -416,10 +337,9 @@ class Losses:
             channel.hand_over_own(message)
         again = epoch < loss.epoch
         loss.phase = FENCED if again else DRAINING
-        loss.left = [link.peer for link in self._links(loss.domain, loss.lost)]
-        self.reports[loss.domain] = {}
+        self.reports[loss.domain] = Reports(channel, loss.domain)
+        loss.left = [link.peer for link in self.reports[loss.domain].others(loss.lost)]
         self.links.meet += loss.left
-        self._sought = {at for at in self._sought if at[0] != loss.domain}
         self._guard()
         self._keep(loss)
         if not again:
@@ -433,16 +353,14 @@ class Losses:
 
     def status(self) -> list[dict[str, Any]]:
         """How far each loss is here, and what it waits for."""
-        return [
-            {"domain": loss.domain, "lost": loss.lost, "epoch": loss.epoch, "phase": loss.phase, "dead": loss.dead,
-             "unknown": loss.unknown, "waits_for": self._waits_for(loss)}
-            for loss in self.losses.values()
-        ]  # fmt: skip
-
-    def _waits_for(self, loss: Loss) -> list[str]:
-        if loss.phase != FENCED:
-            return loss.left if loss.phase == DONE else []
-        return [link.peer for link in self._links(loss.domain, loss.lost) if link.peer not in self.reports[loss.domain]]
+        rows = []
+        for name, loss in self.losses.items():
+            waits = {FENCED: self.reports[name].missing(loss), DONE: loss.left}.get(loss.phase, [])
+            rows.append({
+                "domain": name, "lost": loss.lost, "epoch": loss.epoch, "phase": loss.phase, "dead": loss.dead,
+                "unknown": loss.unknown, "waits_for": waits,
+            })  # fmt: skip
+        return rows
 
     def check(self) -> None:
         for domain, loss in self.losses.items():
@@ -454,19 +372,3 @@ class Losses:
 
 
 _REMEDY = "remove its data folder and start it, and it begins anew"
-
-
-def _read(peer: str, value: object, members: Iterable[str]) -> tuple[list[str], Counts]:
-    """Raises PeerError."""
-    known = set(members)
-    try:
-        lost, sent, received = json.loads(value)  # type: ignore[arg-type]
-        counts = {"sent": dict(sent), "received": dict(received)}
-        names = {*lost, *sent, *received}
-        if not lost or sorted(set(lost)) != lost or not names <= known:
-            raise ValueError("it names others than members of the domain")
-        if not all(type(n) is int and 0 <= n <= LAST for each in counts.values() for n in each.values()):
-            raise ValueError("a count is none")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise PeerError(f"{peer} tells of a loss what cannot be read: {error}") from None
-    return lost, counts

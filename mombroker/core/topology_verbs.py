@@ -10,14 +10,14 @@ from mombroker.core.coordinator import Coordinator
 from mombroker.core.errors import MomError
 from mombroker.core.losses import Losses
 from mombroker.core.lost import Lost
-from mombroker.core.meta import HISTORY
+from mombroker.core.meta import HISTORY, JOINING
 from mombroker.core.newcomers import Newcomers
 from mombroker.core.reconfiguration import Reconfiguration
 from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.topology import Domain, Server, address, suggestion
 from mombroker.core.truth import Truth
 
-MAY_JOIN = ("join", "invitation")  # verbs that may also be asked by whoever has the secret of the bus
+MAY_JOIN = ("join", "invitation", "lose", "losses")  # verbs that may also be asked by whoever has the secret of the bus
 
 
 class TopologyVerbs:
@@ -82,8 +82,12 @@ class LossVerbs:
         epochs = self.of.channel.neighbours.epochs
         return {
             "epochs": {name: epochs[name] for name in self.of.channel.domains}, "under_way": self.of.status(),
-            "lost": {name: {"epoch": epoch, "behind": sponsor} for name, (epoch, sponsor) in self.lost.known.items()},
+            "lost": {name: self._of(name, epoch, sponsor) for name, (epoch, sponsor) in self.lost.known.items()},
         }  # fmt: skip
+
+    def _of(self, server: str, epoch: int, sponsor: str) -> Reply:
+        free = self.lost.tx.written("meta", f"{JOINING}{server}") is not None  # its sponsor knows
+        return {"epoch": epoch, "behind": sponsor, "free": free}
 
 
 class JoinVerbs:

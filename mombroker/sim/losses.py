@@ -123,7 +123,7 @@ class Losses:
 
     def _start(self, done: bool) -> None:
         """Another one in the place of each that the others know to be lost."""
-        for name in list(self.waiting):
+        for name in [name for name in self.waiting if self.around.nodes[name].gone]:
             for node in list(self.around.nodes.values()):
                 meta = node.disk.store.meta()
                 if (

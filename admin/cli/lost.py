@@ -1,0 +1,57 @@
+"""`mom server lost`: a server whose store is gone for good."""
+
+from pathlib import Path
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import echo_json, form_option, show
+from mombroker.core.topology import listed
+
+LETTERS = "server,id,agent,type,source,reason"
+
+
+@click.command()
+@options.file_option
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options.yes_option
+@form_option("table")
+def lost(file: Path, names: tuple[str, ...], yes: bool, output: str) -> None:
+    """Go on for good without a server whose store is gone. The others work on.
+
+    Its store is fenced: should it come back, nobody takes anything of it. Its neighbours, which must all be up, find
+    out what they have of each other, while what enters the domains that they share with it waits; then these begin
+    anew. What lived on NAME is gone: its queues, subscriptions and agents, whose names are free again. What was on the
+    way to it or through it is a dead letter, and its sender is told whether it was delivered, or that nobody knows:
+    `mom agent deadletters retry` sends it again, to whoever has the name then. What NAME alone had is lost with it.
+
+    Another server begins in its place: start NAME with an empty data folder. Servers that are lost together are named
+    together.
+
+    Asked again, it goes on where it was. For the registry there is `mom domain reset`.
+
+    \b
+    Example:
+      mom server lost lyon
+      mom server start lyon
+    """
+    from mombroker.admin.topology import losing, stand
+
+    wanted = list(dict.fromkeys(names))
+    asker = losing.Asker(stand.look(options.load(file, "it says where servers are")).topology)
+    made = losing.plan(asker, wanted)
+    shown = listed(wanted, 12)
+    if output != "json":
+        for domain, members in made.left.items():
+            done = "has begun anew already" if domain in made.done else "stops for a moment, and begins anew"
+            click.echo(f"domain {domain} of {listed(members, 12)} {done}")
+    options.confirm(yes, f"Go on without {shown} for good?")
+    losing.carry_out(asker, made, wanted)
+    found = losing.letters(asker, wanted)
+    if output == "json":
+        echo_json({"lost": wanted, "epoch": made.epoch, "domains": list(made.left), "letters": found})
+        return
+    if found:
+        show(found, "table", "", LETTERS)
+    click.echo(f"{shown} lost, with all that lived there; {len(found)} messages on their way are dead letters here")
+    click.echo(f"another one begins in its place with an empty folder: `mom server start {wanted[0]}`")

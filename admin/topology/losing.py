@@ -1,0 +1,163 @@
+"""`mom server lost`: servers whose stores are gone for good are declared so, in each domain that they are in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from mombroker.core.errors import MomError
+from mombroker.core.topology import Topology, listed
+from mombroker.net import adminclient, joining
+from mombroker.net.secret import secret_of
+
+POLL_S = 0.1
+PATIENCE_S = 60.0
+ASKS = "mom"  # who asks with the secret of the bus
+MOST_LETTERS = 10_000  # of a server, that are looked through for the report
+
+
+@dataclass(slots=True)
+class Asker:
+    """Asks servers as their operator or, from another machine, with the secret of the bus."""
+
+    topology: Topology
+    secret: bytes = b""
+    _known: bool = field(default=False)
+
+    def ask(self, server: str, verb: str, **args: Any) -> dict[str, Any]:
+        """Raises MomError."""
+        try:
+            with adminclient.connect(self.topology, server) as client:
+                return client.request(verb, **args)
+        except adminclient.NoAccess:
+            if not self._known:
+                self.secret, self._known = secret_of(self.topology, lambda line: None), True
+            with joining.client(ASKS, self.topology.servers[server].listen, self.secret) as client:
+                return client.request(verb, **args)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be asked: in which domain, of whom, and under which epoch all these domains begin anew."""
+
+    epoch: int
+    left: dict[str, list[str]]  # domain -> servers of it that answer, the first is asked
+    done: list[str] = field(default_factory=list)  # domains that have begun anew already
+
+
+def plan(asker: Asker, lost: list[str]) -> Plan:
+    """Raises MomError for servers that cannot be declared lost."""
+    topology = asker.topology
+    for name in lost:
+        if name not in topology.servers:
+            raise MomError(f"the bus {topology.name} has no server {name}: it has {listed(topology.servers, 12)}")
+        if name == topology.registry:
+            raise MomError(
+                f"{name} is the registry, which decides names: stop all servers and run `mom domain reset` for it"
+            )
+        if _answers(topology, name):
+            raise MomError(
+                f"{name} answers at {topology.servers[name].listen}, so it is not lost: stop it, or have it leave by "
+                "`mom topology apply`"
+            )
+    seen: dict[str, dict[str, Any]] = {}
+    left: dict[str, list[str]] = {}
+    for domain in topology.domains.values():
+        if set(lost) & {*domain.members}:
+            left[domain.name] = []
+            for member in domain.members:
+                if member not in lost and (found := _seen(asker, member, seen)):
+                    left[domain.name].append(member)
+                    seen[member] = found
+            if not left[domain.name] and not set(domain.members) <= set(lost):
+                raise MomError(
+                    f"no server of domain {domain.name} answers: start {listed(set(domain.members) - set(lost))}"
+                )
+    return _plan(lost, {domain: members for domain, members in left.items() if members}, seen)
+
+
+def _plan(lost: list[str], left: dict[str, list[str]], seen: dict[str, dict[str, Any]]) -> Plan:
+    epochs = {domain: max(seen[member]["epochs"][domain] for member in members) for domain, members in left.items()}
+    begun = [
+        found["lost"][name]["epoch"] for found in seen.values() for name in lost
+        if name in found["lost"] and (found["lost"][name]["free"] or not found["lost"][name]["behind"])
+    ]  # fmt: skip
+    if not begun:
+        return Plan(1 + max(epochs.values()), left)
+    epoch = max(begun)
+    return Plan(epoch, left, [domain for domain, now in epochs.items() if now >= epoch])
+
+
+def _answers(topology: Topology, name: str) -> bool:
+    try:
+        adminclient.connect(topology, name).close()
+    except (adminclient.NotRunning, adminclient.NoAnswer):
+        return False
+    except adminclient.NoAccess:
+        return True
+    except MomError:
+        return False
+    return True
+
+
+def _seen(asker: Asker, member: str, seen: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if member in seen:
+        return seen[member]
+    try:
+        return asker.ask(member, "losses")
+    except MomError:
+        return {}
+
+
+def carry_out(asker: Asker, made: Plan, lost: list[str], patience: float = PATIENCE_S) -> None:
+    """Declare the loss in each domain, and wait until all that answer have begun anew. Asked again, it goes on where it
+    was. Raises MomError."""
+    for domain, members in made.left.items():
+        gone = [name for name in lost if name in asker.topology.domains[domain].members]
+        if domain not in made.done:
+            asker.ask(members[0], "lose", domain=domain, servers=gone, epoch=made.epoch)
+    end = time.monotonic() + patience
+    while waits := _waits(asker, made, lost):
+        if time.monotonic() > end:
+            raise MomError(
+                f"{'; '.join(waits)}: it goes on by itself, and `mom server lost` asked again tells how far it is"
+            )
+        time.sleep(POLL_S)
+
+
+def _waits(asker: Asker, made: Plan, lost: list[str]) -> list[str]:
+    """What is still to happen, a phrase each."""
+    waits, decided = [], set[str]()
+    for domain, members in made.left.items():
+        for member in members:
+            try:
+                found = asker.ask(member, "losses")
+            except MomError as error:
+                waits.append(str(error))
+                continue
+            decided |= {name for name in lost if found["lost"].get(name, {}).get("behind")}
+            if found["epochs"][domain] < made.epoch:
+                rows = [row["waits_for"] for row in found["under_way"] if row["domain"] == domain and row["waits_for"]]
+                waits.append(f"{member} waits for {listed(rows[0]) if rows else 'the others'}")
+    if missing := set(lost) - decided:
+        waits.append(f"the registry has not decided yet that {listed(sorted(missing))} is lost")
+    return waits
+
+
+def letters(asker: Asker, lost: list[str]) -> list[dict[str, Any]]:
+    """What was on the way to, or through, these servers and is a dead letter now, on the servers of this machine."""
+    found = []
+    for server in asker.topology.servers:
+        if server in lost:
+            continue
+        try:
+            with adminclient.connect(asker.topology, server) as client:
+                rows = client.request("deadletters", limit=MOST_LETTERS)["letters"]
+        except MomError:
+            continue
+        found += [
+            {"server": server, **row} for row in rows
+            if "which is lost" in row["reason"] and any(name in row["reason"] for name in lost)
+        ]  # fmt: skip
+    return found

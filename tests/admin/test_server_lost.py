@@ -1,0 +1,100 @@
+"""`mom server lost` on processes: one is killed, its folder is removed, and the others go on without it at work."""
+
+import shutil
+import threading
+import time
+
+import pytest
+
+from mombroker import jms
+from tests.admin.processes import Processes, write_topology
+
+SERVERS = "abcde"
+
+
+@pytest.fixture
+def bus(tmp_path):
+    """c is the router between two domains."""
+    file = write_topology(tmp_path, {"x": "abc", "y": "cde"}, {"ann": "a", "cat": "c", "eve": "e"})
+    made = Processes(file)
+    made.listen(SERVERS)
+    servers = {name: made.serve(name) for name in SERVERS}
+    while not made.all_up():
+        time.sleep(0.1)
+    yield made, servers
+    for each in servers.values():
+        each.kill()
+        each.wait()
+
+
+def test_a_router_is_lost_with_its_disk_and_another_one_takes_its_place(bus):
+    bus, servers = bus
+    folder = bus.file.parent
+    sent, stop = [], threading.Event()
+    with jms.connect(bus.urls["c"]) as context:
+        context.send("/queue/of-c", "goes with it").wait(30)
+    with jms.connect(bus.urls["b"], reconnect=0) as context:
+        context.send("/queue/of-b", "stays").wait(30)
+    bus.mom("agent", "send", "ann", "clerks.Note", "text=before", 'to=["e/eve"]')
+    while bus.json("agent", "show", "eve")["fields"]["notes"] != ["before again"]:
+        time.sleep(0.1)
+
+    def talk():
+        """Inside one domain, from its one server to the other, all the time."""
+        with jms.connect(bus.urls["a"], reconnect=0) as context:
+            while not stop.wait(0.002):
+                context.send("/queue/of-b", str(len(sent))).wait(30)
+                sent.append(str(len(sent)))
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    servers["c"].kill()
+    servers["c"].wait()
+    old = folder / "old"
+    shutil.copytree(folder / "c", old)
+    shutil.rmtree(folder / "c")
+    bus.mom("agent", "send", "ann", "clerks.Note", "text=late", 'to=["e/eve", "cat"]')
+    done = bus.json("server", "lost", "c", "--yes")
+    assert sorted(done["domains"]) == ["x", "y"]
+    told = {(row["agent"], row["reason"].rpartition(": ")[2]) for row in done["letters"]}
+    assert told == {("e/eve", "it was not delivered"), ("c/cat", "it was not delivered")}
+    assert bus.json("server", "lost", "c", "--yes")["epoch"] == done["epoch"]  # it is done
+
+    shutil.copytree(old, folder / "c")
+    servers["c"] = bus.serve("c")
+    log = folder / "c.txt"
+    while "c was declared lost" not in log.read_text():
+        time.sleep(0.1)
+    servers["c"].kill()
+    servers["c"].wait()
+    shutil.rmtree(folder / "c")
+    servers["c"] = bus.serve("c")
+    while not bus.all_up():
+        time.sleep(0.1)
+    stop.set()
+    talker.join()
+    with jms.connect(bus.urls["a"]) as context:
+        consumer = context.consumer("/queue/of-b")
+        assert [consumer.receive(30).body for _ in range(1 + len(sent))] == ["stays", *sent]
+        context.send("/queue/of-c", "anew").wait(30)
+        assert context.consumer("/queue/of-c").receive(30).body == "anew"
+    ids = [str(row["id"]) for row in done["letters"] if row["server"] == "a"]
+    bus.mom("agent", "deadletters", "retry", "--server", "a", *ids)
+    while bus.json("agent", "show", "eve")["fields"]["notes"] != ["before again", "late again"]:
+        time.sleep(0.1)
+    while bus.json("agent", "show", "cat")["fields"]["notes"] != ["late again"]:
+        time.sleep(0.1)
+    while (report := bus.json("check", code=5))["waiting"] or report["outside_the_cut"]:  # c's log has no beginning
+        time.sleep(0.1)
+    assert report["clean"] and report["judged_pct"] > 90, report
+
+
+def test_what_is_not_lost_is_not_declared_so(bus):
+    bus, servers = bus
+    assert "c answers at" in bus.mom("server", "lost", "c", "--yes", code=1).stderr
+    assert "a is the registry" in bus.mom("server", "lost", "a", "--yes", code=1).stderr
+    assert "has no server z" in bus.mom("server", "lost", "z", "--yes", code=1).stderr
+    for name in "ce":
+        servers[name].kill()
+        servers[name].wait()
+    assert "e must be up to go on without c" in bus.mom("server", "lost", "c", "--yes", code=1).stderr
