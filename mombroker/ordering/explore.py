@@ -33,12 +33,11 @@ class Broken(AssertionError):
 
 
 class Sent(NamedTuple):
-    """A message: who sent it to whom, the messages that happened before, and those that its sender had heard of."""
+    """A message: who sent it to whom, and the messages that happened before."""
 
     origin: int
     dests: tuple[int, ...]
     past: frozenset[int]
-    heard: frozenset[int]
 
 
 class Member(NamedTuple):
@@ -46,7 +45,6 @@ class Member(NamedTuple):
 
     past        messages that happened before its next event
     delivered   messages, and `arrived` those of which it has had a packet
-    heard       those, its own, and those of which their senders had heard
     """
 
     core: Ordering
@@ -54,7 +52,6 @@ class Member(NamedTuple):
     past: frozenset[int] = frozenset()
     delivered: frozenset[int] = frozenset()
     arrived: frozenset[int] = frozenset()
-    heard: frozenset[int] = frozenset()
 
 
 class State(NamedTuple):
@@ -106,7 +103,7 @@ class Explorer:
 
     @staticmethod
     def _key(state: State) -> tuple[Any, ...]:
-        members = tuple((frozenset(m.rows.items()), m.past, m.delivered, m.arrived, m.heard) for m in state.members)
+        members = tuple((frozenset(m.rows.items()), m.past, m.delivered, m.arrived) for m in state.members)
         return members, frozenset(state.links.items()), state.sent
 
     def _actions(self, state: State) -> Iterator[Action]:
@@ -130,9 +127,9 @@ class Explorer:
         try:
             if action[0] == "send":
                 number = len(sent)
-                sent = (*sent, Sent(me, action[2], member.past, member.heard))
+                sent = (*sent, Sent(me, action[2], member.past))
                 step = Step(core.send(action[2], b"%d" % number))
-                member = member._replace(past=member.past | {number}, heard=member.heard | {number})
+                member = member._replace(past=member.past | {number})
             else:
                 frm, at = action[1], action[3]
                 queue = links[frm, me]
@@ -141,8 +138,7 @@ class Explorer:
                 if not links[frm, me]:
                     del links[frm, me]
                 step = core.receive(frm, core.decode(frm, data))
-                heard = member.heard | sent[number].heard | {number}
-                member = member._replace(arrived=member.arrived | {number}, heard=heard)
+                member = member._replace(arrived=member.arrived | {number})
             core.check()
             for packet in step.send:
                 way = me, packet.to
@@ -192,7 +188,7 @@ class Explorer:
         self.found.ends += not state.links
 
     def _judge_held(self, state: State, me: int, member: Member) -> None:
-        """A core whose packets go to all may wait for all that the sender had heard of, whomever it is for.
+        """A core whose packets go to all may wait for all that happened before, whomever it is for.
 
         A packet without a body is taken for one of the message that its sender had just sent or received.
         """
@@ -201,7 +197,7 @@ class Explorer:
             if me not in message.dests:
                 continue
             if self.backend.spreads:
-                ready = all(cause in member.arrived or state.sent[cause].origin == me for cause in message.heard)
+                ready = all(cause in member.arrived or state.sent[cause].origin == me for cause in message.past)
             else:
                 ready = all(cause in member.delivered or me not in state.sent[cause].dests for cause in message.past)
             if ready and not member.core.parked():

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import compress
 from operator import ne
 from struct import error
 from typing import Any, Self
@@ -16,7 +16,7 @@ from mombroker.ordering.base import INTEGER, Ordering, Packet, Rows, Step
 from mombroker.ordering.holdback import Holdback, Key, Need
 from mombroker.ordering.wire import CODES, WIDTHS, Dests, from_bytes, layout, to_bytes, width_of
 
-HEAD, RECEIVED, HELD = 0, 1, 2  # kinds of rows in the store
+HEAD, RECEIVED, HELD, OWED = 0, 1, 2, 3  # kinds of rows in the store
 # The first byte of a packet: a width; who the body is for (0: its receiver alone), and how the fields are named.
 WIDTH, WHO, BITMAP = 3, 12, 16
 MANY, ALL, NOBODY = 4, 8, 12
@@ -27,7 +27,7 @@ _ONE_ZERO = bytes.maketrans(b"\0\1", b"01")
 
 @dataclass(slots=True, eq=False)
 class Stamp:
-    """The origin sent `number` multicasts by then; of those of the members `names`, rising, it had counted `values`."""
+    """The origin sent `number` multicasts by then; those of the members `names`, rising, up to `values` came before."""
 
     number: int
     names: Sequence[int]
@@ -38,18 +38,17 @@ class Stamp:
 
 class Vector(Ordering):
     """Every message goes to every member, its body to the destinations only. `counted[k]` messages of k are delivered
-    here, or have come and are not for this member.
+    here, or have come and are not for this member; `past[k]` of them happened before what this member sends next.
+
+    A stamp tells the past of its message: what its origin has sent or delivered, and what happened before that. Of what
+    has merely come to the origin, and is for others, it tells nothing. Compared is the past with what has come here.
 
     A stamp holds the fields that have changed since the origin's multicast before (Lemma 1). What it omits was said by
-    an earlier one, and the messages of one origin are delivered in their order. So only the fields that a packet brings
-    are compared, and all that is kept of an origin's vectors is what is still open: `owed[k]`, the fields above
-    `counted` in packets of k for others, which its next packet for this member takes over.
+    an earlier one, and the messages of one origin are delivered in their order. So all that is kept of an origin's
+    vectors is `owed[k]`, the fields above `past` in packets of k for others, which its next packet for this member
+    takes over. A packet for others is never held.
 
-    A packet for others is never held. It counts when it has come and no earlier one of its origin is held, whether or
-    not its own past is delivered here. So what this member sends may claim more than it has delivered, never less:
-    that is safe. And all that is claimed was sent before, so that nothing waits for ever.
-
-    1. No counter decreases; told[k] <= counted[k] <= received[k].
+    1. No counter decreases; told[k] <= past[k] <= counted[k] <= received[k].
     2. counted[k] is the number before the first held packet of k, or received[k] if none is held.
     3. A held packet has an earlier packet of its origin before it, or a field (k, value) with value > counted[k].
     """
@@ -62,13 +61,15 @@ class Vector(Ordering):
         self.me, self.size = me, size
         self.counted = [0] * size  # [me]: own multicasts
         self.received = [0] * size  # [me]: the same
-        self.told = [0] * size  # `counted` at the last own multicast, but for its own number
+        self.past = [0] * size  # [me]: the same
+        self.told = [0] * size  # `past` at the last own multicast, but for its own number
         self.owed: dict[int, dict[int, int]] = {}
         self._holdback = Holdback()  # a need is (origin, number of a packet), and so is the name of a packet
         self._queues: list[list[int]] = [[] for _ in range(size)]  # by origin: numbers of the held, rising
         self._sent = False  # since the last `dirty`
-        self._changed: set[int] = set()  # origins received from since then
-        self._floor = self.counted + self.received
+        self._changed: set[int] = set()  # origins of which a counter has changed since then
+        self._stored: set[int] = set()  # origins for whom there is a row of what is owed
+        self._floor = self.counted + self.received + self.past
         self._dests = Dests(me, size)
         self._only = (me,)
         self._code = CODES[width_of(size - 1)]
@@ -87,12 +88,12 @@ class Vector(Ordering):
     def send(self, dests: Iterable[int], body: bytes) -> list[Packet]:
         dests, me = tuple(dests), self.me
         assert me not in dests, "the engine hands local copies over"
-        self.counted[me] = self.received[me] = number = self.counted[me] + 1
-        names = [k for k in compress(range(self.size), map(ne, self.counted, self.told)) if k != me]
-        stamp = Stamp(number, names, [self.counted[k] for k in names])
+        self.counted[me] = self.received[me] = self.past[me] = number = self.counted[me] + 1
+        names = [k for k in compress(range(self.size), map(ne, self.past, self.told)) if k != me]
+        stamp = Stamp(number, names, [self.past[k] for k in names])
         stamp.data = self._pack(stamp)
         for k in names:
-            self.told[k] = self.counted[k]
+            self.told[k] = self.past[k]
         self._sent = True
         packets, going = [], frozenset(dests)
         for d in range(self.size):
@@ -113,20 +114,21 @@ class Vector(Ordering):
         self.received[k] = number
         self._changed.add(k)
         key, queue = (k, number), self._queues[k]
-        unmet = self._unmet(k, packet.stamp)  # rising
         if self.me not in packet.dests:
-            if unmet:
-                self.owed[k] = unmet
+            self._owe(k, packet.stamp)
             deliver = []
-        elif unmet or queue:
-            names = [*unmet]
-            packet.stamp = Stamp(number, names, [*unmet.values()])
-            need = (k, queue[-1]) if queue else (names[0], self._last(names[0], unmet[names[0]]))
-            packet.frm = frm
-            self._holdback.hold(key, packet, need)
-            queue.append(number)
-            return Step([], [])
         else:
+            claimed = self._claimed(k, packet.stamp)
+            if claimed:
+                packet.stamp = Stamp(number, [*claimed], [*claimed.values()])
+            unmet = next((j for j, value in claimed.items() if value > self.counted[j]), None)
+            if queue or unmet is not None:
+                need = (k, queue[-1]) if unmet is None else (unmet, self._last(unmet, claimed[unmet]))
+                packet.frm = frm
+                self._holdback.hold(key, packet, need)
+                queue.append(number)
+                return Step([], [])
+            self._pass(k, number, claimed)
             deliver = [packet]
         if not queue:
             self.counted[k] = number
@@ -134,14 +136,30 @@ class Vector(Ordering):
             deliver += self._holdback.wake(key, self._need, self._deliver)
         return Step([], deliver)
 
-    def _unmet(self, k: int, stamp: Stamp) -> dict[int, int]:
-        """The fields in this packet of k, and in those for others just before it, that are not counted here yet."""
-        counted = self.counted
-        unmet = {j: value for j, value in zip(stamp.names, stamp.values, strict=True) if value > counted[j]}
+    def _owe(self, k: int, stamp: Stamp) -> None:
+        """Keep the fields of a packet of k for others that are not in the past yet."""
+        past = self.past
+        for j, value in zip(stamp.names, stamp.values, strict=True):
+            if value > past[j]:
+                self.owed.setdefault(k, {})[j] = value
+
+    def _claimed(self, k: int, stamp: Stamp) -> dict[int, int]:
+        """The fields in this packet of k, and in those for others just before it, that are not in the past yet."""
+        past = self.past
+        claimed = {j: value for j, value in zip(stamp.names, stamp.values, strict=True) if value > past[j]}
         if k in self.owed:
-            unmet = {j: value for j, value in self.owed.pop(k).items() if value > counted[j]} | unmet
-            unmet = dict(sorted(unmet.items()))
-        return unmet
+            owed = self.owed.pop(k) | claimed
+            claimed = {j: owed[j] for j in sorted(owed) if owed[j] > past[j]}
+        return claimed
+
+    def _pass(self, k: int, number: int, claimed: Mapping[int, int]) -> None:
+        """A message of k is delivered: what this member sends now happens after it, and after its past."""
+        for j, value in claimed.items():
+            if value > self.past[j]:
+                self.past[j] = value
+                self._changed.add(j)
+        self.past[k] = number
+        self._changed.add(k)
 
     def _need(self, key: Key, packet: Packet) -> Need | None:
         """A packet that has to come or to be delivered before."""
@@ -168,6 +186,7 @@ class Vector(Ordering):
     def _deliver(self, key: Key, packet: Packet) -> Need:
         k, queue = key[0], self._queues[key[0]]
         del queue[0]
+        self._pass(k, key[1], dict(zip(packet.stamp.names, packet.stamp.values, strict=True)))
         self.counted[k] = queue[0] - 1 if queue else self.received[k]
         return key
 
@@ -191,8 +210,15 @@ class Vector(Ordering):
             self._sent = False
             rows[HEAD, 0] = self.counted[self.me].to_bytes(8, "little") + to_bytes(array("Q", self.told))
         for k in self._changed:
-            owed = chain(*self.owed[k].items()) if k in self.owed else ()
-            rows[RECEIVED, k] = to_bytes(array("Q", (self.received[k], *owed)))
+            past = () if self.past[k] == self.counted[k] else (self.past[k],)
+            rows[RECEIVED, k] = to_bytes(array("Q", (self.received[k], *past)))
+            if owed := self.owed.get(k):
+                names = sorted(owed)
+                rows[OWED, k] = self._pack(Stamp(self.received[k], names, [owed[j] for j in names]))
+                self._stored.add(k)
+            elif k in self._stored:
+                self._stored.discard(k)
+                gone.add((OWED, k))
         self._changed.clear()
         return rows, gone
 
@@ -200,19 +226,26 @@ class Vector(Ordering):
     def restore(cls, me: int, size: int, rows: Rows, **options: Any) -> Self:
         core = cls(me, size, **options)
         for (kind, key), blob in sorted(rows.items()):
-            numbers = from_bytes("Q", blob) if kind != HELD else array("Q")
+            numbers = from_bytes("Q", blob) if kind in (HEAD, RECEIVED) else array("Q")
             if kind == HEAD:
-                core.counted[me] = core.received[me] = numbers[0]
+                core.counted[me] = core.received[me] = core.past[me] = numbers[0]
                 core.told = list(numbers[1:])
             elif kind == RECEIVED:
-                core.received[key] = core.counted[key] = numbers[0]
-                if len(numbers) > 1:
+                core.received[key] = core.counted[key] = core.past[key] = numbers[0]
+                if len(numbers) == 2:  # else all that is counted is past, as it always was in older versions
+                    core.past[key] = numbers[1]
+                elif len(numbers) > 2:  # of such a version, too
                     core.owed[key] = dict(zip(numbers[1::2], numbers[2::2], strict=True))
+            elif kind == OWED:
+                stamp = core.decode(key, blob).stamp
+                core.owed[key] = dict(zip(stamp.names, stamp.values, strict=True))
+                core._stored.add(key)
             else:
                 core._queues[key % size].append(key // size)
         for k, queue in enumerate(core._queues):
             if queue:
                 core.counted[k] = queue[0] - 1
+            core.past[k] = min(core.past[k], core.counted[k])
         core._holdback.load(HELD, size, rows, core.decode, core._need)
         return core
 
@@ -292,11 +325,12 @@ class Vector(Ordering):
         return integers(self.size, len(packet.stamp.names))
 
     def check(self) -> None:
-        counters = self.counted + self.received
+        counters = self.counted + self.received + self.past
         assert all(a >= b for a, b in zip(counters, self._floor, strict=True)), "1: a counter decreased"
         self._floor = counters
         for k, queue in enumerate(self._queues):
-            assert self.told[k] <= self.counted[k] <= self.received[k], "1: told or counted what has not come"
+            assert self.told[k] <= self.past[k] <= self.counted[k], "1: told what is not past, or past what is not here"
+            assert self.counted[k] <= self.received[k], "1: counted what has not come"
             assert self.counted[k] == (queue[0] - 1 if queue else self.received[k]), "2: another number is counted"
         queued = [(k, number) for k, queue in enumerate(self._queues) for number in queue]
         assert sorted(self._holdback.packets) == queued, "2: another one is held"

@@ -44,6 +44,17 @@ class TooEarly(Vector):
     spreads = False
 
 
+class Claiming(Vector):
+    """Tells for its past whatever has come, for others too: what it sends waits for that everywhere."""
+
+    def send(self, dests, body):
+        for k in range(self.size):
+            if self.past[k] < self.counted[k]:
+                self.past[k] = self.counted[k]
+                self._changed.add(k)
+        return super().send(dests, body)
+
+
 class Nosy(Overlay):
     """Delivers what it only passes on, too."""
 
@@ -57,7 +68,7 @@ class Nosy(Overlay):
     [
         (fakes.UncountedRST, 3, "before its cause"), (fakes.SelfCountedRST, 1, "nothing is on its way"),
         (fakes.Unicasts, 3, "before its cause"), (Eager, 3, "before its cause"), (TooEarly, 2, "nothing is missing"),
-        (Nosy, 1, "delivers message 0, which is not for it"),
+        (Claiming, 2, "nothing is missing"), (Nosy, 1, "delivers message 0, which is not for it"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mombroker.ordering import Packet
 from mombroker.ordering.testing import conform, twins
-from mombroker.ordering.vector import HEAD, HELD, LIMIT, RECEIVED, Stamp, Vector
+from mombroker.ordering.vector import HEAD, HELD, LIMIT, OWED, RECEIVED, Stamp, Vector
 from mombroker.ordering.wire import from_bytes
 from tests.ordering.plain import Scene
 
@@ -141,6 +141,10 @@ def test_every_member_gets_a_packet_and_only_the_destinations_its_body():
     assert (done.dests, done.body, done.origin) == ((3,), b"body", 1)
 
 
+def numbers(row: bytes) -> list[int]:
+    return list(from_bytes("Q", row))
+
+
 def owed(scene: Scene) -> None:
     """a (slow) causes m, which goes to others; x follows m from the same member and does not repeat what m tells."""
     scene.send("a", 0, 1, 2)
@@ -190,7 +194,7 @@ def test_a_packet_for_others_counts_behind_a_held_one_of_its_origin_when_that_is
 
 
 def test_what_waits_for_a_number_that_turns_out_to_be_for_others_waits_for_the_held_one_before_it():
-    """1. Member 3 has counted x and m of member 1, and sends y, which waits at 2 for number 2 of member 1.
+    """1. Member 3 has delivered x and m of member 1, and sends y, which waits at 2 for number 2 of member 1.
     2. x, its number 1, comes to 2 and must wait for a; then m comes, which is number 2 and not for member 2.
     3. y waits for x now, and is delivered with it."""
     scene = Scene(Vector, 4)
@@ -198,7 +202,7 @@ def test_what_waits_for_a_number_that_turns_out_to_be_for_others_waits_for_the_h
     scene.arrive("a", 1)
     scene.arrive("a", 3)
     scene.send("x", 1, 2)
-    scene.send("m", 1, 0)
+    scene.send("m", 1, 0, 3)
     scene.arrive("x", 3)
     scene.arrive("m", 3)
     scene.send("y", 3, 2)
@@ -254,15 +258,40 @@ def test_a_batch_writes_the_origins_received_from_and_what_is_held():
     scene.send("m", 1, 3)
     scene.send("x", 1, 2)
     rows = scene.cores[1].dirty()[0]
-    assert list(from_bytes("Q", rows[HEAD, 0])) == [2, 1, 0, 0, 0]  # own number, what the others were told
+    assert numbers(rows[HEAD, 0]) == [2, 1, 0, 0, 0]  # own number, what the others were told
     scene.arrive("m", 2)
-    assert list(from_bytes("Q", scene.cores[2].dirty()[0][RECEIVED, 1])) == [1, 0, 1]  # received, and what m owes
+    rows, gone = scene.cores[2].dirty()
+    assert numbers(rows[RECEIVED, 1]) == [1, 0] and rows[OWED, 1] == b"\x10\x08\1\1" and not gone  # m owes a
     scene.arrive("x", 2)
     rows, gone = scene.cores[2].dirty()
-    assert rows.keys() == {(RECEIVED, 1), (HELD, 2 * 4 + 1)} and gone == set()
-    assert from_bytes("Q", rows[RECEIVED, 1]) == array("Q", [2])
+    assert rows.keys() == {(RECEIVED, 1), (HELD, 2 * 4 + 1)} and gone == {(OWED, 1)}
+    assert numbers(rows[RECEIVED, 1]) == [2, 0]
     scene.arrive("a", 2)
-    assert scene.cores[2].dirty() == ({(RECEIVED, 0): (1).to_bytes(8, "little")}, {(HELD, 2 * 4 + 1)})
+    rows, gone = scene.cores[2].dirty()
+    assert rows.keys() == {(RECEIVED, 0), (RECEIVED, 1)} and gone == {(HELD, 2 * 4 + 1)}
+    assert numbers(rows[RECEIVED, 0]) == [1] and numbers(rows[RECEIVED, 1]) == [2]  # all that has come is past
+
+
+def test_what_has_only_come_is_told_to_nobody():
+    """m is for member 3; that member 1 has a packet of it is no cause of what member 1 sends."""
+    scene = Scene(Vector, 4)
+    scene.send("m", 0, 3)
+    scene.arrive("m", 1)
+    assert scene.cores[1].counted == [1, 0, 0, 0] and scene.cores[1].past == [0, 0, 0, 0]
+    (packet, *_) = scene.send("x", 1, 2)
+    assert not packet.names
+    assert scene.arrive("x", 2) == ["x"]
+
+
+def test_a_member_whose_rows_are_of_an_older_version_tells_all_that_it_has_counted():
+    """Those rows have what is received and, in pairs, what is owed; older members told what they had counted."""
+    rows = {(HEAD, 0): array("Q", [3, 0, 0, 1, 0]).tobytes(), (RECEIVED, 2): array("Q", [4]).tobytes(),
+            (RECEIVED, 3): array("Q", [2, 0, 5]).tobytes()}  # fmt: skip
+    core = Vector.restore(1, 4, rows)
+    core.check()
+    assert core.past == core.counted == [0, 3, 4, 2] and core.owed == {3: {0: 5}}
+    (packet, *_) = core.send((0,), b"")
+    assert dict(zip(packet.stamp.names, packet.stamp.values, strict=True)) == {2: 4, 3: 2}
 
 
 def test_a_link_that_is_not_fifo_is_found_out():
