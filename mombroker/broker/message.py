@@ -10,7 +10,7 @@ from mombroker.broker import older
 from mombroker.broker.properties import FIELDS, Packed, named
 from mombroker.broker.shapes import LOCAL, Count, Time, Within, getter
 from mombroker.broker.texts import plain
-from mombroker.broker.wire import SHAPES, Note
+from mombroker.broker.wire import SHAPES, Note, array, pack
 
 # Annotations that the broker alone says. From this one list follows: a SEND's header of such a name is dropped, and
 # MESSAGE tells no stored property that is called so; selectors and `Message.properties` of mombroker.jms read the
@@ -21,23 +21,29 @@ BROKERS_OWN = frozenset((USER,))
 
 class Alike:
     """Messages of one sender that came in a row and differ in their bodies alone: what is the same of all is made once.
+    Who changes one of them takes it from among these, or a copy.
 
     size   of one with an empty body
-    tail   of their rows, packed: all that stands behind the lane; empty until it is asked for
     """
 
-    __slots__ = ("size", "tail", "_before", "_behind")
+    __slots__ = ("size", "_before", "_behind", "_packed")
 
     def __init__(self, first: ClientMessage):
         values = first.values()
         self.size = first.size - len(first.body)
-        self.tail = b""
         self._before, self._behind = values[:BODY], values[BODY + 1 :]
+        self._packed: tuple[bytes, bytes] | None = None
 
     def message(self, body: bytes) -> ClientMessage:
         made = ClientMessage(*(*self._before, body, *self._behind))
         made.alike = self
         return made
+
+    def packed(self) -> tuple[bytes, bytes]:
+        """The fields before the body, and those behind it."""
+        if self._packed is None:
+            self._packed = b"".join(map(pack, self._before)), b"".join(map(pack, self._behind))
+        return self._packed
 
 
 @dataclass(slots=True)
@@ -97,6 +103,12 @@ class ClientMessage(Note):
         texts = self.content_type + self.type + self.correlation + self.reply_to
         return len(texts) + len(self.properties) + len(form) + len(self.body)
 
+    def pack(self) -> bytes:
+        if self.alike is None:
+            return Note.pack(self)
+        before, behind = self.alike.packed()
+        return b"".join((WIRE, before, pack(self.body), behind))
+
     def copy(self) -> ClientMessage:
         return ClientMessage(*self.values())
 
@@ -125,6 +137,7 @@ class ClientMessage(Note):
 SHAPE = SHAPES[ClientMessage]
 PUT = SHAPE.names
 BODY = PUT.index("body")
+WIRE = array(len(PUT))
 
 
 def maker(source: type[Any], *given: str) -> Callable[..., ClientMessage]:

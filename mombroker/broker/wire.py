@@ -16,6 +16,11 @@ pack = msgpack.Packer().pack
 NOTHING: dict[str, str] = {}
 
 
+def array(count: int) -> bytes:
+    """What an array of so many values begins with."""
+    return bytes(pack([None] * count)[:-count])
+
+
 class Shapes(dict[type[Any], Shape]):
     """That of each class, made when it is first needed."""
 

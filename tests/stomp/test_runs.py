@@ -128,7 +128,7 @@ def test_messages_of_a_run_have_the_rows_and_frames_of_single_ones(first, bodies
         [QueuedMessage(id, 9 - each.priority, f"a#{id}", each).row("a/q", "p5") for id, each in enumerate(messages)]
         for messages in (alone, made)
     ]
-    assert rows[0] == rows[1]
+    assert rows[0] == rows[1] and [each.pack() for each in alone] == [each.pack() for each in made]
     told = []
     for messages in (alone, made):
         mine = Client().connect(version)

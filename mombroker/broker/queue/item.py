@@ -9,13 +9,13 @@ from struct import error as StructError
 import msgpack
 
 from mombroker.broker.message import PUT, ClientMessage, row_of
-from mombroker.broker.wire import pack
+from mombroker.broker.wire import array, pack
 from mombroker.core.batch import Damage, HeldRow, ItemRow, Reader
 from mombroker.core.errors import StoreError
 
 NOWHERE, WAITING, HELD = 0, 1, 2  # where an item's row is: tables `message`, in the collection of its lane, and `held`
 _row = tuple.__new__  # half the time of ItemRow(...)
-ARRAY = pack([0] * (len(PUT) + 1))[:3]  # what the fields of a row begin with: so many are an array of two bytes' length
+ROW = array(len(PUT) + 1)  # message id and lane, and a message without its body
 PREFIX = Struct(">IIQQH")  # count, failures, due, row of its expiry, bytes of the holder's name
 
 
@@ -60,10 +60,7 @@ class QueuedMessage:
         alike = message.alike
         if alike is None:
             return b"".join((head, holder, pack((self.message_id, self.lane) + row_of(message)))), message.body
-        tail = alike.tail
-        if not tail:
-            tail = alike.tail = pack(row_of(message))[len(ARRAY) :]
-        return b"".join((head, holder, ARRAY, pack(self.message_id), pack(self.lane), tail)), message.body
+        return b"".join((head, holder, ROW, pack(self.message_id), pack(self.lane), *alike.packed())), message.body
 
 
 def item_of(row: ItemRow | HeldRow) -> QueuedMessage:

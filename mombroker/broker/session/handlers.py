@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -116,26 +116,28 @@ class Handlers:
 
     def _send_run(self, session: Session, run: SendRun) -> None:
         """In one piece, if nothing that may happen to one of them concerns the others; else one by one."""
-        destination, queue = run.destination, self._open_queue(run)
+        to, guard = self._takes_all(run), session.guard
         large = max(map(len, run.bodies)) > self.limits.max_message
-        if not (queue or self._is_open_topic(destination)) or large or self.tx.full:
+        if to is None or large or self.tx.full or (guard is not None and run.destination not in guard.sends):
             commands = session.commands
             commands.popleft()
             commands.extendleft(reversed(run.singles()))
             commands.appendleft(run)  # which has been obeyed
             return
-        if session.guard is not None:
-            self._may_send(session, destination)
+        if guard is not None:
             self._pace(session, len(run.bodies))
-        if queue:
-            messages = [*self._messages(session, run)]
-            if queue.settings.limited:
-                for message in messages:
-                    queue.limits.admit(message)
-            self.natives.send_now(session.id, queue, *messages)
-        else:
-            for message in self._messages(session, run):
+        messages = self._messages(session, run)
+        if not to:
+            for message in messages:
                 self.topics.publish(message, session.id)
+        elif isinstance(to, str):
+            for message in messages:
+                self.natives.post(session.id, to, message)
+        else:
+            if to.settings.limited:
+                for message in messages:
+                    to.limits.admit(message)
+            self.natives.send_now(session.id, to, *messages)
         session.reply(Receipts(run.receipts))
 
     def _may_send(self, session: Session, destination: str) -> None:
@@ -157,26 +159,27 @@ class Handlers:
         if guard is not None and guard.pace is not None and (early := guard.pace.wait(self.tx.now, count)):
             raise Wait(PACE, early / times.SECOND, "")
 
-    def _open_queue(self, run: SendRun) -> Queue | None:
-        """The queue that a run is for, if it is here and takes all of it, at once."""
-        destination, model = run.destination, run.model
-        if not self.direct or not destination.startswith("queue:"):
-            return None
-        queue: Any = self.agents.get(self.known.get(name_of(destination), ""))
-        room = True
-        if queue is not None and queue.settings.limited:
-            count = len(run.bodies)
-            room = queue.limits.has_room(count, sum(map(len, run.bodies)) + count * (model.size - len(model.body)))
-        return queue if room else None
+    def _takes_all(self, run: SendRun) -> Queue | str | None:
+        """Where a run is to go if all of it can, at once: a queue that is here, the id of one on another server, empty
+        for a topic. None: it cannot."""
+        destination, model, count = run.destination, run.model, len(run.bodies)
+        if destination.startswith("topic:"):
+            return "" if self.policies.of(destination).create else None
+        where = self.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
+        queue: Any = self.agents.get(where)
+        size = sum(map(len, run.bodies)) + count * (model.size - len(model.body))
+        if queue is not None:
+            takes = self.direct and (not queue.settings.limited or queue.limits.has_room(count, size))
+            return queue if takes else None
+        most, home = self.policies.of(destination).max_bytes, where.partition("/")[0]
+        there = home in self.tx.topology.servers and home != self.tx.name and where not in self.full
+        return where if there and (not most or size <= most) else None
 
-    def _is_open_topic(self, destination: str) -> bool:
-        return destination.startswith("topic:") and self.policies.of(destination).create
-
-    def _messages(self, session: Session, run: SendRun) -> Iterable[ClientMessage]:
+    def _messages(self, session: Session, run: SendRun) -> list[ClientMessage]:
         first = self._message(session, run.model)
         if first.expires or first.due:  # which may be set by another clock, message by message
-            return (replace(first, body=body) for body in run.bodies)
-        return map(Alike(first).message, run.bodies)
+            return [replace(first, body=body) for body in run.bodies]
+        return list(map(Alike(first).message, run.bodies))
 
     def _ask(self, session: Session, command: Ask) -> None:
         self._askable(session, command)
