@@ -19,6 +19,7 @@ from mombroker.core.collection import Collection
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError
 from mombroker.core.homes import Homes
+from mombroker.core.ids import home_of
 from mombroker.core.inbox import Inbox
 from mombroker.core.message import Message
 from mombroker.core.meta import DEPARTING
@@ -78,6 +79,7 @@ class Departures:
         self._tell = passage.sender(self.tx, natives.send)
         rows = self.tx.reader.meta(DEPARTING)
         self.leaving = {key.removeprefix(DEPARTING): Departure(*json.loads(str(row))) for key, row in rows.items()}
+        engine.guests |= {id for id in self.leaving if home_of(id) != self.tx.name}
         self.refused: dict[str, str] = {}
         obey = natives.types.obey
         obey(passage.TAKEN, lambda message: passage.texts(message, 2), self._taken)

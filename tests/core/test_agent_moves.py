@@ -169,3 +169,21 @@ def test_one_that_is_deleted_on_its_way_is_for_nobody(b):
     assert not b.servers["b"].arrivals.coming and not b.servers["a"].departures.leaving
     b.send("c", "source", Tell(["a/sink"], "late"))
     assert state(b, "c", "c/source")["news"][-1].startswith("UnknownAgent a/sink")
+
+
+def test_a_guest_that_leaves_is_known_after_a_restart_by_who_has_not_heard_of_its_new_home(b):
+    move(b, "sink", "b")
+    b.cut("a", "c")
+    move(b, "sink", "a", at="b")
+    assert b.ask("b", "agent", agent="a/sink")["waits_for"] == "c to learn of it"
+    b.crash("b")
+    b.boot("b")
+    b.pump()
+    b.send("c", "sink", Put("1"))
+    b.send("b", "sink", Put("waits"))
+    b.send("c", "sink", Put("2"))
+    assert state(b, "b", "a/sink")["got"] == ["1", "2"]
+    b.join("a", "c")
+    b.pump()
+    assert state(b, "a", "a/sink")["got"] == ["1", "2", "waits"]
+    assert not [row for server in "abc" for row in b.records(server, "redeliver")]
