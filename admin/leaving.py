@@ -12,7 +12,7 @@ from mombroker.core import revision
 from mombroker.core.batch import Reader
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
-from mombroker.core.meta import HISTORY, NAME, ORDER, PERMISSION, POLICY, REVISION, TOPIC, TOPOLOGY, USER
+from mombroker.core.meta import HISTORY, HOME, NAME, ORDER, PERMISSION, POLICY, REVISION, TOPIC, TOPOLOGY, USER
 
 Meta = Mapping[str, Any]
 LANES = ("d", *(f"p{number}" for number in range(10)))  # the collections that a queue's messages wait in
@@ -30,15 +30,22 @@ def departed(servers: Mapping[str, object], metas: Mapping[str, Meta]) -> list[s
     """The servers that the stores have heard of, and that are not among `servers`."""
     found = members(metas)
     for meta in metas.values():
-        found |= {home_of(str(value)) for key, value in meta.items() if key.startswith(NAME)}
+        found |= {lives(str(value), meta) for key, value in meta.items() if key.startswith(NAME)}
         found |= {home for key in meta if (home := _home_of_entry(key))}
     return sorted(found - set(servers))
 
 
+def lives(id: str, meta: Meta) -> str:
+    """The server where an agent lives, as one that has these rows knows."""
+    return str(meta.get(f"{HOME}{id}", home_of(id)))
+
+
 def holdings(server: str, store: Reader | None, metas: Mapping[str, Meta]) -> list[str]:
     """What is lost with a server, a phrase for each thing. Without its store that is what the others know of it."""
-    known = {str(value) for meta in metas.values() for key, value in meta.items() if key.startswith(NAME)}
-    ids = {id for id in known if home_of(id) == server}
+    ids = {
+        str(value) for meta in metas.values() for key, value in meta.items()
+        if key.startswith(NAME) and lives(str(value), meta) == server
+    }  # fmt: skip
     if store is None:
         return [*(_shown(id) for id in sorted(ids)), f"what else there was: the store of {server} is not here"]
     there = [id for id in _agents(store) if not id.startswith(f"{server}/conn:")]
@@ -61,27 +68,30 @@ def listed(found: list[str]) -> str:
 
 def names_of(servers: list[str], metas: Mapping[str, Meta]) -> list[str]:
     """The names that are withdrawn with these servers."""
-    known = {key: str(value) for meta in metas.values() for key, value in meta.items() if key.startswith(NAME)}
-    return sorted(key.removeprefix(NAME) for key, id in known.items() if home_of(id) in servers)
+    return sorted({
+        key.removeprefix(NAME) for meta in metas.values() for key, value in meta.items()
+        if key.startswith(NAME) and lives(str(value), meta) in servers
+    })  # fmt: skip
 
 
 def withdrawn(meta: Meta, servers: list[str]) -> dict[str, str | int | None]:
     """The rows of one store that go with these servers: names, and entries of the subscription table."""
     return {
         key: None for key, value in meta.items()
-        if (key.startswith(NAME) and home_of(str(value)) in servers) or _home_of_entry(key) in servers
+        if (key.startswith(NAME) and lives(str(value), meta) in servers) or _home_of_entry(key) in servers
+        or (key.startswith(HOME) and value in servers)
     }  # fmt: skip
 
 
 def tables(metas: Mapping[str, Meta]) -> dict[str, str | int | None]:
     """What every server of the bus has to know of these, and a new one has to learn: the topology with its history,
-    names, policies, users, permissions, and the entries of each in the subscription table."""
+    names, where agents live, policies, users, permissions, and the entries of each in the subscription table."""
     found: dict[str, str | int | None] = {}
     newest: Meta = max(metas.values(), key=lambda meta: revision.in_force(meta)[0], default={})
     found |= {key: value for key, value in newest.items() if key in (REVISION, TOPOLOGY) or key.startswith(HISTORY)}
     for name, meta in metas.items():
         for key, value in meta.items():
-            if key.startswith((NAME, POLICY, USER, PERMISSION)):
+            if key.startswith((NAME, HOME, POLICY, USER, PERMISSION)):
                 found[key] = value
             elif _home_of_entry(key) == name:
                 found[key] = str(value).partition("\n")[0]  # behind it is who does not know it

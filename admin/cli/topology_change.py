@@ -1,13 +1,13 @@
 """`mom topology plan`, `apply`, `export`, `history`: the topology that a bus goes by, and how it is changed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
-from mombroker.admin.cli.topology_status import wait_for
+from mombroker.admin.cli.topology_status import wait_for, when_they_run
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 
@@ -74,6 +74,9 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     these domains waits until all have switched; clients keep their connections, and other servers notice nothing. Who
     dies meanwhile is only waited for: `mom topology status` tells.
 
+    New servers that are to be in domains which change are attached first, which pauses nobody; once they have been
+    started, the domains change. What was cut short in between goes on when FILE is applied again.
+
     A server that leaves must hold nothing, or it is refused with what there is. With --drop it leaves all the same:
     its queues, subscriptions and agents are gone, their names are free again everywhere, its clients are sent away,
     and what is sent to it from then on is a dead letter where it comes from.
@@ -102,12 +105,27 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     if found.refused:
         raise MomError(f"this cannot be applied now: {found.refused}")
     options.confirm(yes, f"Change the bus {wanted.name}?")
-    at, text = stand.topology.servers[asked], revision.text_of(wanted)
+    at = stand.topology.servers[asked]
     dropped = {"drop": True} if drop else {}  # servers of an older version do not know it
-    try:
-        done = options.ask(stand.topology, at, "apply_topology", text=text, revision=stand.number, **dropped)
-    except NoAnswer as error:
-        raise MomError(f"{error}; it may be done all the same: `mom topology history` tells") from None
+
+    def change(to: "Topology", number: int) -> dict[str, Any]:
+        args = {"text": revision.text_of(to), "revision": number, **dropped}
+        try:
+            return options.ask(stand.topology, at, "apply_topology", **args)
+        except NoAnswer as error:
+            raise MomError(f"{error}; it may be done all the same: `mom topology history` tells") from None
+
+    number, newcomers = stand.number, [name for name in found.needed if not stand.servers[name].number]
+    if found.first is not None:
+        newcomers = list(found.change.newcomers)
+        number = change(found.first, number)["revision"]
+    if newcomers and wait:
+        done = when_they_run(lambda: change(wanted, number), ", ".join(newcomers))
+    elif found.first is not None:
+        click.echo(f"revision {number} is in force: start {', '.join(newcomers)}, and apply {file} again")
+        return
+    else:
+        done = change(wanted, number)
     if done.get("begun") and wait:
         wait_for(wanted, done["revision"])
     if output == "json":

@@ -1,7 +1,9 @@
 """`mom topology status` and `abort`: a change of the domains that is under way."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +15,8 @@ from mombroker.core.errors import MomError
 if TYPE_CHECKING:
     from mombroker.admin.topology.stand import Stand
     from mombroker.core.topology import Topology
+
+RETRY_S = 0.5
 
 
 @click.command()
@@ -72,6 +76,22 @@ def wait_for(topology: "Topology", number: int) -> None:
 
     with Bar("servers that have switched") as bar:
         under_way.follow(topology, number, bar.at, bar.say)
+
+
+def when_they_run(change: Callable[[], dict[str, Any]], names: str) -> dict[str, Any]:
+    """Begin a change that needs newcomers, as soon as they answer."""
+    with Bar(f"waits for {names}") as bar:
+        said = False
+        while True:
+            try:
+                return change()
+            except MomError as error:
+                if "not answer" not in str(error):
+                    raise
+            if not said:
+                said = True
+                bar.say(f"{names} joined: start them by `mom server start`, or `mom server join` on their machines")
+            time.sleep(RETRY_S)
 
 
 def _look(file: Path) -> "Stand":

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mombroker.admin import leaving
-from mombroker.admin.topology import advise, costs
+from mombroker.admin.topology import advise, costs, steps
 from mombroker.admin.topology.costs import Load
 from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, reader_of
 from mombroker.core import revision
-from mombroker.core.changes import Change, Kind, compare, told
+from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, listed
 from mombroker.lab.bus_workloads import Send
@@ -33,6 +33,8 @@ class Plan:
     """pauses    servers that hold what enters the changed domains until these have changed; the others notice nothing
     waiting   what is under way in these domains now, a phrase each
     holds     leaver -> what it still has
+    moves     what is on its way from there to another server, a line each
+    first     the topology that is needed before, by which newcomers are attached; None if the change takes one step
     down      servers that do not answer; `hidden` may run, but cannot be asked from this machine
     needed    of these, those that the change has to wait for
     refused   why it cannot be applied as things stand, by a server that was asked
@@ -50,6 +52,12 @@ class Plan:
     needed: list[str] = field(default_factory=list)
     refused: str = ""
     costs: list[dict[str, Any]] = field(default_factory=list)
+    moves: list[str] = field(default_factory=list)
+    first: Topology | None = None
+
+    @property
+    def steps(self) -> int:
+        return 1 if self.first is None else 2
 
     def as_dict(self) -> dict[str, Any]:
         change = self.change
@@ -59,14 +67,19 @@ class Plan:
             "attached": [each._asdict() for each in change.attached], "newcomers": list(change.newcomers),
             "leavers": list(change.leavers), "holds": self.holds, "waiting": self.waiting, "down": self.down,
             "no_access": self.hidden, "needed": self.needed, "refused": self.refused,
-            "costs": self.costs,
+            "costs": self.costs, "moves": self.moves, "steps": self.steps,
         }  # fmt: skip
 
     def words(self) -> Iterator[str]:
         """The plan in lines, without its costs."""
         change = self.change
         yield f"revision {self.number}: {KINDS[change.kind]}"
-        yield from (f"  {line}" for line in self.lines)
+        yield from (f"  {line}" for line in [*self.lines, *self.moves])
+        if self.first is not None:
+            yield (
+                f"{listed(change.newcomers, 12)} join first, each in a domain of its own, for which nobody pauses "
+                f"(revision {self.number + 1}); when they run, the domains change (revision {self.number + 2})"
+            )
         for server, things in self.holds.items():
             does = "gives up" if change.drop else "holds"
             yield f"{server} leaves, and {does} {leaving.listed(things) if things else 'nothing'}"
@@ -92,13 +105,18 @@ def make(stand: Stand, new: Topology, drop: bool = False) -> Plan:
     pauses = [name for name in change.inside if name in old.servers and name in new.servers]
     made = Plan(stand.number, change, told(old, new), pauses)
     made.down, made.hidden = stand.of_state(DOWN), stand.of_state(HIDDEN)
+    made.first = steps.first(old, new, change)
     if change.kind is Kind.FREEZE:
         made.needed = [name for name in made.down if name in change.inside]
         made.waiting = list(_waiting(stand, change))
-    made.holds = {name: _holdings(stand, name) for name in change.leavers}
+    for name in change.leavers:
+        made.holds[name], moves = _held(stand, name)
+        made.moves += moves
     if change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
-    if change.kind is not Kind.NOTHING:
+    if made.first is not None:
+        made.refused = _judged(stand, made.first, difference(old, made.first))
+    elif change.kind is not Kind.NOTHING:
         made.refused = _judged(stand, new, change)
     return made
 
@@ -126,6 +144,36 @@ def _waiting(stand: Stand, change: Change) -> Iterator[str]:
                 if link["domain"] in change.frozen and (link["waiting"] or link["held"]):
                     held = f", and {link['held']} from it are held" if link["held"] else ""
                     yield f"{link['waiting']} packets wait in {name} for {link['peer']}{held}"
+
+
+def _held(stand: Stand, name: str) -> tuple[list[str], list[str]]:
+    """What lives on a leaver, a phrase each, and what of that is on its way elsewhere, as it says itself; if it does
+    not answer, what its store has."""
+    if stand.servers[name].state != UP:
+        return _holdings(stand, name), []
+    with adminclient.connect(stand.topology, name) as client:
+        rows = client.request("holdings")["holdings"]
+    moves = [
+        f"> {row['kind']} {_local(row, name)}: {name} -> {row['moving'].removeprefix('to ')}"
+        for row in rows if row.get("moving", "").startswith("to ")
+    ]  # fmt: skip
+    return [
+        _phrase(row, name) for row in sorted(rows, key=lambda row: (not row["name"], row["kind"], row["name"]))
+    ], moves
+
+
+def _local(row: dict[str, Any], server: str) -> str:
+    """The name of something that a server holds, without what it is, and where if that is there."""
+    shown = str(row["name"])
+    return shown.removeprefix("queue:" if row["kind"] == "queue" else f"{server}/")
+
+
+def _phrase(row: dict[str, Any], server: str) -> str:
+    if not row["name"]:
+        return f"{row['messages']} {row['kind']}{' of clients' if row['kind'] == 'connections' else ''}"
+    messages = row.get("messages", 0)
+    what = row["name"] if row["kind"] == "queue" else f"{row['kind']} {_local(row, server)}"
+    return f"{what} with {messages} message{'s' if messages > 1 else ''}" if messages else str(what)
 
 
 def _holdings(stand: Stand, name: str) -> list[str]:

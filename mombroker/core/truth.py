@@ -111,7 +111,7 @@ class Truth(Replicated):
         if change.kind is Kind.FREEZE and change.newcomers:
             raise MomError(
                 f"the domains change, and {listed(change.newcomers)} joins the bus: have that in two plans, the "
-                "newcomer first, in a domain of its own with a server that is there"
+                "newcomer first, in a domain of its own with a server that is there, as `mom topology apply` does"
             )
         home = self._names.homes.home
         held = [name for name, id in self._names.known.items() if home(id) in change.leavers]

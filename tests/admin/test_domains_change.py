@@ -8,7 +8,7 @@ import pytest
 
 from mombroker import jms
 from mombroker.net.adminclient import AdminClient
-from tests.admin.processes import Processes, write_topology
+from tests.admin.processes import Processes, free_ports, write_topology
 
 LAYOUTS = [({"x": "abc"}, "ks"), ({"x": "ac", "y": "cb"}, ""), ({"w": "abc"}, "daisy"), ({"x": "ab", "y": "bc"}, "")]
 
@@ -152,3 +152,29 @@ def test_a_server_leaves_while_the_others_work_with_all_that_it_holds_if_that_is
     log = bus.file.parent / "b" / "log.txt"
     while "has left the bus" not in log.read_text():
         time.sleep(0.1)
+
+
+def test_one_apply_attaches_a_newcomer_and_changes_the_domains_that_it_is_to_be_in(bus):
+    """It waits until the newcomer runs; what was cut short in between goes on when the file is applied again."""
+    was = number(bus)
+    text, (port, stomp) = bus.file.read_text(), free_ports(2)
+    begin = text.index("[domains.")
+    server = f'[servers.d]\nlisten = "127.0.0.1:{port}"\ndata = "d"\nstomp = "127.0.0.1:{stomp}"\nanonymous = true\n'
+    bus.file.write_text(text[:begin] + server + text[begin:])
+    wanted(bus, {"x": "ad", "y": "dc"}, "")
+    plan = bus.json("topology", "plan")
+    assert (plan["steps"], plan["kind"], plan["newcomers"], plan["refused"]) == (2, "freeze", ["d"], "")
+    assert "d join first, each in a domain of its own" in bus.mom("topology", "plan").stdout
+    assert "start d, and apply" in bus.mom("topology", "apply", "--yes", "--no-wait").stdout and number(bus) == was + 1
+    applied = bus.popen("topology", "apply", "--yes")
+    try:
+        started = bus.serve("d")
+        said, why = applied.communicate(timeout=120)
+        assert applied.returncode == 0 and said.endswith(f"revision {was + 2} is in force\n"), why
+        with jms.connect(bus.urls["a"]) as one, jms.connect(f"stomp://127.0.0.1:{stomp}") as other:
+            one.send("/queue/for-d", "over the new domains").wait(30)
+            assert other.consumer("/queue/for-d").receive(30).body == "over the new domains"
+        assert {row["revision"] for row in bus.json("topology", "status")} == {was + 2}
+    finally:
+        started.terminate()
+        started.communicate()
