@@ -30,12 +30,13 @@ BRIEF = ("time", "server", "kind", "message", "agent", "dests", "domain", "peer"
 ADMIN = "admin"  # the kind of the records of changes
 TIMES = ("sent", "received", "delivered", "done")
 POLL_SECONDS = 0.3
+POST_SECONDS = 30.0
 PAGE = 1000
 
 
 @click.group(cls=Group)
 def log() -> None:
-    """The record of what every message did: tail, diagram, shiviz, audit, export, compact."""
+    """The record of what every message did: tail, diagram, shiviz, trace, audit, export, compact."""
 
 
 @log.command()
@@ -150,6 +151,56 @@ def audit(file: Path, server: str | None, everything: bool, output: str, columns
         if everything or said["result"] == "done":
             rows.append({"time": options.utc(record.done // 1_000_000), "server": name, **said})
     show(rows, output, columns, "time,server,who,from,verb,args,result")
+
+
+@log.command()
+@options.file_option
+@click.option("--otlp", metavar="URL", help="A collector of OpenTelemetry, as http://localhost:4318.")
+@click.option("--to", "target", type=Target("jsonl", "json"), help="A file, with one request a line.")
+def trace(file: Path, otlp: str | None, target: Path | None) -> None:
+    """Give the ways of messages to OpenTelemetry, as traces.
+
+    A message is a trace, each of its ways from a server to the next a span. One that had to wait for its causes has a
+    link to the message that it waited for. Messages that never left their server are left out. Run again, it gives what
+    is there by then; equal messages have equal ids.
+
+    \b
+    Example:
+      mom log trace --otlp http://localhost:4318
+      mom log trace --to traces.jsonl
+    """
+    from mombroker.lab import diagram as drawing
+    from mombroker.lab import otlp as traces
+
+    if (otlp is None) is (target is None):
+        raise click.UsageError("name a collector by --otlp, or a file by --to")
+    topology = options.load(file)
+    readers = {name: store.read(data) for name, data in _places(options.found(file), topology).items()}
+    cut = [name for name, reader in readers.items() if beginning(reader) > 1]
+    story = drawing.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
+    found = traces.batches(story, topology.name)
+    if target is not None:
+        write(target, "".join(f"{json.dumps(batch)}\n" for batch in found))
+        return
+    spans = 0
+    for batch in found:
+        _post(f"{str(otlp).rstrip('/')}{traces.PATH}", json.dumps(batch).encode())
+        spans += traces.count(batch)
+    click.echo(f"{spans} spans", err=True)
+
+
+def _post(url: str, body: bytes) -> None:
+    """Raises MomError if it is not taken."""
+    from urllib.error import URLError
+    from urllib.request import Request, urlopen
+
+    try:
+        with urlopen(Request(url, body, {"Content-Type": "application/json"}), timeout=POST_SECONDS):
+            pass
+    except ValueError:
+        raise click.UsageError(f"{url} is no address: write http://HOST:PORT") from None
+    except (URLError, OSError) as error:
+        raise MomError(f"the collector at {url} does not take traces: {getattr(error, 'reason', error)}") from None
 
 
 def beginning(reader: SqliteReader) -> int:

@@ -45,7 +45,11 @@ COMMANDS = {
     "dlq": ("dlq", "dlq", "Dead letters of clients: list, retry."),
     "domain": ("domain", "domain", "Domains of causality: reset."),
     "down": ("up", "down", "Stop the servers that `mom up` started."),
-    "log": ("log", "log", "The record of what every message did: tail, diagram, shiviz, audit, export, compact."),
+    "log": (
+        "log",
+        "log",
+        "The record of what every message did: tail, diagram, shiviz, trace, audit, export, compact.",
+    ),
     "paper": ("paper", "paper", "Measure again what the papers measured: list, run, spread, report."),
     "permission": (
         "permission",

@@ -5,9 +5,12 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -63,6 +66,34 @@ def test_the_logs_are_written_for_shiviz(bus, tmp_path):
         if "c/cy has reacted" in text:
             break
     assert text.startswith("(?<date>") and re.search(r'c/cy has reacted .*\nc \{.*"a":\d', text)
+
+
+class Collector(BaseHTTPRequestHandler):
+    taken: ClassVar[list] = []
+
+    def do_POST(self):
+        self.taken.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        self.send_response(200 if "refuse" not in self.path else 503)
+        self.end_headers()
+
+    def log_message(self, *said): ...
+
+
+def test_the_ways_of_messages_are_given_to_a_collector_or_a_file(bus, tmp_path):
+    send(bus, "cy", "traced", "-s", "a")
+    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{collector.server_port}"
+        assert bus.mom("log", "trace", "--otlp", url).stderr.endswith(" spans\n")
+        refused = bus.mom("log", "trace", "--otlp", f"{url}/refuse", code=1).stderr
+        collector.shutdown()
+    assert "does not take traces: Service Unavailable" in refused
+    bus.mom("log", "trace", "--to", str(tmp_path / "t.jsonl"))
+    lines = (tmp_path / "t.jsonl").read_text().splitlines()
+    path, body = Collector.taken[0]
+    assert path == "/v1/traces" and {"resourceSpans"} == set(body) == set(json.loads(lines[0]))
+    assert "does not take traces" in bus.mom("log", "trace", "--otlp", url, code=1).stderr
+    assert bus.mom("log", "trace", "--otlp", "nowhere", code=2) and bus.mom("log", "trace", code=2)
 
 
 def test_agents_are_listed_shown_and_sent_to(bus):

@@ -13,6 +13,7 @@ from mombroker.gateway.web import metrics
 from mombroker.stomp.frames import encode
 from tests.gateway.test_sockets import certificate
 from tests.gateway.web.live import HttpTown
+from tests.gateway.web.test_connection import big
 from tests.gateway.web.world import basic
 from tests.stomp.test_live import free_port
 
@@ -85,6 +86,9 @@ def test_the_port_by_tls(town, tmp_path):
     t = town(http_tls=f"127.0.0.1:{port}", certificate=str(file)).up()
     context = ssl.create_default_context(cafile=file)
     assert t.get("/healthz", "/metrics", context=context, port=port)[0] == (200, "works\n")
+    t.node("a").web._pages["/big"] = lambda request, user: big()
+    for status, body in t.get("/big", "/big", context=context, port=port):
+        assert (status, len(body)) == (200, 1_000_000)
     with pytest.raises(OSError):
         t.get("/healthz", port=port)
     t.pass_time()
