@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mombroker.core.raft.messages import Members, RequestVote, Snapshot
-from mombroker.core.raft.replica import LEADER, Ready, Replica
+from mombroker.core.raft.ready import Ready
+from mombroker.core.raft.replica import LEADER, Replica
 from mombroker.sim.replicas.disk import ReplicaDisk
 from mombroker.sim.replicas.group import Group
 from mombroker.sim.replicas.host import Host

@@ -28,7 +28,7 @@ from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, Cl
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.model import Given, Model, Sent, Stream
-from mombroker.sim.node import Around, Node
+from mombroker.sim.node import Node
 from mombroker.sim.policies import QueuePolicies
 from mombroker.sim.world import MS, SECOND
 
@@ -38,7 +38,7 @@ REST = 10 * SECOND  # until connections have come back, and what backs off has b
 class ClientNode(Node):
     """A server that has clients."""
 
-    def __init__(self, cluster: Around, name: str, mean_commit: int):
+    def __init__(self, cluster: Cluster, name: str, mean_commit: int):
         super().__init__(cluster, name, mean_commit)
         work = cluster.workload
         self.answered = work.answered if isinstance(work, Clients) else lambda ticket, reply: None

@@ -8,10 +8,10 @@ from mombroker.core.events import Admin, StoreSize
 from mombroker.core.topology import AgentDecl, Topology
 from mombroker.sim.faults import POINTS, Faults, Mood
 from mombroker.sim.network import Network
-from mombroker.sim.node import Around, Node
+from mombroker.sim.node import Node
 from mombroker.sim.world import MS, World
 
-Maker = Callable[[Around, str, int], Node]  # of a node, by its name and the mean time of a commit
+Maker = Callable[["Cluster", str, int], Node]  # of a node, by its name and the mean time of a commit
 
 
 class Workload:

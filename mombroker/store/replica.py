@@ -22,7 +22,7 @@ from mombroker.core.errors import StoreFailed
 from mombroker.core.meta import APPLIED, CUT, INCARNATION, SERVER, TERM, VOTE
 from mombroker.core.raft.log import Cut
 from mombroker.core.raft.messages import BATCH, MEMBERS, Entry, Members, Snapshot, members_of
-from mombroker.core.raft.replica import Ready
+from mombroker.core.raft.ready import Ready
 from mombroker.store import check, folder, mark, sums
 from mombroker.store.packed import unpack
 from mombroker.store.reader import Row, SqliteReader, connect

@@ -20,7 +20,8 @@ from mombroker.core.raft.messages import (
     Vote,
     members_of,
 )
-from mombroker.core.raft.replica import CLOSE, FOLLOWER, LEADER, NotNow, Replica, Times
+from mombroker.core.raft.ready import Times
+from mombroker.core.raft.replica import CLOSE, FOLLOWER, LEADER, NotNow, Replica
 from mombroker.sim.replicas.disk import ReplicaDisk
 from mombroker.sim.replicas.properties import Properties
 from tests import fakes_raft as fakes

@@ -6,7 +6,8 @@ from typing import Any
 from zlib import crc32
 
 from mombroker.core.raft.messages import BATCH, Entry
-from mombroker.core.raft.replica import Replica, Times
+from mombroker.core.raft.ready import Times
+from mombroker.core.raft.replica import Replica
 from mombroker.sim.replicas.group import Group
 from mombroker.sim.replicas.host import Host
 from mombroker.sim.replicas.mishaps import Mishaps

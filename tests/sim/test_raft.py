@@ -22,9 +22,10 @@ def all_clean(seeds: range) -> Counts[str]:
 
 
 def test_some_seeds_are_clean():
-    counts = all_clean(range(40))
-    assert counts["takeovers"] > 80 and counts["replicas_replaced"] == counts["replicas_lost"] > 10
-    assert counts["transfers"] > 5 and counts["decided"] > 5_000
+    counts = all_clean(range(16))
+    assert counts["takeovers"] > 40 and counts["replicas_replaced"] == counts["replicas_lost"] > 5
+    assert min(counts[what] for what in ("replicas_added", "replicas_removed", "disks_filled", "transfers")) > 0
+    assert counts["decided"] > 3_000
 
 
 def test_a_seed_is_one_run():
@@ -42,13 +43,13 @@ def test_two_thousand_seeds_are_clean():
 
 
 CONTROLS: dict[str, tuple[dict[str, Any], str, tuple[int, ...]]] = {
-    "votes while a leader relies on it": ({"replica": fakes.IgnoresLeases}, "has a lease in term 3 of 4", (3,)),
-    "leased for ever": ({"replica": fakes.LeasedForEver}, "has a lease in term 1 of 2", (1, 3)),
-    "counts what is not written": ({"replica": fakes.CountsUnwritten}, "decided, and on 1 disks of 3", (0, 1)),
-    "votes for any log": ({"replica": fakes.VotesForAnyLog}, "leader completeness", (1, 6)),
-    "a snapshot takes entries back": ({"replica": fakes.DropsItsTail}, "decided, and on 2 disks of 5", (17,)),
-    "a lost disk under its old id": ({"group": fakes.SameId}, "decided, and on 1 disks of 3", (28,)),
-    "snapshot and tail do not meet": ({"group": fakes.WithWrongSnapshots}, "the rows of", (1, 2)),
+    "votes while a leader relies on it": ({"replica": fakes.IgnoresLeases}, "has a lease in term", (17,)),
+    "leased for ever": ({"replica": fakes.LeasedForEver}, "has a lease in term", (1, 4)),
+    "counts what is not written": ({"replica": fakes.CountsUnwritten}, "is decided, and on", (0, 1)),
+    "votes for any log": ({"replica": fakes.VotesForAnyLog}, "leader completeness", (4, 6)),
+    "a snapshot takes entries back": ({"replica": fakes.DropsItsTail}, "is decided, and on", (70, 82)),
+    "a lost disk under its old id": ({"group": fakes.SameId}, "is decided, and on", (5, 23)),
+    "snapshot and tail do not meet": ({"group": fakes.WithWrongSnapshots}, "the rows of", (2, 3)),
     "apply before append": ({"group": fakes.WithHostsThatApplyFirst}, "the log is cut behind what is decided", (0, 1)),
     "outputs before a majority": ({"group": fakes.TellsAtOnce}, "that were told are lost", (4, 5)),
 }
@@ -57,10 +58,11 @@ CONTROLS: dict[str, tuple[dict[str, Any], str, tuple[int, ...]]] = {
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     broken, says, seeds = CONTROLS[name]
-    found = []
-    for seed in seeds:
-        try:
-            found += Counter(seed, **broken).run()
-        except AssertionError as error:
-            found.append(str(error))
-    assert any(says in line for line in found), found
+    assert any(says in line for seed in seeds for line in wrong(Counter(seed, **broken)))
+
+
+def wrong(run: Counter) -> list[str]:
+    try:
+        return run.run()
+    except AssertionError as error:
+        return [str(error)]

@@ -21,7 +21,7 @@ from mombroker.core.batch import Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.meta import APPLIED, CUT, INCARNATION, TERM, VOTE
 from mombroker.core.raft.messages import BATCH, MEMBERS, NOTHING, Entry, Members, Snapshot
-from mombroker.core.raft.replica import Ready
+from mombroker.core.raft.ready import Ready
 from mombroker.sim.replicas.disk import ReplicaDisk
 from mombroker.sim.replicas.node import StoreRows
 from mombroker.store.memory import MemoryStore
@@ -236,7 +236,7 @@ WORK = """
 import sys
 from mombroker.core.batch import Batch, ItemRow
 from mombroker.core.raft.messages import BATCH, Entry, Members
-from mombroker.core.raft.replica import Ready
+from mombroker.core.raft.ready import Ready
 from mombroker.store.packed import pack
 from mombroker.store.replica import ReplicaStore
 from tests.store.samples import topology

@@ -7,10 +7,8 @@ does it in the order that `Ready` tells, and calls `written`. Committed entries 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from zlib import crc32
-
 from mombroker.core.errors import MomError
+from mombroker.core.raft.incoming import Incoming
 from mombroker.core.raft.log import Log, Storage
 from mombroker.core.raft.messages import (
     BATCH,
@@ -30,6 +28,7 @@ from mombroker.core.raft.messages import (
     Vote,
 )
 from mombroker.core.raft.progress import Progress
+from mombroker.core.raft.ready import Ready, Times
 
 FOLLOWER, TRIAL, CANDIDATE, LEADER = "follower", "trial candidate", "candidate", "leader"
 DRIFT = 8  # a lease is shorter than what followers promise, by one part in so many
@@ -40,38 +39,10 @@ class NotNow(MomError):
     """A change of the members, or a transfer, that this replica does not begin now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """In ns. A follower that has heard nothing for `election`, and up to as long again, wants to lead."""
-
-    election: int
-    heartbeat: int
-    bytes: int = 1 << 20  # of entries in a message, and of a chunk of a snapshot
-
-
-@dataclass(slots=True)
-class Ready:
-    """To be done in this order: send `early`; make `state`, then `entries` durable, write `chunks`, put the rows of
-    `install` in place of our own; call `written`; send `messages`.
-
-    state     term and vote, if they have changed
-    entries   replace whatever the log holds from the first one's index on
-    chunks    of a snapshot that comes in, (snapshot, offset, data); need not be durable
-    install   the snapshot whose chunks were written all: rows, log and members are as it says
-    """
-
-    state: tuple[int, str] | None = None
-    entries: list[Entry] = field(default_factory=list)
-    chunks: list[tuple[Snapshot, int, bytes]] = field(default_factory=list)
-    install: Snapshot | None = None
-    early: list[Envelope] = field(default_factory=list)
-    messages: list[Envelope] = field(default_factory=list)
-
-
 class Replica:
     """1. What is committed is in the log.
     2. A leader has voted for itself, and the entry that its term began with is in its log.
-    3. To a leader at most one change of the members is not committed.
+    3. To a leader that knows what is committed at most one change of the members is not.
 
     id        of the store, which is never used again with another one
     leader    whom we follow; empty while we do not know
@@ -95,7 +66,7 @@ class Replica:
         self._votes: dict[str, bool] = {}
         self._ready = Ready()
         self._flying: Ready | None = None
-        self._incoming: tuple[Snapshot, int, int] | None = None  # the snapshot, how far it is here, the sum of that
+        self._incoming: Incoming | None = None
         self._installing = False
         self._wait(now)
 
@@ -463,24 +434,20 @@ class Replica:
 
     def _part(self, frm: str, message: InstallSnapshot) -> None:
         """A chunk of a snapshot."""
-        snapshot, offset = message.snapshot, message.offset
+        snapshot = message.snapshot
         if self._has(snapshot):
             self.log.commit = max(self.log.commit, snapshot.index)
             self._say(frm, Appended(self.term, True, snapshot.index, snapshot.index, message.sent))
             return
-        if self._incoming is None or self._incoming[0] != snapshot:
-            self._incoming = (snapshot, 0, 0)
-        _, at, sum = self._incoming
-        if offset == at:
+        coming = self._incoming
+        if coming is None or coming.snapshot != snapshot:
+            coming = self._incoming = Incoming(snapshot)
+        if coming.takes(message):
             if message.data:
-                self._ready.chunks.append((snapshot, at, message.data))
-            at, sum = at + len(message.data), crc32(message.data, sum)
-            self._incoming = (snapshot, at, sum)
-            if at == snapshot.size and sum == snapshot.sum:
+                self._ready.chunks.append((snapshot, message.offset, message.data))
+            if coming.whole:
                 self._installing, self._ready.install = True, snapshot
-            elif at >= snapshot.size:
-                self._incoming, at = None, 0
-        self._say(frm, Received(self.term, snapshot.index, offset, at, message.sent))
+        self._say(frm, Received(self.term, snapshot.index, message.offset, coming.next, message.sent))
 
     def _has(self, snapshot: Snapshot) -> bool:
         """What it would bring is here already, and perhaps more, which others count upon."""
@@ -499,7 +466,7 @@ class Replica:
         assert log.commit <= log.last, f"{self.id} has {log.last} entries and {log.commit} decided"
         led = self.vote == self.id and log.term(self.began) in (self.term, -1)
         assert self.role != LEADER or led, f"{self.id} leads term {self.term} without a vote, or an entry of its own"
-        assert self.role != LEADER or len(open) <= 1, f"the members change at {open} at once"
+        assert not self.leads or len(open) <= 1, f"the members change at {open} at once"
         log.check()
         for other in self.others.values():
             other.check()

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from mombroker.core.raft.log import Cut
 from mombroker.core.raft.messages import BATCH, Entry, Members, Snapshot
-from mombroker.core.raft.replica import Ready
+from mombroker.core.raft.ready import Ready
 
 
 class Rows(Protocol):

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mombroker.core.raft.messages import Entry, Envelope, Members
-from mombroker.core.raft.replica import LEADER, NotNow, Replica, Times
+from mombroker.core.raft.ready import Times
+from mombroker.core.raft.replica import LEADER, NotNow, Replica
 from mombroker.sim.replicas.disk import ReplicaDisk, Rows
 from mombroker.sim.replicas.host import Host
 from mombroker.sim.replicas.properties import Properties
 from mombroker.sim.world import World
 
 CUT_EVERY = 20  # entries that a log may have before it is cut
+COUNTED = (
+    "takeovers", "replica_messages", "transfers", "replicas_lost", "replicas_replaced", "replicas_added",
+    "replicas_removed", "disks_filled",
+)  # fmt: skip
 
 
 class Served(Protocol):
@@ -43,19 +48,14 @@ class Group:
         self.loss = self.twice = 0.0  # the chance that a message is lost, comes twice
         self.faulty = False  # else ticks end when all is quiet
         self.made = 0
+        self.changing = False  # the operator carries out a change of the members
         self.hosts: dict[str, Host] = {}
         self.disks: dict[str, ReplicaDisk] = {}
         self.cuts: dict[frozenset[str], int] = {}
         self.serving: Host | None = None
         self.term = 0  # of the last that served: whoever has stood still may think that it leads
         self.properties = Properties(served.decided)
-        self.counts = {
-            "takeovers": 0,
-            "replica_messages": 0,
-            "replicas_lost": 0,
-            "replicas_replaced": 0,
-            "transfers": 0,
-        }
+        self.counts = dict.fromkeys(COUNTED, 0)
         self._asleep = False
         self._slept = self._since = 0
         ids = [self._new_id() for _ in range(places)]
@@ -175,10 +175,20 @@ class Group:
     def boot(self) -> None:
         """All that are down come back."""
         for host in self.hosts.values():
-            if not host.up:
+            if not host.up and not (self.faulty and host.full):
                 host.boot()
                 self.properties.restarted(host.id)
         self.wake()
+
+    def fill(self, host: Host, span: int) -> None:
+        """Its disk takes nothing more for a while: its next write ends its process."""
+        host.full_until = self.world.now + span
+        self.counts["disks_filled"] += 1
+
+    def filled(self, host: Host) -> None:
+        """A write has failed."""
+        self.crash(host)
+        self.world.after(host.full_until - self.world.now, self.boot)
 
     def crash(self, host: Host) -> None:
         self.wake()
@@ -196,32 +206,66 @@ class Group:
         """An operator has a new one in the place of the old: a learner first, then the old one goes, then it votes."""
         new = self._add(self._new_id(), Members(()), old.disk.keeps)
         new.boot()
-        self._join(old.id, new.id)
+        self._begin(old.id, new.id)
 
-    def _join(self, old: str, new: str) -> None:
-        """Go on with that, until it is done."""
+    def grow(self) -> None:
+        """One more."""
+        if self.whole() and len(self.hosts) < 5:
+            new = self._add(self._new_id(), Members(()), True)
+            new.boot()
+            self._begin("", new.id)
+
+    def shrink(self, host: Host) -> None:
+        """One less, whose disk is thrown away when it has left."""
+        if self.whole() and len(self.hosts) > 3 and host.disk.keeps:
+            self._begin(host.id, "")
+
+    def _begin(self, old: str, new: str) -> None:
+        self.changing = True
+        self._go_on(old, new)
+
+    def _go_on(self, old: str, new: str) -> None:
+        """The next step of a change of the members, until it is done: `old` leaves, `new` joins."""
         leader = self.serving.replica if self.serving is not None else None
         if leader is not None:
-            now = leader.members
-            rest = tuple(id for id in now.voters if id != old)
-            witnesses = tuple(id for id in now.witnesses if id != old)
-            try:
-                if new in now.voters:
-                    self.counts["replicas_replaced"] += 1
+            log, wanted = leader.log, self._next(leader.members, old, new)
+            if wanted is None:
+                if log.changes[-1][0] <= log.commit:
+                    self._changed(old, new)
                     return
-                if new not in now.learners:
-                    leader.change(Members(now.voters, (*now.learners, new), now.witnesses))
-                elif old in now.voters:
-                    leader.change(Members(rest, now.learners, witnesses))
-                else:
-                    more = () if self.hosts[new].disk.keeps else (new,)
-                    others = tuple(id for id in now.learners if id != new)
-                    leader.change(Members((*now.voters, new), others, witnesses + more))
-            except NotNow:
-                pass
             else:
-                self.push()
-        self.world.after(self.times.election // 2, self._join, old, new)
+                try:
+                    leader.change(wanted)
+                except NotNow:
+                    pass
+                else:
+                    self.push()
+        self.world.after(self.times.election // 2, self._go_on, old, new)
+
+    def _next(self, now: Members, old: str, new: str) -> Members | None:
+        """Who the members are to be after the next step; None if that was all."""
+        if new and new not in now.all:
+            return Members(now.voters, (*now.learners, new), now.witnesses)
+        if old in now.voters:
+            voters, witnesses = ([id for id in ids if id != old] for ids in (now.voters, now.witnesses))
+            return Members(tuple(voters), now.learners, tuple(witnesses))
+        if new and new not in now.voters:
+            witnesses = [*now.witnesses, *([] if self.hosts[new].disk.keeps else [new])]
+            others = tuple(id for id in now.learners if id != new)
+            return Members((*now.voters, new), others, tuple(witnesses))
+        return None
+
+    def _changed(self, old: str, new: str) -> None:
+        self.changing = False
+        if old in self.hosts:
+            self.crash(self.hosts[old])
+            del self.hosts[old]
+            self.counts["replicas_removed"] += 1
+        elif old:
+            self.counts["replicas_replaced"] += 1
+        else:
+            self.counts["replicas_added"] += 1
+        self.wake()
 
     def transfer(self, to: str) -> None:
         if self.serving is not None:
@@ -240,7 +284,7 @@ class Group:
 
     def whole(self) -> bool:
         """No disk that is lost is still a member, and all know that: another one may be lost."""
-        if self.serving is None:
+        if self.serving is None or self.changing:
             return False
         log = self.serving.replica.log
         members, decided = log.members, log.changes[-1][0] <= log.commit

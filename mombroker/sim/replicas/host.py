@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mombroker.core.raft.messages import Entry, Envelope
-from mombroker.core.raft.replica import Ready, Replica, Times
+from mombroker.core.raft.ready import Ready, Times
+from mombroker.core.raft.replica import Replica
 from mombroker.sim.replicas.disk import ReplicaDisk
 from mombroker.sim.world import World
 
@@ -25,6 +26,7 @@ class Around(Protocol):
     def stepped(self, host: Host) -> None: ...
     def applies(self, host: Host, entry: Entry) -> None: ...
     def applied(self, host: Host, entry: Entry) -> None: ...
+    def filled(self, host: Host) -> None: ...
 
 
 class Host:
@@ -40,8 +42,13 @@ class Host:
         self.epoch = 0
         self.up = False
         self.until = 0  # when its process goes on, if it stands still
+        self.full_until = 0  # when its disk takes something again
         self.replica: Replica
         self._writing: Ready | None = None
+
+    @property
+    def full(self) -> bool:
+        return self.world.now < self.full_until
 
     def now(self) -> int:
         return int(self.around.time() * self.rate)
@@ -111,7 +118,10 @@ class Host:
     def _written(self, epoch: int, ready: Ready) -> None:
         if self._stands(self._written, epoch, ready):
             return
-        if self.up and epoch == self.epoch:
+        if self.up and epoch == self.epoch and self.full:
+            self._writing = None
+            self.around.filled(self)
+        elif self.up and epoch == self.epoch:
             self._writing = None
             self.disk.write(ready)
             self._done(ready)

@@ -9,7 +9,8 @@ from mombroker.sim.replicas.host import Host
 
 
 class Mishaps:
-    """Kills, cuts, processes that stand still, disks that are slow, or lost one at a time; transfers meanwhile."""
+    """Kills, cuts, processes that stand still, disks that are slow, full, or lost one at a time; meanwhile transfers,
+    and replicas that join and leave."""
 
     def __init__(self, group: Group, rng: Random):
         self.group, self.world, self.rng = group, group.world, rng
@@ -21,7 +22,7 @@ class Mishaps:
             for deed, most in (
                 (self._kill, 6), (self._kill_leader, 6), (self._blackout, 2), (self._cut, 8), (self._cut_off, 4),
                 (self._lose, 3), (self._lose_leader, 2), (self._transfer, 6),
-                (self._pause, 6),
+                (self._pause, 6), (self._fill, 4), (self._grow, 3), (self._shrink, 3),
             )
             if rng.random() < 0.5
         ]  # fmt: skip
@@ -72,6 +73,16 @@ class Mishaps:
     def _pause(self) -> None:
         """The process of the one that serves, or of another one, stands still."""
         (self.group.serving or self._any()).pause(self.world.about(self.cut))
+
+    def _fill(self) -> None:
+        """The disk of the one that serves, or of another one, is full for a while."""
+        self.group.fill(self.group.serving or self._any(), self.world.about(self.down))
+
+    def _grow(self) -> None:
+        self.group.grow()
+
+    def _shrink(self) -> None:
+        self.group.shrink(self._any())
 
     def _lose(self) -> None:
         if self.group.whole():

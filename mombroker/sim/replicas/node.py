@@ -9,11 +9,12 @@ from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.events import Ready
 from mombroker.core.raft.messages import BATCH, Entry
-from mombroker.core.raft.replica import Replica, Times
+from mombroker.core.raft.ready import Times
+from mombroker.core.raft.replica import Replica
 from mombroker.core.trace import records
 from mombroker.sim.clients import ClientNode
+from mombroker.sim.cluster import Cluster
 from mombroker.sim.disk import Disk
-from mombroker.sim.node import Around
 from mombroker.sim.replicas.group import Group
 from mombroker.sim.replicas.host import Host
 from mombroker.sim.world import MS
@@ -98,7 +99,7 @@ class ReplicatedNode(ClientNode):
     replica: type[Replica] = Replica
     replicas: type[Group] = Group
 
-    def __init__(self, cluster: Around, name: str, mean_commit: int):
+    def __init__(self, cluster: Cluster, name: str, mean_commit: int):
         super().__init__(cluster, name, mean_commit)
         rng = self.world.rng
         election = max(20 * MS, 20 * mean_commit)

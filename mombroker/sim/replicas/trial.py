@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
 from mombroker.sim.clients import ClientNode
-from mombroker.sim.node import Around, Node
+from mombroker.sim.cluster import Maker
+from mombroker.sim.node import Node
 from mombroker.sim.replicas.mishaps import Mishaps
 from mombroker.sim.replicas.node import ReplicatedNode
 from mombroker.sim.world import MS, SECOND, World
@@ -29,9 +29,9 @@ class Replicas:
         self.bus: Bus
         self.nodes: list[ReplicatedNode] = []
 
-    def choose(self, servers: list[str]) -> Callable[[Around, str, int], Node]:
+    def choose(self, servers: list[str]) -> Maker:
         chosen = self.rng.sample(servers, min(len(servers), self.rng.randint(1, 3)))
-        return lambda around, name, commit: (self.replicated if name in chosen else self.plain)(around, name, commit)
+        return lambda cluster, name, commit: (self.replicated if name in chosen else self.plain)(cluster, name, commit)
 
     def schedule(self, bus: Bus, span: int) -> None:
         self.bus = bus
