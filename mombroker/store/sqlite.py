@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database
 
-from mombroker.core.batch import LINK_BITS, Batch
+from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import CUT, DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, TOPOLOGY, VERSION
@@ -53,6 +53,11 @@ PAYLOAD_SPENT = (
     " (SELECT 1 FROM queue_in WHERE queue_in.id > payload.id AND queue_in.id <= payload.last)"
 )
 ITEM = "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?, ?)"
+# A row of a table keeps its place: where it is there already, the index stays as it is.
+KEYED = (
+    "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET head = excluded.head, body = excluded.body, sum = excluded.sum"
+)
 ITEM_GONE = "DELETE FROM message WHERE id = ?"
 ITEMS_LEFT = "SELECT id, length(head) + length(body) FROM message WHERE agent = ? AND id <= ? LIMIT ?"
 HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)"
@@ -248,7 +253,13 @@ class SqliteStore(SqliteReader):
         if batch.dropped or self._dropped:
             self._drop(batch.dropped)
         if batch.items:
-            self._put(ITEM, sums.with_items(row for row in batch.items.values() if row is not None))
+            keyed = [row for row in batch.items.values() if row is not None and row.collection.startswith(ROWS_BY_KEY)]
+            if keyed:
+                self._put(KEYED, sums.with_items(keyed))
+            plain = (row for row in batch.items.values() if row is not None)
+            if keyed:
+                plain = (row for row in plain if not row.collection.startswith(ROWS_BY_KEY))
+            self._put(ITEM, sums.with_items(plain))
             self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
         if batch.held:
             self._put_many(HELD, HELD_MANY, sums.with_held(row for row in batch.held.values() if row is not None))

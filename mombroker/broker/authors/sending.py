@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mombroker.broker import destinations, properties
@@ -17,6 +17,7 @@ from mombroker.core.natives import Natives
 
 MAX_TEXT = 10_000  # characters of a standard field
 MAX_GROUP = 1_000
+TEXTS = frozenset(("content_type", "type", "correlation", "reply_to", "kind"))
 MAX_SEQ = 10**18
 Outgoing = tuple[str, ClientMessage]  # the agent of its queue, or nobody for a topic
 
@@ -99,16 +100,17 @@ class AgentSender:
             due=times.after(now, delay) if delay else 0, sender=agent,
             properties=properties.pack(fields.pop("properties", {})), body=body, **fields,
         )  # fmt: skip
-        _check(message)
+        if fields:
+            _check(message, fields)
         return message
 
 
-def _check(message: ClientMessage) -> None:
+def _check(message: ClientMessage, fields: Iterable[str]) -> None:
     if not 0 <= message.priority <= 9:
         raise MomError(f"a priority is a whole number from 0 to 9, not {message.priority}")
     if len(message.group) > MAX_GROUP or abs(message.group_seq) > MAX_SEQ:
         raise MomError(f"a group has a name of up to {MAX_GROUP} characters, and numbers of up to 18 digits")
-    for name in ("content_type", "type", "correlation", "reply_to", "kind"):
+    for name in TEXTS.intersection(fields):
         text = getattr(message, name)
         if len(text) > MAX_TEXT or "\0" in text:
             raise MomError(f"{name} is a text of up to {MAX_TEXT} characters, without NUL")
