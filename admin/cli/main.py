@@ -78,6 +78,7 @@ COMMANDS = {
         "Durable and shared subscriptions: list, show, create, delete, purge, browse, move, retry, release.",
     ),
     "top": ("top", "top", "What the servers do now, and the fullest queues."),
+    "tls": ("tls", "tls", "Certificates of servers: init."),
     "topic": ("topic", "topic", "Topics: list, show, create, delete."),
     "topology": (
         "topology",

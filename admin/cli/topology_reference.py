@@ -59,6 +59,8 @@ may = ["send", "create"]
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "bus": {
         "name": "Name of the bus. Servers of another bus are refused.",
+        "ca": "PEM file of those that sign the certificates of servers. With it links use TLS, and each server needs "
+        "`certificate`; [security.md](security.md#tls-between-servers).",
         "registry": "The server that decides names and policies; known ones work while it is down. Needed with two "
         "servers or more.",
         "secret_file": "What servers prove to each other that they have. Needed as soon as a server listens on an "

@@ -95,7 +95,7 @@ def _made(content: dict[str, Any], local: Topology | None, me: str) -> Topology:
     return Topology(
         content["bus"], servers, domains, agents, content["registry"], local.secret_file if local else None,
         tuple(content["allow"]), local.limits if local else {}, local.log if local else {}, content["policies"],
-        content["permissions"], checked=False,
+        content["permissions"], local.ca if local else None, checked=False,
     )  # fmt: skip
 
 

@@ -126,6 +126,7 @@ class Topology:
     log: dict[str, Any] = field(default_factory=dict)
     policies: list[dict[str, Any]] = field(default_factory=list)  # of destinations (broker/policy.py)
     permissions: list[dict[str, Any]] = field(default_factory=list)  # of users and roles (broker/access/)
+    ca: str | None = None  # PEM file of those that sign the servers' certificates: links use TLS
     checked: InitVar[bool] = True
     _domains_of: dict[str, list[Domain]] = field(init=False, repr=False, compare=False)
 
@@ -202,7 +203,7 @@ class Topology:
                     uses.append((what, machine if local else _machine(host), f"port {port}"))
                     if server.anonymous and not is_loopback(host):
                         yield Fault((*key, "anonymous"), f"other hosts can reach {where}: use 127.0.0.1, or users")
-            yield from _certificate_faults(key, server)
+            yield from _certificate_faults(key, server, self.ca)
             for origin in server.http_origins:
                 if not ORIGIN.fullmatch(origin):
                     yield Fault(
@@ -329,12 +330,12 @@ class RoutingTable:
                             queue.append(member)
 
 
-def _certificate_faults(key: tuple[str, ...], server: Server) -> Iterable[Fault]:
+def _certificate_faults(key: tuple[str, ...], server: Server, ca: str | None) -> Iterable[Fault]:
     by_tls = [what for what in CLIENTS if what.endswith("_tls") and getattr(server, what) is not None]
     if by_tls and not server.certificate:
         yield Fault((*key, "certificate"), f'missing: {by_tls[0]} needs a PEM file, as certificate = "paris.pem"')
-    if server.certificate and not by_tls:
-        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls or http_tls, or remove it")
+    if server.certificate and not by_tls and ca is None:
+        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, http_tls or [bus] ca, or remove it")
     if server.private_key and not server.certificate:
         yield Fault((*key, "private_key"), "a key needs a certificate: add it, or remove this one")
 

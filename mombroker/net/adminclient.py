@@ -5,6 +5,7 @@ import os
 import re
 import select
 import socket
+import ssl
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -47,12 +48,23 @@ class AdminClient:
 
     key       the token of the server, or the secret of the bus
     timeout   seconds for the connection, the login, and each answer
+    tls       of a bus whose links use TLS: those that sign its certificates, and its name
     """
 
-    def __init__(self, server: str, host: str, port: int, key: str | bytes, timeout: float = 10.0, me: str = ""):
+    def __init__(
+        self,
+        server: str,
+        host: str,
+        port: int,
+        key: str | bytes,
+        timeout: float = 10.0,
+        me: str = "",
+        tls: tuple[str, str] | None = None,
+    ):
         self.server, self.where = server, f"{host}:{port}"
         self._me = me
         self._numbers = 0
+        self._socket: socket.socket
         self._decoder = wire.Decoder(any_keys=True)  # of dicts in the fields of an agent
         self._frames: list[Any] = []
         try:
@@ -64,10 +76,35 @@ class AdminClient:
                 f"({_reason(error)}); {remedy}"
             ) from None
         try:
+            if tls is not None:
+                self._secure(*tls)
             self._login(key.encode() if isinstance(key, str) else key)
         except BaseException:
             self.close()
             raise
+
+    def _secure(self, ca: str, bus: str) -> None:
+        from cryptography import x509
+
+        from mombroker.net import peertls
+
+        try:
+            self._socket = peertls.client_context(ca).wrap_socket(self._socket)
+            found = peertls.uris(x509.load_der_x509_certificate(self._socket.getpeercert(True) or b""))
+            peertls.check_name(bus, self.server, found)
+        except ssl.SSLCertVerificationError as error:
+            why = error.verify_message
+            raise NoAccess(
+                f"the certificate at {self.where} is not good ({why}): see [bus] ca, and `certificate`"
+            ) from None
+        except ssl.SSLError:
+            raise NoAccess(
+                f"whoever listens at {self.where} does not speak TLS: [bus] ca of the file is not its"
+            ) from None
+        except PeerRefused as error:
+            raise NoAccess(f"no login at {self.where}: {error}") from None
+        except OSError as error:
+            raise self._gone(_reason(error)) from None
 
     def _login(self, key: bytes) -> None:
         role = JOIN if self._me else ADMIN
@@ -99,6 +136,8 @@ class AdminClient:
 
     def answered(self) -> bool:
         """Something has come, or the connection is gone."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
         return bool(self._frames or select.select([self._socket], (), (), 0)[0])
 
     def answer(self) -> dict[str, Any]:
@@ -162,7 +201,12 @@ def connect(topology: Topology, server: str, timeout: float = 10.0) -> AdminClie
     except (OSError, ValueError) as error:
         why = _reason(error) if isinstance(error, OSError) else "it is no text"
         raise NoAccess(f"cannot read {path} ({why}); run as the user that runs {server}") from None
-    return AdminClient(server, at.host, at.port, token, timeout)
+    return AdminClient(server, at.host, at.port, token, timeout, tls=tls_of(topology))
+
+
+def tls_of(topology: Topology) -> tuple[str, str] | None:
+    """What a program of the operator needs for the links' ports of this bus."""
+    return (topology.ca, topology.name) if topology.ca else None
 
 
 def _no_token(at: Server, path: Path) -> MomError:

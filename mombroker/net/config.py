@@ -30,6 +30,7 @@ BUS = {
     "name": (str, '!name = "demo"'),
     "registry": (str, 'registry = "paris"'),
     "secret_file": (str, 'secret_file = "bus.secret"'),
+    "ca": (str, 'ca = "tls/ca.pem"'),
     "allow": (list, 'allow = ["examples"]'),
 }
 SERVER = {
@@ -144,6 +145,7 @@ class _Reading:
             registry=bus.get("registry"),
             secret_file=str(self.base / secret) if secret is not None else None,
             allow=tuple(bus.get("allow", ())),
+            ca=self.path(bus.get("ca")) or None,
             limits=limits,
             log=log,
             policies=[self.policy(at, table) for at, table in enumerate(top.get("policies", []))],
@@ -295,6 +297,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     out = [f"# {remark}" for remark in remarks]
     bus = {"name": topology.name, "registry": topology.registry}
     bus["secret_file"] = place(topology.secret_file) if topology.secret_file else None
+    bus["ca"] = place(topology.ca) if topology.ca else None
     toml.write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
     for name, server in topology.servers.items():
         table = {

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from OpenSSL import SSL
 from twisted.internet import protocol
 from twisted.internet.error import ConnectionDone
 
 from mombroker.core.errors import PeerError, PeerRefused
 from mombroker.net import wire
 from mombroker.net.handshake import Handshake, Login, Told, refusal
+from mombroker.net.peertls import HELLO, PeerTls
 
 BUFFER_BYTES = 128 * 1024  # read at once; and the transport gets no further data while it has more than this
 
@@ -51,6 +53,7 @@ class Connection(protocol.Protocol):
     owner_of   called with (connection, login); whom the connection belongs to from then on
     failed     called with (connection, error) for what a peer did wrong, before it is closed
     lost       called when the socket is closed, with or without a login
+    tls        what it is behind; None: nothing
     """
 
     transport: Any
@@ -66,7 +69,9 @@ class Connection(protocol.Protocol):
         peer: str,
         where: str,
         dialled: bool,
+        tls: PeerTls | None = None,
     ):
+        self.tls = tls
         self.reactor = reactor
         self.number = number
         self.times = times
@@ -76,7 +81,7 @@ class Connection(protocol.Protocol):
         self.refused = False  # for a reason that a new attempt does not change
         self.handshake: Handshake | None = None
         self.owner: Owner | None = None
-        self.closing = False
+        self.closing = self.heard = False
         self.quiet = 0  # ticks since something came in
         self.silent = 0  # ticks since something went out
         self.idle = 0  # ticks since data went either way
@@ -92,16 +97,31 @@ class Connection(protocol.Protocol):
 
     def connectionMade(self) -> None:
         self.transport.setTcpNoDelay(True)
-        self.transport.bufferSize = BUFFER_BYTES
+        (self.transport if self.tls is None else self.transport.transport).bufferSize = BUFFER_BYTES
         self.transport.registerProducer(self, True)
         self._deadline = self.reactor.callLater(self.times.login, self._late)
         self._guarded(self._advance, None)
 
     def dataReceived(self, data: bytes) -> None:
         self.quiet = 0
-        self._guarded(self._receive, data)
+        if self.handshake is not None and not self.heard:
+            self._guarded(self._begin, data)
+        self.heard = True
+        if not self.closing:
+            self._guarded(self._receive, data)
+
+    def _begin(self, data: bytes) -> None:
+        """The first that is heard. Where we have dialled, it is known by now whose certificate that is; who dials us
+        has still to say who he is."""
+        if self.tls is None:
+            if data.startswith(HELLO):
+                raise PeerRefused(f"{self.peer or self.where} speaks TLS, and we do not: set [bus] ca here, too")
+        elif self.dialled:
+            self.tls.check(self.transport, self.peer)
 
     def connectionLost(self, reason: Any = ConnectionDone) -> None:
+        if self.tls is not None and self.owner is None and reason.check(SSL.Error) and not self.closing:
+            self._failed(self, self.tls.failure(self.peer or self.where, self.transport, reason.value))
         self._gone()
         self._cancel_deadline()
         self._lost(self)

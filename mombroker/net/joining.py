@@ -9,7 +9,7 @@ from typing import Any
 from mombroker.core import newcomers
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, address
-from mombroker.net.adminclient import AdminClient, NotRunning
+from mombroker.net.adminclient import AdminClient, NotRunning, tls_of
 from mombroker.store.folder import STORE
 from mombroker.store.sqlite import SqliteStore
 
@@ -25,22 +25,24 @@ def has_store(data: str) -> bool:
     return (Path(data) / STORE).exists()
 
 
-def client(me: str, at: str, secret: bytes, timeout: float = 10.0) -> AdminClient:
+def client(me: str, at: str, secret: bytes, timeout: float = 10.0, tls: tuple[str, str] | None = None) -> AdminClient:
     """To any server of the bus. Raises MomError."""
     try:
         host, port = address(at)
     except ValueError as error:
         raise MomError(str(error)) from None
-    return AdminClient("", host, port, secret, timeout, me=me)
+    return AdminClient("", host, port, secret, timeout, me=me, tls=tls)
 
 
-def of_sponsor(me: str, said: Invitation, secret: bytes, patience: float = PATIENCE_S) -> Invitation:
+def of_sponsor(
+    me: str, said: Invitation, secret: bytes, patience: float = PATIENCE_S, tls: tuple[str, str] | None = None
+) -> Invitation:
     """What server `me` begins with, when some server has said who its sponsor is. Raises MomError."""
     end = time.monotonic() + patience
     while "revision" not in said:
         sponsor, at = said["sponsor"], said["listen"]
         try:
-            with client(me, at, secret) as asked:
+            with client(me, at, secret, tls=tls) as asked:
                 said = asked.request("invitation", server=me)
         except NotRunning:  # it may be on its way up again
             if time.monotonic() > end:
@@ -64,13 +66,13 @@ def open_store(topology: Topology, me: str, secret: bytes) -> SqliteStore:
         near = [peer for domain in topology.domains_of(me) for peer in domain.members]
         for peer in [peer for peer in dict.fromkeys([*near, *topology.servers]) if peer != me][:MOST_ASKED]:
             try:
-                asked = client(me, topology.servers[peer].listen, secret, KNOCK_S)
+                asked = client(me, topology.servers[peer].listen, secret, KNOCK_S, tls_of(topology))
             except MomError:  # the bus may begin just now; and who refuses us says so in the log
                 continue
             with asked:
                 said = asked.request("invitation", server=me, bus=topology.name)
             if "sponsor" in said:
-                return new_store(topology, me, of_sponsor(me, said, secret))
+                return new_store(topology, me, of_sponsor(me, said, secret, tls=tls_of(topology)))
             break
     return SqliteStore(data, topology, me)
 

@@ -24,6 +24,7 @@ from mombroker.core.topology import Topology, is_loopback
 from mombroker.net import wire
 from mombroker.net.connection import Connection, Owner, Times
 from mombroker.net.handshake import ADMIN, NONCE_BYTES, PEER, Busy, Login, Told, dialer, listener
+from mombroker.net.peertls import PeerTls
 
 MAX_LOGINS = 64  # connections whose login is not over; the oldest goes, of the address that has most
 MAX_SAID = 16  # different complaints logged per neighbour between two successful logins
@@ -84,6 +85,7 @@ class Links:
     """All connections of one agent server. Events go to `post`, which raises PeerError for frames that make no sense.
 
     token   of the data folder, for the role `admin`, whose connections are handed to `admin`
+    tls     what all of them are behind; None: nothing
     secret  of the bus; without one only loopback addresses are dialled and let in
     """
 
@@ -99,7 +101,9 @@ class Links:
         token: bytes = b"",
         times: Times | None = None,
         chance: Callable[[], float] = random.random,
+        tls: PeerTls | None = None,
     ):
+        self.tls = tls
         self.reactor, self.me, self.server = reactor, me, server
         self.post, self.log, self.admin = post, log, admin
         self.secret, self.token = secret, token
@@ -157,7 +161,9 @@ class Links:
             raise MomError(
                 f"{self.me} listens on {server.host} without a secret; set [bus] secret_file, or listen on 127.0.0.1"
             )
-        factory = _Accepting(self)
+        factory: Any = _Accepting(self)
+        if self.tls is not None:
+            factory = self.tls.wrapped(factory, False, self.reactor)
         try:
             self._port = self.reactor.listenTCP(server.port, factory, BACKLOG, server.host)
         except CannotListenError as error:
@@ -190,6 +196,8 @@ class Links:
 
     def _accept(self, conn: Connection, peer: str) -> None:
         """A dialer has proved that it belongs to the bus and says that it is `peer`."""
+        if self.tls is not None:
+            self.tls.check(conn.transport, peer)
         conn.peer = peer
         topology = self.server.topology
         if peer not in topology.servers or topology.shared_domain(self.me, peer) is None:
@@ -236,9 +244,10 @@ class Links:
             self._say(each, f"{each.name} is at {target.host}, and there is no secret; set [bus] secret_file")
             self._try(each, slowly=True)
             return
-        each.connector = self.reactor.connectTCP(
-            target.host, target.port, _Dialling(self, each), timeout=self.times.connect
-        )
+        factory: Any = _Dialling(self, each)
+        if self.tls is not None:
+            factory = self.tls.wrapped(factory, True, self.reactor)
+        each.connector = self.reactor.connectTCP(target.host, target.port, factory, timeout=self.times.connect)
 
     def connected(self, each: Neighbour) -> Connection:
         """TCP is there; the protocol for it."""
@@ -264,7 +273,16 @@ class Links:
     def _connection(self, peer: str, where: str, dialled: bool) -> Connection:
         self._numbers += 1
         conn = Connection(
-            self.reactor, self._numbers, self.times, self._owner_of, self._failed, self._lost, peer, where, dialled
+            self.reactor,
+            self._numbers,
+            self.times,
+            self._owner_of,
+            self._failed,
+            self._lost,
+            peer,
+            where,
+            dialled,
+            self.tls,
         )
         self._all.add(conn)
         return conn

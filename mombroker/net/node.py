@@ -18,8 +18,10 @@ from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
 from mombroker.core.server import AgentServer
 from mombroker.core.status import clock_trouble, closed
+from mombroker.core.times import SECOND
 from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
 from mombroker.gateway.listener import Gateway
+from mombroker.gateway.tls import ending
 from mombroker.gateway.users import Logins
 from mombroker.net import joining
 from mombroker.net.adminport import AdminPort
@@ -28,6 +30,7 @@ from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.files import Files, Log
 from mombroker.net.links import Links
+from mombroker.net.peertls import PeerTls
 from mombroker.net.resources import disk_bytes, process, resources
 from mombroker.net.secret import secret_of
 from mombroker.net.verbs import ProcessVerbs
@@ -103,7 +106,10 @@ class Node:
         """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
         shared, topology = self.shared, self.shared.topology
         data = topology.servers[self.name].data
-        secret = secret_of(topology, self.log)
+        secret, self.tls = secret_of(topology, self.log), None
+        if topology.ca:
+            at = topology.servers[self.name]
+            self.tls = PeerTls(topology.name, self.name, topology.ca, at.certificate, at.private_key, self.log)
         self.store = joining.open_store(topology, self.name, secret)
         try:
             token = folder.token(data).encode()
@@ -144,7 +150,7 @@ class Node:
         self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
             shared.reactor, self.name, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
-            token, self.times,
+            token, self.times, tls=self.tls,
         )  # fmt: skip
 
     def _meters(self) -> dict[tuple[str, str], int]:
@@ -326,6 +332,9 @@ class Node:
         if self.web is not None:
             status["http"] = self.web.status()
         status["problems"] += self.gateway.problems()
+        if self.tls is not None:
+            ends = ending(self.tls.certificate, self.tls.expires, self.driver.wall() // SECOND)
+            status["problems"] += [ends] if ends and ends not in status["problems"] else []
 
     def _connections(self) -> list[dict[str, Any]]:
         describe = self.server.clients.describe

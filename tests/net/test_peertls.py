@@ -1,0 +1,201 @@
+"""Links behind TLS: certificates are who servers are, files are replaced while they run, and what is wrong is said."""
+
+import socket
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from mombroker.core.errors import MomError
+from mombroker.net import certificates
+from mombroker.net.adminclient import AdminClient
+from mombroker.net.peertls import PeerTls, name_of
+from tests.net.town import PATIENCE_S, Town
+
+
+def made(folder):
+    folder.mkdir()
+    return folder
+
+
+def pem(signer):
+    return signer[1].public_bytes(Encoding.PEM)
+
+
+class SecureTown(Town):
+    """Servers whose links use TLS; `cas` are the files of those that each trusts."""
+
+    def __init__(self, folder, names="ab", **more):
+        super().__init__(folder, names, **more)
+        self.signer = certificates.authority("town", made(folder / "signer"))
+        self.cas = {name: folder / f"ca-{name}.pem" for name in names}
+        for name in names:
+            self.cas[name].write_bytes(pem(self.signer))
+            self.certify(name)
+
+    def file(self, name):
+        return self.folder / f"{name}.pem"
+
+    def certify(self, name, as_=None, signer=None, begin=-1, end=100):
+        """From so many days from now to so many."""
+        now, names = datetime.now(UTC), [x509.UniformResourceIdentifier(name_of("town", as_ or name))]
+        whole = certificates.issued(
+            name, names, *(signer or self.signer), now + timedelta(days=begin), now + timedelta(days=end)
+        )
+        self.put(self.file(name), whole)
+
+    def put(self, path, data):
+        (self.folder / "new.pem").write_bytes(data)
+        (self.folder / "new.pem").replace(path)
+
+    def topology(self, me):
+        made = super().topology(me)
+        made.ca = None if self.cas[me] is None else str(self.cas[me])
+        if made.ca:
+            made.servers[me].certificate = str(self.file(me))
+        return made
+
+    def ask(self, name, verb, **args):
+        result = []
+
+        def work():
+            try:
+                token = (self.folder / name / "token").read_text().strip()
+                tls = self.cas[name] and (str(self.cas[name]), "town")
+                with AdminClient(name, "127.0.0.1", self.ports[name], token, PATIENCE_S, tls=tls) as client:
+                    result.append(client.request(verb, **args))
+            except Exception as error:
+                result.append(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        self.until(lambda: result)
+        if isinstance(result[0], Exception):
+            raise result[0]
+        return result[0]
+
+    def said(self, name, words):
+        self.until(lambda: any(words in line for line in self.lines[name]))
+
+
+@pytest.fixture
+def town(tmp_path):
+    towns = []
+
+    def make(**more):
+        towns.append(SecureTown(tmp_path, **more))
+        return towns[-1]
+
+    yield make
+    for each in towns:
+        each.down()
+
+
+def test_messages_travel_behind_tls_and_operators_are_heard(town):
+    t = town(names="abc").up()
+    t.send("a", "Note", "b/box-b", text="1")
+    t.send("c", "Note", "b/box-b", text="2")
+    t.until(lambda: sorted(t.got("b")) == ["1", "2"])
+    with socket.create_connection(("127.0.0.1", t.ports["b"])) as plain:
+        plain.sendall(b"\x00\x00\x00\x05hello")
+        t.said("b", "127.0.0.1 speaks plain text: set [bus] ca, and a certificate, there too")
+
+
+def test_all_certificates_and_their_signer_are_replaced_while_servers_work(town):
+    """Two of those that sign are known during the change; nothing is lost, and no server is stopped."""
+    t = town(names="abc").up()
+    sent = []
+
+    def work(text):
+        sent.append(text)
+        t.send("a", "Note", "b/box-b", text=text)
+
+    work("before")
+    t.until(lambda: t.got("b") == sent)
+    other = certificates.authority("town", made(t.folder / "other"))
+    for name in "abc":
+        t.put(t.cas[name], pem(t.signer) + pem(other))
+    for name in "abc":
+        t.certify(name, signer=other)
+        work(f"new {name}")
+        for conn in list(t.node(name).links._all):
+            conn.close()
+        t.until(lambda: t.got("b") == sent)
+    for name in "abc":
+        t.put(t.cas[name], pem(other))
+        for conn in list(t.node(name).links._all):
+            conn.close()
+    work("after")
+    t.until(lambda: t.got("b") == sent)
+    for name in "abc":
+        t.ask(name, "status")
+        assert any("has read the certificate" in line for line in t.lines[name])
+
+
+@pytest.mark.parametrize("what, mine, theirs", [
+    ("signer", "the certificate of b is signed by nobody in", "does not take our certificate"),
+    ("name", "the certificate of b names mom:town/c, not mom:town/b", "names mom:town/c, not mom:town/b"),
+    ("ended", "the certificate of b has ended, by our clock", "does not take our certificate"),
+    ("plain", "b speaks plain text: set [bus] ca", "speaks TLS, and we do not: set [bus] ca here, too"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_neighbour_is_one_sentence_and_nothing_of_it_is_believed(town, what, mine, theirs):
+    t = town()
+    if what == "signer":
+        trustme.CA().issue_cert("b.example").private_key_and_cert_chain_pem.write_to_path(t.file("b"))
+    elif what == "name":
+        t.certify("b", as_="c")
+    elif what == "ended":
+        t.certify("b", begin=-9, end=-2)
+    else:
+        t.cas["b"] = None
+    t.up()
+    t.send("a", "Note", "b/box-b", text="1")
+    t.said("a", mine)
+    assert not any(each.up for name in "ab" for each in t.node(name).links.neighbours.values())
+    if what != "name":
+        t.said("b", theirs)
+    assert sum(mine in line for line in t.lines["a"]) == 1
+
+
+def test_a_half_written_certificate_keeps_the_one_that_was_read(town, tmp_path):
+    t = town().up()
+    whole = t.file("b").read_bytes()
+    t.file("b").write_bytes(whole[: len(whole) // 2])
+    t.send("a", "Note", "b/box-b", text="1")
+    t.until(lambda: t.got("b") == ["1"])
+    t.said("b", "keeps the certificate that it has: ")
+    assert sum("keeps the certificate" in line for line in t.lines["b"]) == 1
+    t.file("b").write_bytes(whole)
+    with pytest.raises(MomError, match="are no certificate, its key and those that sign"):
+        PeerTls("town", "b", str(t.cas["b"]), str(tmp_path / "ca-a.pem"), "", print)
+    with pytest.raises(MomError, match=r"give \[servers.b\] a certificate"):
+        PeerTls("town", "b", str(t.cas["b"]), "", "", print)
+
+
+def test_that_a_certificate_ends_soon_is_a_problem_of_the_status(town):
+    t = town()
+    t.certify("a", end=5.1)
+    t.up()
+    (line,) = [line for line in t.ask("a", "status")["problems"] if "certificate" in line]
+    assert line.endswith("ends in 5 days: put a new one in its place, and `mom server reload` takes it")
+
+
+def test_a_ca_and_certificates_are_made_for_a_topology_and_links_go_by_them(town, tmp_path):
+    t = town()
+    made = certificates.for_bus(t.topology("a"), tmp_path / "made", 30)
+    assert [(name, names[0]) for name, _, names in made] == [("a", "mom:town/a"), ("b", "mom:town/b")]
+    assert "127.0.0.1" in made[0][2] and (tmp_path / "made" / "a.pem").stat().st_mode & 0o077 == 0
+    for name in "ab":
+        t.cas[name] = tmp_path / "made" / "ca.pem"
+    t.file = lambda name: tmp_path / "made" / f"{name}.pem"
+    t.up()
+    t.send("a", "Note", "b/box-b", text="1")
+    t.until(lambda: t.got("b") == ["1"])
+    first = t.file("a").read_bytes()
+    certificates.for_bus(t.topology("a"), tmp_path / "made", 30)
+    assert t.file("a").read_bytes() != first
+    (tmp_path / "made" / "ca.key").unlink()
+    with pytest.raises(MomError, match=r"without ca.key, which signs"):
+        certificates.for_bus(t.topology("a"), tmp_path / "made", 30)
