@@ -1,12 +1,19 @@
 """`mom server lost`: a server whose store is gone for good."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option, show
+from mombroker.admin.cli.topology_status import wait_for
+from mombroker.core.errors import MomError
 from mombroker.core.topology import listed
+
+if TYPE_CHECKING:
+    from mombroker.admin.topology.stand import Stand
+    from mombroker.core.topology import Topology
 
 LETTERS = "server,id,agent,type,source,reason"
 
@@ -14,9 +21,10 @@ LETTERS = "server,id,agent,type,source,reason"
 @click.command()
 @options.file_option
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Nobody begins in its place: take it out of the bus.")
 @options.yes_option
 @form_option("table")
-def lost(file: Path, names: tuple[str, ...], yes: bool, output: str) -> None:
+def lost(file: Path, names: tuple[str, ...], remove: bool, yes: bool, output: str) -> None:
     """Go on for good without a server whose store is gone. The others work on.
 
     Its store is fenced: should it come back, nobody takes anything of it. Its neighbours, which must all be up, find
@@ -25,8 +33,9 @@ def lost(file: Path, names: tuple[str, ...], yes: bool, output: str) -> None:
     way to it or through it is a dead letter, and its sender is told whether it was delivered, or that nobody knows:
     `mom agent deadletters retry` sends it again, to whoever has the name then. What NAME alone had is lost with it.
 
-    Another server begins in its place: start NAME with an empty data folder. Servers that are lost together are named
-    together.
+    Another server begins in its place: start NAME with an empty data folder. With --remove nobody does, which a router
+    cannot do without: it is taken out of the topology, as by `mom topology apply`. Servers that are lost together are
+    named together.
 
     Asked again, it goes on where it was. For the registry there is `mom domain reset`.
 
@@ -34,12 +43,15 @@ def lost(file: Path, names: tuple[str, ...], yes: bool, output: str) -> None:
     Example:
       mom server lost lyon
       mom server start lyon
+      mom server lost nancy --remove
     """
     from mombroker.admin.topology import losing, stand
 
     wanted = list(dict.fromkeys(names))
-    asker = losing.Asker(stand.look(options.load(file, "it says where servers are")).topology)
+    seen = stand.look(options.load(file, "it says where servers are"))
+    asker = losing.Asker(seen.topology)
     made = losing.plan(asker, wanted)
+    rest = losing.without(seen.topology, wanted) if remove else None
     shown = listed(wanted, 12)
     if output != "json":
         for domain, members in made.left.items():
@@ -47,6 +59,8 @@ def lost(file: Path, names: tuple[str, ...], yes: bool, output: str) -> None:
             click.echo(f"domain {domain} of {listed(members, 12)} {done}")
     options.confirm(yes, f"Go on without {shown} for good?")
     losing.carry_out(asker, made, wanted)
+    if rest is not None:
+        _take_out(seen, rest, wanted)
     found = losing.letters(asker, wanted)
     if output == "json":
         echo_json({"lost": wanted, "epoch": made.epoch, "domains": list(made.left), "letters": found})
@@ -54,4 +68,20 @@ def lost(file: Path, names: tuple[str, ...], yes: bool, output: str) -> None:
     if found:
         show(found, "table", "", LETTERS)
     click.echo(f"{shown} lost, with all that lived there; {len(found)} messages on their way are dead letters here")
-    click.echo(f"another one begins in its place with an empty folder: `mom server start {wanted[0]}`")
+    if remove:
+        click.echo(f"{shown} is out of the bus; `mom topology export` writes a file without it")
+    else:
+        click.echo(f"another one begins in its place with an empty folder: `mom server start {wanted[0]}`")
+
+
+def _take_out(seen: "Stand", rest: "Topology", wanted: list[str]) -> None:
+    from mombroker.admin.topology import stand
+    from mombroker.core import revision
+
+    asked = next(stand.answering(seen, seen.topology.registry), None)
+    if asked is None:
+        raise MomError("no server of this bus answers here: start it, or run this on the machine of one")
+    at, text = seen.topology.servers[asked], revision.text_of(rest)
+    done = options.ask(seen.topology, at, "apply_topology", text=text, revision=seen.number, lost=wanted)
+    if done.get("begun"):
+        wait_for(rest, done["revision"])

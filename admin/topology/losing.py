@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mombroker import ordering
 from mombroker.core.errors import MomError
-from mombroker.core.topology import Topology, listed
+from mombroker.core.topology import Domain, Topology, listed
 from mombroker.net import adminclient, joining
 from mombroker.net.secret import secret_of
 
@@ -161,3 +162,34 @@ def letters(asker: Asker, lost: list[str]) -> list[dict[str, Any]]:
             if "which is lost" in row["reason"] and any(name in row["reason"] for name in lost)
         ]  # fmt: skip
     return found
+
+
+def without(topology: Topology, lost: list[str]) -> Topology:
+    """The bus with nobody in their place. Raises MomError where others need somebody there."""
+    for name in lost:
+        if name in topology.routers:
+            raise MomError(
+                f"{name} is a router, and the others need one there: start another server in its place, and take that "
+                "out by `mom topology apply` of a file in which domains hold together without it"
+            )
+        for domain in topology.domains_of(name):
+            if len(domain.members) > 2 and ordering.backend(domain.backend).relays:
+                raise MomError(
+                    f"members of domain {domain.name} pass on for one another ({domain.backend}), also {name}: start "
+                    "another server in its place, and take that out by `mom topology apply`"
+                )
+    servers = {name: server for name, server in topology.servers.items() if name not in lost}
+    domains = {}
+    for domain in topology.domains.values():
+        members = tuple(member for member in domain.members if member not in lost)
+        if len(members) > 1:
+            order = domain if members == domain.members else _shrunk(domain, members)
+            domains[domain.name] = order
+    agents = [agent for agent in topology.agents if agent.server not in lost]
+    return replace(topology, servers=servers, domains=domains, agents=agents, checked=True)
+
+
+def _shrunk(domain: Domain, members: tuple[str, ...]) -> Domain:
+    """Two members alone have one order, by nature."""
+    backend = domain.backend if len(members) > 2 else ""
+    return Domain(domain.name, members, backend, domain.options if backend else {})

@@ -57,6 +57,7 @@ class Change:
     leavers    servers that only the old one has
     moved      servers of both whose domains are not the same, by name
     drop       what leavers hold goes with them
+    lost       leavers that are lost for good
     """
 
     kind: Kind
@@ -69,6 +70,7 @@ class Change:
     leavers: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     drop: bool = False
+    lost: tuple[str, ...] = ()
 
 
 def compare(old: Topology, new: Topology) -> Change:

@@ -29,7 +29,7 @@ from mombroker.core.reconfiguration import (
 )
 from mombroker.core.replicated import Replication
 from mombroker.core.topology import listed
-from mombroker.core.truth import Truth
+from mombroker.core.truth import Truth, more_of
 
 ANSWER_NS = 4 * times.SECOND  # for all to say that they can; whoever is up takes a round trip
 
@@ -50,6 +50,7 @@ class Run:
     left: list[str] = field(default_factory=list)
     leavers: list[str] = field(default_factory=list)
     drop: bool = False
+    lost: list[str] = field(default_factory=list)
 
 
 class Coordinator:
@@ -81,9 +82,10 @@ class Coordinator:
     def begin(self, asker: str, text: str, change: Change) -> None:
         """Ask all that are inside. The rest follows by itself; a refusal is told to the asker."""
         tx, number = self.tx, self.truth.number + 1
-        inside = list(change.inside)
+        inside = [server for server in change.inside if server not in change.lost]
         self.run = Run(
-            tx.new_id(), number, tx.now, text, asker, ASKED, inside, [*inside], list(change.leavers), change.drop
+            tx.new_id(), number, tx.now, text, asker, ASKED, inside, [*inside], list(change.leavers), change.drop,
+            list(change.lost),
         )  # fmt: skip
         self._keep()
         self._wait()
@@ -97,8 +99,8 @@ class Coordinator:
         run, tx = self.run, self.tx
         assert run is not None, "nothing is under way"
         values = [run.id] if type == FORGET else [run.id, run.number, run.since, run.text]
-        if run.drop and type != FORGET:
-            values.append(True)
+        if type != FORGET:
+            values += more_of(run.drop, run.lost)
         dests = tuple(f"{name}/{AGENT}" for name in run.inside)
         payload = json.dumps(values, ensure_ascii=False).encode()
         self._send(new_message(tx, f"{tx.name}/{AGENT}", dests, type, payload, flags=BOUNCE))

@@ -35,6 +35,10 @@ class Lost(Replicated):
         """The epoch below which its store is of no use any more; 0 if it was never lost."""
         return self.known.get(server, (0, ""))[0]
 
+    def decided(self, server: str) -> bool:
+        """Has the registry decided that it is lost?"""
+        return bool(self.known.get(server, (0, ""))[1])
+
     def fence(self, server: str, epoch: int) -> None:
         """Here, before it is decided."""
         if epoch > self.fenced(server):

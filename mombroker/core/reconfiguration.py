@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mombroker.core import revision
+from mombroker.core import revision, undelivered
 from mombroker.core.changes import Change, Kind, difference
 from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
@@ -28,7 +28,7 @@ from mombroker.core.neighbours import Moving
 from mombroker.core.replicated import Replication
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
-from mombroker.core.truth import Truth
+from mombroker.core.truth import Truth, read_more
 
 AGENT = "_change"
 READY, ANSWER, FORGET, FREEZE, MARKED, SWITCHED = "_ready", "_answer", "_unplan", "_freeze", "_mark", "_switched"
@@ -47,6 +47,7 @@ class Plan:
     leavers  those of `inside` that are not of the bus any more then
     over     all inside have switched
     drop     leavers give up what they hold
+    lost     those of them that are lost for good, and not inside
     """
 
     id: int
@@ -59,6 +60,7 @@ class Plan:
     leavers: list[str] = field(default_factory=list)
     over: bool = False
     drop: bool = False
+    lost: list[str] = field(default_factory=list)
 
 
 class Reconfiguration:
@@ -138,7 +140,9 @@ class Reconfiguration:
         for domain in new.domains_of(self.tx.name) if self.tx.name in new.servers else ():
             if domain.name in change.replacing and (reason := self.channel.refusal(domain)):
                 raise MomError(reason)
-        plan.inside, plan.behind, plan.leavers = list(change.inside), list(change.frozen), list(change.leavers)
+        plan.inside = [server for server in change.inside if server not in plan.lost]
+        plan.behind = list(change.frozen)
+        plan.leavers = [server for server in change.leavers if server not in plan.lost]
         return change
 
     def _keep(self, plan: Plan | None) -> None:
@@ -206,8 +210,11 @@ class Reconfiguration:
             if count := len(part.core.held()) + len(part.core.parked()):
                 yield f"{count} packets that wait in domain {part.name}"
             for link in part.links.values():
-                if link.waiting() and link.peer not in self.ahead:
+                if link.waiting() and link.peer not in self.ahead and link.peer not in self._lost():
                     yield f"{link.peer}, to acknowledge {link.sent - link.acked} packets in domain {part.name}"
+
+    def _lost(self) -> list[str]:
+        return self.plan.lost if self.plan is not None else []
 
     def _is_last(self, plan: Plan) -> bool:
         """We leave: have all switched that have links with us? Else ask them."""
@@ -225,6 +232,10 @@ class Reconfiguration:
     def _switch(self, plan: Plan) -> None:
         change = difference(revision.read(self.truth.text), revision.read(plan.text))
         tx = self.tx
+        for part in self._parts():
+            for server in plan.lost:
+                if server in part.links:
+                    undelivered.bury(self.channel, part, part.links[server])
         self.truth.take(plan.number, plan.since, plan.text, anew={*change.frozen, *change.replacing})
         for server in plan.inside:
             tx.rows.meta[f"{MARK}{server}"] = None
@@ -300,8 +311,8 @@ def _plan(message: Message) -> Plan:
     """Raises UnknownNotification."""
     match read_values(message):
         case [int(id), int(number), int(since), str(text), *more] if 0 < id <= LAST and 0 < number < LAST:
-            if since >= 0 and more in ([], [True]):
-                return Plan(id, number, since, text, drop=bool(more))
+            if since >= 0 and (read := read_more(more)) is not None:
+                return Plan(id, number, since, text, drop=read[0], lost=read[1])
     raise UnknownNotification(f"{message.type} came with what is no plan")
 
 

@@ -123,6 +123,7 @@ class AgentServer:
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
         self.lost = Lost(replication)
         self.lost.applied = self._lost
+        self.truth.is_lost = self.lost.decided
         self.newcomers.tables.insert(0, self.lost.told)
         self.neighbours.fenced = self.lost.fenced
         self.losses = Losses(

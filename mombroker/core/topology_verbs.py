@@ -41,10 +41,12 @@ class TopologyVerbs:
         return {"kind": self.truth.judge(revision, text, drop).kind.value}
 
     @changes
-    def apply_topology(self, ticket: int, text: str, revision: int, drop: bool = False) -> None:
+    def apply_topology(
+        self, ticket: int, text: str, revision: int, drop: bool = False, lost: list[str] | None = None
+    ) -> None:
         """Have the bus go by another topology, given as text, in place of a revision. With `drop` servers leave with
-        all that they hold: its names and topic entries are withdrawn everywhere."""
-        self.truth.apply(revision, text, ticket, drop)
+        all that they hold: its names and topic entries are withdrawn everywhere; those that are lost do so anyway."""
+        self.truth.apply(revision, text, ticket, drop or bool(lost), lost or ())
 
 
 class ChangeVerbs:

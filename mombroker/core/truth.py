@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ class Truth(Replicated):
               that asks, the text and the change
     ended     called with the number of a revision that is in force everywhere
     made      the state of a new agent of this server, of a class and fields; raises MomError if it cannot be made
+    is_lost   has the registry decided that a server is lost?
     install   has the server work under another topology: that, domains of it that begin anew in any case, and the
               epoch of what begins
     """
@@ -50,6 +51,7 @@ class Truth(Replicated):
         self.applied: list[Callable[[Change], None]] = []
         self.ways: dict[Kind, Callable[[str, str, Change], None]] = {}
         self.ended: Callable[[int], None]
+        self.is_lost: Callable[[str], bool]
         self.number, self.text = revision.in_force(self.tx.reader.meta(REVISION) | self.tx.reader.meta(TOPOLOGY))
         if self.number:
             if line := self.stands(file):
@@ -75,15 +77,16 @@ class Truth(Replicated):
             "`mom topology apply` to have it"
         )
 
-    def apply(self, expected: int, text: str, ticket: int, drop: bool = False) -> None:
+    def apply(self, expected: int, text: str, ticket: int, drop: bool = False, lost: Sequence[str] = ()) -> None:
         """Have the topology of a text in place of revision `expected`; the reply to `ticket` follows when this server
-        has it. With `drop` servers leave with all that they hold. Raises MomError for what no server would do."""
-        self.judge(expected, text, drop)
+        has it. With `drop` servers leave with all that they hold; those that are `lost` are not waited for. Raises
+        MomError for what no server would do."""
+        self.judge(expected, text, drop, lost)
         self.wait(revision.digest_of(text), ticket)
-        values = [expected, text, True] if drop else [expected, text]
+        values = [expected, text, *more_of(drop, lost)]
         self.ask(APPLY, json.dumps(values, ensure_ascii=False).encode())
 
-    def judge(self, expected: int, text: str, drop: bool = False) -> Change:
+    def judge(self, expected: int, text: str, drop: bool = False, lost: Sequence[str] = ()) -> Change:
         """What the topology of a text would change. Raises MomError, with the remedy, if that cannot be done now."""
         if expected != self.number:
             raise MomError(
@@ -120,13 +123,16 @@ class Truth(Replicated):
                 f"{listed(change.leavers)} cannot leave, and holds {listed(sorted(held))}: move that or delete it "
                 "first, or give it up by `mom topology apply --drop`"
             )
-        return replace(change, drop=drop)
+        for server in lost:
+            if server not in change.leavers or not self.is_lost(server):
+                raise MomError(f"{server} is not known to be lost, or stays: run `mom server lost {server}` first")
+        return replace(change, drop=drop, lost=tuple(lost))
 
     # -- on the registry server ----------------------------------------------------------------------------------
 
-    def _decide(self, asker: str, expected: int, text: str, drop: bool) -> bytes | None:
+    def _decide(self, asker: str, expected: int, text: str, drop: bool, lost: list[str]) -> bytes | None:
         try:
-            change = self.judge(expected, text, drop)
+            change = self.judge(expected, text, drop, lost)
         except MomError as error:
             self.refused(asker, text, str(error))
             return None
@@ -189,11 +195,26 @@ class Truth(Replicated):
         self.settle(digest, sentence)
 
 
-def _read_asked(message: Message) -> tuple[int, str, bool]:
+def more_of(drop: bool, lost: Sequence[str]) -> list[Any]:
+    """What is said only where servers leave with what they hold, or are lost: older ones do not know it."""
+    return [True, [*lost]] if lost else [True] if drop else []
+
+
+def read_more(more: list[Any]) -> tuple[bool, list[str]] | None:
+    """None: it is something else."""
+    match more:
+        case [] | [True]:
+            return bool(more), []
+        case [True, [*lost]] if lost and all(type(name) is str for name in lost):
+            return True, lost
+    return None
+
+
+def _read_asked(message: Message) -> tuple[int, str, bool, list[str]]:
     match _values(message):
-        case [int(expected), str(text), *more] if 0 < expected < LAST and more in ([], [True]):
+        case [int(expected), str(text), *more] if 0 < expected < LAST and (read := read_more(more)) is not None:
             _readable(message, text)
-            return expected, text, bool(more)
+            return expected, text, *read
     raise UnknownNotification(f"{message.type} came with what is no topology")
 
 

@@ -45,3 +45,13 @@ def held(channel: Channel, part: DomainChannel) -> Iterator[tuple[Message, str]]
             through = via(channel, agent, part.name, None)
             if (relays or not through) and not (mine and not through):
                 yield message, agent
+
+
+def bury(channel: Channel, part: DomainChannel, link: Link) -> None:
+    """What waits for a neighbour that is lost, and for ever without a successor, becomes dead letters."""
+    reason = f"its way led to {link.peer}, which is lost: it was not delivered"
+    for seq, packet in page(part, link, link.acked, link.sent):
+        message = decode(packet.body)
+        for agent in message.dests:
+            if seq > link.acked and via(channel, agent, part.name, link.peer):
+                channel.dead_letters.undeliverable(message, agent, reason)

@@ -89,6 +89,22 @@ def test_a_router_is_lost_with_its_disk_and_another_one_takes_its_place(bus):
     assert report["clean"] and report["judged_pct"] > 90, report
 
 
+def test_a_lost_server_is_taken_out_of_the_bus(bus):
+    bus, servers = bus
+    with jms.connect(bus.urls["e"]) as context:
+        context.send("/queue/of-e", "goes with it").wait(30)
+    servers["e"].kill()
+    servers["e"].wait()
+    shutil.rmtree(bus.file.parent / "e")
+    said = bus.mom("server", "lost", "e", "--yes", "--remove").stdout
+    assert "e is out of the bus" in said
+    history = bus.json("topology", "history")[0]
+    assert history["revision"] == 2 and "- server e" in history["changes"]
+    with jms.connect(bus.urls["a"]) as context:
+        context.send("/queue/of-e", "anew").wait(30)
+        assert context.consumer("/queue/of-e").receive(30).body == "anew"
+
+
 def test_what_is_not_lost_is_not_declared_so(bus):
     bus, servers = bus
     assert "c answers at" in bus.mom("server", "lost", "c", "--yes", code=1).stderr
@@ -97,4 +113,5 @@ def test_what_is_not_lost_is_not_declared_so(bus):
     for name in "ce":
         servers[name].kill()
         servers[name].wait()
+    assert "c is a router" in bus.mom("server", "lost", "c", "e", "--yes", "--remove", code=1).stderr
     assert "e must be up to go on without c" in bus.mom("server", "lost", "c", "--yes", code=1).stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.core import newcomers
+from mombroker.core import newcomers, revision
 from mombroker.store.memory import MemoryStore
 from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
@@ -14,7 +14,9 @@ BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy")
 
 
 def made(domains, backend="matrix"):
-    return topology(domains, SINKS, {name: (backend, {}) for name in domains if len(domains[name]) > 2})
+    servers = {server for members in domains.values() for server in members}
+    sinks = {agent: path for agent, path in SINKS.items() if agent[0] in servers}
+    return topology(domains, sinks, {name: (backend, {}) for name in domains if len(domains[name]) > 2})
 
 
 def lose(bus, name, domain, server, epoch=1):
@@ -53,4 +55,26 @@ def test_a_router_is_lost_and_another_one_takes_its_place(backend):
         assert server.neighbours.epochs[domain] == 1 and not server.losses.losses and not server.channel.gate.behind
     assert sum(letters(bus).values()) == 2
     replace_store(bus, "c", "a")
+    everyone_hears(bus, "after")
+
+
+@pytest.mark.parametrize("members", ["abcd", "ad"])
+def test_a_lost_server_is_taken_out_with_nobody_in_its_place(members):
+    old = {"x": "abc", "y": members} if members == "ad" else {"x": members}
+    new = {name: those.replace("d", "") for name, those in old.items() if len(those) > 2}
+    bus = Bus(made(old))
+    bus.pump()
+    bus.send("a", ["b/b", "d/d"], Put("before"))
+    bus.crash("d")
+    (domain,) = [name for name, those in old.items() if "d" in those]
+    asked = {"text": revision.text_of(made(new)), "revision": 1, "lost": ["d"]}
+    assert "run `mom server lost d` first" in bus.ask("b", "apply_topology", **asked)
+    assert lose(bus, "d", domain, "a") == {"domain": domain, "epoch": 1}
+    bus.send("a", ["b/b", "d/d"], Put("too late"))
+    del bus.stores["d"]
+    assert bus.ask("b", "apply_topology", **asked) == {"revision": 2, "begun": True}
+    for server in bus.servers.values():
+        assert server.truth.number == 2 and "d" not in server.topology.servers
+        assert server.change.plan is None and not server.losses.losses and not server.channel.gate.behind
+    assert sum(letters(bus).values()) == 1
     everyone_hears(bus, "after")
