@@ -49,53 +49,6 @@ def test_status_shows_all_servers_or_one_in_full(bus):
     assert "domain" in bus.mom("status", "-s", "b").stdout
 
 
-def test_top_shows_rates_of_all_servers_and_the_fullest_queues(bus):
-    bus.mom("queue", "create", "topped", "-s", "a")
-    rows = bus.json("top", "-n", "1", "-i", "0.2")
-    assert [row["server"] for row in rows] == ["a", "b", "c"] and all(row["commits_s"] >= 0 for row in rows)
-    lines = bus.mom("top", "-n", "2", "-i", "0.2", "-s", "a", "--queues", "3").stdout.splitlines()
-    assert [line.split()[0] for line in lines if line].count("server") == 4
-    assert any("queue:topped" in line for line in lines)
-
-
-def test_the_logs_are_written_for_shiviz(bus, tmp_path):
-    send(bus, "cy", "far", "-s", "a")
-    for _ in range(100):
-        bus.mom("log", "shiviz", "--to", str(tmp_path / "bus.log"))
-        text = (tmp_path / "bus.log").read_text()
-        if "c/cy has reacted" in text:
-            break
-    assert text.startswith("(?<date>") and re.search(r'c/cy has reacted .*\nc \{.*"a":\d', text)
-
-
-class Collector(BaseHTTPRequestHandler):
-    taken: ClassVar[list] = []
-
-    def do_POST(self):
-        self.taken.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
-        self.send_response(200 if "refuse" not in self.path else 503)
-        self.end_headers()
-
-    def log_message(self, *said): ...
-
-
-def test_the_ways_of_messages_are_given_to_a_collector_or_a_file(bus, tmp_path):
-    send(bus, "cy", "traced", "-s", "a")
-    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
-        threading.Thread(target=collector.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{collector.server_port}"
-        assert bus.mom("log", "trace", "--otlp", url).stderr.endswith(" spans\n")
-        refused = bus.mom("log", "trace", "--otlp", f"{url}/refuse", code=1).stderr
-        collector.shutdown()
-    assert "does not take traces: Service Unavailable" in refused
-    bus.mom("log", "trace", "--to", str(tmp_path / "t.jsonl"))
-    lines = (tmp_path / "t.jsonl").read_text().splitlines()
-    path, body = Collector.taken[0]
-    assert path == "/v1/traces" and {"resourceSpans"} == set(body) == set(json.loads(lines[0]))
-    assert "does not take traces" in bus.mom("log", "trace", "--otlp", url, code=1).stderr
-    assert bus.mom("log", "trace", "--otlp", "nowhere", code=2) and bus.mom("log", "trace", code=2)
-
-
 def test_agents_are_listed_shown_and_sent_to(bus):
     assert {row["agent"] for row in bus.json("agent", "list")} >= {"a/ann", "b/bob", "c/cy"}
     assert [row["agent"] for row in bus.json("agent", "list", "--server", "a", "--after", "a/_")] == ["a/ann"]
@@ -473,3 +426,50 @@ def test_status_of_a_bus_that_does_not_run(tmp_path):
     assert "name one of a, b\n" in bus.mom("status", "--server", "x", code=2).stderr
     assert "no server of this bus answers" in bus.mom("agent", "list", code=1).stderr
     assert "no server of this bus answers" in bus.mom("agent", "show", "dan", code=1).stderr
+
+
+def test_the_logs_are_written_for_shiviz(bus, tmp_path):
+    send(bus, "cy", "far", "-s", "a")
+    for _ in range(100):
+        bus.mom("log", "shiviz", "--to", str(tmp_path / "bus.log"))
+        text = (tmp_path / "bus.log").read_text()
+        if "c/cy has reacted" in text:
+            break
+    assert text.startswith("(?<date>") and re.search(r'c/cy has reacted .*\nc \{.*"a":\d', text)
+
+
+class Collector(BaseHTTPRequestHandler):
+    taken: ClassVar[list] = []
+
+    def do_POST(self):
+        self.taken.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        self.send_response(200 if "refuse" not in self.path else 503)
+        self.end_headers()
+
+    def log_message(self, *said): ...
+
+
+def test_the_ways_of_messages_are_given_to_a_collector_or_a_file(bus, tmp_path):
+    send(bus, "cy", "traced", "-s", "a")
+    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{collector.server_port}"
+        assert bus.mom("log", "trace", "--otlp", url).stderr.endswith(" spans\n")
+        refused = bus.mom("log", "trace", "--otlp", f"{url}/refuse", code=1).stderr
+        collector.shutdown()
+    assert "does not take traces: Service Unavailable" in refused
+    bus.mom("log", "trace", "--to", str(tmp_path / "t.jsonl"))
+    lines = (tmp_path / "t.jsonl").read_text().splitlines()
+    path, body = Collector.taken[0]
+    assert path == "/v1/traces" and {"resourceSpans"} == set(body) == set(json.loads(lines[0]))
+    assert "does not take traces" in bus.mom("log", "trace", "--otlp", url, code=1).stderr
+    assert bus.mom("log", "trace", "--otlp", "nowhere", code=2) and bus.mom("log", "trace", code=2)
+
+
+def test_top_shows_rates_of_all_servers_and_the_fullest_queues(bus):
+    bus.mom("queue", "create", "topped", "-s", "a")
+    rows = bus.json("top", "-n", "1", "-i", "0.2")
+    assert [row["server"] for row in rows] == ["a", "b", "c"] and all(row["commits_s"] >= 0 for row in rows)
+    lines = bus.mom("top", "-n", "2", "-i", "0.2", "-s", "a", "--queues", "3").stdout.splitlines()
+    assert [line.split()[0] for line in lines if line].count("server") == 4
+    assert any("queue:topped" in line for line in lines)

@@ -14,7 +14,7 @@ from mombroker.gateway.web.http import Answer, Request, as_json
 PREFIX = "/api/"
 # Each of these reads, tells no secret, and takes no longer than its page. What else is asked needs the token.
 VERBS = (
-    "agent", "agents", "browse", "connections", "deadletter", "deadletters", "destination", "home", "may",
+    "agent", "agents", "browse", "connections", "deadletter", "deadletters", "destination", "home", "losses", "may",
     "permissions", "policies", "queues", "status", "subscriptions", "topic", "topics", "topology", "topology_history",
     "topology_status", "users", "why",
 )  # fmt: skip
