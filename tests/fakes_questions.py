@@ -97,3 +97,8 @@ def answered_at_once() -> Iterator[None]:
 
     with replaced(Engine, "__init__", registered), replaced(Reaction, "send", at_once):
         yield
+
+
+def stays_behind(_: Callable[..., Any]) -> Callable[..., Any]:
+    """What an agent was asked stays at its former home when it moves."""
+    return lambda questions, agent: iter(())

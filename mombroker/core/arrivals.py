@@ -183,6 +183,8 @@ class Arrivals:
                 self.engine.timers.add(TaskRow(self.tx.new_id(), id, f"{sort}:{shown}", due, body))
             case ["consumer"]:
                 self.engine.clients.authors.brought(id, body)
+            case ["asked", str(producer)]:
+                self.engine.clients.questions.brought(id, producer, body)
             case ["in", int(attempts), str(domain), str(peer), int(received)]:
                 self._hold(id)
                 self._add(id, body, domain, peer, received, attempts)
@@ -198,12 +200,17 @@ class Arrivals:
             box = boxes[id] = Inbox(id, self.tx.new_id())
         box.name = MOVING
 
-    def _add(self, id: str, data: bytes, domain: str, peer: str, received: int, attempts: int = 0) -> None:
+    def _add(
+        self, id: str, data: bytes, domain: str, peer: str, received: int, attempts: int = 0, *, enters: bool = False
+    ) -> None:
+        """`enters`: its former home has not seen it."""
         try:
             message = decode(data)
         except PeerError as error:
             self.engine.dead.unreadable(data, id, error)
-        else:
+            return
+        enter = self.engine.entering.get(message.type) if enters else None
+        if enter is None or enter(message, id):
             self.engine.inboxes.add(message, id, domain, peer, received, 0, attempts)
 
     # -- when all is here --------------------------------------------------------------------------------------------
@@ -233,7 +240,7 @@ class Arrivals:
                     behind.accept()
                     return False
                 behind.remove(row.id)
-                self._add(id, row.body, *json.loads(row.head))
+                self._add(id, row.body, *json.loads(row.head), enters=True)
         behind.accept()
         del self.coming[id]
         self._keep(id)

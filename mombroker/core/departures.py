@@ -262,6 +262,8 @@ class Departures:
                 departure.late = self.tx.rows.number
                 self.tx.urgency = COMMIT
                 return
+        for producer, data, delete in self.engine.clients.questions.packed(id):
+            yield passage.record(["asked", producer], data), delete
         row = self.tx.written("agents", id)
         assert row is not None, "it is here until its state has left"
         yield passage.record(["state", row[0]], row[1]), lambda: self._gone(id)
@@ -363,6 +365,7 @@ class Departures:
         """All of it has left."""
         to = self.leaving.pop(id).to
         self.tx.rows.agents[id] = None
+        self.engine.clients.questions.left(id)
         self.engine.residents.loaded.pop(id, None)
         self.engine.inboxes.forget(self.engine.inboxes.boxes[id])
         self.engine.guests.discard(id)

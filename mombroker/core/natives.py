@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
@@ -62,12 +62,22 @@ class Clients(Protocol):
 
     @property
     def authors(self) -> Destinations: ...  # what authors' agents do with queues and topics
+    @property
+    def questions(self) -> Asked: ...  # what clients have asked agents
 
     leaving: Callable[[], bool]  # is it us who leaves the bus? Then nobody may connect
 
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator
+
+
+class Asked(Protocol):
+    """What agents were asked, by whom, so that nobody asks twice; it goes along with them."""
+
+    def packed(self, agent: str) -> Iterator[tuple[str, bytes, Callable[[], object]]]: ...
+    def left(self, agent: str) -> None: ...
+    def brought(self, agent: str, producer: str, packed: bytes) -> None: ...  # raises UnknownNotification
 
 
 class Channel(Protocol):

@@ -299,7 +299,7 @@ class Clients(Workload):
     patient = True  # it may go on for a while when the faults are over
 
     def __init__(self, rng: Random):
-        seed = rng.getrandbits(32)
+        seed = self.seed = rng.getrandbits(32)
         self.rng = Random(seed)
         self.drawn = QueuePolicies(Random(f"policies {seed}"), self.varied)
         self.policies = [*self._announced(Random(f"announced {seed}")), *self.drawn.at_start, *self.declared]

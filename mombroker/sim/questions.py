@@ -196,6 +196,15 @@ class Questions(Clients):
         fields: dict[str, Any] = {"log": [], "known": []}
         return [AgentDecl(f"desk{at}", home, f"{__name__}:Desk", fields) for at, home in enumerate(homes)]
 
+    def begin(self, cluster: Cluster, span: int) -> None:
+        """On half of the seeds desks move from server to server meanwhile."""
+        super().begin(cluster, span)
+        dice = Random(f"moves {self.seed}")
+        for _ in range(dice.choice((0, 0, 3, 10))):
+            desk, to = dice.choice(self.desks).partition("/")[2], dice.choice(self.servers)
+            asked = dice.choice(self.servers), "move_agent", {"agent": desk, "to": to}
+            cluster.world.after(int(dice.random() * span), cluster.ask, *asked)
+
     def cast(self) -> Sequence[Client]:
         return [Inquirer(self, number) for number in range(self.rng.randint(1, 4))]
 
@@ -219,8 +228,9 @@ class Questions(Clients):
 
     def counts(self) -> dict[str, int]:
         asked = sum(sent.destination.startswith("agent:") for sent in self.model.messages.values())
-        repeats = sum(record.detail == "a repeat" for node in self.cluster.nodes.values() for record in node.trace)
-        return {**super().counts(), "asked": asked, "answered": len(self.answers), "repeats": repeats}
+        details = [record.detail for node in self.cluster.nodes.values() for record in node.trace]
+        more = {"repeats": details.count("a repeat"), "desks_moved": details.count("came")}
+        return {**super().counts(), "asked": asked, "answered": len(self.answers), **more}
 
     def objections(self, cluster: Cluster) -> list[str]:
         return [*super().objections(cluster), *list(self._unanswered())[:3], *list(self._disorder(cluster))[:3]]

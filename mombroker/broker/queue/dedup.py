@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import msgpack
 
@@ -42,6 +43,17 @@ class Dedup:
         self.seen[producer] = (row, ranges)
         self.tx.rows.items[row] = ItemRow(row, self.agent, self.rows, 0, producer.encode(), pack(ranges))
 
+    def merge(self, producer: str, ranges: list[int]) -> None:
+        """The same, beside what it has had of it here."""
+        mine = self.seen.get(producer, (0, list[int]()))[1]
+        merged = list[int]()
+        for first, last in sorted([*pairs(mine), *pairs(ranges)]):
+            if merged and first <= merged[-1] + 1:
+                merged[-1] = max(merged[-1], last)
+            else:
+                merged += [first, last]
+        self.adopt(producer, merged[-2 * MAX_RANGES :])
+
     def fresh(self, producer: str, counter: int) -> bool:
         """False for a repeat."""
         tx = self.tx
@@ -56,6 +68,11 @@ class Dedup:
                 _, (oldest, _) = self.seen.popitem(last=False)
                 tx.rows.items[oldest] = None
         return new
+
+
+def pairs(ranges: list[int]) -> Iterable[tuple[int, int]]:
+    """First and last of each."""
+    return zip(ranges[::2], ranges[1::2], strict=True)
 
 
 def _add(ranges: list[int], counter: int) -> bool:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Protocol
 from urllib.parse import quote, unquote
+
+import msgpack
 
 from mombroker.broker import destinations
 from mombroker.broker.commands import Ask
@@ -21,11 +25,13 @@ from mombroker.broker.native import Native
 from mombroker.broker.protocol import FAILED, FAILURES, UNKNOWN, Answer, Failure
 from mombroker.broker.protocol import Ask as Question
 from mombroker.broker.queue.dedup import Dedup
-from mombroker.broker.wire import note_of
+from mombroker.broker.shapes import Count, reader_of, shown
+from mombroker.broker.wire import note_of, pack
 from mombroker.core.errors import MomError, UnknownNotification, line
 from mombroker.core.ids import ADDRESS_CHARS, OURS, home_of, is_id
 from mombroker.core.message import TYPE_CHARS, Message, new_message
 from mombroker.core.natives import Natives
+from mombroker.core.transaction import COMMIT
 
 REPLY = "reply:"
 ASKED = "_asked"  # the collection of an agent with the producers that have asked it
@@ -141,12 +147,7 @@ class Questions:
             return True
         if not note.producer or not self._is_there(agent):
             return True
-        dedup = self.seen[agent][0] if agent in self.seen else Dedup(tx, agent, ASKED)
-        self.seen[agent] = dedup, tx.new_id()
-        self.seen.move_to_end(agent)
-        if len(self.seen) > MAX_ASKED and next(iter(self.seen.values()))[1] <= tx.durable_id:
-            self.seen.popitem(last=False)
-        if dedup.fresh(note.producer, note.counter):
+        if self._of(agent).fresh(note.producer, note.counter):
             return True
         tx.record(
             "drop", origin=message.origin, number=message.number, agent=agent, payload=message.size,
@@ -154,10 +155,52 @@ class Questions:
         )  # fmt: skip
         return False
 
+    def _of(self, agent: str) -> Dedup:
+        tx, seen = self.tx, self.seen
+        dedup = seen[agent][0] if agent in seen else Dedup(tx, agent, ASKED)
+        seen[agent] = dedup, tx.new_id()
+        seen.move_to_end(agent)
+        if len(seen) > MAX_ASKED and next(iter(seen.values()))[1] <= tx.durable_id:
+            seen.popitem(last=False)
+        return dedup
+
+    # -- of an agent that moves ------------------------------------------------------------------------------------
+
+    def packed(self, agent: str) -> Iterator[tuple[str, bytes, Callable[[], object]]]:
+        """What its new home is to be told of it, by producer, and what deletes that here; nothing is asked here any
+        more. In the same order after a restart."""
+        dedup = self.seen[agent][0] if agent in self.seen else Dedup(self.tx, agent, ASKED)
+        for producer, (row, ranges) in sorted(dedup.seen.items(), key=lambda each: each[1][0]):
+            yield producer, pack(ranges), partial(self._forget, dedup, producer, row)
+
+    def _forget(self, dedup: Dedup, producer: str, row: int) -> None:
+        del dedup.seen[producer]
+        self.tx.rows.items[row] = None
+        self.tx.urgency = COMMIT
+
+    def left(self, agent: str) -> None:
+        self.seen.pop(agent, None)
+
+    def brought(self, agent: str, producer: str, packed: bytes) -> None:
+        """Raises UnknownNotification."""
+        try:
+            ranges = read_ranges(msgpack.unpackb(packed))
+        except (ValueError, TypeError) as error:
+            raise UnknownNotification(f"what {agent} was asked cannot be read: {error}") from None
+        self._of(agent).merge(producer, ranges)
+
     def _is_there(self, agent: str) -> bool:
         """Nobody is to fill the store with what was asked of agents that never were."""
         names = self.natives.names
         return names.id_of(agent.partition("/")[2]) == agent or self.tx.written("agents", agent) is not None
+
+
+def read_ranges(values: Any) -> list[int]:
+    """Raises ValueError for what are no ranges of counters."""
+    found: list[int] = reader_of(list[Count])(values)
+    if len(found) % 2 or found != sorted(found):
+        raise ValueError(f"{shown(values)} is no list of ranges")
+    return found
 
 
 def refusal(natives: Natives, service: Service, command: Ask, error: MomError) -> bool:

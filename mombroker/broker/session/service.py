@@ -91,7 +91,7 @@ class Sessions(Native):
         self.topics = Topics(natives, self)
         self.authors = AgentConsumers(natives, self.policies, self.topics)
         self.pool = Pool()
-        Questions(natives)
+        self.questions = Questions(natives)
         self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
         newcomers = natives.newcomers
         newcomers.tables += [self.policies.told, self.access.users.told, self.access.permissions.told, self.topics.told]

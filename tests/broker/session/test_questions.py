@@ -7,6 +7,7 @@ import pytest
 from mombroker.agents.notifications import to_json
 from mombroker.broker.commands import Ask, Transact
 from mombroker.broker.session import questions
+from mombroker.core.events import Admin
 from tests.broker.bench import Broker, Client
 from tests.core.bus import SECOND, topology
 from tests.core.sample_agents import Counted, Put, Release
@@ -296,3 +297,40 @@ def test_where_an_answer_is_to_go_is_made_and_judged_like_where_a_message_goes()
     client.do(question("Count", {"what": "a"}, reply_to="/queue/mine"))
     assert b.queue("queue:mine").id == "b/queue:mine" and b.queue("queue:mine").id in b.servers["b"].natives.agents
     assert b.fields("c/clerk")["counts"] == {"a": 1}
+
+
+def test_what_an_agent_was_asked_moves_with_it():
+    b = Broker(topology({"x": "ab", "y": "bc"}, {"c/clerk": CLERK}, allow=("tests",)))
+    client = b.connect("a", strict=False).subscribe("s", ANSWERS)
+
+    def ask(*numbers: int) -> None:
+        for number in numbers:
+            client.do(question("Count", {"what": str(number)}, dedup=("me", number)), pump=False)
+        b.pump()
+
+    ask(1, 2, 5)
+    for at, to in (("c", "b"), ("b", "a"), ("a", "c"), ("c", "b")):
+        b.ask(at, "move_agent", agent="clerk", to=to)
+        ask(1, 5)
+        b.reboot(to)
+        client = b.connect("a", strict=False).subscribe("s", ANSWERS) if to == "a" else client
+        ask(2)
+    ask(3)
+    assert b.program.describe(*b.stores["b"].agent("c/clerk"))["counts"] == dict.fromkeys("1253", 1)
+    rows = {name: [row.agent for row in b.stores[name].disk.items.values() if row.collection == questions.ASKED]
+            for name in "abc"}  # fmt: skip
+    assert rows == {"a": [], "b": ["c/clerk"], "c": []}
+
+
+def test_a_repeat_that_is_sooner_at_the_new_home_than_the_agent_is_one():
+    b = Broker(topology({"x": "ab", "y": "bc"}, {"c/clerk": CLERK}, allow=("tests",)))
+    client = b.connect("b", strict=False).subscribe("s", ANSWERS)
+    client.do(question("Count", {"what": "hat"}, dedup=("me", 1)))
+    b.servers["c"].step(Admin(1_000, "move_agent", {"agent": "clerk", "to": "b"}), b.now)
+    for _ in range(200):
+        for name in "abc":
+            b.release(name, b.commit(name))
+        client.do(question("Count", {"what": "hat"}, dedup=("me", 1)), pump=False)
+    b.pump()
+    assert b.program.describe(*b.stores["b"].agent("c/clerk"))["counts"] == {"hat": 1}
+    assert len(client.got) == 1
