@@ -23,6 +23,7 @@ from mombroker.core.topology import AgentDecl
 from mombroker.sim.clients import Client, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
+from mombroker.sim.travels import Moves
 from mombroker.sim.workers import QUEUES, TOPICS, A, B, Everything, Worker
 from mombroker.sim.workloads import Witness
 
@@ -182,7 +183,8 @@ class Desks(Everything):
             if n % 5 == 0:
                 wanted.pop(took[n // 2], None)
         first = f"{ROWS_BY_KEY}rows:"
-        rows = cluster.nodes[id.partition("/")[0]].disk.store.range(id, first, first + LAST, 1_000_000, False)
+        (store,) = (node.disk.store for node in cluster.nodes.values() if node.disk.store.agent(id) is not None)
+        rows = store.range(id, first, first + LAST, 1_000_000, False)
         return {key_of(row.collection[len(first) :]): unpack(row.body) for row in rows} == wanted
 
     def _read(self, id: str, took: list[int]) -> None:
@@ -206,3 +208,21 @@ class Desks(Everything):
         for number, order in self.orders.items():
             if times[number] > 1 or (order.exists and not times[number]):
                 yield f"agents have taken {number} {times[number]} times"
+
+
+class MovingDesks(Desks):
+    """The same, while the agents move from server to server."""
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        self.journeys = Moves(self.rng)
+
+    def begin(self, cluster: Cluster, span: int) -> None:
+        super().begin(cluster, span)
+        self.journeys.begin(cluster, span)
+
+    def counts(self) -> dict[str, int]:
+        return super().counts() | {"agent_moves_asked": self.journeys.asked}
+
+    def faults(self, cluster: Cluster) -> list[str]:
+        return super().faults(cluster) + self.journeys.faults(cluster)
