@@ -38,6 +38,11 @@ def test_a_second_machine_is_lost_only_when_the_first_has_its_place_for_good(see
     assert not run(seed, program="everything", replicated=ReplicatedNode).wrong
 
 
+def test_a_leader_may_begin_so_late_that_a_newer_one_has_decided_something():
+    """It leads nobody; what was decided before its own term it has."""
+    assert not run(3096, replicated=ReplicatedNode).wrong
+
+
 def test_a_seed_is_one_run():
     first, again = (run(3, program="queues", replicated=ReplicatedNode) for _ in range(2))
     assert (first.trace, first.counts) == (again.trace, again.counts)

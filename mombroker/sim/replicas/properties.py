@@ -25,6 +25,7 @@ class Properties:
         self.leaders: dict[int, str] = {}  # of a term
         self.entries: dict[tuple[int, int], tuple[int, int]] = {}  # (index, term): term of the one before, sum
         self.terms: list[int] = [0]  # of what is decided, by its index
+        self.by: list[int] = [0]  # the terms of the leaders that have decided it
         self.applied: dict[int, tuple[int, int]] = {}  # index: term, sum
         self._led: dict[int, int] = {}  # term: the last entry of its leader
         self._seen: dict[str, int] = {}  # id: what is decided for it
@@ -51,8 +52,11 @@ class Properties:
         assert known == ours, f"log matching: entry {entry.index} of term {entry.term} is {known} and {ours}"
 
     def _complete(self, replica: Replica) -> None:
+        """A leader that begins has what was decided in earlier terms; it may be late, and others lead already."""
         log = replica.log
         for index in range(log.storage.cut().index, len(self.terms)):
+            if self.by[index] >= replica.term:
+                return
             term = log.term(index)
             assert term == self.terms[index], (
                 f"leader completeness: {replica.id} leads term {replica.term}, and entry {index}, decided in term"
@@ -67,6 +71,7 @@ class Properties:
                 found = log.slice(index, index, 0) if term >= 0 else []
                 assert found, f"entry {index} is decided by {replica.id}, which does not have it"
                 self.terms.append(term)
+                self.by.append(replica.term)
                 self._matches(found[0], log.term(index - 1))
                 self.decided(found[0])
             elif term >= 0:
