@@ -75,8 +75,11 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "http": "HOST:PORT of metrics, health, the API, the console and STOMP over WebSocket "
         "([observe.md](observe.md)).",
         "http_tls": "HOST:PORT of the same by TLS; needs `certificate`.",
-        "http_origins": "Web pages that may open a WebSocket to it, beside its own: `https://HOST` or `https://HOST:PORT`.",
+        "http_origins": "Web pages that may open a WebSocket to it, beside its own: `https://HOST` or "
+        "`https://HOST:PORT`.",
         "certificate": "PEM file of the server's certificate, and of those that signed it.",
+        "client_ca": "PEM file of those that sign certificates of clients of `stomp_tls`: a client that shows one is "
+        "the user that its common name says, and needs no passcode.",
         "private_key": "PEM file of its key. Without it the key is in the certificate's file.",
         "anonymous": "`true`: clients of the same machine need no user. Only with loopback addresses.",
         "type_headers": "`true`: selectors take headers like `5`, `2.5` and `true` for numbers and booleans.",

@@ -46,17 +46,20 @@ def list_users(file: Path, server: str | None, output: str, columns: str) -> Non
 @options.file_option
 @options.server_option("Ask this server; all will know it.")
 @passcode_option
+@click.option("--certificate", is_flag=True, help="It has no passcode, and logs in by a certificate with its name.")
 @click.argument("name")
 @output_options
-def add(file: Path, server: str | None, source: Any, name: str, output: str, columns: str) -> None:
+def add(file: Path, server: str | None, source: Any, certificate: bool, name: str, output: str, columns: str) -> None:
     """Add a user.
 
     \b
     Example:
       mom user add ann
       mom user add ann --passcode-file ann.secret
+      mom user add billing --certificate
     """
-    _change(file, server, output, columns, "set_user", user=name, hash=_hashed(source), new=True)
+    hash = "" if certificate else _hashed(source)
+    _change(file, server, output, columns, "set_user", user=name, hash=hash, new=True)
 
 
 @user.command()

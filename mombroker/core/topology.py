@@ -47,6 +47,7 @@ class Server:
     type_headers  selectors take headers of clients that look like numbers or booleans for such
     hide_version  clients are not told what they are connected to
     http          host:port of metrics, health, the API and STOMP over WebSocket; `http_tls` the same by TLS
+    client_ca     PEM file of those that sign certificates of clients, which name a user each
     http_origins  whose pages may open a WebSocket, beside this port's own
     """
 
@@ -64,6 +65,7 @@ class Server:
     http: str | None = None
     http_tls: str | None = None
     http_origins: tuple[str, ...] = ()
+    client_ca: str = ""
 
     @property
     def listen(self) -> str:
@@ -338,6 +340,8 @@ def _certificate_faults(key: tuple[str, ...], server: Server, ca: str | None) ->
         yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, http_tls or [bus] ca, or remove it")
     if server.private_key and not server.certificate:
         yield Fault((*key, "private_key"), "a key needs a certificate: add it, or remove this one")
+    if server.client_ca and server.stomp_tls is None:
+        yield Fault((*key, "client_ca"), "clients show certificates by TLS alone: add stomp_tls, or remove this")
 
 
 def address(text: str) -> tuple[str, int]:

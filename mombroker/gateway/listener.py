@@ -32,6 +32,7 @@ class Gateway:
     post       takes events for it
     now        wall clock in ns
     anonymous  clients of this host need no user
+    client_ca  of those who sign certificates of clients; `is_user` tells whether a name is a user's
     """
 
     def __init__(
@@ -47,7 +48,10 @@ class Gateway:
         max_unfinished: int = 64 << 20,
         files: Files | None = None,
         max_transactions: int = 256 << 20,
+        client_ca: str = "",
+        is_user: Callable[[str], bool] = lambda name: False,
     ):
+        self.client_ca, self.is_user = client_ca, is_user
         self.reactor, self.name, self.post, self.log, self.logins, self.now = reactor, name, post, log, logins, now
         self.anonymous = anonymous
         self.times = times or Times()
@@ -95,7 +99,7 @@ class Gateway:
             self._ports.listen(setting, plain, name, accepting(False))
         if tls is not None:
             if self._certified is None:
-                self._certified = secure.Certified(certificate, key)
+                self._certified = secure.Certified(certificate, key, self.client_ca)
             factory = secure.secured(accepting(True), self._certified, self.reactor)
             self._ports.listen(f"{setting}_tls", tls, name, factory)
 
@@ -119,6 +123,9 @@ class Gateway:
         """Let the client in, or not."""
         self._new.discard(client.host, client)
         user = login.user
+        if (shown := secure.user_of(client.transport) if self.client_ca and client.tls else None) is not None:
+            self._certify(client, user, shown)
+            return
         if self.free(client.host) and self.logins.stored(user) is None:
             client.admitted("")
             return
@@ -128,6 +135,17 @@ class Gateway:
             )
         except MomError as error:
             self._refuse(client, str(error))
+
+    def _certify(self, client: Client, user: str, shown: str) -> None:
+        """Who shows a certificate is the user that it names."""
+        if user not in ("", shown):
+            self._refuse(
+                client, f"the certificate is of user {shown[:80]!r}, not of {user[:80]!r}: leave the login out"
+            )
+        elif not self.is_user(shown):
+            self._refuse(client, f"access refused for user {shown[:80]!r}")
+        else:
+            client.admitted(shown)
 
     def free(self, host: str) -> bool:
         """Whether clients of this host need no user."""

@@ -30,12 +30,14 @@ PLAIN_ON_TLS = (
 @implementer(IOpenSSLContextFactory)
 class Certified:
     """TLS with the certificate (and its chain) in one PEM file and the private key in another, or in the same one.
-    `expires`: in s since 1970, the first of the chain.
+    `expires`: in s since 1970, the first of the chain. Clients may show a certificate of one of
+    `client_ca`.
 
     Raises MomError.
     """
 
-    def __init__(self, certificate: str, key: str = ""):
+    def __init__(self, certificate: str, key: str = "", client_ca: str = ""):
+        self.client_ca = client_ca
         self.load(certificate, key)
 
     def load(self, certificate: str, key: str = "") -> None:
@@ -51,6 +53,13 @@ class Certified:
             context.use_certificate_chain_file(certificate)
             context.use_privatekey_file(key)
             context.check_privatekey()
+            if self.client_ca:
+                x509.load_pem_x509_certificates(Path(self.client_ca).read_bytes())
+                context.load_verify_locations(self.client_ca)
+                context.load_client_ca(self.client_ca.encode())
+                context.set_verify(SSL.VERIFY_PEER)
+                context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # or one that has ended would be good for longer
+                context.set_options(SSL.OP_NO_TICKET)
         except OSError as error:
             text = f"cannot read {error.filename}: {error.strerror}; set `certificate` and `private_key`"
             raise MomError(text) from None
@@ -64,6 +73,15 @@ class Certified:
 
     def getContext(self) -> SSL.Context:
         return self.context
+
+
+def user_of(transport: Any) -> str | None:
+    """The user whose certificate a client has shown, by its common name; None if it has shown none."""
+    shown = getattr(transport, "getPeerCertificate", lambda: None)()
+    if shown is None:
+        return None
+    names = shown.to_cryptography().subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
 
 
 def ending(file: str, expires: int, now: int) -> str:
@@ -88,4 +106,6 @@ def failure(host: str, error: Exception, setting: str) -> str:
     text = "; ".join(str(part[-1]) for part in error.args[0]) if error.args and error.args[0] else "cut off"
     if any(sign in text.lower() for sign in PLAIN_ON_TLS):
         return f"{host} speaks plain text on the TLS port: give it the port of `{setting}`, or let it use TLS"
+    if "certificate verify failed" in text:
+        return f"{host} shows a certificate that has ended, or that nobody in client_ca has signed"
     return f"no TLS with {host}: {text}"

@@ -42,6 +42,7 @@ SERVER = {
     "http_origins": (list, 'http_origins = ["https://shop.example"]'),
     "certificate": (str, 'certificate = "paris.pem"'),
     "private_key": (str, 'private_key = "paris.key"'),
+    "client_ca": (str, 'client_ca = "clients.pem"'),
     "anonymous": (bool, "anonymous = true"),
     "type_headers": (bool, "type_headers = true"),
     "hide_version": (bool, "hide_version = true"),
@@ -167,7 +168,7 @@ class _Reading:
             name, host, port, table.get("stomp"), self.path(table.get("data", f"var/{name}")), table.get("stomp_tls"),
             certificate, private, table.get("anonymous", False), table.get("type_headers", False),
             table.get("hide_version", False), table.get("http"), table.get("http_tls"),
-            tuple(table.get("http_origins", ())),
+            tuple(table.get("http_origins", ())), self.path(table.get("client_ca")),
         )  # fmt: skip
 
     def path(self, text: str | None) -> str:
@@ -306,7 +307,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
             "anonymous": server.anonymous or None, "type_headers": server.type_headers or None,
             "hide_version": server.hide_version or None,
             "http": server.http, "http_tls": server.http_tls, "http_origins": list(server.http_origins) or None,
-            "data": place(server.data) or None,
+            "client_ca": place(server.client_ca) or None, "data": place(server.data) or None,
         }  # fmt: skip
         toml.write(out, f"[servers.{toml.key(name)}]", table)
     for name, domain in topology.domains.items():

@@ -140,6 +140,7 @@ class Node:
             shared.reactor, self.name, self.driver.post, self.log,
             Logins(self.access.users.hash, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
             max_unfinished=limits.max_unfinished, files=shared.files, max_transactions=limits.max_transactions,
+            client_ca=at.client_ca, is_user=self.access.users.known.__contains__,
         )  # fmt: skip
         requests = self.server.requests
         requests.add(ProcessVerbs(self.name, self._stop, self._reload, self._connections, self.gateway.end))

@@ -109,9 +109,21 @@ def test_a_user_is_on_all_servers_and_on_one_that_was_down_too(bus, monkeypatch)
     assert hal["limits"] == {"rate": 5}
 
 
+def test_certificates_are_made_for_a_topology_file(bus, tmp_path):
+    folder = tmp_path / "tls"
+    done = bus.mom("tls", "init", "--to", str(folder), "--days", "5")
+    assert "! the topology file does not use them yet: add [bus] ca = " in done.stderr
+    assert {path.name for path in folder.iterdir()} == {"ca.pem", "ca.key", "a.pem", "b.pem"}
+    assert [row["names"][0].rpartition("/")[2] for row in bus.json("tls", "init", "--to", str(folder))] == ["a", "b"]
+    (folder / "ca.key").write_text("junk")
+    assert "are no CA: give PEM files" in bus.mom("tls", "init", "--to", str(folder), code=1).stderr
+
+
 def test_roles_permissions_and_the_end_of_a_connection(bus, monkeypatch):
     monkeypatch.setenv("MOM_PASSCODE", "x")
     bus.mom("user", "add", "kim")
+    bus.mom("user", "add", "billing", "--certificate")
+    assert login(bus, "billing", "")[0] == "ERROR"
     bus.mom("role", "grant", "clerk", "kim", "-s", "b")
     bus.mom("permission", "set", "--role", "clerk", "queue:orders*", "--may", "send,create")
     bus.mom("permission", "set", "--user", "*", "topic:*", "--may", "all")

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
+import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -279,6 +280,39 @@ def test_a_client_that_distrusts_the_certificate_is_a_line_in_the_log(secure):
     secure.run(work)
     secure.until(lambda: secure.lines)
     assert secure.lines[0].startswith("no TLS with 127.0.0.1: ")
+
+
+def test_a_client_is_the_user_that_its_certificate_names(echo, pem, tmp_path):
+    signer = trustme.CA()
+    signer.cert_pem.write_to_path(tmp_path / "clients.pem")
+    echo.gateway.client_ca, echo.gateway.is_user, echo.gateway.anonymous = (
+        str(tmp_path / "clients.pem"), {"ann"}.__contains__, False,
+    )  # fmt: skip
+    echo.listen(None, ("127.0.0.1", 0), str(pem / "both.pem"))
+
+    def answer(name, by=signer, **login):
+        context = ssl.create_default_context(cafile=str(pem / "cert.pem"))
+        if name:
+            by.issue_cert(f"{name}.example", common_name=name).private_key_and_cert_chain_pem.write_to_path(
+                tmp_path / "client.pem"
+            )
+            context.load_cert_chain(tmp_path / "client.pem")
+        try:
+            wire = Wire(echo.gateway.ports["stomp_tls"], context, **login)
+            frame = wire.read()
+            wire.socket.close()
+        except (ssl.SSLError, ConnectionError):
+            return "no TLS"
+        return frame and frame.headers.get("message", frame.command)
+
+    assert echo.run(lambda: answer("ann")) == "CONNECTED"
+    (opened,) = [event for event in echo.events if isinstance(event, ClientOpened)]
+    assert opened.user == "ann"
+    told = echo.run(lambda: answer("ann", login="bob"))
+    assert told == "the certificate is of user 'ann', not of 'bob': leave the login out"
+    assert echo.run(lambda: answer("bob")) == "access refused for user 'bob'"
+    assert echo.run(lambda: answer("ann", by=trustme.CA())) in ("no TLS", None)
+    echo.until(lambda: any("that nobody in client_ca has signed" in line for line in echo.lines))
 
 
 def test_a_client_that_vanishes_is_noticed(echo):

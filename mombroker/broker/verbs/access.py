@@ -27,8 +27,9 @@ class UserVerbs:
         return {"users": sorted(rows, key=lambda row: str(row["user"]))}
 
     @changes
-    def set_user(self, ticket: int, user: str, hash: str, new: bool = False) -> None:
-        """Add a user with the hash of a passcode if it is `new`; else change that, which ends its connections."""
+    def set_user(self, ticket: int, user: str, hash: str = "", new: bool = False) -> None:
+        """Add a user with the hash of a passcode if it is `new`; else change that, which ends its connections. Without
+        a hash it logs in by a certificate alone."""
         check_name("user", user)
         self.table.change("add" if new else "passcode", user, hash, ticket)
 
