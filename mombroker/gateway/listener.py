@@ -206,8 +206,12 @@ class Gateway:
         return {
             "clients": len(self.clients), "total": self.total, "refused": self.refusals, "ports": dict(self.ports),
             "unfinished_bytes": self.room.unfinished.total, "transaction_bytes": self.room.booked,
-            "certificate_expires": self._certified.expires if self._certified else 0,
         }  # fmt: skip
+
+    @property
+    def expires(self) -> int:
+        """When the certificate ends, in s since 1970; 0: there is none."""
+        return self._certified.expires if self._certified is not None else 0
 
     def problems(self) -> list[str]:
         """One sentence for each thing that an operator should act on."""

@@ -330,6 +330,7 @@ class Node:
         status["commits"] = self.driver.commits
         status["process"] = {"since": self.since, **process()}
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
+        status["certificate_expires"] = self.tls.expires if self.tls is not None else self.gateway.expires
         if self.web is not None:
             status["http"] = self.web.status()
         status["problems"] += self.gateway.problems()

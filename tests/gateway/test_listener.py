@@ -499,7 +499,6 @@ def test_status(world):
         "refused": 0,
         "ports": {},
         "unfinished_bytes": 0,
-        "certificate_expires": 0,
         "transaction_bytes": 0,
     }
     (shown,) = world.gateway.connections()

@@ -364,7 +364,7 @@ def test_key_and_certificate_may_be_in_one_file_or_two(pem):
 
 def test_a_certificate_that_ends_soon_is_told(secure, pem):
     """It is of one day."""
-    left = secure.gateway.status()["certificate_expires"] - time.time()
+    left = secure.gateway.expires - time.time()
     assert 0 < left < 86_401
     (sentence,) = secure.gateway.problems()
     assert "both.pem ends in 0 days" in sentence or "both.pem ends in 1 days" in sentence

@@ -49,6 +49,9 @@ SERVER = (
     Metric("problems", "gauge", "problems", "Things that an operator should act on; mom status has them in words"),
     Metric("stuck_agents", "gauge", "stuck", "Agents whose class cannot be loaded"),
     Metric("clock_ahead_seconds", "gauge", "ahead_ns", "How far the server's time is ahead of its machine's clock", NS),
+    Metric(
+        "certificate_expires_seconds", "gauge", "certificate_expires", "When the certificate ends, since 1970; 0: none"
+    ),
     Metric("commits_total", "counter", "commits", "Batches made durable"),
 )
 PROCESS = (
@@ -68,9 +71,6 @@ CLIENTS = (
     Metric("logins_refused_total", "counter", "refused", "Logins that were refused"),
     Metric("unfinished_bytes", "gauge", "unfinished_bytes", "Bytes of clients' frames that are not whole yet"),
     Metric("transaction_bytes", "gauge", "transaction_bytes", "Bytes in open transactions of clients"),
-    Metric(
-        "certificate_expires_seconds", "gauge", "certificate_expires", "When the certificate ends, since 1970; 0: none"
-    ),
     Metric("client_dropped_total", "counter", "dropped", "Messages of topics that slow clients did not take"),
 )
 TOPICS = (

@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -86,6 +87,9 @@ def test_the_port_by_tls(town, tmp_path):
     t = town(http_tls=f"127.0.0.1:{port}", certificate=str(file)).up()
     context = ssl.create_default_context(cafile=file)
     assert t.get("/healthz", "/metrics", context=context, port=port)[0] == (200, "works\n")
+    (text,) = (body for _, body in t.get("/metrics", context=context, port=port))
+    assert 0 < values(text)["mombroker_certificate_expires_seconds", ""] - time.time() < 86_401
+    assert any("a.pem ends in" in problem for problem in t.ask("a", "status")["problems"])
     t.node("a").web._pages["/big"] = lambda request, user: big()
     for status, body in t.get("/big", "/big", context=context, port=port):
         assert (status, len(body)) == (200, 1_000_000)

@@ -11,11 +11,10 @@ STATUS = {
     "server": 'a"\\', "problems": ["x", "y"], "stuck": [], "full": False, "sent": 7, "received": 3, "forwarded": 0,
     "holds": 2, "reactions": 9, "failures": 1, "agents_in_memory": 4, "inbox_in_memory": 0, "dead_letters": 5,
     "names": 6, "store_bytes": 1 << 40, "max_store": 1 << 41, "free_bytes": 123, "ahead_ns": 1_500_000_000,
-    "commits": 11,
+    "commits": 11, "certificate_expires": 1_900_000_000,
     "process": {"cpu_seconds": 1.25, "memory_bytes": 99, "files": 12, "max_files": 1024, "since": 10**18},
     "turns": {"longest_ms": 2.5, "long": 1, "of": "turn"},
-    "stomp": {"clients": 1, "total": 8, "refused": 2, "unfinished_bytes": 0, "transaction_bytes": 0, "dropped": 3,
-              "certificate_expires": 1_900_000_000},
+    "stomp": {"clients": 1, "total": 8, "refused": 2, "unfinished_bytes": 0, "transaction_bytes": 0, "dropped": 3},
     "domains": [
         {
             "domain": name, "held": 1, "held_longest_ns": 2 * 10**9, "parked": 0, "relays": 0, "duplicates": 0,
