@@ -1,7 +1,8 @@
 """An agent that leaves for another server while it works: the part of its former home (protocols §8.10).
 
 It works here until all servers have passed; then nothing of it happens any more, and it leaves in pages, each in the
-transaction that deletes its rows: items, timers and deferred functions, waiting messages, and its state at the end.
+transaction that deletes its rows: items, timers and deferred functions, waiting messages, what clients have asked it,
+and its state at the end.
 """
 
 from __future__ import annotations
