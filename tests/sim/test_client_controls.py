@@ -128,6 +128,9 @@ CONTROLS = {
         "questions", partial(replaced, Questions, "enters", questions.no_repeats), (2, 4, 5)
     ),
     "what was asked is known until the next restart": Control("questions", questions.asked_in_memory, (11, 25, 38)),
+    "what was asked stays where the agent was": Control(
+        "questions", partial(replaced, Questions, "packed", questions.stays_behind), (128, 241, 319)
+    ),
     "a question waits until all is done": Control(
         "questions", partial(replaced, Handlers, "_ask", questions.asked_later), (0, 1, 2)
     ),
