@@ -76,7 +76,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def _head(pattern: str) -> str:
-    return pattern[: min((at for at in (pattern.find("*"), pattern.find("?")) if at >= 0), default=len(pattern))]
+    return pattern.partition("*")[0].partition("?")[0]
 
 
 def _plain(topics: str) -> str:
