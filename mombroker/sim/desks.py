@@ -16,6 +16,7 @@ from zlib import crc32
 from mombroker.agents import Delivered, Table, consumes, notification, reacts, subscribes
 from mombroker.agents.notifications import unpack
 from mombroker.agents.tables import key_of
+from mombroker.broker.names import subscription_name
 from mombroker.broker.properties import pack
 from mombroker.core.batch import ROWS_BY_KEY
 from mombroker.core.table import LAST
@@ -23,6 +24,7 @@ from mombroker.core.topology import AgentDecl
 from mombroker.sim.clients import Client, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.model import Given, Sent, Stream
+from mombroker.sim.moves import Moving
 from mombroker.sim.travels import Moves
 from mombroker.sim.workers import QUEUES, TOPICS, A, B, Everything, Worker
 from mombroker.sim.workloads import Witness
@@ -226,3 +228,13 @@ class MovingDesks(Desks):
 
     def faults(self, cluster: Cluster) -> list[str]:
         return super().faults(cluster) + self.journeys.faults(cluster)
+
+
+class MovingSources(Moving, Desks):
+    """The same while the queues and subscriptions that agents take from move from server to server."""
+
+    def cast(self) -> Sequence[Client]:
+        made = super().cast()
+        subscriptions = [subscription_name(f"agent:{id}", "read") for id, kind in self.ids.items() if kind == "Reader"]
+        self.movable = [*QUEUES, WORK, WORK, *subscriptions]
+        return made

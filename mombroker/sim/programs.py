@@ -11,7 +11,7 @@ from mombroker.broker.commands import Delivery, Uncommitted
 from mombroker.broker.properties import pack
 from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
-from mombroker.sim.desks import Desks, MovingDesks
+from mombroker.sim.desks import Desks, MovingDesks, MovingSources
 from mombroker.sim.guards import Guards
 from mombroker.sim.joins import Joins
 from mombroker.sim.model import Given, Sent, Stream
@@ -373,5 +373,5 @@ PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
-    "questions": Questions, "desks": Desks, "moving-desks": MovingDesks, "guards": Guards,
+    "questions": Questions, "desks": Desks, "moving-desks": MovingDesks, "moving-sources": MovingSources, "guards": Guards,
 }  # fmt: skip
