@@ -48,7 +48,8 @@ def list_agents(file: Path, server: str | None, after: str, limit: int, output: 
 def show_agent(file: Path, server: str | None, agent: str, output: str, columns: str) -> None:
     """Show one agent, given by id or name: its fields, the first items of its collections, and how many messages wait.
 
-    In a table a field is fields.NAME, as JSON, and a collection is items.NAME with the number of its rows.
+    In a table a field is fields.NAME, as JSON, and a collection is items.NAME or tables.NAME with the number of its
+    rows. What it takes messages from stands with where that lives, or what it waits for.
 
     \b
     Example:
@@ -171,12 +172,18 @@ def delete(file: Path, server: str | None, agent: str, yes: bool, output: str, c
 
 def flat(found: dict[str, Any]) -> dict[str, Any]:
     """An agent for a table: one row for each of its fields, whose names are its author's, and each collection."""
-    row = {name: value for name, value in found.items() if name not in ("fields", "items")}
+    row = {name: value for name, value in found.items() if name not in ("fields", "items", "tables", "consumes")}
     row |= {f"fields.{name}": _json(value) for name, value in found["fields"].items()}
     for name, items in found["items"].items():
         row[f"items.{name}"] = f"{items['rows']} rows"
         first = [{**each, "value": _json(each["value"])} for each in items["first"]]
         row |= {f"first of items.{name}": first} if first else {}
+    for name, table in found.get("tables", {}).items():
+        row[f"tables.{name}"] = f"{table['rows']} rows"
+        first = [{name: _json(value) for name, value in each.items()} for each in table["first"]]
+        row |= {f"first of tables.{name}": first} if first else {}
+    for each in found.get("consumes", ()):
+        row[f"consumes {', '.join(each['from'])}"] = each["waits"] or f"at {each['home']}"
     return row
 
 

@@ -373,5 +373,6 @@ PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
-    "questions": Questions, "desks": Desks, "moving-desks": MovingDesks, "moving-sources": MovingSources, "guards": Guards,
+    "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
+    "moving-sources": MovingSources, "guards": Guards,
 }  # fmt: skip
