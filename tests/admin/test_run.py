@@ -17,9 +17,9 @@ def mom(*words):
     return CliRunner().invoke(cli, list(words))
 
 
-def start(folder, stomp, listen, http="none"):
+def start(folder, stomp, listen, http="none", *more):
     process = Processes(folder / "none").popen(
-        "run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", "--http", http, stderr=None
+        "run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", "--http", http, *more, stderr=None
     )
     for _ in range(600):
         if mom("status").exit_code == 0:
@@ -49,6 +49,20 @@ def test_one_server_runs_without_a_file_and_keeps_its_messages(tmp_path, monkeyp
     process.terminate()
     assert process.wait(30) == 0
     assert os.stat(tmp_path / "mombroker-data").st_mode & 0o77 == 0
+
+
+def test_with_users_nobody_of_this_machine_comes_in_without_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOM_FILE", raising=False)
+    monkeypatch.setenv("MOM_PASSCODE", "secret")
+    stomp, listen = free_ports(2)
+    process = start(tmp_path, stomp, listen, "none", "--users")
+    assert "access refused" in mom("send", "/queue/q", "1").stderr
+    assert mom("user", "add", "ann").exit_code == 0
+    with jms.connect(f"stomp://ann:secret@127.0.0.1:{stomp}") as context:
+        context.send("q", "2")
+    process.terminate()
+    assert process.wait(30) == 0
 
 
 def test_a_second_one_in_the_same_folder_is_refused_and_changes_nothing(tmp_path, monkeypatch):
