@@ -81,6 +81,10 @@ class Arrivals:
 
     def _offered(self, message: Message) -> None:
         id, path = passage.texts(message, 2)
+        known = self.coming.get(id)
+        if known is not None and known.source == message.origin:  # it asks again
+            self._tell((message.origin,), passage.TAKEN, [id, ""])
+            return
         refusal = self._refusal(id, path)
         if not refusal:
             self.coming[id] = Arrival(message.origin)

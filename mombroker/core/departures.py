@@ -84,8 +84,8 @@ class Departures:
         self.refused: dict[str, str] = {}
         obey = natives.types.obey
         obey(passage.TAKEN, lambda message: passage.texts(message, 2), self._taken)
-        obey(passage.POLL, _one, self._polled)
-        obey(passage.HERE, _one, self._is_here)
+        obey(passage.POLL, lambda message: passage.texts(message, 2), self._polled)
+        obey(passage.HERE, lambda message: passage.texts(message, 2), self._is_here, at_once=False)
         obey(passage.PASSED, _one, self._passed, at_once=False)
         obey(passage.GOT, _one, self._got)
 
@@ -107,8 +107,25 @@ class Departures:
             self.refused.pop(id, None)
             self.leaving[id] = Departure(to)
             self._keep(id)
-            self._tell((to,), passage.OFFER, [id, path])
+        self._ask(id, path)
         return {"agent": id, "from": self.tx.name, "to": to}
+
+    def again(self) -> None:
+        """A server is lost, and what was on its way over it: ask anew."""
+        for id in self.leaving:
+            if (row := self.tx.written("agents", id)) is not None:
+                self._ask(id, row[0])
+
+    def _ask(self, id: str, path: str) -> None:
+        """What its move waits for. In ENDS an answer to POLL is as good as PASSED: POLL comes behind RELOCATED, so the
+        answer comes behind all that was sent to this home."""
+        departure = self.leaving[id]
+        if departure.phase == OFFERED:
+            self._tell((departure.to,), passage.OFFER, [id, path])
+        elif departure.phase == TURNS:
+            self.homes.relocate(id, departure.to)
+        elif departure.waits:
+            self._tell(tuple(departure.waits), passage.POLL, [id, str(departure.phase)])
 
     def _keep(self, id: str) -> None:
         departure = self.leaving.get(id)
@@ -127,7 +144,7 @@ class Departures:
             return
         departure.phase, departure.waits = POLLS, list(self.tx.topology.servers)
         self._keep(id)
-        self._tell(tuple(departure.waits), passage.POLL, [id])
+        self._ask(id, "")
 
     def _stays(self, id: str, reason: str) -> None:
         del self.leaving[id]
@@ -137,10 +154,13 @@ class Departures:
         self.tx.note(f"{id} does not move: {reason}")
 
     def _polled(self, message: Message) -> None:
-        self._tell((message.origin,), passage.HERE, passage.texts(message, 1))
+        self._tell((message.origin,), passage.HERE, passage.texts(message, 2))
 
     def _is_here(self, message: Message) -> None:
-        self._answered(passage.texts(message, 1)[0], message.origin, POLLS)
+        id, phase = passage.texts(message, 2)
+        for asked in (POLLS, ENDS):
+            if phase == str(asked):
+                self._answered(id, message.origin, asked)
 
     def _answered(self, id: str, server: str, phase: int) -> None:
         departure = self.leaving.get(id)

@@ -292,6 +292,7 @@ class AgentServer:
         self.newcomers.left(server)
         self.clients.left(server)
         self._moved_from(server)
+        self.departures.again()
         self.names.install(declared)
         for agent in declared:
             self.names.declared(agent.name, True)

@@ -187,3 +187,29 @@ def test_a_guest_that_leaves_is_known_after_a_restart_by_who_has_not_heard_of_it
     b.pump()
     assert state(b, "a", "a/sink")["got"] == ["1", "2", "waits"]
     assert not [row for server in "abc" for row in b.records(server, "redeliver")]
+
+
+def test_what_a_move_has_asked_may_be_asked_again_in_each_of_its_phases(b):
+    """As after the loss of a server, over which the question was under way."""
+    b.cut("a", "c")
+    b.cut("b", "c")
+    for _ in range(3):
+        move(b, "sink", "b")
+    b.servers["a"].departures.again()
+    b.pump()
+    b.join("b", "c")
+    b.join("a", "c")
+    b.pump()
+    assert state(b, "b", "a/sink")["got"] == [] and not b.servers["a"].departures.leaving
+    b.cut("a", "c")
+    move(b, "sink", "a", at="b")
+    for _ in range(2):
+        b.servers["b"].departures.again()
+        b.pump()
+    assert b.ask("b", "agent", agent="a/sink")["waits_for"] == "c to learn of it"
+    b.send("c", "sink", Put("by the former home"))
+    b.join("a", "c")
+    b.pump()
+    assert state(b, "a", "a/sink")["got"] == ["by the former home"]
+    b.send("c", "sink", Put("at home"))
+    assert state(b, "a", "a/sink")["got"] == ["by the former home", "at home"]
