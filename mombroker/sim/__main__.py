@@ -31,6 +31,8 @@ def main() -> int:
         seeds = range(int(first), int(last or int(first) + 1))
     except ValueError:
         parser.error(f"--seeds takes A:B or one number, not {args.seeds}")
+    if args.losses and args.clients != AGENTS:
+        parser.error("--losses is for agents: what a lost server takes along of clients' messages nobody judges")
     console = Console(stderr=True)
     counts: Counter[str] = Counter()
     deaths: Counter[str] = Counter()
