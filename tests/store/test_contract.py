@@ -206,6 +206,19 @@ def test_rows_by_key_are_read_in_order_from_both_ends_and_are_no_places(on):
     assert list(on.store.places()) == [("paris/a", "jobs"), ("paris/a", "\u00e4")]
 
 
+def test_the_collections_of_an_agent_are_its_own_without_tables(on):
+    rows = [
+        ItemRow(n, agent, collection, 0, b"", b"")
+        for n, (agent, collection) in enumerate([
+            ("paris/a", "jobs"), ("paris/a", "jobs"), ("paris/a", "=t:i1"), ("paris/a", "=t:i2"), ("paris/a", "//ids"),
+            ("paris/a", "done"), ("paris/b", "other"),
+        ], 1)
+    ]  # fmt: skip
+    on.store.commit(Batch(items={row.id: row for row in rows}))
+    assert on.store.collections("paris/a") == ["//ids", "done", "jobs"]
+    assert on.store.collections("paris/c") == []
+
+
 def test_a_row_may_change_its_agent_and_its_place(on):
     on.store.commit(
         Batch(items={1: ItemRow(1, "paris/a", "jobs", 1, b"", b"")}, queue_in={2: InRow(2, "paris/a", b"")})
