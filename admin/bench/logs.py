@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from mombroker import store
 from mombroker.core.batch import Batch
 from mombroker.core.topology import Domain, Server, Topology
-from mombroker.core.trace import STATIONS, VERSION, Record
+from mombroker.core.trace import STATIONS, VERSION, Record, records
 from mombroker.sim.cluster import Workload
 from mombroker.sim.faults import Faults
 from mombroker.sim.mischief import Trial
@@ -77,7 +77,7 @@ class _Recorder(Node):
         rows, size = written(batch)
         commits, rows, size = self._unlogged[0], self._unlogged[1] + rows, self._unlogged[2] + size
         if batch.log:
-            self.written.append(Written(list(batch.log), commits, rows, size))
+            self.written.append(Written(records(batch.log), commits, rows, size))
             commits = rows = size = 0
         self._unlogged = (commits + 1, rows, size)
 
