@@ -64,7 +64,9 @@ class Program:
             return _named(path)
         except MomError:
             for module in (*(each.partition(":")[0] for each in sorted(self.declared)), *self.allow):
-                with contextlib.suppress(Exception):  # whoever needs it is told why it cannot be imported
+                with contextlib.suppress(
+                    BaseException
+                ):  # a module may raise anything, an exit too; who needs it is told
                     importlib.import_module(module)
                 if path in NAMES:
                     return NAMES[path]
