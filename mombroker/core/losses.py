@@ -177,6 +177,9 @@ class Losses:
         for loss in self.losses.values():
             closed = [] if loss.phase == DONE else [loss.domain]
             self.channel.gate.close(f"{LOSS}{loss.domain}", closed, loss.phase == DRAINING)
+            for link in self.reports[loss.domain].others(loss.lost) if loss.phase == FENCED else ():
+                link.unheld = True
+                link.touch()
 
     def _keep(self, loss: Loss) -> None:
         self.tx.rows.meta[f"{LOSS}{loss.domain}"] = json.dumps(asdict(loss))

@@ -36,6 +36,11 @@ def test_some_seeds_are_clean_where_members_pass_on_for_others():
     assert all_clean(range(8), RELAYING)["told_unknown"]
 
 
+def test_a_server_that_holds_as_much_as_it_may_takes_what_is_under_way():
+    """What it holds waits for what is lost, and nobody would ever begin anew."""
+    all_clean(range(2084, 2085), DIRECT)
+
+
 @pytest.mark.long
 def test_two_thousand_seeds_are_clean():
     all_clean(range(1500), DIRECT)
