@@ -34,12 +34,12 @@ from mombroker.broker.protocol import (
 from mombroker.broker.queue.departure import Departure
 from mombroker.broker.queue.lane import Pool
 from mombroker.broker.queue.queue import Queue
+from mombroker.broker.session import topic_feed
 from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers
 from mombroker.broker.session.questions import REPLY, Asker, Questions
 from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
-from mombroker.broker.session.topic_feed import PENDING_BYTES
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import KINDS, note_of
@@ -210,7 +210,7 @@ class Sessions(Native):
     def _judge_by(self, session: Session) -> None:
         """By what its user may do now."""
         session.guard = self.access.guard(session.user)
-        session.feed.most_bytes = self.access.limits(session.user).pending_bytes or PENDING_BYTES
+        session.feed.most_bytes = self.access.limits(session.user).pending_bytes or topic_feed.PENDING_BYTES
 
     def _access_changed(self, concerns: Callable[[str], bool], why: str) -> None:
         """Some users may do other things than before, or may not be connected any more: `why`."""
