@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 @click.option("--bus", "at", required=True, metavar="HOST:PORT", help="The `listen` of any server that runs.")
 @click.option("--listen", required=True, metavar="HOST:PORT", help="Where the others reach the new server.")
 @click.option("--secret", type=click.Path(path_type=Path), help="The file with the secret of the bus, if it has one.")
+@click.option(
+    "--ca", type=click.Path(path_type=Path), help="[bus] ca, if the links of the bus use TLS; with --certificate."
+)
+@click.option(
+    "--certificate", type=click.Path(path_type=Path), help="NAME.pem, by `mom tls init --joins` where ca.key is."
+)
 @click.option("--behind", default="", metavar="SERVER", help="Behind which server. [default: the one at --bus]")
 @click.option("--domain", default="", help="The name of the new domain of the two. [default: SERVER-NAME]")
 @click.option("--stomp", metavar="HOST:PORT", help="Where clients reach it.")
@@ -34,6 +40,8 @@ def join(
     at: str,
     listen: str,
     secret: Path | None,
+    ca: Path | None,
+    certificate: Path | None,
     behind: str,
     domain: str,
     stomp: str | None,
@@ -49,6 +57,7 @@ def join(
     \b
     Example:
       mom server join lille --bus paris.example:16300 --listen lille.example:16300 --secret bus.secret
+      mom server join lille --bus paris.example:16300 --listen lille.example:16300 --ca ca.pem --certificate lille.pem
     """
     from mombroker.admin.cli.up import detached
     from mombroker.net import config, joining
@@ -62,8 +71,13 @@ def join(
     if stomp:
         _free(stomp, "--stomp")
     key = _secret(secret)
-    invitation = _invited(name, at, key, listen, behind, domain)
+    tls = _tls(name, ca, certificate)
+    invitation = _invited(name, at, key, tls, listen, behind, domain)
     made = _file(name, invitation, secret, folder, stomp)
+    if ca and certificate:
+        made.ca = str(ca.absolute())
+        made.servers[name] = replace(made.servers[name], certificate=str(certificate.absolute()))
+    made.validate()
     remark = f"of {name}, which has joined by revision {invitation['revision']} of the topology"
     new_topology(config.dumps(made, out.parent.absolute(), [remark]), out)
     joining.new_store(made, name, invitation).close()
@@ -74,11 +88,24 @@ def join(
         raise SystemExit(detached(out, made, [made.servers[name]], "text"))
 
 
-def _invited(name: str, at: str, key: bytes, listen: str, behind: str, domain: str) -> "Invitation":
+def _tls(name: str, ca: Path | None, certificate: Path | None) -> tuple[str, str] | None:
+    """Those that sign, and the bus that the server's certificate names. Raises MomError."""
+    if ca is None and certificate is None:
+        return None
+    if ca is None or certificate is None:
+        raise MomError("links by TLS need both: --ca, and --certificate")
+    from mombroker.net import peertls
+
+    return str(ca), peertls.bus_of(str(ca), str(certificate), name)
+
+
+def _invited(
+    name: str, at: str, key: bytes, tls: tuple[str, str] | None, listen: str, behind: str, domain: str
+) -> "Invitation":
     from mombroker.core import revision
     from mombroker.net import joining
 
-    with joining.client(name, at, key) as client:
+    with joining.client(name, at, key, tls=tls) as client:
         try:
             said = client.request("invitation", server=name)
         except MomError:  # it is not on the bus
@@ -86,7 +113,7 @@ def _invited(name: str, at: str, key: bytes, listen: str, behind: str, domain: s
             said = client.request("invitation", server=name)
     if "founder" in said:
         raise MomError(f"the bus has a server {name} since its first revision: choose another name")
-    found = joining.of_sponsor(name, said, key)
+    found = joining.of_sponsor(name, said, key, tls=tls)
     there = revision.read(str(found["text"])).servers[name].listen
     if there != listen:
         raise MomError(f"the bus has a server {name} already, at {there}: choose another name")
@@ -100,7 +127,6 @@ def _file(name: str, invitation: "Invitation", secret: Path | None, folder: Path
     made = revision.read(str(invitation["text"]))
     made.servers[name] = replace(made.servers[name], data=str(folder), stomp=stomp)
     made.secret_file = str(secret.absolute()) if secret else None
-    made.validate()
     return made
 
 

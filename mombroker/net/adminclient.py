@@ -174,7 +174,9 @@ class AdminClient:
         return self._frames.pop(0)
 
     def _gone(self, reason: str) -> NoAnswer:
-        return NoAnswer(f"{self.server or 'whoever is'} at {self.where} did not answer ({reason}); see its log")
+        plain = self._me and not isinstance(self._socket, ssl.SSLSocket)
+        more = "; if its links use TLS, give --ca and --certificate" if plain else ""
+        return NoAnswer(f"{self.server or 'whoever is'} at {self.where} did not answer ({reason}); see its log{more}")
 
     def close(self) -> None:
         self._socket.close()

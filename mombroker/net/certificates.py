@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,17 +22,19 @@ CA_DAYS = 3650
 EARLIER = timedelta(hours=1)  # that a certificate is good before it is made: clocks differ
 
 
-def for_bus(topology: Topology, folder: Path, days: int) -> list[tuple[str, Path, list[str]]]:
-    """Make a certificate for each server, and a CA if the folder has none: who, where, and what it names. Raises
-    MomError."""
+def for_bus(
+    topology: Topology, folder: Path, days: int, joins: Iterable[Server] = ()
+) -> list[tuple[str, Path, list[str]]]:
+    """Make a certificate for each server, and a CA if the folder has none: who, where, and what it names. With `joins`,
+    for these alone, which are not on the bus yet. Raises MomError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     key, ca = authority(topology.name, folder)
     begin = datetime.now(UTC) - EARLIER
     made = []
-    for name, server in topology.servers.items():
-        names = _names(topology.name, server)
-        _write(folder / f"{name}.pem", issued(name, names, key, ca, begin, datetime.now(UTC) + timedelta(days=days)))
-        made.append((name, folder / f"{name}.pem", [str(each.value) for each in names]))
+    for server in joins or topology.servers.values():
+        names, where = _names(topology.name, server), folder / f"{server.name}.pem"
+        _write(where, issued(server.name, names, key, ca, begin, datetime.now(UTC) + timedelta(days=days)))
+        made.append((server.name, where, [str(each.value) for each in names]))
     return made
 
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from cryptography import x509
@@ -46,6 +46,18 @@ def uris(certificate: x509.Certificate) -> list[str]:
     except x509.ExtensionNotFound:
         return []
     return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def bus_of(ca: str, certificate: str, server: str) -> str:
+    """The bus of which a file is the certificate, with the key, of this server. Raises MomError."""
+    PeerTls("", server, ca, certificate, "", lambda line: None)  # is it whole?
+    found = uris(x509.load_pem_x509_certificates(Path(certificate).read_bytes())[0])
+    for each in found:
+        bus, _, name = each.removeprefix("mom:").partition("/")
+        if each == name_of(unquote(bus), server) and name:
+            return unquote(bus)
+    shown = ", ".join(found)[:200] or "no server"
+    raise MomError(f"{certificate} names {shown}, not {server}: `mom tls init --joins {server}=HOST` makes its own")
 
 
 def check_name(bus: str, server: str, found: list[str]) -> None:

@@ -153,3 +153,48 @@ def test_a_server_joins_and_nobodys_connection_drops(bus, machine):
     assert bus.json("topology", "history")[0]["changes"] == [
         f"+ server e at 127.0.0.1:{port}", "+ domain b-e: b and e by fifo",
     ]  # fmt: skip
+
+
+def test_a_server_joins_a_bus_whose_links_use_tls(tmp_path, monkeypatch):
+    """Its certificate is made before it is on the bus, and says which bus that is."""
+    home, there = tmp_path / "home", tmp_path / "there"
+    home.mkdir()
+    there.mkdir()
+    file = write_topology(home, {"x": "ab"}, {})
+    made = Processes(file)
+    made.run("tls", "init", str(file))
+    text = file.read_text().replace('name = "test"', 'name = "test"\nca = "tls/ca.pem"')
+    for name in "ab":
+        text = text.replace(f"[servers.{name}]\n", f'[servers.{name}]\ncertificate = "tls/{name}.pem"\n')
+    file.write_text(text)
+    made.up()
+    try:
+        assert made.all_up()
+        assert "write it as NAME=HOST" in made.mom("tls", "init", "--joins", "e", code=1).output
+        assert "is a server of this file" in made.mom("tls", "init", "--joins", "a=127.0.0.1", code=1).output
+        made.run("tls", "init", str(file), "--joins", "e=127.0.0.1")
+        for name in ("ca.pem", "a.pem", "e.pem"):
+            (there / name).write_bytes((home / "tls" / name).read_bytes())
+        monkeypatch.chdir(there)
+        where = ["--bus", at(made, "b"), "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--no-start"]
+        for given, sentence in [
+            ([], "see its log; if its links use TLS, give --ca and --certificate"),
+            (["--ca", "ca.pem"], "links by TLS need both"),
+            (["--ca", "ca.pem", "--certificate", "a.pem"], "a.pem names mom:test/a, not e"),
+            (["--ca", "none.pem", "--certificate", "e.pem"], "cannot read none.pem"),
+        ]:
+            result = made.mom("server", "join", "e", *where, *given, code=1)
+            assert sentence in result.output and len(result.output.splitlines()) == 1, result.output
+        made.run("server", "join", "e", *where, "--ca", "ca.pem", "--certificate", "e.pem")
+        here = Processes(there / "bus.toml")
+        server = here.serve("e")
+        try:
+            while "e serves" not in (there / "e.txt").read_text():
+                time.sleep(0.05)
+            here.run("queue", "create", "far", "--server", "e")  # the registry is a, behind b
+            assert [row["destination"] for row in here.json("queue", "list", "--server", "e")] == ["queue:far"]
+        finally:
+            server.terminate()
+            server.wait()
+    finally:
+        made.down()
