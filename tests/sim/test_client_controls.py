@@ -119,10 +119,10 @@ CONTROLS = {
         "moves", partial(replaced, Arrival, "_take", moves.taken_before_durable), (8, 30, 53)
     ),
     "sent on with what consumers have": Control(
-        "moves", partial(replaced, Departure, "redirect", moves.sent_on_with_what_they_have), (29, 33, 37)
+        "moves", partial(replaced, Departure, "redirect", moves.sent_on_with_what_they_have), (4, 5, 27)
     ),
     "published to both homes": Control(
-        "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (33, 43, 47)
+        "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (9, 33, 43)
     ),
     "a question that is repeated is asked again": Control(
         "questions", partial(replaced, Questions, "enters", questions.no_repeats), (2, 4, 5)
