@@ -6,7 +6,7 @@ import click
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
-from mombroker.admin.cli.output import output_options, show
+from mombroker.admin.cli.output import Target, output_options, show
 from mombroker.core.errors import MomError
 from mombroker.core.ids import SERVER_NAME
 from mombroker.core.topology import Server, Topology
@@ -20,7 +20,7 @@ def tls() -> None:
 @tls.command()
 @options.file_option
 @click.option(
-    "--to", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path("tls"), show_default=True,
+    "--to", "folder", type=Target(folder=True), default=Path("tls"), show_default=True,
     help="The folder, beside the topology file.",
 )  # fmt: skip
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are good.")

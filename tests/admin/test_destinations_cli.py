@@ -426,8 +426,8 @@ def test_a_server_is_drained_and_takes_work_again(bus):
     found = bus.mom("server", "drain", "a", "--to", "b", "--timeout", "30", "-o", "json", code=None)
     assert all(each["kind"] not in ("queue", "subscription") for each in json.loads(found.stdout or "[]"))
     assert bus.json("queue", "show", "drained")["home"] == "b"
-    bus.mom("send", "-s", "a", "/queue/drained-new", "1")
-    assert bus.json("queue", "show", "drained-new")["home"] == "b"
+    assert "a is drained: connect to another server" in bus.mom("send", "-s", "a", "/queue/q", "1", code=1).stderr
+    bus.mom("queue", "create", "drained-new", "-s", "b")
     bus.mom("server", "drain", "a", "--end")
     bus.mom("send", "-s", "a", "/queue/drained-newer", "1")
     assert bus.json("queue", "show", "drained-newer")["home"] == "a"

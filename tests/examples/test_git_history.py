@@ -75,7 +75,7 @@ def alone(tmp_path):
     """An author outside of any server, with nothing to publish."""
     file = tmp_path / "history.jsonl"
     file.touch()
-    return Author("a/author0", initial(Author, {"history": str(file), "author": 0, "authors": 1}))
+    return Author("a/author0", initial(Author, {"history": str(file), "author": 0, "authors": 1}), "a")
 
 
 def test_an_author_tells_what_came_too_early_and_twice(tmp_path):
