@@ -112,7 +112,7 @@ CONTROLS = {
         "queues", partial(replaced, Queue, "policy_changed", fakes.wakes_nobody), (3, 11, 35)
     ),
     "sent directly, not behind the end of a move": Control(
-        "moves", partial(replaced, Arrival, "keeps", moves.not_behind_the_end), (3, 5, 33)
+        "moves", partial(replaced, Arrival, "keeps", moves.not_behind_the_end), (3, 5, 52)
     ),
     "an old id that is forgotten too early": Control("moves", moves.forgotten_too_early, (3, 70, 151)),
     "a receipt of a page that is not durable": Control(
