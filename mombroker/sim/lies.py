@@ -70,7 +70,7 @@ def greeting(rng: Random, hello: dict[Any, Any], link: Link) -> tuple[dict[Any, 
         return hello | {rng.choice(FREE): rng.randrange(1 << 63)}, True
     name = rng.choice(list(hello))
     if kind == "missing":
-        return {key: value for key, value in hello.items() if key != name}, name == "order"
+        return {key: value for key, value in hello.items() if key != name}, name in ("order", "fenced")
     if kind == "value":
         wrong = [value for value in WRONG_VALUES if type(value) is not type(hello[name]) or value in (-1, 1 << 63)]
         return hello | {name: rng.choice(wrong)}, False

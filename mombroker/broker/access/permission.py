@@ -29,7 +29,7 @@ class Permission:
     deny    what it forbids, whatever others allow
     """
 
-    match: str
+    match: str = ""
     user: str = ""
     role: str = ""
     may: tuple[str, ...] = ()

@@ -77,6 +77,7 @@ def test_a_wildcard_is_denied_by_one_topic_that_is():
     ({"match": "queue:[ab]", "user": "a", "may": ["send"]}, "write ? in place of each ["),
     ({"match": "orders", "user": "a", "may": ["send"]}, "write 'queue:orders' or 'topic:orders'"),
     ({"match": "", "user": "a", "may": ["send"]}, "needs match"),
+    ({"user": "a", "may": ["send"]}, "needs match"),
     ({"match": "queue:a", "user": " a", "may": ["send"]}, "printable characters"),
     ({"match": "queue:a", "user": 5, "may": ["send"]}, "user must be text"),
     ({"match": "queue:a", "user": "a", "can": ["send"]}, "a permission has no 'can'"),
