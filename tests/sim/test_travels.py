@@ -41,7 +41,7 @@ CONTROLS = {
         partial(replaced, Arrivals, "_hold", fakes.reacts_before_all_is_here), (86,)
     ),
     "timers by the ids of here": Control(
-        partial(replaced, Timers, "cancel", fakes.brought_ids_are_those_of_here), (4, 31, 39)
+        partial(replaced, Timers, "cancel", fakes.brought_ids_are_those_of_here), (4, 39, 49)
     ),
     "items by the ids of here": Control(fakes.items_without_their_ids, (4, 14, 31)),
 }
