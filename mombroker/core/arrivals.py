@@ -82,7 +82,7 @@ class Arrivals:
     def _offered(self, message: Message) -> None:
         id, path = passage.texts(message, 2)
         known = self.coming.get(id)
-        if known is not None and known.source == message.origin:  # it asks again
+        if known is not None and known.source == message.origin and not known.all_here:  # it asks again
             self._tell((message.origin,), passage.TAKEN, [id, ""])
             return
         refusal = self._refusal(id, path)
@@ -246,9 +246,13 @@ class Arrivals:
                 behind.remove(row.id)
                 self._add(id, row.body, *json.loads(row.head), enters=True)
         behind.accept()
+        gone = self.tx.written("agents", id) is None  # it was deleted, or lost, on its way
+        box = self.engine.inboxes.boxes.get(id)
+        if gone and box is not None and (box.queue or box.on_disk()):
+            return True  # what waits becomes dead letters first, before others are to send elsewhere
         del self.coming[id]
         self._keep(id)
-        if self.tx.written("agents", id) is None:  # it was deleted on its way
+        if gone:
             self.homes.forget(id)
             self.engine.guests.discard(id)
         elif home_of(id) == self.tx.name:
@@ -256,12 +260,26 @@ class Arrivals:
         return True
 
     def left(self, server: str) -> None:
-        """A server is not of this bus any more: what was still to come from there does not, and its messages are for
-        nobody."""
+        """A server is not of this bus any more: who was still to come from there does not. What has come of it goes,
+        and its messages are for nobody."""
         for id, arrival in self.coming.items():
             if arrival.source == server and not arrival.all_here:
+                rest = self._rest(id)
+                for row in rest.scan(None, len(rest)):
+                    rest.remove(row.id)
+                rest.accept()
+                self.engine.vanish(id)
                 arrival.all_here, arrival.batch = True, self.tx.rows.number
                 self._keep(id)
+
+    def again(self) -> None:
+        """A server is lost, and what was on its way over it: our answers, and that agents are gone."""
+        for id, arrival in self.coming.items():
+            if not arrival.all_here:
+                self._tell((arrival.source,), passage.TAKEN, [id, ""])
+        for id, home in list(self.homes.moved.items()):
+            if home == self.tx.name and id not in self.coming and self.tx.written("agents", id) is None:
+                self.homes.forget(id)
 
     def check(self) -> None:
         boxes = self.engine.inboxes.boxes

@@ -9,6 +9,7 @@ from mombroker.core.collection import Collections
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import home_of, identity
 from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.passage import PAGE, waiting
 from mombroker.core.transaction import COMMIT, Transaction
 
 TOPICS = "_topics"  # who expands a copy of a topic
@@ -78,6 +79,9 @@ class DeadLetters:
         except UnknownNotification as error:
             done, reason = False, str(error)
         local = agent.partition("/")[2]
+        if message.type == PAGE:
+            for each in waiting(message):
+                self.bury(each, identity(each.dests[0]), reason, "Undeliverable")
         if done or (local.startswith("_") and local != TOPICS):
             self.record("drop", message, agent, detail=reason)
             return False

@@ -137,7 +137,11 @@ class Departures:
         """The new home takes it, or says why not."""
         id, refusal = passage.texts(message, 2)
         departure = self.leaving.get(id)
-        if departure is None or departure.phase != OFFERED or message.origin != departure.to:
+        if departure is None or message.origin != departure.to:
+            if not refusal:  # it was offered to who was lost before that came
+                self._nothing(id, message.origin)
+            return
+        if departure.phase != OFFERED:
             return
         if refusal:
             self._stays(id, refusal)
@@ -192,18 +196,36 @@ class Departures:
     def left(self, server: str) -> None:
         """A server is not of this bus any more: nothing more comes from there, and nobody moves there."""
         for id, departure in list(self.leaving.items()):
-            if departure.to == server:
+            if departure.to == server and departure.phase < SENDS and self.homes.home(id) == self.tx.name:
                 self._stays(id, f"{server} has left the bus")
-                self._thaw(id)
+                if departure.phase != OFFERED and server in self.tx.topology.servers:
+                    self._nothing(id, server)  # whoever is in its place may have taken it
+            elif departure.to == server:
+                self._lost(id)
             else:
                 self._answered(id, server, departure.phase)
+
+    def _lost(self, id: str) -> None:
+        """It lived at its new home, which is not there any more: what is still here of it goes, too, and what waits for
+        it becomes dead letters."""
+        to = self.leaving.pop(id).to
+        self._keep(id)
+        self.engine.vanish(id)
+        self.engine.guests.discard(id)
+        self._thaw(id)
+        self.tx.record("move", agent=id, peer=to, done=self.tx.now, detail="left")
+        self.tx.note(f"{id} is lost with {to}, to which it was moving")
+
+    def _nothing(self, id: str, to: str) -> None:
+        """It does not come: what waits for it there is for nobody."""
+        self._tell((to,), passage.PAGE, Page(id, self.tx.new_id(), [], True).pack())
 
     def deleted(self, id: str) -> None:
         """An agent is gone: what waits for it at its new home is for nobody."""
         departure = self.leaving.pop(id, None)
         if departure is not None:
             self._keep(id)
-            self._tell((departure.to,), passage.PAGE, Page(id, self.tx.new_id(), [], True).pack())
+            self._nothing(id, departure.to)
 
     # -- it leaves ---------------------------------------------------------------------------------------------------
 

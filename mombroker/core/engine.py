@@ -456,11 +456,17 @@ class Engine:
         """An agent that cannot be loaded is deleted: what waits for it becomes dead letters."""
         box = self.inboxes.boxes.get(agent)
         if box is not None and box.stuck:
-            self.natives.remove(agent)
-            self.clients.authors.gone(agent)
+            self.vanish(agent)
             self.on_delete(agent)
             box.stuck = None
             self.inboxes.wake(box)
+
+    def vanish(self, agent: str) -> None:
+        """All that there is of an agent goes, except its inbox: what waits there is for nobody."""
+        self.residents.loaded.pop(agent, None)
+        self.natives.remove(agent)
+        self.clients.authors.gone(agent)
+        self.clients.questions.left(agent)
 
     def name_known(self, name: str) -> None:
         """Reactions that needed this name, or one of this pattern, go on."""

@@ -23,6 +23,8 @@ class Homes(Replicated):
 
     moved     id -> the server where it lives
     on_move   called with an agent, its former home and its new one
+    fenced    the epoch below which a server's store is of no use any more, and `decided`: has the registry decided that
+              it is lost? See Lost
     """
 
     agent, prefix = "_homes", HOME
@@ -31,7 +33,9 @@ class Homes(Replicated):
         super().__init__(replication)
         self.moved = self.rows()
         self.on_move: Callable[[str, str, str], None]
-        self.define(RELOCATE, _read, self._decide, RELOCATED, _read, self._relocated)
+        self.fenced: Callable[[str], int] = lambda server: 0
+        self.decided: Callable[[str], bool] = lambda server: False
+        self.define(RELOCATE, _read_asked, self._decide, RELOCATED, _read, self._relocated)
 
     def home(self, id: str) -> str:
         """The server where an agent lives, as far as is known here; that of a session. Empty for nobody."""
@@ -39,12 +43,18 @@ class Homes(Replicated):
 
     def relocate(self, id: str, to: str) -> None:
         """An agent of ours lives elsewhere from now on."""
-        self.ask(RELOCATE, _packed(id, self.tx.name, to))
+        self._ask(id, to)
 
     def forget(self, id: str) -> None:
         """An agent of ours is gone for good."""
         if id in self.moved:
-            self.ask(RELOCATE, _packed(id, self.tx.name, home_of(id)))
+            self._ask(id, home_of(id))
+
+    def _ask(self, id: str, to: str) -> None:
+        """What is asked without knowing of a loss that is decided before it is of no use: see `_decide`."""
+        source = self.tx.name
+        epochs = [self.fenced(source), self.fenced(to)]
+        self.ask(RELOCATE, json.dumps([id, source, to, *(epochs if any(epochs) else ())], ensure_ascii=False).encode())
 
     def left(self, server: str) -> None:
         """A server is not of this bus any more, nor what lived there."""
@@ -56,9 +66,11 @@ class Homes(Replicated):
         for id, home in self.moved.items():
             yield self.tx.topology.registry or self.tx.name, RELOCATED, _packed(id, home_of(id), home)
 
-    def _decide(self, asker: str, id: str, source: str, to: str) -> bytes | None:
+    def _decide(self, asker: str, id: str, source: str, to: str, left: int, reached: int) -> bytes | None:
         there = {source, to} <= self.tx.topology.servers.keys() or to == home_of(id)
-        return _packed(id, source, to) if asker == source == self.home(id) and there else None
+        known = ((source, left), (to, reached))
+        late = any(self.decided(server) and epoch < self.fenced(server) for server, epoch in known)
+        return _packed(id, source, to) if asker == source == self.home(id) and there and not late else None
 
     def _relocated(self, id: str, source: str, to: str) -> None:
         if self.home(id) == source:
@@ -83,11 +95,21 @@ def _packed(id: str, source: str, to: str) -> bytes:
 
 def _read(message: Message) -> tuple[str, str, str]:
     """Raises UnknownNotification."""
+    return _read_asked(message)[:3]
+
+
+def _read_asked(message: Message) -> tuple[str, str, str, int, int]:
+    """The last are the epochs below which the stores of both were of no use, as far as the asker knew. Raises
+    UnknownNotification."""
     try:
         found = json.loads(message.payload)
     except (ValueError, RecursionError) as error:
         raise UnknownNotification(f"{message.type} came with what is no JSON: {error}") from None
     match found:
-        case [str(id), str(source), str(to)] if is_id(id) and source and to and "/" not in source + to:
-            return id, source, to
+        case [str(id), str(source), str(to), *epochs] if is_id(id) and source and to and "/" not in source + to:
+            match epochs:
+                case []:
+                    return id, source, to, 0, 0
+                case [int(left), int(reached)]:
+                    return id, source, to, left, reached
     raise UnknownNotification(f"{message.type} came without an agent and its homes")

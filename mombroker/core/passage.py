@@ -9,13 +9,13 @@ PAGE       a piece of the agent, in the transaction that deletes it at the forme
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from mombroker.core.batch import ItemRow
-from mombroker.core.errors import UnknownNotification
+from mombroker.core.errors import PeerError, UnknownNotification
 from mombroker.core.ids import is_id
-from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.message import BOUNCE, Message, decode, new_message
 from mombroker.core.transaction import Transaction
 
 AGENT = "_moves"
@@ -67,6 +67,17 @@ def read_record(message: Message, data: bytes) -> tuple[Any, bytes]:
     """Raises UnknownNotification."""
     head, _, body = data.partition(b"\n")
     return _json(message, head), body
+
+
+def waiting(message: Message) -> Iterator[Message]:
+    """The messages in a PAGE that waited for its agent. Raises UnknownNotification."""
+    for whole, data in page_of(message).chunks:
+        head, _, body = data.partition(b"\n")
+        if whole and head.startswith(b'["in",'):
+            try:
+                yield decode(body)
+            except PeerError:
+                pass  # the end of one that has come in pieces
 
 
 def shown(row: ItemRow) -> int:

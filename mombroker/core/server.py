@@ -125,7 +125,8 @@ class AgentServer:
         self.lost.applied = self._lost
         self.truth.is_lost = self.lost.decided
         self.newcomers.tables.insert(0, self.lost.told)
-        self.neighbours.fenced = self.lost.fenced
+        self.neighbours.fenced = self.homes.fenced = self.lost.fenced
+        self.homes.decided = self.lost.decided
         self.losses = Losses(
             channel, self.dead_letters, self.lost, self.requests.tickets.answer, self.timers.alarm
         )  # fmt: skip
@@ -285,6 +286,7 @@ class AgentServer:
     def _lost(self, server: str, sponsor: str, epoch: int) -> None:
         """A server is lost for good, and what lived there. Another one may begin in its place, behind its sponsor."""
         if server == self.name:
+            self.homes.left(server)  # what the lost one had
             return
         topology, cut_off = self.topology, self.channel.cut_off(server)
         declared = [agent for agent in topology.agents if agent.server == server]
@@ -293,6 +295,7 @@ class AgentServer:
         self.clients.left(server)
         self._moved_from(server)
         self.departures.again()
+        self.arrivals.again()
         self.names.install(declared)
         for agent in declared:
             self.names.declared(agent.name, True)

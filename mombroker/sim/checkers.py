@@ -1,6 +1,7 @@
 """What must be true of a run, judged from what was durable: order, exactly-once effects, nothing left over."""
 
 from collections.abc import Container
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
@@ -22,6 +23,7 @@ class Fates:
     def __init__(self, logs: list[list[Record]]):
         self.reacted: set[tuple[MessageId, str]] = set()
         self.dead: dict[tuple[MessageId, str], str] = {}  # with the reason
+        self.buried: set[tuple[MessageId, str]] = set()  # those, by the addresses that they bore
         self.deleted: set[str] = set()
         self.expired: set[MessageId] = set()  # on their way: not for agents where they had arrived before
         for log in logs:
@@ -33,7 +35,8 @@ class Fates:
                     self.deleted.add(agent)
                 elif kind in ("dead", "expire", "drop"):
                     if agent:
-                        self.dead[id, agent] = record.detail
+                        self.dead[id, identity(agent)] = record.detail
+                        self.buried.add((id, agent))
                     else:
                         self.expired.add(id)
 
@@ -92,7 +95,8 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
     gone: set[tuple[MessageId, str]] = set()
     if cluster.losses is not None:
         had = set(cluster.losses.had())
-        gone = {(id, home_of(agent)) for id, agent in [*had, *fates.dead]}
+        gone = {(id, home_of(agent)) for id, agent in [*had, *fates.buried]}
+        had = {(id, identity(agent)) for id, agent in had}
         fates.dead |= dict.fromkeys(had - fates.dead.keys() - fates.reacted, GONE)
     lost = cluster.mischief.damages.lost - fates.reacted
     fates.dead.update(dict.fromkeys(lost, DAMAGED))
@@ -111,11 +115,12 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
     if at_rest:
         for node in nodes:
             wrong += _left_over(node)
-        wrong += _broken_chains(nodes)
+        wrong += _broken_chains(nodes, ghosts)
         wrong += cluster.mischief.damages.faults() + cluster.workload.faults(cluster)
         for more in (cluster.relayouts, cluster.replicas, cluster.losses):
             if more is not None:
                 wrong += more.faults()
+    lost_agents = Stays([(node.name, node.trace) for node in [*ghosts, *nodes]]).on({ghost.name for ghost in ghosts})
     booted = [node.server for node in nodes if hasattr(node, "server")]
     servers = set(max(booted, key=lambda server: server.truth.number).topology.servers if booted else ())
     if cluster.relayouts is not None:
@@ -124,6 +129,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         if (
             reason not in ("expired", "nobody is there", "a repeat", DAMAGED, GONE)
             and not (cluster.losses is not None and ("which is lost" in reason or agent.count("/") > 1))
+            and not (agent in lost_agents and reason == "unknown agent")
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers
@@ -150,23 +156,73 @@ def _left_over(node: Node) -> list[str]:
     return [f"{node.name} is left with {count} {what}" for what, count in left.items() if count]
 
 
-def _broken_chains(nodes: list[Node]) -> list[str]:
+@dataclass(slots=True)
+class Stay:
+    """Of an agent on a server. `number`, `peer`: it has come from there; `to`: it has left for there."""
+
+    server: str
+    number: int = 0
+    peer: str = ""
+    to: str = ""
+    reactions: list[str] = field(default_factory=list)
+
+
+class Stays:
+    """Those of the agents of all logs, in the order of each log. An agent that is lost with a server may begin anew."""
+
+    def __init__(self, logs: list[tuple[str, list[Record]]]):
+        self.of: dict[str, list[Stay]] = {}
+        self.last: list[dict[str, Stay]] = []  # by log
+        for server, log in logs:
+            here: dict[str, Stay] = {}
+            self.last.append(here)
+            for record in log:
+                self._read(server, here, record)
+
+    def _read(self, server: str, here: dict[str, Stay], record: Record) -> None:
+        kind, agent = record.kind, record.agent
+        reacts = kind == "react" and "/_" not in agent and not record.detail  # else it was no reaction
+        if kind == "move" and record.detail == "left":
+            here[agent].to = record.peer
+        elif kind in ("create", "move") or (reacts and agent not in here):
+            came = (record.number, record.peer) if kind == "move" else (0, "")
+            here[agent] = Stay(server, *came)
+            self.of.setdefault(agent, []).append(here[agent])
+        if reacts:
+            here[agent].reactions.append(f"{record.origin}#{record.number}")
+
+    def on(self, servers: Container[str]) -> set[str]:
+        """The agents that have lived there, or were to."""
+        return {agent for agent, stays in self.of.items() if any(s.server in servers or s.to in servers for s in stays)}
+
+    def life(self, agent: str, last: Stay) -> list[Stay]:
+        """What led to a stay, which is the last."""
+        found = [last]
+        while found[0].peer:
+            now = found[0]
+            before = [
+                (stay.number, at) for at, stay in enumerate(self.of[agent])
+                if (stay.server, stay.to) == (now.peer, now.server) and stay.number < now.number
+            ]  # fmt: skip
+            if not before:
+                break
+            found.insert(0, self.of[agent][max(before)[1]])
+        return found
+
+
+def _broken_chains(nodes: list[Node], ghosts: list[Node]) -> list[str]:
     """Each agent's state is the effect of exactly the reactions in the logs, in their order."""
-    reactions: dict[str, dict[int, list[str]]] = {}
-    for node in nodes:
-        for record, part in lives(node.name, node.trace):
-            if record.kind == "react" and "/_" not in record.agent and not record.detail:  # else it was no reaction
-                those = reactions.setdefault(record.agent, {}).setdefault(part, [])
-                those.append(f"{record.origin}#{record.number}")
+    stays = Stays([(node.name, node.trace) for node in [*ghosts, *nodes]])
     wrong = []
-    for node in nodes:
+    for node, here in zip(nodes, stays.last[len(ghosts) :], strict=True):
         for agent, (path, state) in node.disk.store.disk.agents.items():
             fields = {} if node.server.clients.owns(path) else node.program.describe(path, state)
             if "chain" not in fields:
                 continue  # it is not of a workload
-            parts, count, chain = reactions.get(agent, {}), 0, 0
-            for id in (id for part in sorted(parts) for id in parts[part]):
-                count, chain = count + 1, crc32(id.encode(), chain)
+            count, chain = 0, 0
+            for stay in stays.life(agent, here[agent]) if agent in here else ():
+                for id in stay.reactions:
+                    count, chain = count + 1, crc32(id.encode(), chain)
             if (fields["reactions"], fields["chain"]) != (count, chain):
                 wrong.append(f"{agent} is the effect of {fields['reactions']} reactions, its log has {count}")
     return wrong

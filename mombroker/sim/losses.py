@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 from mombroker.core import newcomers, undelivered
 from mombroker.core.gate import GATE
+from mombroker.core.ids import identity
 from mombroker.core.message import Message, decode
 from mombroker.core.meta import EPOCH, JOINING, LOSS, NEXT
+from mombroker.core.passage import AGENT, PAGE, waiting
 from mombroker.core.topology import Topology
 from mombroker.sim.joins import invited
 from mombroker.sim.network import Network
@@ -157,9 +159,12 @@ class Losses:
             store, channel = ghost.disk.store, ghost.server.channel
             for row in store.disk.queue_in.values():
                 yield _copy(row.data, row.agent)
+                yield from _handed_over(decode(row.data))
             for entry in store.disk.items.values():
                 if entry.agent.endswith(f"/{GATE}"):
                     yield from _copies(decode(entry.body))
+                elif entry.agent.endswith(f"/{AGENT}") and not entry.collection.startswith("rest "):
+                    yield _copy(entry.body, entry.collection)
             for part in channel.domains.values():
                 core = channel.core(part.domain, store.core(part.name))
                 for packet, _ in [*core.held(), *core.parked()]:
@@ -215,3 +220,11 @@ def _copy(data: bytes, agent: str) -> tuple[MessageId, str]:
 def _copies(message: Message) -> Iterator[tuple[MessageId, str]]:
     for agent in message.dests:
         yield (message.origin, message.number), agent
+    yield from _handed_over(message)
+
+
+def _handed_over(message: Message) -> Iterator[tuple[MessageId, str]]:
+    """What waited for an agent that has moved."""
+    if message.type == PAGE:
+        for each in waiting(message):
+            yield from ((id, identity(agent)) for id, agent in _copies(each))
