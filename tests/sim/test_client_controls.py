@@ -122,7 +122,7 @@ CONTROLS = {
         "moves", partial(replaced, Departure, "redirect", moves.sent_on_with_what_they_have), (4, 5, 27)
     ),
     "published to both homes": Control(
-        "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (9, 33, 43)
+        "moves", partial(replaced, Subscription, "takes", moves.at_both_homes), (59, 77, 102)
     ),
     "a question that is repeated is asked again": Control(
         "questions", partial(replaced, Questions, "enters", questions.no_repeats), (2, 4, 5)

@@ -127,10 +127,12 @@ class Subscription(Queue):
     # -- to another server -----------------------------------------------------------------------------------------
 
     def _hold(self) -> None:
-        """Hold the entries that it needs. One that arrives has another one, by which publishers are told apart."""
+        """Hold the entries that it needs. One that arrives has another one, by which publishers are told apart. Before
+        that it has one alone: who knows it knows those of the former home, and consumers are told when all do."""
         topics, move, patterns = self.service.topics, self.move, self.spec.topics
         if isinstance(move, Arrival) and move.step < OPEN:
-            patterns = [*patterns, self._mark(self.tx.name)] if move.step > FILLS else []
+            name = self.tx.name
+            patterns = [*patterns, self._mark(name)] if move.step > FILLS else [f"temp-topic:{name}/_comes/{self.name}"]
         elif isinstance(move, Departure) and move.phase == LINGERS:
             patterns = []
         if patterns:

@@ -74,6 +74,23 @@ def test_what_a_server_publishes_before_it_knows_comes_first():
     assert taker.texts == [*"123"]
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_its_receipt_waits_at_the_new_home_too_until_all_servers_know_it(others):
+    b = Broker(topology(SHAPES))
+    if others:
+        b.connect("c").subscribe("o", "topic:t")
+    b.cut("b", "d")
+    taker = b.connect("a", client_id="me").subscribe("s", "topic:t", durable="d", receipt="r")
+    moved(b)
+    assert b.servers["c"].natives.agents[f"c/{NAME}"].consumers.consumers, "its consumer has gone on"
+    assert taker.receipts == [], "what d publishes now is nobody's"
+    b.join("b", "d")
+    b.pump()
+    assert (home(b), taker.receipts) == ("c", ["r"])
+    b.connect("d").send("topic:t", "1")
+    assert taker.texts == ["1"]
+
+
 def test_it_waits_for_what_its_only_consumer_has():
     b = Broker(topology(SHAPES))
     taker = b.connect("a", client_id="me").subscribe("s", "topic:t", durable="d", ack="individual", prefetch=2)
