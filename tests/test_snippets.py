@@ -125,8 +125,8 @@ def test_the_class_that_is_shown_migrates():
 
 def test_the_tests_that_are_shown_pass(tmp_path):
     """docs/agents.md"""
-    shown = fenced("docs/agents.md", "python", "mom_bus").replace("from shop", "from tests.agents.shop_agents")
-    (tmp_path / "test_shown.py").write_text(shown)
+    (tmp_path / "shop.py").write_text(fenced("docs/agents.md", "python", "class Shop"))
+    (tmp_path / "test_shown.py").write_text(fenced("docs/agents.md", "python", "mom_bus"))
     words = ["-p", "mombroker.agents.pytest_plugin", "-p", "no:cacheprovider", "-q", str(tmp_path / "test_shown.py")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, check=False

@@ -65,8 +65,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "servers or more.",
         "secret_file": "What servers prove to each other that they have. Needed as soon as a server listens on an "
         "address that other machines reach; mode 600.",
-        "allow": "Modules, and all within them, whose agent classes may be deployed while the bus runs. Without it "
-        "none.",
+        "allow": "Modules, and all within them, whose agent classes may be deployed while the bus runs, beside those "
+        "that `[[agents]]` names, which need no entry here. Without it only these.",
     },
     "servers": {
         "listen": "HOST:PORT where the other servers, and `mom`, reach it.",
