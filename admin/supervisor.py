@@ -138,6 +138,9 @@ class Supervisor:
         return any(child.pid or (child.due < NEVER and not self.stopping) for child in self.children)
 
     def _start(self, child: Child, now: float) -> None:
+        if not (child.folder / LOCK).exists():  # somebody has removed the folder
+            with suppress(OSError, MomError):
+                self.private.append(hold(child.folder))
         child.pid = os.fork()
         if not child.pid:
             self._become(child)
@@ -224,7 +227,7 @@ class Supervisor:
             child.due, child.code = NEVER, code
         text = f"{how(code)} and {f'starts again in {child.pause:.1f} s' if again else GAVE_UP}"
         reason = last_line(child.folder / LOG)
-        with (child.folder / LOG).open("a") as log:
+        with suppress(OSError), (child.folder / LOG).open("a") as log:  # somebody may have removed the folder
             print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), child.name, text, file=log)
         self.watcher.ended(child.name, f"{text}: {reason}" if reason else text, again)
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,17 @@ def test_a_reactor_in_the_parent_is_refused_for_its_children_would_share_it(tmp_
     with pytest.raises(RuntimeError, match="would share its epoll"):
         supervisor.Supervisor([supervisor.Child("a", tmp_path)], full, supervisor.Nobody()).run()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_removed_harms_no_other_server(run, tmp_path):
+    it = run(a=["run"], b=["run"])
+    _, _, server = it.until("started", "a")[-1]
+    it.until("started", "b")
+    shutil.rmtree(tmp_path / "a")
+    os.kill(server, signal.SIGKILL)
+    lines = [*it.until("ended", "a"), *it.until("started", "a")]
+    assert [line[0:2] for line in lines] == [["ended", "a"], ["started", "a"]]  # and not b
+    assert folder.holder(tmp_path / "a" / supervisor.LOCK) == it.process.pid
 
 
 class Full:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from mombroker.broker.access.permission import BROWSE
 from mombroker.core.errors import MomError
@@ -18,6 +19,7 @@ VERBS = (
     "permissions", "policies", "queues", "status", "subscriptions", "topic", "topics", "topology", "topology_history",
     "topology_status", "users", "why",
 )  # fmt: skip
+OF_AGENTS = ("agent", "deadletter")  # these tell what is in messages
 MOST = {"limit": 1_000, "bytes": 1 << 16}  # of an argument, whatever a verb takes
 LEAST_ASKED = {"limit": 100, "bytes": 1 << 10}  # where nothing is asked for
 
@@ -44,12 +46,20 @@ class Api:
             return as_json({"error": f"there is no {name[:64]!a} here: {near}"}, 404)
         try:
             args = arguments(self.verbs[name], request.query)
-            if name == "browse" and not self.may(user, BROWSE, args.get("destination", "")):
+            if name == "browse" and not self._may_see(user, args.get("destination", "")):
                 return as_json({"error": "access refused: bodies need the right to browse their queue"}, 403)
             reply = yield name, args
+            agent = str(reply.get("agent", "")) if name in OF_AGENTS else ""
+            if agent and not self._may_see(user, f"agent:{agent.partition('/')[2]}"):
+                why = "what an agent has, and what was sent to it, need the right to browse it, as agent:NAME"
+                return as_json({"error": f"access refused: {why}"}, 403)
         except MomError as error:
             return as_json({"error": str(error)}, 400)
         return as_json(reply)
+
+    def _may_see(self, user: str, destination: str) -> bool:
+        """By its name and as it is known on the bus, which is that name percent-encoded: a verb takes either."""
+        return self.may(user, BROWSE, destination) and self.may(user, BROWSE, unquote(destination))
 
 
 def arguments(verb: Verb, query: Mapping[str, str]) -> dict[str, Any]:

@@ -105,3 +105,19 @@ def test_bodies_need_the_right_to_their_queue(world):
     assert ask(world, "/api/browse?destination=queue:secret")[0] == 403
     assert world.asked == []
     assert ask(world, "/api/browse?destination=queue:open")[0] == 200
+
+
+def test_a_queue_is_not_seen_by_its_encoded_name_either(world):
+    """A verb takes the name by which the bus knows a queue, too."""
+    world.denied = {("", "browse", "queue:hr/salaries"), ("", "browse", "queue:löhne")}
+    for name in ("queue:hr/salaries", "queue:hr%252Fsalaries", "queue:l%25C3%25B6hne"):
+        assert ask(world, f"/api/browse?destination={name}")[0] == 403
+    assert world.asked == []
+
+
+def test_what_is_in_messages_of_agents_needs_the_right_to_the_agent(world):
+    world.denied = {("", "browse", "agent:payroll")}
+    for verb in ("agent?agent=x", "deadletter?id=1"):
+        for name, status in (("payroll", 403), ("greeter", 200)):
+            world.replies[verb.partition("?")[0]] = lambda name=name, **args: {"agent": f"paris/{name}", "fields": {}}
+            assert ask(world, f"/api/{verb}")[0] == status
