@@ -45,6 +45,13 @@ class Received(Delivered):
     """A message as a client got it; its `destination` is that which its sender wrote."""
 
 
+class _Fields(dict[str, Any]):
+    """The fields of an agent, which say where all else is that a class has."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"there is no field {name}: collections (Items, Table) come by `show(agent)`")
+
+
 class _Declared(Workload):
     def __init__(self, agents: list[AgentDecl]):
         self.declared = agents
@@ -181,30 +188,32 @@ class Bus:
     # -- agents --------------------------------------------------------------------------------------------------
 
     def send(self, to: str | Iterable[str], note: Any, *, server: str = "") -> None:
-        """Send a notification to agents, as `mom agent send` does. Raises MomError."""
+        """Send a notification to agents, as `mom agent send` does; it is durable at the return. Raises MomError for a
+        refusal, and if there was no answer: then nobody knows whether it was sent."""
         wire, payload = notes.encode(note)
         fields = dict(zip(note.__wire_fields__, notes.unpack(payload), strict=True))
         self.ask("send", server=server, to=[to] if isinstance(to, str) else list(to), type=wire, fields=fields)
 
     def ask(self, verb: str, *, server: str = "", **arguments: Any) -> Any:
-        """What an operator may ask a server, by the names in docs/tables.md. Raises MomError for a refusal."""
+        """What an operator may ask a server, by the names in docs/tables.md. Raises MomError for a refusal, and if no
+        answer comes, as of a server that dies meanwhile: what was asked may be done all the same."""
         node = self._node(server or next(iter(self._cluster.nodes)))
         if not node.up:
             raise MomError(f"{node.name} is down: start it, or ask another server")
         self._cluster.ask(node.name, verb, arguments)
         ticket = self._cluster.tickets
         for _ in range(100):
-            answer = next((answer for number, answer in node.replies if number == ticket), None)
-            if answer is not None:
-                break
+            for number, answer in node.replies:
+                if number == ticket:
+                    if isinstance(answer, str):
+                        raise MomError(answer)
+                    return answer
             self.world.run(self.world.now + 10 * MS)
-        if isinstance(answer, str):
-            raise MomError(answer)
-        return answer
+        raise MomError(f"{node.name} gave no answer to {verb}: it may be done all the same")
 
     def state(self, agent: str) -> dict[str, Any]:
-        """The fields of an agent, by name or id, as they are on disk."""
-        return self._cluster.state(self._id(agent))
+        """The fields of an agent, by name or id, as they are on disk. Its collections come by `show`."""
+        return _Fields(self._cluster.state(self._id(agent)))
 
     def show(self, agent: str) -> dict[str, Any]:
         """What `mom agent show` has: fields, collections and tables, what it consumes."""

@@ -68,6 +68,35 @@ def test_every_order_is_sold_once_whatever_crashes(seed):
     bus.check()
 
 
+def test_what_gets_no_answer_is_told_and_may_be_done_all_the_same():
+    bus = Bus(AGENTS)
+    bus.world.after(1, bus.kill, "lyon")  # before anything can be durable
+    with pytest.raises(MomError, match="lyon gave no answer to send: it may be done all the same"):
+        bus.send("shop", Remind("rent", 0))
+    bus.advance(1)
+    assert bus.state("shop")["reminded"] == []
+    lost = done = 0
+    for seed in range(8):
+        bus, sure = Bus(AGENTS, seed=seed, crashes=6), []
+        for number in range(20):
+            try:
+                bus.send("shop", Remind(f"{number}", 0))
+                sure.append(f"{number}")
+            except MomError:
+                bus.advance(1)
+        bus.settle()
+        reminded = bus.state("shop")["reminded"]
+        assert set(sure) <= set(reminded) and len(set(reminded)) == len(reminded)
+        lost, done = lost + 20 - len(reminded), done + len(reminded) - len(sure)
+    assert lost and done
+
+
+def test_a_collection_is_no_field_and_a_sentence_says_where_it_is():
+    bus = Bus(AGENTS)
+    with pytest.raises(KeyError, match=r"no field stock: collections .* by `show\(agent\)`"):
+        bus.state("shop")["stock"]
+
+
 def test_the_same_seed_is_the_same_run():
     runs = []
     for seed in (3, 3, 4):
