@@ -17,6 +17,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, echo_json, output_options, show, text, write
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.requests import DONE, LATER
 from mombroker.core.trace import FIELDS
 from mombroker.net.exit_codes import ExitCode
 from mombroker.store.reader import SqliteReader
@@ -136,7 +137,8 @@ def audit(file: Path, server: str | None, everything: bool, output: str, columns
     """List what operators have changed: when, where, who, and what; as long as the log keeps it, and an export after.
 
     WHO is the name that the system gave the operator, or the user of another port; whoever has the token of a server
-    can give another one. Passcodes and messages are not in it.
+    can give another one. Passcodes and messages are not in it. RESULT is `done`, or `asked for` where the registry did
+    not answer: then it is done once it does, unless that refuses. With --all also what was refused at once.
 
     \b
     Example:
@@ -148,7 +150,7 @@ def audit(file: Path, server: str | None, everything: bool, output: str, columns
     rows = []
     for name, record in sorted(found, key=lambda pair: pair[1].done):
         said = json.loads(record.detail)
-        if everything or said["result"] == "done":
+        if everything or said["result"] in (DONE, LATER):
             rows.append({"time": options.utc(record.done // 1_000_000), "server": name, **said})
     show(rows, output, columns, "time,server,who,from,verb,args,result")
 

@@ -31,6 +31,7 @@ SECRET = frozenset({"hash", "was"})  # arguments whose values no log or answer h
 CONTENTS = frozenset({"fields"})  # those that a log has no need of: of messages
 SILENT = frozenset({"exported", "renew_user"})  # changes that nobody decides: not in the log
 SHOWN = 200  # characters of an argument, or of a refusal, in the log
+DONE, LATER = "done", "asked for"  # what the audit says; the second of what the registry decides once it answers
 OPERATORS = "operators"  # who may ask: whoever has the token of the server
 
 
@@ -174,12 +175,13 @@ class Tickets:
         if ticket in self.until:
             self._ring(self.until[ticket])
 
-    def answer(self, ticket: int, reply: Reply | str) -> None:
-        """The answer to an operator, a refusal if it is a sentence; unless one was given already."""
+    def answer(self, ticket: int, reply: Reply | str, result: str = "") -> None:
+        """The answer to an operator, a refusal if it is a sentence; unless one was given already. `result`: what the
+        audit says, where that is neither the refusal nor that it is done."""
         if self.until.pop(ticket, None) is not None:
             self.answers.append((ticket, reply))
             if ticket in self.audited:
-                self.audit(self.audited.pop(ticket), reply[:SHOWN] if isinstance(reply, str) else "done")
+                self.audit(self.audited.pop(ticket), result or (reply[:SHOWN] if isinstance(reply, str) else DONE))
 
     def audit(self, said: Reply, result: str) -> None:
         """A record of the log."""
@@ -193,6 +195,7 @@ class Tickets:
                 next(iter(self.until)),
                 f"{self.tx.topology.registry or self.tx.name}, which decides names and policies, does not answer "
                 f"{self.tx.name}: what was asked for is done as soon as it does; see `mom status`",
+                result=LATER,
             )
             self.tx.urgency = COMMIT
 

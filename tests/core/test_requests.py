@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mombroker.core.errors import MomError
-from mombroker.core.requests import Reply, Requests, changes, reads, verbs_of
+from mombroker.core.requests import LATER, Reply, Requests, changes, reads, verbs_of
 from tests.core.bus import SECOND, Bus, topology
 
 
@@ -150,6 +150,13 @@ def test_what_is_to_change_something_is_in_the_log_with_who_asked_and_what_becam
     assert found[0] == {**said, "result": "asked"}
     assert found[1] == {**said, "result": "no: " + "x" * 196}
     assert found[2]["result"].startswith("the request take cannot have 5") and len(found) == 3
+
+
+def test_what_the_registry_decides_later_is_not_told_as_refused(asked):
+    asked.requests.ask(7, "take", {"from": "f", "to": [], "fields": {}}, "ann", "")
+    (asked.tx.now,) = asked.rung
+    asked.requests.tickets.hurry()
+    assert [each["result"] for each in audits(asked.tx)] == ["asked", LATER]
 
 
 def test_no_secret_is_in_the_log_whatever_is_asked(asked):
