@@ -16,7 +16,7 @@ from mombroker.net import hangup
     "--http", default="127.0.0.1:8161", show_default=True, metavar="HOST:PORT",
     help="The console, metrics, and STOMP over WebSocket; `none` for no such port.",
 )  # fmt: skip
-@click.option("--listen", default="127.0.0.1:16300", show_default=True, metavar="HOST:PORT", help="For `mom` itself.")
+@click.option("--listen", default="127.0.0.1:16299", show_default=True, metavar="HOST:PORT", help="For `mom` itself.")
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), default=options.RUN_FOLDER, show_default=True,
     help="The folder of its store.",
