@@ -48,7 +48,7 @@ def lost(file: Path, names: tuple[str, ...], remove: bool, yes: bool, output: st
     from mombroker.admin.topology import losing, stand
 
     wanted = list(dict.fromkeys(names))
-    seen = stand.look(options.load(file, "it says where servers are"))
+    seen = stand.look(options.load(file))
     asker = losing.Asker(seen.topology)
     made = losing.plan(asker, wanted)
     rest = losing.without(seen.topology, wanted) if remove else None

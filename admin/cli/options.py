@@ -200,12 +200,13 @@ def load_for_addresses(file: Path) -> "Topology":
 
 
 def load(file: Path, needed: str = "") -> "Topology":
-    """The topology of a file. Raises MomError, where there is no file with what it is `needed` for."""
+    """The topology of a file. Raises MomError, where there is no file with what it is `needed` for, if that is more
+    than the addresses of servers."""
     from mombroker.net import config
 
     path = found(file)
     if needed and not path.exists():
-        raise MomError(f"{path}: no such file: {needed}; name the topology file as an argument or by --file")
+        raise MomError(f"{path}: no such file or directory: {config.NAMED_BY}; {needed}")
     return config.load(path)
 
 

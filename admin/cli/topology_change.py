@@ -149,7 +149,7 @@ def export(file: Path, out: Path | None) -> None:
     from mombroker.net import config
 
     file = options.found(file)
-    stand = _look(options.load(file, "it says where servers are"))
+    stand = _look(options.load(file))
     base = (out.parent if out else Path.cwd()).absolute()
     same = base.resolve() == file.parent.resolve()
     remark = f"revision {stand.number} of the topology of {stand.topology.name}"
@@ -168,7 +168,7 @@ def history(file: Path, output: str, columns: str) -> None:
     """
     from mombroker.admin.topology import stand as stands
 
-    file_topology = options.load(file, "it says where servers are")
+    file_topology = options.load(file)
     stand = _look(file_topology)
     for name in stands.answering(stand, stand.topology.registry):
         found = options.ask(stand.topology, stand.topology.servers[name], "topology_history")["revisions"]

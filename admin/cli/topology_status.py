@@ -97,4 +97,4 @@ def when_they_run(change: Callable[[], dict[str, Any]], names: str) -> dict[str,
 def _look(file: Path) -> "Stand":
     from mombroker.admin.topology import stand
 
-    return stand.look(options.load(file, "it says where servers are"))
+    return stand.look(options.load(file))

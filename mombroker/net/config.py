@@ -71,6 +71,7 @@ MOST = {  # what the wire, the store and the operator's port can carry
     "max_message": LINK_LIMIT // 2, "link_window": 1 << 31, "link_window_bytes": 1 << 31, "batch_bytes": 1 << 28,
     "max_attempts": 1000, "retry_factor": 1000, "max_traceback": 1 << 20,
 }  # fmt: skip
+NAMED_BY = "name the topology file by --file or $MOM_FILE"
 MOST_INT = (1 << 63) - 1  # that a row can hold
 WORDS = {
     str: "text of one line", list: "a list of texts", dict: "a table", bool: "true or false",
@@ -92,7 +93,7 @@ def load(path: str | Path, warn: Callable[[str], None] | None = None) -> Topolog
             raise TopologyError([f"{path}: larger than {MAX_BYTES >> 20} MiB: give a topology file"])
         text = content.decode("utf-8-sig")  # some editors mark the beginning
     except OSError as error:
-        raise TopologyError([f"{path}: {(error.strerror or str(error)).lower()}: give the topology file"]) from None
+        raise TopologyError([f"{path}: {(error.strerror or str(error)).lower()}: {NAMED_BY}"]) from None
     except UnicodeDecodeError as error:
         raise TopologyError([f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8"]) from None
     return loads(text, path.parent.absolute(), str(path), warn)

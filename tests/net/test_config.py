@@ -284,7 +284,8 @@ def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_it(tmp_path):
 
 def test_unreadable_files_are_refused_in_a_sentence(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b'[bus]\nname = "\xe9"\n')
-    for name, reason in (("none", "no such file or directory: give the topology file"), ("latin", "is not UTF-8")):
+    missing = r"none.toml: no such file or directory: name the topology file by --file or \$MOM_FILE$"
+    for name, reason in (("none", missing), ("latin", "is not UTF-8")):
         with pytest.raises(TopologyError, match=reason):
             load(tmp_path / f"{name}.toml")
 
