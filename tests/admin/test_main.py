@@ -141,7 +141,9 @@ def test_what_reads_an_export_says_what_it_needs_the_topology_file_for(words, tm
     (tmp_path / "exp").mkdir()
     result = CliRunner().invoke(main.cli, [*words.split(), "--log", "exp"])
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
-    assert re.search(r"mombroker.toml: no such file or directory: .* --file or \$MOM_FILE; it says .* exp is", result.stderr)
+    assert re.search(
+        r"mombroker.toml: no such file or directory: .* --file or \$MOM_FILE; it says .* exp is", result.stderr
+    )
 
 
 @pytest.mark.parametrize(
