@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import unquote
 
+from mombroker.broker.access.globs import STEPS, Steps, Unjudged
 from mombroker.broker.access.permission import (
     BROWSE,
     CREATE,
@@ -24,6 +25,7 @@ from mombroker.core.times import SECOND
 from mombroker.core.transaction import Transaction
 
 KEPT = 1_000  # destinations that a session is known to send to
+AGAIN = 10 * STEPS  # that all subscriptions of a user may take together when they are judged again
 MAX_RIGHTS = 10_000  # users whose rights are remembered
 Needs = tuple[tuple[str, str], ...]  # what a subscription asks for: (action, destination)
 
@@ -71,10 +73,16 @@ class Guard:
         if self.rights is not None and not self.rights.may(action, destination):
             raise MomError(denied(self.who, action, destination))
 
-    def lacks(self, needs: Needs) -> tuple[str, str] | None:
-        """The first that it may not do, if there is one."""
-        rights = self.rights
-        return None if rights is None else next((each for each in needs if not rights.may(*each)), None)
+    def lacks(self, needs: Needs, steps: Steps | None = None) -> str:
+        """Why it may not do all of this; empty if it may. What `steps` do not suffice for it may not."""
+        steps = steps or Steps()
+        try:
+            for action, destination in needs if self.rights is not None else ():
+                if self.rights is not None and not self.rights.may(action, destination, steps):
+                    return denied(self.who, action, destination)
+        except Unjudged as refused:
+            return str(refused)
+        return ""
 
 
 def denied(who: str, action: str, destination: str) -> str:

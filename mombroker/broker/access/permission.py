@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mombroker.broker.access.globs import Globs
+from mombroker.broker.access.globs import Globs, Steps
 from mombroker.broker.policy import KINDS as DESTINATIONS
 from mombroker.broker.policy import MAX_TEXT
 from mombroker.broker.topic.patterns import segments_of
@@ -87,12 +87,26 @@ def _check_match(match: str) -> None:
         raise MomError(f"a pattern has {MAX_TEXT} printable characters at most")
     if "[" in match:
         raise MomError(f"{match[:80]!r}: a permission's pattern knows * and ? alone, so write ? in place of each [")
-    kind, colon, name = match.partition(":")
+    kind, _, name = match.partition(":")
     possible = "*" in kind or match == BUS or (bool(name) and any(Globs([kind]).match(each) for each in KINDS))
     if not possible:
-        bare = name or match.lstrip("/")
-        hint = f"write 'queue:{bare}' or 'topic:{bare}'" if bare else "write a pattern as 'queue:*'"
-        raise MomError(f"{match[:80]!r} matches no destination: {hint}")
+        raise MomError(f"{match[:80]!r} matches no destination: {_hint(match)}")
+
+
+def check_destination(name: str) -> None:
+    """Raises MomError for what is neither a destination, nor topics with wildcards, nor the bus."""
+    kind, _, rest = name.partition(":")
+    if name != BUS and not (kind in KINDS and rest):
+        raise MomError(f"{name[:80]!r} is no destination: {_hint(name)}")
+
+
+def _hint(text: str) -> str:
+    """How to write what has no kind, or none that there is."""
+    bare = text.partition(":")[2] or text.lstrip("/")
+    for kind in KINDS:
+        if bare.startswith(f"{kind}/") and text.startswith("/"):
+            return f"write {ascii(f'{kind}:' + bare[len(kind) + 1 :])[:80]}"
+    return f"write 'queue:{bare[:80]}' or 'topic:{bare[:80]}'" if bare else "write a name as 'queue:orders'"
 
 
 class Rights:
@@ -111,11 +125,13 @@ class Rights:
         self._may = {action: Globs(patterns) for action, patterns in may.items() if patterns}
         self._deny = {action: Globs(patterns) for action, patterns in deny.items() if patterns}
 
-    def may(self, action: str, destination: str) -> bool:
-        """With a destination, or with all topics that one with wildcards stands for."""
+    def may(self, action: str, destination: str, steps: Steps | None = None) -> bool:
+        """With a destination, or with all topics that one with wildcards stands for: `steps` are left for that. Raises
+        Unjudged."""
         allowed, denied = self._may.get(action), self._deny.get(action)
         if allowed is None:
             return False
         if segments_of(destination):
-            return allowed.cover(destination) and not (denied is not None and denied.meet(destination))
+            steps = steps or Steps()
+            return allowed.cover(destination, steps) and not (denied is not None and denied.meet(destination, steps))
         return allowed.match(destination) and not (denied is not None and denied.match(destination))

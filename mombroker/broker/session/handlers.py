@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from mombroker.broker.access.guard import denied, needs
+from mombroker.broker.access.guard import needs
 from mombroker.broker.access.permission import CREATE
 from mombroker.broker.commands import (
     MAX_PREFETCH,
@@ -381,7 +381,7 @@ class Handlers:
         if first.startswith("temp-") and not _is_own(session, first):
             raise MomError(f"{first} belongs to another connection, which alone may consume from it")
         if session.guard is not None and (lack := session.guard.lacks(needs(command, session.client_id))):
-            raise MomError(denied(session.user, *lack))
+            raise MomError(lack)
         if not first.startswith(("topic:", "temp-topic:")):
             id = self._where(session, first)
             self.names.present(id, first)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from mombroker.broker.access.guard import Access, denied
+from mombroker.broker.access.globs import Steps
+from mombroker.broker.access.guard import AGAIN, Access, Needs
 from mombroker.broker.authors.consumers import AgentConsumers
 from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
 from mombroker.broker.message import ClientMessage
@@ -214,15 +215,23 @@ class Sessions(Native):
 
     def _access_changed(self, concerns: Callable[[str], bool], why: str) -> None:
         """Some users may do other things than before, or may not be connected any more: `why`."""
+        left: dict[str, Steps] = {}
+        judged: dict[tuple[str, Needs], str] = {}
         for session in [each for each in self.sessions.values() if concerns(each.user)]:
             if why:
                 self._dismiss(session, why)
                 continue
             self._judge_by(session)
             guard = session.guard
-            for consumer in list(session.subs.values()) if guard is not None else ():
-                if not session.ended and guard is not None and (lack := guard.lacks(consumer.needs)):
-                    session.withdraw(consumer, denied(session.user, *lack))
+            if guard is None:
+                continue
+            steps = left.setdefault(session.user, Steps(AGAIN))
+            for consumer in list(session.subs.values()):
+                asked = session.user, consumer.needs
+                if asked not in judged:
+                    judged[asked] = guard.lacks(consumer.needs, steps)
+                if not session.ended and judged[asked]:
+                    session.withdraw(consumer, judged[asked])
 
     # -- commands ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mombroker.broker.access.guard import Access
-from mombroker.broker.access.permission import ACTIONS, check_name, permission
+from mombroker.broker.access.permission import ACTIONS, check_destination, check_name, permission
 from mombroker.broker.access.users import limits_of
 from mombroker.core.errors import MomError
 from mombroker.core.requests import Reply, changes, reads
@@ -77,6 +77,7 @@ class PermissionVerbs:
             raise MomError(
                 f"{ascii(action)[:64]} is nothing that a permission is about: ask for one of {listed(ACTIONS)}"
             )
+        check_destination(destination)
         known = self.access.users.known.get(user)
         those = self.table.of(user, known.roles if known else ())
         return {

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from mombroker.broker.access.globs import STEPS, Steps
 from mombroker.broker.commands import Disposition, Send, Transact
+from mombroker.broker.session import service
 from mombroker.core import revision
 from mombroker.core.events import ClientOpened
 from tests.broker.bench import ALONE, THREE, Broker, Client
@@ -132,6 +134,49 @@ def test_a_durable_subscription_is_a_destination_of_its_own(b):
     ann.forget().unsubscribe("", durable="d", delete=True)
     assert ann.refusals == ["access refused: user 'ann' may not create sub:app:d"]
     assert "sub:app:d" in b.servers["c"].names.known
+
+
+def test_what_takes_too_long_to_judge_is_refused_and_what_takes_less_is_not():
+    b = Guarded(ALONE)
+    b.allow("mal", "topic:*", "receive", "send")
+    for n in range(100):
+        b.allow("*", f"topic:team{n}.private", deny=["receive"])
+    mal = b.connect(user="mal", strict=False)
+    mal.subscribe("s", *(f"topic:*.x{n}" for n in range(715))).subscribe("few", *(f"topic:*.x{n}" for n in range(100)))
+    assert [each.partition(": ")[2] for each in mal.refusals] == [
+        "these wildcards take too long to compare with the permissions: "
+        "name fewer topics, or write them without wildcards at the beginning"
+    ]  # fmt: skip
+    assert mal.send("topic:a.x7", "1").texts == ["1"]
+
+
+def test_all_subscriptions_of_a_user_are_judged_again_by_one_budget(b, monkeypatch):
+    """What it does not suffice for ends; the same question is asked once, whoever of a user's sessions has it."""
+    b.allow("ann", "topic:*", "receive")
+    for n in range(20):
+        b.allow("*", f"topic:team{n}.private", deny=["receive"])
+    twice = [b.connect(user="ann", strict=False) for _ in range(2)]
+    for ann in twice:
+        ann.subscribe("s", "topic:*.a").subscribe("plain", T)
+    other = b.connect(user="ann", strict=False).subscribe("s", "topic:*.b")
+    cost = _cost(b, "topic:*.a")
+    assert 20 < cost < STEPS / 100
+    monkeypatch.setattr(service, "AGAIN", 2 * cost - 1)
+    b.allow("ann", "queue:x", "send")
+    assert not any(ann.refusals for ann in twice)
+    assert len(other.refusals) == 1 and "take too long to compare" in other.refusals[0]
+    b.servers["a"].clients.check()
+
+
+def _cost(b: Guarded, topics: str) -> int:
+    steps = Steps()
+    assert b.servers["a"].clients.access.rights("ann").may("receive", topics, steps)
+    return STEPS - steps.left
+
+
+def test_a_question_about_what_is_no_destination_is_refused(b):
+    refused = b.ask("a", "may", user="ann", action="receive", destination="/topic/prices.a")
+    assert refused == "'/topic/prices.a' is no destination: write 'topic:prices.a'"
 
 
 def test_a_wildcard_needs_all_that_it_can_match_as_long_as_it_lasts(b):

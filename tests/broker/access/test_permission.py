@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from mombroker.broker.access.globs import Globs, matches
-from mombroker.broker.access.permission import ACTIONS, Permission, Rights, permission
-from mombroker.broker.topic.patterns import Patterns
+from mombroker.broker.access.globs import STEPS, Globs, Steps, Unjudged, matches
+from mombroker.broker.access.permission import ACTIONS, Permission, Rights, check_destination, permission
+from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.core.errors import MomError
 
 ASKED = ["topic:>", "topic:*", "topic:a.>", "topic:a.*", "topic:*.b", "topic:a.*.b", "topic:ab.#", "topic:*.*.>"]
@@ -26,7 +26,7 @@ def test_a_pattern_matches_as_that_of_a_policy():
 
 def test_a_pattern_of_many_stars_takes_no_time():
     assert not matches("*a" * 200, "a" * 199)
-    assert not Globs(["topic:" + "?*" * 300]).cover("topic:>")
+    assert not Globs(["topic:" + "?*" * 300]).cover("topic:>", Steps())
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -41,14 +41,58 @@ def test_what_a_wildcard_asks_for_is_judged_by_all_that_it_stands_for(asked):
     for _ in range(300):
         some = rng.sample(GLOBS, rng.randint(1, 3))
         globs = Globs(some)
-        assert globs.meet(asked) == any(globs.match(name) for name in wanted), some
-        assert globs.cover(asked) == all(globs.match(name) for name in wanted), some
+        assert globs.meet(asked, Steps()) == any(globs.match(name) for name in wanted), some
+        assert globs.cover(asked, Steps()) == all(globs.match(name) for name in wanted), some
+
+
+def test_wildcards_meet_what_the_routes_say_for_any_patterns():
+    """Of a few letters, so that all short names are tried."""
+    names = ["topic:" + "".join(letters) for n in range(1, 8) for letters in product("ab.", repeat=n)]
+    rng, answers = Random(3), set()
+    for asked in map("".join, product(["topic:"], "*ab", [".*", ".b", ".*.a", ".>"])):
+        routes = Patterns[int]()
+        routes.add(asked, 1)
+        wanted = [name for name in names if routes.fit(name)]
+        for _ in range(30 if segments_of(asked) else 0):
+            pattern = "topic:" + "".join(rng.choice("ab.*?") for _ in range(rng.randint(1, 5)))
+            found = Globs([pattern]).meet(asked, Steps())
+            assert found == any(matches(pattern, name) for name in wanted), (asked, pattern)
+            answers.add((asked, found))
+    assert len(answers) == 20
+
+
+def test_one_budget_is_for_all_that_is_asked_at_once():
+    """715 topics that begin with a wildcard, and rules that each could match: refused, and after no more steps."""
+    steps = Steps()
+    globs = Globs([f"topic:team{n}.private" for n in range(300)])
+    with pytest.raises(Unjudged, match="name fewer topics, or write them without wildcards at the beginning"):
+        for n in range(715):
+            assert not globs.meet(f"topic:*.x{n}", steps)
+    assert steps.left == -1
+
+
+def test_so_it_is_for_what_allows():
+    steps = Steps()
+    globs = Globs([f"topic:*{n}*" for n in range(500)])
+    with pytest.raises(Unjudged):
+        assert not any(globs.cover(f"topic:*.x{n}z{n}", steps) and False for n in range(715))
+    assert -2_000 < steps.left < 0
+
+
+def test_patterns_that_begin_otherwise_cost_no_step():
+    steps = Steps()
+    globs = Globs([f"topic:team{n}.private" for n in range(1_000)])
+    assert not any(globs.meet(f"topic:news.a{n}.*", steps) for n in range(715))
+    assert steps.left == STEPS
+    assert Globs(["topic:*"]).cover("topic:*.a", steps) and steps.left == STEPS - 1
+    assert not globs.meet("topic:*", steps)
 
 
 def test_several_patterns_may_cover_together_what_none_does():
-    assert Globs(["topic:?", "topic:??*"]).cover("topic:*")
-    assert not Globs(["topic:?", "topic:???*"]).cover("topic:*")
-    assert Globs(["topic:a", "topic:a.*"]).cover("topic:a.>") and not Globs(["topic:a.*"]).cover("topic:a.>")
+    assert Globs(["topic:?", "topic:??*"]).cover("topic:*", Steps())
+    assert not Globs(["topic:?", "topic:???*"]).cover("topic:*", Steps())
+    assert Globs(["topic:a", "topic:a.*"]).cover("topic:a.>", Steps())
+    assert not Globs(["topic:a.*"]).cover("topic:a.>", Steps())
 
 
 def test_deny_wins_and_what_nobody_allows_is_not_allowed():
@@ -86,6 +130,20 @@ def test_what_is_no_permission_is_refused_with_the_remedy(values, says):
     with pytest.raises(MomError) as refused:
         permission(values)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("orders", "'orders' is no destination: write 'queue:orders' or 'topic:orders'"),
+    ("/topic/prices.a", "'/topic/prices.a' is no destination: write 'topic:prices.a'"),
+    ("queeu:orders", "write 'queue:orders' or 'topic:orders'"),
+    ("queue:", "is no destination"), ("", "is no destination"),
+])  # fmt: skip
+def test_what_is_no_destination_is_not_judged(name, says):
+    with pytest.raises(MomError) as refused:
+        check_destination(name)
+    assert says in str(refused.value)
+    for good in ("queue:orders", "topic:prices.>", "agent:x", "bus", "sub:a:b"):
+        check_destination(good)
 
 
 def test_a_permission_is_written_as_it_was_read():
