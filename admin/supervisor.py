@@ -269,12 +269,14 @@ def _taken(folder: Path) -> str:
     return text
 
 
-def last_line(log: Path) -> str:
+def last_line(log: Path, before: int = 0) -> str:
+    """The last line of a log, or that so many lines before it; empty if there is none."""
     if not log.exists():
         return ""  # it was killed before it could open it
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-        return file.read().decode(errors="replace").rstrip().rpartition("\n")[2]
+        lines = file.read().decode(errors="replace").rstrip().split("\n")
+    return lines[-1 - before] if len(lines) > before else ""
 
 
 def hold(folder: Path) -> int:

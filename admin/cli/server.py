@@ -185,7 +185,7 @@ def _ordered(topology: "Topology", at: "Server", order: str) -> bool:
                 options.ask(topology, at, "status")
                 return True
         if log.exists() and log.stat().st_size > begin and supervisor.GAVE_UP in supervisor.last_line(log):
-            raise MomError(f"{at.name} did not start; see {log}")
+            raise MomError(f"{at.name} did not start: {supervisor.last_line(log, before=1) or f'see {log}'}")
         if time.monotonic() > deadline:
             raise MomError(f"{at.name} does not answer; see {log}, or `mom status`")
         time.sleep(POLL)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -309,6 +310,21 @@ def test_a_server_that_is_served_beside_those_of_up_is_stopped_by_down_too(tmp_p
     assert serve.returncode == 0
     assert bus.run("server", "start", "b").stdout == "1 of 1 servers are up; `mom down` stops them\n"
     assert bus.mom("down").stdout == "stopped b\n"
+
+
+def test_a_server_that_refuses_to_start_says_why(tmp_path):
+    bus = one(tmp_path)
+    bus.up()
+    try:
+        bus.mom("server", "stop", "a")
+        host, port = config.load(bus.file).servers["a"].host, config.load(bus.file).servers["a"].port
+        with socket.create_server((host, port)):
+            for word in ("start", "restart"):
+                said = bus.mom("server", word, "a", code=1).stderr
+                assert f"a did not start: a cannot listen on {host}:{port}" in said and said.count("\n") == 1
+        assert bus.mom("server", "start", "a").stdout == "started a\n"
+    finally:
+        bus.down()
 
 
 def test_a_server_that_is_served_beside_those_of_up_is_stopped_alone_too_as_soon_as_it_has_begun_to_start(tmp_path):
