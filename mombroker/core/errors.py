@@ -51,6 +51,17 @@ class PeerRefused(MomError):
         super().__init__(line(text))
 
 
+class DeclaredLost(PeerRefused):
+    """This server was declared lost: if it is the one that works here, it must stop, and promise nothing more."""
+
+    def __init__(self, server: str):
+        self.server = server
+        super().__init__(
+            f"{server} was declared lost, and its store is of no use any more: remove its data folder and start it, "
+            "and it begins anew"
+        )
+
+
 class NotYet(PeerRefused):
     """One end works under other domains already, to which the other one is about to change: nothing is wrong."""
 

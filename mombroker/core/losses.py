@@ -20,7 +20,7 @@ from mombroker import ordering
 from mombroker.core import times, undelivered
 from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
-from mombroker.core.errors import MomError, NotYet, PeerError, PeerRefused, Switched
+from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerError, Switched
 from mombroker.core.hello import Hello
 from mombroker.core.link import Link
 from mombroker.core.loss_reports import LAST, Loss, Reports, read_report
@@ -189,12 +189,14 @@ class Losses:
         return self.channel.domains[domain].link(peer)
 
     def judge(self, hello: Hello, domain: str) -> None:
-        """Raises PeerRefused for a lost server, and where one end has switched and the other has not."""
+        """Raises DeclaredLost, whatever domains both have, and NotYet where one end has switched, not the other."""
         peer, mine, loss = hello.server, self.channel.neighbours.epochs[domain], self.losses.get(domain)
         if hello.fenced > mine:
-            raise PeerRefused(f"{self.tx.name} was declared lost, and its store is of no use any more: {_REMEDY}")
+            raise DeclaredLost(self.tx.name)
+        if hello.domain != domain:
+            return
         if hello.epoch < self.fences.fenced(peer):
-            raise PeerRefused(f"{peer} was declared lost, and its store is of no use any more: {_REMEDY}")
+            raise DeclaredLost(peer)
         if loss is None:
             return
         if peer in loss.lost and loss.phase in (FENCED, TELLING):
@@ -372,6 +374,3 @@ class Losses:
                 assert not any(self._link(domain, server).conn for server in loss.lost), "1: a lost server is connected"
                 if loss.phase == TELLING:
                     assert self._settled(loss), "2: something is under way"
-
-
-_REMEDY = "remove its data folder and start it, and it begins anew"

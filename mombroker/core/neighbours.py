@@ -89,7 +89,10 @@ class Neighbours:
         self._durable()
         if self.tx.topology.shared_domain(self.tx.name, peer) is None:
             graph = self.tx.topology.graph()
-            return Hello(self.tx.name, self.incarnation, "", "", 0, graph, self.revision, 0, 0, 0, 0, 0)
+            return Hello(
+                self.tx.name, self.incarnation, "", "", 0, graph, self.revision, 0, 0, 0, 0, 0,
+                fenced=self.fenced(peer),
+            )  # fmt: skip
         part, link = self._link_to(peer)
         sent, acked, received, limit = link.numbers()
         return Hello(
@@ -113,12 +116,12 @@ class Neighbours:
             if hello.revision == moving.number - 1 and moving.switched:
                 raise NotYet(f"{self.tx.name} has switched to revision {moving.number}, and {hello.server} not yet")
         part, link = self._link_to(hello.server)
+        self.judge(hello, part.name)
         if hello.domain != part.name or hello.digest != part.domain.digest():
             raise PeerRefused(
                 f"{hello.server} orders domain {part.name} differently ({_differs(part.domain, hello)}): "
                 f"{self._remedy(hello)}"
             )
-        self.judge(hello, part.name)
         if hello.epoch != self.epochs[part.name]:
             raise PeerRefused(
                 f"the clocks of domain {part.name} were started anew for some servers only ({hello.server} is at "

@@ -145,7 +145,7 @@ class Connection(protocol.Protocol):
         except (PeerError, PeerRefused) as error:
             if not self.closing:
                 self._failed(self, error)
-                self.close(None if isinstance(error, Told) or self.owner is not None else refusal(error))
+                self.close(None if isinstance(error, Told) or self.owner is not None else refusal(error, self.peer))
 
     def _receive(self, data: bytes) -> None:
         frames = []

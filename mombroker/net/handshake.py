@@ -11,9 +11,9 @@ The key never travels: a proof is HMAC-SHA256 over both nonces, both names, the 
 good for this connection only and cannot be sent back to its maker. A `peer` proves the secret of the bus; an
 `admin` proves the token of the server's data folder, and is done after the proofs. So is who wants to `join`, which
 proves the secret of the bus and need not know whom it speaks to: it wants the name "". Either end may answer any frame
-with a refusal: one sentence for the other end's log, unless it says that nothing is wrong (`busy`). A hello is a map of
-named fields (core/hello.py). What every version reads and writes in the same way: the first two values of `mom`, and a
-refusal.
+with a refusal: one sentence for the other end's log, unless it says that nothing is wrong (`busy`), or that the other
+end was declared lost (`lost`), which counts after the proofs only. A hello is a map of named fields (core/hello.py).
+What every version reads and writes in the same way: the first two values of `mom`, and a refusal.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from typing import Any
 
 import msgpack
 
-from mombroker.core.errors import NotYet, PeerError, PeerRefused
+from mombroker.core.errors import DeclaredLost, NotYet, PeerError, PeerRefused
 from mombroker.core.hello import Hello, hello_of
 from mombroker.core.ids import SERVER_NAME
 
@@ -44,6 +44,7 @@ class Told(PeerRefused):
     """The other end refused us; it knows already."""
 
     busy = False  # or not yet
+    lost = False  # we were declared lost, says one who has proved the secret of the bus
 
 
 @dataclass(slots=True)
@@ -60,9 +61,10 @@ class Login:
 Handshake = Generator[list[Any], Any, Login]
 
 
-def refusal(error: Exception) -> list[Any]:
+def refusal(error: Exception, peer: str = "") -> list[Any]:
     """The frame that tells the other end why it is refused."""
-    return ["refused", "busy" if isinstance(error, Busy | NotYet) else "", str(error)]
+    lost = "lost" if isinstance(error, DeclaredLost) and error.server == peer else ""
+    return ["refused", "busy" if isinstance(error, Busy | NotYet) else lost, str(error)]
 
 
 def dialer(
@@ -163,7 +165,7 @@ def _first(frame: Any, me: str, who: str, *types: type) -> list[Any]:
 
 def _frame(frame: Any, kind: str, who: str, *types: type) -> list[Any]:
     """The fields of a frame of this kind."""
-    _told(frame, who)
+    _told(frame, who, kind in ("hello", "welcome"))
     if not isinstance(frame, list) or not frame or frame[0] != kind:
         raise PeerError(f"a login frame is not the expected {kind}")
     return _shape(frame[1:], kind, types)
@@ -175,9 +177,9 @@ def _shape(fields: list[Any], kind: str, types: tuple[type, ...]) -> list[Any]:
     return fields
 
 
-def _told(frame: Any, who: str) -> None:
+def _told(frame: Any, who: str, proved: bool = False) -> None:
     if isinstance(frame, list) and len(frame) == 3 and frame[0] == "refused":
         text = "".join(c if c.isprintable() else " " for c in str(frame[2])[:SENTENCE_CHARS])
         told = Told(f"{who} refuses: {text}")
-        told.busy = frame[1] == "busy"
+        told.busy, told.lost = frame[1] == "busy", proved and frame[1] == "lost"
         raise told

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from twisted.internet import defer, protocol
 from twisted.internet.error import CannotListenError
 
-from mombroker.core.errors import MomError, NotYet, PeerError, PeerRefused, Switched
+from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerError, PeerRefused, Switched
 from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp, PeerSwitched
 from mombroker.core.hello import Hello
 from mombroker.core.strangers import Complaints, Newcomers
@@ -29,6 +29,7 @@ from mombroker.net.peertls import PeerTls
 MAX_LOGINS = 64  # connections whose login is not over; the oldest goes, of the address that has most
 MAX_SAID = 16  # different complaints logged per neighbour between two successful logins
 MOST_DOUBLINGS = 100  # of the wait before the next attempt; 1,024 of them are no float any more
+MOST_LOOKS = 4  # neighbours that are asked at a start
 BACKLOG = 512  # of the listen port: all of a large domain may dial at once
 
 
@@ -87,6 +88,7 @@ class Links:
     token   of the data folder, for the role `admin`, whose connections are handed to `admin`
     tls     what all of them are behind; None: nothing
     secret  of the bus; without one only loopback addresses are dialled and let in
+    fenced  called when a neighbour says that this server was declared lost
     """
 
     def __init__(
@@ -102,8 +104,9 @@ class Links:
         times: Times | None = None,
         chance: Callable[[], float] = random.random,
         tls: PeerTls | None = None,
+        fenced: Callable[[DeclaredLost], None] = lambda error: None,
     ):
-        self.tls = tls
+        self.tls, self.fenced = tls, fenced
         self.reactor, self.me, self.server = reactor, me, server
         self.post, self.log, self.admin = post, log, admin
         self.secret, self.token = secret, token
@@ -151,6 +154,16 @@ class Links:
             each.timer.cancel()
             each.timer = None
         self.dial(peer)
+
+    def look(self) -> None:
+        """One attempt at some neighbours: whoever knows that we were declared lost says so, before much is promised.
+        Nothing waits for it, and one that is down is no news."""
+        topology = self.server.topology
+        members = {peer for domain in topology.domains_of(self.me) for peer in domain.members if peer != self.me}
+        for peer in sorted(sorted(members), key=lambda _: self.chance())[:MOST_LOOKS]:
+            each = self._neighbour(peer)
+            if not (each.up or each.connector or each.timer):
+                self._connect(each)
 
     # -- listening -------------------------------------------------------------------------------------------------
 
@@ -261,7 +274,7 @@ class Links:
         """TCP did not come about."""
         each.connector = None
         target = self.server.topology.servers.get(each.name)
-        if each.up or self._stopped or target is None:
+        if each.up or self._stopped or target is None or not each.wanted:
             return
         each.failures += 1
         each.reason = f"{each.name} cannot be reached at {target.host}:{target.port} ({reason}); it is tried again"
@@ -350,6 +363,11 @@ class Links:
 
     def _failed(self, conn: Connection, error: Exception) -> None:
         """A peer did something wrong, or is refused, or refuses us: count it and say it once."""
+        if isinstance(error, Told) and error.lost:
+            error = DeclaredLost(self.me)
+        if isinstance(error, DeclaredLost) and error.server == self.me:
+            self.fenced(error)
+            return
         if isinstance(error, Switched):
             self.post(PeerSwitched(conn.peer))
         if isinstance(error, Busy | NotYet) or (isinstance(error, Told) and error.busy):

@@ -13,9 +13,10 @@ from mombroker import agents
 from mombroker.broker import selectors
 from mombroker.broker.attach import attach
 from mombroker.broker.session.service import Sessions
-from mombroker.core.errors import MomError, StoreError, StoreFailed, sentence
+from mombroker.core.errors import DeclaredLost, MomError, StoreError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
+from mombroker.core.meta import CLEAN
 from mombroker.core.server import AgentServer
 from mombroker.core.status import clock_trouble, closed
 from mombroker.core.times import SECOND
@@ -115,6 +116,7 @@ class Node:
             token = folder.token(data).encode()
             if folder.readable_by_others(file := Path(data) / folder.TOKEN):
                 self.log(f"other users may read the token in {file}; run chmod 600 {file}")
+            self.again = CLEAN in self.store.meta()  # this store has been at work before
             self.server = AgentServer(topology, self.name, self.store, self.program, attach, time.time_ns())
             for warning in self.server.alarms.warnings():
                 self.log(warning)
@@ -151,7 +153,7 @@ class Node:
         self.admin = AdminPort(self.driver.post, requests.after)
         self.links = Links(
             shared.reactor, self.name, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
-            token, self.times, tls=self.tls,
+            token, self.times, tls=self.tls, fenced=self.driver.fail,
         )  # fmt: skip
 
     def _meters(self) -> dict[tuple[str, str], int]:
@@ -208,6 +210,8 @@ class Node:
         self._tidy()
         self.driver.start()
         self.working = True
+        if self.again:
+            self.links.look()
 
     async def stop(self) -> None:
         """Take no new work, make durable what is there, let it leave, close everything."""
@@ -226,7 +230,7 @@ class Node:
         """Nothing more may leave. What was promised is in the store."""
         self.abort()
         self._still()
-        if isinstance(error, StoreFailed | StoreError):
+        if isinstance(error, StoreFailed | StoreError | DeclaredLost):
             self.log(str(error))
         else:
             self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))

@@ -14,7 +14,7 @@ from twisted.internet import defer, threads
 from twisted.internet.error import ReactorNotRunning
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 
-from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.errors import DeclaredLost, MomError, StoreError, StoreFailed
 from mombroker.core.topology import Topology
 from mombroker.net import hangup
 from mombroker.net.committer import Committer
@@ -112,7 +112,10 @@ class Host:
         self.shared.stop()
 
     def _failed(self, node: Node, error: BaseException) -> None:
-        self.code = ExitCode.UNWRITABLE if isinstance(error, StoreFailed | StoreError) else ExitCode.CRASHED
+        if isinstance(error, DeclaredLost):
+            self.code = ExitCode.REFUSED
+        else:
+            self.code = ExitCode.UNWRITABLE if isinstance(error, StoreFailed | StoreError) else ExitCode.CRASHED
         self.quit()
 
     def quit(self) -> None:

@@ -10,7 +10,7 @@ from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.channel import Channel
 from mombroker.core.engine import Engine
-from mombroker.core.errors import MomError, NotYet, PeerRefused, Switched
+from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerRefused, Switched
 from mombroker.core.events import LinkUp, PeerSwitched, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
 from mombroker.core.message import Message, addressed
@@ -278,7 +278,10 @@ class Node:
         self.server.neighbours.admit(hello)
 
     def refused(self, peer: str, error: PeerRefused) -> None:
-        if isinstance(error, Switched):
+        if isinstance(error, DeclaredLost) and error.server == self.name:
+            self.crash()
+            self.gone = True
+        elif isinstance(error, Switched):
             self.post(PeerSwitched(peer))
         elif not isinstance(error, NotYet):
             self.server.neighbours.trouble[peer] = str(error)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.core.errors import SENTENCE_CHARS, MomError, PeerError, PeerRefused
+from mombroker.core.errors import SENTENCE_CHARS, DeclaredLost, MomError, PeerError, PeerRefused
 from mombroker.core.hello import Hello, hello_of
 from mombroker.net import handshake, wire
-from mombroker.net.handshake import Busy, Told, dialer, listener, refusal
+from mombroker.net.handshake import PEER, Busy, Told, dialer, listener, refusal
 
 A, B = bytes(range(16)), bytes(range(16, 32))
 WRONG = [
@@ -251,6 +251,21 @@ def test_busy_is_told_apart():
 
     first, second = run(*ends(accept=accept)[:2])
     assert isinstance(second, Busy) and isinstance(first, Told) and first.busy
+
+
+def test_who_is_lost_is_told_so_after_the_proofs_only():
+    said = refusal(DeclaredLost("a"), "a")
+    assert said[:2] == ["refused", "lost"] and refusal(DeclaredLost("a"), "b")[1] == ""
+
+    def answers(kind):
+        return lambda frame: said if frame[0] == kind else frame
+
+    greet, admit = (lambda peer: hello("b")), (lambda hello: None)
+    for kind, counts in (("mom", False), ("proof", False), ("hello", True)):
+        side = listener("b", bytes(16), lambda role, peer: b"key", lambda peer: None, greet, admit)
+        dials = dialer("a", "b", PEER, b"key", bytes(16), lambda peer: hello("a"), admit)
+        told = run(dials, side, answers(kind))
+        assert [each.lost for each in told if isinstance(each, Told)][-1] is counts, kind
 
 
 def test_nobody_is_accepted_before_the_proof():
