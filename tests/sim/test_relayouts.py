@@ -104,7 +104,7 @@ class Control(NamedTuple):
 
 CONTROLS = {
     "parked per hop": Control(Gate, "put", fakes.per_hop, (1, 4)),
-    "transit inside S parked, too": Control(Channel, "_stamp", fakes.transit_too, (4, 7)),
+    "transit inside S parked, too": Control(Channel, "_stamp", fakes.transit_too, (1, 3)),
     "forwards from outside not parked": Control(Channel, "_stamp_before_gate", fakes.forwards_pass, (2, 26, 28)),
     "switch at FREEZE": Control(Reconfiguration, "turn", fakes.without_marks, (0, 1)),
     "switch without the marks of others": Control(Reconfiguration, "turn", fakes.without_marks_of_others, (0, 1)),

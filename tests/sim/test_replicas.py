@@ -73,7 +73,7 @@ class WrongSnapshots(ReplicatedNode):
 
 
 CONTROLS: dict[type[ReplicatedNode], tuple[int, ...]] = {
-    TellsAtOnce: (3,), AppliesFirst: (3,), SameId: (6,), WrongSnapshots: (14,),
+    TellsAtOnce: (4, 7), AppliesFirst: (3,), SameId: (6,), WrongSnapshots: (14,),
 }  # fmt: skip
 
 
