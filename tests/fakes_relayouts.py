@@ -30,9 +30,14 @@ def transit_too(stamp: Method) -> Method:
     """What is inside S waits at the gate, too."""
 
     def stamp_all(channel: Channel, message: Message, domain: str = "") -> Any:
-        if channel.gate.behind and message.type not in ("_freeze", "_mark"):
+        gate, behind = channel.gate, channel.gate.behind
+        if not behind or message.type in ("_freeze", "_mark"):
+            return stamp(channel, message, domain)
+        gate.behind = {each: who for each, who in behind.items() if each != domain}  # as if it came from outside
+        try:
             return channel._stamp_before_gate(message, domain)
-        return stamp(channel, message, domain)
+        finally:
+            gate.behind = behind
 
     return stamp_all
 
