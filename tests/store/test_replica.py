@@ -24,6 +24,7 @@ from mombroker.core.raft.messages import BATCH, MEMBERS, NOTHING, Entry, Members
 from mombroker.core.raft.ready import Ready
 from mombroker.sim.replicas.disk import ReplicaDisk
 from mombroker.sim.replicas.node import StoreRows
+from mombroker.store import columns
 from mombroker.store.memory import MemoryStore
 from mombroker.store.packed import pack
 from mombroker.store.replica import ReplicaStore
@@ -70,6 +71,7 @@ class Pair:
         self.memory = ReplicaDisk(StoreRows(MemoryStore(topology(), "paris", "one")), ABC)
         self.store = ReplicaStore(folder, topology(), "paris", ABC)
         self.sent = [{1: 0, 2: 0, 3: 0}]  # as of each entry: the last sequence of each link
+        self.now = 0  # no server's time goes back
 
     def write(self, ready: Ready) -> None:
         self.memory.write(ready)
@@ -80,11 +82,19 @@ class Pair:
         for batch in drawn:
             model = Model({})
             model.sent = dict(self.sent[-1])
-            batch = model.numbered(batch)
+            batch = self.timely(model.numbered(batch))
             model.apply(batch)
             self.sent.append(model.sent)
             entries.append(batch_entry(len(self.sent) - 1, self.memory.state()[0], batch))
         self.write(Ready(entries=entries))
+
+    def timely(self, batch: Batch) -> Batch:
+        self.now = max([self.now, *(columns.time(record) for record in batch.log)])
+        now = batch.meta.get("now", self.now)
+        if not isinstance(now, int) or now < self.now:
+            return replace(batch, meta={key: value for key, value in batch.meta.items() if key != "now"})
+        self.now = now
+        return batch
 
     def replace(self, back: int) -> None:
         """A leader of a newer term has something else in place of the last entries, unless they are applied."""
