@@ -5,6 +5,7 @@ import json
 import random
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,15 @@ def digest(bus: Processes) -> str:
     return found.hexdigest()
 
 
+def until_known(bus: Processes, name: str) -> None:
+    """All servers have been told of a name."""
+    for server in config.load(bus.file).servers:
+        conn = sqlite3.connect(f"file:{bus.file.parent / server / 'store.sqlite'}?mode=ro", uri=True)
+        while not conn.execute("SELECT 1 FROM meta WHERE key = ?", (f"name:{name}",)).fetchone():
+            time.sleep(0.05)
+        conn.close()
+
+
 def number(bus: Processes) -> int:
     return bus.json("topology", "history")[0]["revision"]
 
@@ -85,8 +95,9 @@ def test_settings_are_planned_and_applied_while_the_bus_runs(bus, file):
     assert digest(bus) == before
     assert bus.mom("topology", "apply", "--yes").stdout.endswith(f"revision {was + 1} is in force\n")
     assert bus.json("topology", "history")[0]["changes"] == lines
-    bus.settle()
-    assert bus.json("policy", "list", "--server", "d")[0]["max_messages"] == 3
+    while not (policies := bus.json("policy", "list", "--server", "d")):
+        time.sleep(0.05)  # d is told by c
+    assert policies[0]["max_messages"] == 3
     bus.mom("agent", "send", "eve", "clerks.Note", "text=hello")
     bus.settle()
     assert bus.json("agent", "show", "eve")["fields"]["notes"] == ["hello"]
@@ -181,6 +192,7 @@ def test_a_hundred_wrong_files_are_refused_with_a_remedy_and_change_nothing(bus,
     bus.file.write_text(bus.mom("topology", "export").stdout)
     if "taken" not in bus.mom("agent", "list").stdout:
         bus.mom("agent", "deploy", "taken", "clerks:Clerk", "--on", "b")
+    until_known(bus, "taken")
     bus.settle()
     rng, right, before = random.Random(7), file.read_text(), digest(bus)
     wrong = file.with_name("wrong.toml")
