@@ -351,14 +351,14 @@ def test_a_small_run_with_any_repository_on_any_topology(tmp_path):
 
 
 def test_the_bus_changes_while_the_history_runs(tmp_path):
-    repository(tmp_path / "repo", commits=400, authors=4)
+    repository(tmp_path / "repo", commits=800, authors=4)
     (tmp_path / "bus.toml").write_text(config.dumps(bus("abc,cd")))
     words = ["--git", tmp_path / "repo", "--topology", tmp_path / "bus.toml", "--folder", tmp_path / "kept"]
     run = mom("demo", *words, "--kills", 1)
     last = json.loads(run.stdout.splitlines()[-1])
     changes = last.pop("changes")
     assert last.pop("kills") <= 1  # a history this short may be over before
-    assert last == {"messages": 400, "violations": 0, "lost": 0, "duplicated": 0}
+    assert last == {"messages": 800, "violations": 0, "lost": 0, "duplicated": 0}
     early = re.search(r"over before (\d) of 3 changes", run.stderr)
     assert len(changes) == 3 - (int(early[1]) if early else 0)
     kinds = [(2, "attach"), (3, "freeze"), (4, "freeze")]
