@@ -140,6 +140,7 @@ class Show:
     _pids: dict[str, int] = field(default_factory=dict)  # of servers that run
     _left: dict[str, list[str]] = field(default_factory=dict)  # server -> its authors that have not seen all
     _seen: dict[str, int] = field(default_factory=dict)  # of the first of these
+    _begun: set[str] = field(default_factory=set)  # servers that have answered, and so have a store
     _clients: dict[str, Any] = field(default_factory=dict)
     _moved: float = 0.0  # when something was seen last
     _due_look: float = 0.0  # when to ask the authors
@@ -178,13 +179,15 @@ class Show:
         before = sum(self._seen.values())
         for server in self._seen:
             self._look(server)
+        self._begun |= {server for server in self.topology.servers.keys() - self._begun if self._answers(server)}
         now, seen = time.monotonic(), sum(self._seen.values())
         self._due_look = now + POLL_S
         self.progress(seen // max(1, len(self._seen)), self.commits)
         if seen > before:
             self._moved = now
         self.stalled = now - self._moved > STALL_S
-        if (seen == self.commits * len(self._seen) and not self._reshaper.under_way) or self.stalled:
+        at_rest = not self._reshaper.under_way and self._begun >= self.topology.servers.keys()
+        if (seen == self.commits * len(self._seen) and at_rest) or self.stalled:
             if missed := self.changes - self._tried:
                 self.say(f"the run was over before {missed} of {self.changes} changes: give it a longer history")
             if missed := self.kills - len(self.killed):
@@ -251,16 +254,27 @@ class Show:
             client.close()
         signal.raise_signal(signal.SIGTERM)  # to the supervisor that calls us, in this thread
 
-    def _look(self, server: str) -> None:
-        """How far the first author of this server is that has not seen all."""
+    def _client(self, server: str) -> Any:
+        """Raises MomError while it is not up."""
         from mombroker.net import adminclient
 
+        if server not in self._clients:
+            self._clients[server] = adminclient.connect(self.topology, server, ANSWER_S)
+        return self._clients[server]
+
+    def _answers(self, server: str) -> bool:
+        try:
+            self._client(server)
+        except MomError:
+            return False
+        return True
+
+    def _look(self, server: str) -> None:
+        """How far the first author of this server is that has not seen all."""
         left = self._left[server]
         try:
             while left:
-                if server not in self._clients:
-                    self._clients[server] = adminclient.connect(self.topology, server, ANSWER_S)
-                self._seen[server] = self._clients[server].request("agent", agent=left[0])["fields"]["seen"]
+                self._seen[server] = self._client(server).request("agent", agent=left[0])["fields"]["seen"]
                 if self._seen[server] < self.commits:
                     return
                 left.pop(0)

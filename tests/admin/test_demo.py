@@ -244,6 +244,18 @@ def test_a_change_that_was_refused_is_tried_again_and_the_run_waits_for_its_end(
     assert told[1:] == [JOINED, "the run was over before 2 of 3 changes: give it a longer history", END]
 
 
+def test_the_run_waits_for_a_site_that_has_joined_to_begin(told, tmp_path):
+    show = changing(told, tmp_path, "abc,cd")
+    show.changes = 1
+    told.silent = {"lille"}  # it makes its store
+    ticks(told, show, 9)
+    ticks(told, show, 10)
+    assert told == [JOINED]
+    told.silent = set()
+    ticks(told, show, 10, 1)
+    assert told == [JOINED, END]
+
+
 def test_a_bus_has_no_place_for_every_change(told, tmp_path):
     show = changing(told, tmp_path, "ab,bc")
     show.changes = 2
@@ -351,14 +363,14 @@ def test_a_small_run_with_any_repository_on_any_topology(tmp_path):
 
 
 def test_the_bus_changes_while_the_history_runs(tmp_path):
-    repository(tmp_path / "repo", commits=800, authors=4)
+    repository(tmp_path / "repo", commits=400, authors=4)
     (tmp_path / "bus.toml").write_text(config.dumps(bus("abc,cd")))
     words = ["--git", tmp_path / "repo", "--topology", tmp_path / "bus.toml", "--folder", tmp_path / "kept"]
     run = mom("demo", *words, "--kills", 1)
     last = json.loads(run.stdout.splitlines()[-1])
     changes = last.pop("changes")
     assert last.pop("kills") <= 1  # a history this short may be over before
-    assert last == {"messages": 800, "violations": 0, "lost": 0, "duplicated": 0}
+    assert last == {"messages": 400, "violations": 0, "lost": 0, "duplicated": 0}
     early = re.search(r"over before (\d) of 3 changes", run.stderr)
     assert len(changes) == 3 - (int(early[1]) if early else 0)
     kinds = [(2, "attach"), (3, "freeze"), (4, "freeze")]
