@@ -340,8 +340,10 @@ def _certificate_faults(key: tuple[str, ...], server: Server, ca: str | None) ->
         yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, http_tls or [bus] ca, or remove it")
     if server.private_key and not server.certificate:
         yield Fault((*key, "private_key"), "a key needs a certificate: add it, or remove this one")
-    if server.client_ca and server.stomp_tls is None:
-        yield Fault((*key, "client_ca"), "clients show certificates by TLS alone: add stomp_tls, or remove this")
+    if server.client_ca and server.stomp_tls is None and server.http_tls is None:
+        yield Fault(
+            (*key, "client_ca"), "clients show certificates by TLS alone: add stomp_tls or http_tls, or remove this"
+        )
 
 
 def address(text: str) -> tuple[str, int]:

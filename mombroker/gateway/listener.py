@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet import defer, protocol
 
@@ -24,6 +24,13 @@ from mombroker.gateway.users import Logins
 
 MAX_LOGINS = 1_000  # connections without a login; the oldest goes
 MAX_REMARKS = 100  # that are logged, each once
+
+
+class Connected(Protocol):
+    """A connection of whatever protocol."""
+
+    transport: Any
+    tls: bool
 
 
 class Gateway:
@@ -123,8 +130,11 @@ class Gateway:
         """Let the client in, or not."""
         self._new.discard(client.host, client)
         user = login.user
-        if (shown := secure.user_of(client.transport) if self.client_ca and client.tls else None) is not None:
-            self._certify(client, user, shown)
+        if (shown := self.shown(client)) is not None:
+            if wrong := self.mistaken(user, shown):
+                self._refuse(client, wrong)
+            else:
+                client.admitted(shown)
             return
         if self.free(client.host) and self.logins.stored(user) is None:
             client.admitted("")
@@ -136,16 +146,16 @@ class Gateway:
         except MomError as error:
             self._refuse(client, str(error))
 
-    def _certify(self, client: Client, user: str, shown: str) -> None:
-        """Who shows a certificate is the user that it names."""
+    def shown(self, conn: Connected) -> str | None:
+        """The user that the certificate of a connection names; None if it has shown none."""
+        return secure.user_of(conn.transport) if self.client_ca and conn.tls else None
+
+    def mistaken(self, user: str, shown: str) -> str:
+        """Why somebody who says that it is this user (empty: nobody) is not the one of the certificate that it has
+        shown; empty if it is."""
         if user not in ("", shown):
-            self._refuse(
-                client, f"the certificate is of user {shown[:80]!r}, not of {user[:80]!r}: leave the login out"
-            )
-        elif not self.is_user(shown):
-            self._refuse(client, f"access refused for user {shown[:80]!r}")
-        else:
-            client.admitted(shown)
+            return f"the certificate is of user {shown[:80]!r}, not of {user[:80]!r}: leave the login out"
+        return "" if self.is_user(shown) else f"access refused for user {shown[:80]!r}"
 
     def free(self, host: str) -> bool:
         """Whether clients of this host need no user."""

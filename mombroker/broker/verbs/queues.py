@@ -40,6 +40,8 @@ class QueueVerbs(DestinationVerbs):
     @changes
     def create_queue(self, ticket: int, destination: str) -> None:
         """Create a queue on this server."""
+        if not destination.startswith("queue:"):
+            raise MomError(f"{destination} is no queue: write queue:NAME")
         self.names.create(ticket, name_of(destination), Queue.path, b"", self.tx.name)
 
     @changes

@@ -1,12 +1,14 @@
-"""`/api`: what `mom` asks a server, as JSON. `/api` lists the verbs, `/api/VERB?ARGUMENT=VALUE` asks one."""
+"""`/api`: what `mom` asks a server, as JSON. `/api` lists the verbs, `/api/VERB?ARGUMENT=VALUE` asks one that reads;
+one that changes something is sent its arguments by POST, as a table of JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from mombroker.broker.access.permission import BROWSE
+from mombroker.broker.access.guard import denied
+from mombroker.broker.access.permission import BROWSE, BUS, MANAGE, check_destination
 from mombroker.core.errors import MomError
 from mombroker.core.requests import Argument, Verb
 from mombroker.core.topology import suggestion
@@ -19,12 +21,31 @@ VERBS = (
     "permissions", "policies", "queues", "status", "subscriptions", "topic", "topics", "topology", "topology_history",
     "topology_status", "users", "why",
 )  # fmt: skip
+# Each of these changes something, for who may manage what stands here: the destination or the agent that is its
+# argument of this name, the agent whose dead letter has this id, or the bus. What else is changed needs the token.
+CHANGES = {
+    "create_queue": "destination", "create_topic": "destination", "delete_destination": "destination",
+    "delete_topic": "destination", "move": "destination", "move_destination": "destination", "purge": "destination",
+    "release": "destination", "drop": "id", "retry": "id", "move_agent": "agent", "close_connections": BUS,
+    "delete_permission": BUS, "delete_user": BUS, "limit_user": BUS, "reload": BUS, "set_permission": BUS,
+    "set_policy": BUS, "set_roles": BUS,
+}  # fmt: skip
 OF_AGENTS = ("agent", "deadletter")  # these tell what is in messages
 MOST = {"limit": 1_000, "bytes": 1 << 16}  # of an argument, whatever a verb takes
 LEAST_ASKED = {"limit": 100, "bytes": 1 << 10}  # where nothing is asked for
 
-Steps = Generator[tuple[str, dict[str, Any]], dict[str, Any], Answer]
+Result = dict[str, Any]
+Steps = Generator[tuple[str, Result], Result, Answer]
+Asking = Generator[tuple[str, Result], Result, Result]
 May = Callable[[str, str, str], bool]  # a user, an action, a destination
+
+
+class Refusal(MomError):
+    """With the status of its answer."""
+
+    def __init__(self, status: int, sentence: str):
+        self.status = status
+        super().__init__(sentence)
 
 
 class Api:
@@ -35,31 +56,74 @@ class Api:
     def __init__(self, verbs: Mapping[str, Verb], may: May):
         self.verbs, self.may = verbs, may
 
-    def list(self, request: Request, user: str) -> Steps:
+    def all(self, request: Request, user: str) -> Steps:
         yield from ()
-        return as_json({"user": user, "verbs": [_described(self.verbs[name]) for name in VERBS]})
+        return as_json({"user": user, "verbs": [_described(self.verbs[name]) for name in (*VERBS, *CHANGES)]})
 
     def ask(self, request: Request, user: str) -> Steps:
-        name = request.path.removeprefix(PREFIX)
-        if name not in VERBS:
-            near = suggestion(name, VERBS) or "/api lists all"
-            return as_json({"error": f"there is no {name[:64]!a} here: {near}"}, 404)
-        try:
-            args = arguments(self.verbs[name], request.query)
-            if name == "browse" and not self._may_see(user, args.get("destination", "")):
-                return as_json({"error": "access refused: bodies need the right to browse their queue"}, 403)
-            reply = yield name, args
-            agent = str(reply.get("agent", "")) if name in OF_AGENTS else ""
-            if agent and not self._may_see(user, f"agent:{agent.partition('/')[2]}"):
-                why = "what an agent has, and what was sent to it, need the right to browse it, as agent:NAME"
-                return as_json({"error": f"access refused: {why}"}, 403)
-        except MomError as error:
-            return as_json({"error": str(error)}, 400)
-        return as_json(reply)
+        return (yield from _told(self._ask(request, user)))
 
-    def _may_see(self, user: str, destination: str) -> bool:
+    def change(self, request: Request, user: str) -> Steps:
+        return (yield from _told(self._change(request, user)))
+
+    def _ask(self, request: Request, user: str) -> Asking:
+        name = request.path.removeprefix(PREFIX)
+        if name in CHANGES:
+            raise Refusal(405, f"{name} changes something: send it by POST")
+        if name not in VERBS:
+            raise _unknown(name, VERBS)
+        args = arguments(self.verbs[name], request.query)
+        if name == "browse" and not self._may(user, BROWSE, args.get("destination", "")):
+            raise Refusal(403, "access refused: bodies need the right to browse their queue")
+        reply = yield name, args
+        agent = str(reply.get("agent", "")) if name in OF_AGENTS else ""
+        if agent and not self._may(user, BROWSE, _of_agent(agent)):
+            why = "what an agent has, and what was sent to it, need the right to browse it, as agent:NAME"
+            raise Refusal(403, f"access refused: {why}")
+        return reply
+
+    def _change(self, request: Request, user: str) -> Asking:
+        name = request.path.removeprefix(PREFIX)
+        if name not in CHANGES:
+            raise _unknown(name, CHANGES)
+        args = request.arguments
+        self.verbs[name].check(args)
+        for each in (yield from self._touched(name, args)):
+            if not self._may(user, MANAGE, each):
+                raise Refusal(403, denied(user, MANAGE, each))
+        return (yield name, args)
+
+    def _touched(self, name: str, args: Result) -> Generator[tuple[str, Result], Result, list[str]]:
+        """What must be managed for a change."""
+        what = CHANGES[name]
+        if what == BUS or (name == "retry" and args.get("target")):
+            return [BUS]
+        if what == "destination":
+            touched = [args[what], *([args["target"]] if args.get("target") else [])]
+            for each in touched:
+                check_destination(each)
+            return touched
+        about = yield ("agent" if what == "agent" else "deadletter"), {what: args[what]}
+        return [_of_agent(about["agent"]) if about["agent"] else BUS]
+
+    def _may(self, user: str, action: str, destination: str) -> bool:
         """By its name and as it is known on the bus, which is that name percent-encoded: a verb takes either."""
-        return self.may(user, BROWSE, destination) and self.may(user, BROWSE, unquote(destination))
+        return self.may(user, action, destination) and self.may(user, action, unquote(destination))
+
+
+def _told(asking: Asking) -> Steps:
+    try:
+        return as_json((yield from asking))
+    except MomError as error:
+        return as_json({"error": str(error)}, error.status if isinstance(error, Refusal) else 400)
+
+
+def _unknown(name: str, known: Iterable[str]) -> Refusal:
+    return Refusal(404, f"there is no {name[:64]!a} here: {suggestion(name, tuple(known)) or '/api lists all'}")
+
+
+def _of_agent(id: str) -> str:
+    return f"agent:{id.partition('/')[2]}"
 
 
 def arguments(verb: Verb, query: Mapping[str, str]) -> dict[str, Any]:
@@ -88,7 +152,7 @@ def _value(argument: Argument, text: str) -> Any:
 
 def _described(verb: Verb) -> dict[str, Any]:
     return {
-        "verb": verb.name, "does": verb.does,
+        "verb": verb.name, "does": verb.does, "changes": verb.changes,
         "arguments": [
             {"name": each.name, "is": each.kind.says, "needed": each.needed, "default": each.default}
             for each in verb.arguments.values()

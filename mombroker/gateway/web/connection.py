@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from typing import Protocol as TypingProtocol
 
@@ -16,7 +17,7 @@ from mombroker.gateway.times import Timers, Times
 from mombroker.gateway.web.http import HEADERS, Answer, Request, said
 
 HEAD_BYTES = 16 << 10  # of a request: its first line and headers
-BODY_BYTES = 64 << 10  # of a request, which nobody reads
+BODY_BYTES = 16 << 10  # of a request; kept is that of a POST alone
 WRITE_BYTES = 64 << 10  # of an answer, given to the system at once
 IDLE_S = 60.0  # between two requests
 ANSWER_S = 60.0  # from a request to the last byte of its answer
@@ -34,8 +35,8 @@ class Owner(TypingProtocol):
 
 
 class Visitor(Protocol):
-    """A connection. While a request is being answered nothing is read; of a request at most HEAD_BYTES and one read are
-    kept. It must be whole within the time of a login, and its answer taken within ANSWER_S.
+    """A connection. While a request is being answered nothing is read; of a request at most HEAD_BYTES, BODY_BYTES and
+    one read are kept. It must be whole within the time of a login, and its answer taken within ANSWER_S.
     """
 
     transport: Any
@@ -45,7 +46,7 @@ class Visitor(Protocol):
         self.lost = False
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._request: Request | None = None  # that is being answered, or of which the body still comes
-        self._body = 0
+        self._size, self._body = 0, bytearray()
         self._begun = self._answering = self._closing = False
         self._out: memoryview[int] = memoryview(b"")
         self._timers = Timers(web.reactor.callLater)
@@ -120,13 +121,16 @@ class Visitor(Protocol):
                 headers[name] = f"{headers[name]}, {value}" if name in headers else value
             self._request = Request(event.method.decode("ascii"), event.target.decode("latin-1"), headers)
         elif isinstance(event, h11.Data):
-            self._body += len(event.data)
-            if self._body > BODY_BYTES:
-                self.answer(said(413, "what is asked here has no body", connection="close"))
+            assert self._request is not None, "the body of no request"
+            self._size += len(event.data)
+            if self._size > BODY_BYTES:
+                self.answer(said(413, f"a request here has {BODY_BYTES} bytes of body at most", connection="close"))
+            elif self._request.method == "POST":
+                self._body += event.data
         elif isinstance(event, h11.EndOfMessage):
             assert self._request is not None, "the end of no request"
             self._busy()
-            self.web.serve(self, self._request)
+            self.web.serve(self, replace(self._request, body=bytes(self._body)))
         else:
             self._end()
 
@@ -154,7 +158,8 @@ class Visitor(Protocol):
     def _answered(self) -> None:
         """The answer is with the system: the next request may come, if one may."""
         self._timers.unset("answer")
-        self._request, self._body, self._answering, self._begun = None, 0, False, False
+        self._request, self._answering, self._begun = None, False, False
+        self._size, self._body = 0, bytearray()
         http = self._http
         if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
             self._end()

@@ -14,6 +14,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.topology import is_loopback
 
 MAX_ARGUMENTS = 20  # of a query
+JSON = "application/json"
 # Nothing that a page of somebody else could use, and nothing kept by whoever is between.
 HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -26,11 +27,12 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`headers`: names in lower case; what several of one name say is joined by commas."""
+    """`headers`: names in lower case; what several of one name say is joined by commas. `body`: of a POST alone."""
 
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
 
     @property
     def path(self) -> str:
@@ -46,6 +48,21 @@ class Request:
         return dict(pairs)
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Of the body. Raises MomError."""
+        try:
+            found = json.loads(self.body or b"{}")
+        except (ValueError, RecursionError):
+            raise MomError('the body of a change is a table of JSON, as {"destination": "queue:orders"}') from None
+        if not isinstance(found, dict):
+            raise MomError('the body of a change is a table of JSON, as {"destination": "queue:orders"}')
+        return found
+
+    @property
+    def is_json(self) -> bool:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() == JSON
+
+    @property
     def upgrades(self) -> bool:
         """It wants to become a WebSocket."""
         return self.headers.get("upgrade", "").lower() == "websocket"
@@ -54,6 +71,12 @@ class Request:
         """A browser's page asks, and it is ours; or none does."""
         origin = self.headers.get("origin", "")
         return not origin or origin.lower() == f"{'https' if tls else 'http'}://{self.headers.get('host', '')}".lower()
+
+    def forged(self, tls: bool) -> bool:
+        """A page of somebody else asks, with the login that the browser has for us. A browser says whose page it is by
+        Sec-Fetch-Site, where it trusts the way to us, else by Origin; programs say nothing."""
+        site = self.headers.get("sec-fetch-site")
+        return site != "same-origin" if site is not None else not self.same_origin(tls)
 
     @property
     def to_this_machine(self) -> bool:
@@ -91,7 +114,7 @@ def said(status: int, sentence: str, **headers: str) -> Answer:
 def as_json(value: Any, status: int = 200) -> Answer:
     """Bytes are told in base64."""
     text = json.dumps(value, ensure_ascii=True, default=_plain, separators=(",", ":"))
-    return Answer(status, text.encode(), "application/json")
+    return Answer(status, text.encode(), JSON)
 
 
 def _plain(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.internet import protocol
 
+from mombroker.broker.access.guard import denied
 from mombroker.broker.access.permission import BROWSE, BUS
 from mombroker.core.errors import MomError
 from mombroker.core.requests import Verb
@@ -22,6 +23,7 @@ from mombroker.gateway.web.http import Answer, Request, said
 from mombroker.gateway.web.session import OverWebSocket
 
 MAX_VISITORS = 256  # connections; the oldest goes
+LOGIN = "/login"  # where a browser asks its user to log in, though nobody need to
 
 Result = dict[str, Any] | str
 Steps = Generator[tuple[str, dict[str, Any]], dict[str, Any], Answer]  # verb and arguments -> its reply; at the end:
@@ -29,7 +31,8 @@ Handler = Callable[[Request, str], Steps]  # and the user
 
 
 class Web:
-    """ask        a verb of the server, its arguments, and who gets the reply, or the sentence of a refusal
+    """ask        a verb of the server, its arguments, who gets the reply, or the sentence of a refusal, who asks, and
+               from where
     verbs      all that there are
     may        who may do what
     refuses    why the server takes no work; empty if it does
@@ -40,7 +43,7 @@ class Web:
     def __init__(
         self,
         gateway: Gateway,
-        ask: Callable[[str, dict[str, Any], Callable[[Result], None]], None],
+        ask: Callable[[str, dict[str, Any], Callable[[Result], None], str, str], None],
         verbs: Mapping[str, Verb],
         may: May,
         refuses: Callable[[], str],
@@ -57,7 +60,7 @@ class Web:
         self._api = Api(verbs, may)
         self._pages: dict[str, Handler] = {
             "/metrics": lambda request, user: metrics.scrape(),
-            "/api": self._api.list,
+            "/api": self._api.all,
         }
         self._files = static.files()
 
@@ -94,8 +97,14 @@ class Web:
 
     def serve(self, visitor: Visitor, request: Request) -> None:
         self.requests += 1
-        if request.method not in ("GET", "HEAD"):
-            visitor.answer(said(405, f"this port changes nothing: {request.method} is not for it", allow="GET, HEAD"))
+        changes = request.method == "POST" and request.path.startswith(PREFIX)
+        if not changes and request.method not in ("GET", "HEAD"):
+            sentence = f"{request.method} is not for this: GET asks, and POST to {PREFIX}VERB changes something"
+            visitor.answer(said(405, sentence, allow="GET, HEAD"))
+        elif changes and request.forged(visitor.tls):
+            visitor.answer(said(403, "no page but this server's own may change something"))
+        elif changes and not request.is_json:  # what a page of somebody else may not write either
+            visitor.answer(said(415, "what is changed is told in JSON: Content-Type: application/json"))
         elif request.path == "/healthz":
             visitor.answer(said(200, "works"))
         elif request.path == "/readyz":
@@ -127,7 +136,14 @@ class Web:
     def _login(self, visitor: Visitor, request: Request) -> None:
         """The same users as those of STOMP; who needs none there needs none here."""
         login, logins = request.login(), self.gateway.logins
-        if self._free(visitor) and (login is None or logins.stored(login[0]) is None):
+        shown = self.gateway.shown(visitor)
+        if shown is not None:
+            if wrong := self.gateway.mistaken(login[0] if login else "", shown):
+                self.gateway.refusals += 1
+                visitor.answer(said(403, wrong))
+            else:
+                self._granted(visitor, request, shown)
+        elif self._free(visitor) and (login is None or logins.stored(login[0]) is None):
             self._granted(visitor, request, "")
         elif login is None:
             self._challenge(visitor, "log in as a user of this server: `mom user add` makes one")
@@ -150,20 +166,26 @@ class Web:
         visitor.answer(said(401, sentence, www_authenticate=realm))
 
     def _granted(self, visitor: Visitor, request: Request, user: str) -> None:
-        page = self._api.ask if request.path.startswith(PREFIX) else self._pages.get(request.path)
-        if not self.may(user, BROWSE, BUS):
-            whose = f"user {user[:80]!r}" if user else "who has not logged in"
+        changes = request.method == "POST"
+        page = self._pages.get(request.path)
+        if request.path.startswith(PREFIX):
+            page = self._api.change if changes else self._api.ask
+        if not user and (changes or request.path == LOGIN):
+            self._challenge(visitor, "who changes something logs in, here as well: `mom user add` makes a user")
+        elif not self.may(user, BROWSE, BUS):
             how = f"`mom permission set --user {user or '*'} bus --may browse`"
-            visitor.answer(said(403, f"access refused: {whose} may not browse the bus; {how}"))
+            visitor.answer(said(403, f"{denied(user, BROWSE, 'the bus')}; {how}"))
+        elif request.path == LOGIN:
+            visitor.answer(said(303, "logged in", location="/"))
         elif request.path in self._files:
             visitor.answer(self._files[request.path])
         elif page is None:
             there = ", ".join(["/", *self._pages, "/ws"])
             visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {there}"))
         else:
-            self._go(visitor, page(request, user), None)
+            self._go(visitor, request, user, page(request, user), None)
 
-    def _go(self, visitor: Visitor, steps: Steps, reply: Any) -> None:
+    def _go(self, visitor: Visitor, request: Request, user: str, steps: Steps, reply: Any) -> None:
         """One slice of an answer: up to its next question, or to its end. The server works between two of them."""
         if visitor.lost:
             steps.close()
@@ -171,12 +193,15 @@ class Web:
         try:
             verb, args = steps.throw(MomError(reply)) if isinstance(reply, str) else steps.send(reply)
         except StopIteration as end:
+            if request.method == "POST" and end.value.status == 403:
+                self.say(visitor.host, f"{user[:80]!r} of {visitor.host} may not {request.path.removeprefix(PREFIX)}")
             visitor.answer(end.value)
         except MomError as error:
             visitor.answer(said(400, str(error)))
         else:
+            go = partial(self.reactor.callLater, 0, self._go, visitor, request, user, steps)
             # Not while the agent server lets go of its outputs.
-            self.ask(verb, args, lambda result: self.reactor.callLater(0, self._go, visitor, steps, result))
+            self.ask(verb, args, go, f"user {user}", visitor.host)
 
 
 class _Accepting(protocol.Factory):

@@ -1,6 +1,7 @@
 """A whole server with an HTTP port, on a real socket."""
 
 import http.client
+import json
 import threading
 
 from tests.stomp.test_live import StompTown, free_port
@@ -29,15 +30,19 @@ class HttpTown(StompTown):
             raise result[0]
         return result[0]
 
-    def get(self, *targets, context=None, port=None, **headers):
-        """(status, body) of each, over one connection."""
+    def get(self, *targets, context=None, port=None, changes=None, **headers):
+        """(status, body) of each, over one connection; `changes`: these arguments are sent there."""
+        method, body = ("GET", None) if changes is None else ("POST", json.dumps(changes))
+        headers |= {"Content_Type": "application/json"} if body else {}
 
         def work():
             kind = http.client.HTTPSConnection if context else http.client.HTTPConnection
             conn = kind("localhost", port or self.port, timeout=60, **({"context": context} if context else {}))
             found = []
             for target in targets:
-                conn.request("GET", target, headers={name.replace("_", "-"): each for name, each in headers.items()})
+                conn.request(
+                    method, target, body, headers={name.replace("_", "-"): each for name, each in headers.items()}
+                )
                 answer = conn.getresponse()
                 found.append((answer.status, answer.read().decode()))
             conn.close()

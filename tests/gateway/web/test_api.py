@@ -1,4 +1,4 @@
-"""`/api`: which verbs may be asked by whom, with which arguments."""
+"""`/api`: which verbs may be asked by whom, and who may change something."""
 
 import json
 
@@ -10,6 +10,11 @@ from tests.gateway.web.world import WebWorld, basic, request
 
 ALL = {verb.name: verb for verb in verbs()}
 NOT_FOR_ALL = {"holdings", "invitation", "judge_topology"}  # large, for newcomers, work
+# Of the process, the bus and its servers; secrets; what an agent is told, made of, or loses for good.
+NEEDS_TOKEN = {
+    "apply_topology", "create_subscription", "delete", "deploy", "drain", "exported", "join", "lose", "renew_user",
+    "send", "set_user", "stop", "topology_abort",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -26,22 +31,24 @@ def ask(world, target, **headers):
     return status, json.loads(body)
 
 
-def test_what_reads_may_be_asked_and_what_changes_may_not():
-    """Whoever adds a verb decides: it is named here, or in the list of the API."""
-    reads = {name for name, verb in ALL.items() if not verb.changes}
+def test_each_verb_is_there_for_who_may_or_needs_the_token():
+    """Whoever adds a verb decides: it is named here, or in a list of the API."""
+    reads, changes = ({name for name, verb in ALL.items() if verb.changes is kind} for kind in (False, True))
     assert set(api.VERBS) == reads - NOT_FOR_ALL
+    assert set(api.CHANGES) == changes - NEEDS_TOKEN
 
 
 @pytest.mark.parametrize("verb", sorted(set(ALL) - set(api.VERBS)))
 def test_no_other_verb_is_asked(world, verb):
     status, said = ask(world, f"/api/{verb}")
-    assert status == 404 and verb in said["error"] and world.asked == []
+    assert status == (405 if verb in api.CHANGES else 404) and verb in said["error"] and world.asked == []
 
 
 def test_the_list_has_all_that_may_be_asked_with_its_arguments(world):
     status, said = ask(world, "/api")
     assert (status, said["user"]) == (200, "")
-    assert [row["verb"] for row in said["verbs"]] == list(api.VERBS)
+    assert [row["verb"] for row in said["verbs"]] == [*api.VERBS, *api.CHANGES]
+    assert all(row["changes"] is (row["verb"] in api.CHANGES) for row in said["verbs"])
     (queues,) = [row for row in said["verbs"] if row["verb"] == "queues"]
     assert {each["name"] for each in queues["arguments"]} == {"after", "limit", "match", "fullest"}
 
@@ -121,3 +128,184 @@ def test_what_is_in_messages_of_agents_needs_the_right_to_the_agent(world):
         for name, status in (("payroll", 403), ("greeter", 200)):
             world.replies[verb.partition("?")[0]] = lambda name=name, **args: {"agent": f"paris/{name}", "fields": {}}
             assert ask(world, f"/api/{verb}")[0] == status
+
+
+# -- changes ---------------------------------------------------------------------------------------------------------
+
+# Arguments of each, and what it touches.
+CHANGED = {
+    "create_queue": ({"destination": "queue:a"}, "queue:a"), "create_topic": ({"destination": "topic:a"}, "topic:a"),
+    "delete_destination": ({"destination": "sub:me:a"}, "sub:me:a"), "delete_permission": ({"match": "*"}, "bus"),
+    "delete_topic": ({"destination": "topic:a"}, "topic:a"), "delete_user": ({"user": "bob"}, "bus"),
+    "move": ({"destination": "queue:DLQ.a", "back": True}, "queue:DLQ.a"), "drop": ({"id": 7}, "agent:payroll"),
+    "move_destination": ({"destination": "queue:a", "to": "lyon"}, "queue:a"), "set_policy": ({"match": "*"}, "bus"),
+    "purge": ({"destination": "queue:a"}, "queue:a"), "retry": ({"id": 7}, "agent:payroll"),
+    "release": ({"destination": "queue:a", "holder": "lyon"}, "queue:a"), "close_connections": ({"number": 3}, "bus"),
+    "move_agent": ({"agent": "payroll", "to": "lyon"}, "agent:payroll"), "reload": ({}, "bus"),
+    "limit_user": ({"user": "bob", "limits": {"rate": 5}}, "bus"),
+    "set_permission": ({"match": "*", "user": "bob", "may": ["send"]}, "bus"),
+    "set_roles": ({"user": "bob", "grant": ["clerk"]}, "bus"),
+}  # fmt: skip
+LOGGED_IN = {"Authorization": basic("ann", "a"), "Content_Type": "application/json"}
+
+
+@pytest.fixture
+def changing():
+    """Who may see all, and `may` manage some things."""
+    made = WebWorld(anonymous=False)
+    made.may = set()
+    made.web.may = made.web._api.may = lambda user, action, what: action == "browse" or (user, what) in made.may
+    made.replies = {name: lambda name=name, **args: {"verb": name, "args": args} for name in api.CHANGES}
+    made.replies["agent"] = made.replies["deadletter"] = lambda **args: {"agent": "paris/payroll"}
+    return made
+
+
+def post(world, verb, args=None, body=None, visitor=None, **headers):
+    visitor = visitor or world.visit()
+    body = json.dumps(args or {}).encode() if body is None else body
+    visitor.receive(request(f"/api/{verb}", "POST", body=body, **{**LOGGED_IN, **headers}))
+    world.check_all()
+    status, _, text = visitor.answer()
+    return status, text
+
+
+def changed(world):
+    return [each for each in world.asked if each[0] in api.CHANGES]
+
+
+def test_all_changes_are_tried_here():
+    assert CHANGED.keys() == api.CHANGES.keys()
+
+
+@pytest.mark.parametrize("verb", api.CHANGES)
+def test_who_may_only_look_changes_nothing(changing, verb):
+    args, what = CHANGED[verb]
+    changing.may = {("ann", other) for other in ("queue:b", "agent:other", "bus", "agent:payroll")} - {("ann", what)}
+    status, text = post(changing, verb, args)
+    assert status == 403 and json.loads(text) == {"error": f"access refused: user 'ann' may not manage {what}"}
+    assert changed(changing) == []
+    assert [f"'ann' of 127.0.0.1 may not {verb}" in line for line in changing.lines] == [True]
+
+
+@pytest.mark.parametrize("verb", api.CHANGES)
+def test_who_may_manage_it_changes_it_and_is_named(changing, verb):
+    args, what = CHANGED[verb]
+    changing.may = {("ann", what)}
+    status, text = post(changing, verb, args)
+    assert (status, json.loads(text)) == (200, {"verb": verb, "args": args})
+    assert changed(changing) == [(verb, args)]
+    assert set(changing.askers) == {("user ann", "127.0.0.1")}
+
+
+def test_what_is_moved_elsewhere_needs_the_right_to_both(changing):
+    changing.may = {("ann", "queue:a")}
+    args = {"destination": "queue:a", "target": "queue:b"}
+    assert post(changing, "move", args)[0] == 403
+    changing.may.add(("ann", "queue:b"))
+    assert post(changing, "move", args)[0] == 200
+    changing.may = {("ann", "agent:payroll")}
+    assert post(changing, "retry", {"id": 7, "target": "queue:b"})[0] == 403
+
+
+def test_nothing_is_changed_by_another_spelling_of_its_name(changing):
+    """A verb takes the name by which the bus knows a queue, too."""
+    changing.web._api.may = lambda user, action, what: what != "queue:hr/salaries"
+    for name in ("queue:hr/salaries", "queue:hr%2Fsalaries"):
+        assert post(changing, "purge", {"destination": name})[0] == 403
+    assert post(changing, "purge", {"destination": "salaries"})[0] == 400
+    assert changed(changing) == []
+
+
+@pytest.mark.parametrize("verb", sorted(NEEDS_TOKEN | set(api.VERBS) | {"nothing"}))
+def test_nothing_else_is_changed(changing, verb):
+    changing.web._api.may = lambda *what: True
+    assert post(changing, verb, {})[0] == 404 and changing.asked == []
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (b"[1]", "the body of a change is a table of JSON"), (b"{", "the body of a change is a table of JSON"),
+        (b"[" * 10_000, "the body of a change is a table of JSON"), (b"\xff", "is a table of JSON"),
+        (b"", "purge needs destination"), (b'{"destination": 1.5}', "cannot have 1.5 as its destination"),
+        (b'{"destination": "queue:a", "x": 1}', "has no 'x'"), (b'{"destination": ""}', "that is not empty"),
+    ],
+)  # fmt: skip
+def test_a_change_that_cannot_be_is_refused(changing, args, sentence):
+    changing.may = {("ann", "queue:a")}
+    status, text = post(changing, "purge", body=args)
+    assert status == 400 and sentence in text and changing.asked == []
+
+
+FORGED = [
+    {"Sec_Fetch_Site": "cross-site", "Origin": "http://127.0.0.1:8161"}, {"Sec_Fetch_Site": "same-site"},
+    {"Sec_Fetch_Site": "none"}, {"Origin": "https://evil.example"}, {"Origin": "null"},
+    {"Origin": "https://shop.example"}, {"Origin": "http://127.0.0.1:9999"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", FORGED)
+def test_a_page_of_somebody_else_changes_nothing_with_the_login_of_who_looks_at_it(changing, headers):
+    changing.may = {("ann", "queue:a")}
+    status, text = post(changing, "purge", {"destination": "queue:a"}, **headers)
+    assert status == 403 and "no page but this server's own" in text and changing.asked == []
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_what_any_page_may_send_without_asking_first_changes_nothing(changing, kind):
+    changing.may = {("ann", "queue:a")}
+    assert post(changing, "purge", {"destination": "queue:a"}, Content_Type=kind)[0] == 415
+    asked = changing.visit().ask("/api/purge", "OPTIONS", Origin="https://evil.example")
+    assert asked[0] == 405 and not any(name.startswith("access-control") for name in asked[1])
+    assert changing.asked == []
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://127.0.0.1:8161"}, {"Sec_Fetch_Site": "same-origin"}, {}])
+def test_our_own_page_and_programs_may(changing, headers):
+    changing.may = {("ann", "queue:a")}
+    assert post(changing, "purge", {"destination": "queue:a"}, **headers)[0] == 200
+
+
+def test_who_needs_no_login_needs_one_to_change_something():
+    world = WebWorld()  # anonymous, and everybody may everything
+    visitor = world.visit()
+    status, headers, _ = visitor.ask(
+        "/api/purge", "POST", b'{"destination": "queue:a"}', Content_Type="application/json"
+    )
+    assert status == 401 and "Basic" in headers["www-authenticate"] and world.asked == []
+    assert visitor.ask("/login")[0] == 401
+    visitor.receive(request("/login", Authorization=basic("ann", "a")))
+    world.check_all()
+    status, headers, _ = visitor.answer()
+    assert (status, headers["location"]) == (303, "/")
+
+
+def test_a_body_is_of_its_own_request_alone(changing):
+    changing.may = {("ann", "queue:a")}
+    visitor = changing.visit()
+    assert post(changing, "purge", {"destination": "queue:a"}, visitor=visitor)[0] == 200
+    assert post(changing, "purge", body=b"", visitor=visitor)[0] == 400
+    assert post(changing, "purge", {"destination": "queue:a"}, visitor=visitor)[0] == 200
+
+
+@pytest.fixture
+def certified(changing):
+    """The transport shows a certificate, or none."""
+    made = changing
+    made.shown = None
+    made.gateway.client_ca, made.gateway.is_user = "ca.pem", {"ann", "eve"}.__contains__
+    made.gateway.shown = lambda visitor: made.shown
+    return made
+
+
+def test_who_shows_a_certificate_is_the_user_that_it_names(certified):
+    certified.may = {("ann", "queue:a")}
+    anybody = {"Authorization": ""}
+    purge = {"destination": "queue:a"}
+    assert post(certified, "purge", purge, **anybody)[0] == 401
+    for shown, status in (("ann", 200), ("eve", 403), ("gone", 403)):
+        certified.shown = shown
+        assert post(certified, "purge", purge, **anybody)[0] == status
+    certified.shown = "eve"
+    assert "not of 'ann'" in post(certified, "purge", purge)[1]
+    assert [who for who, _ in certified.askers] == ["user ann"]

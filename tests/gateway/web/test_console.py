@@ -1,19 +1,17 @@
 """The console, as files and in a browser."""
 
-import os
 import re
 
 import pytest
 
 from mombroker.gateway.web import api, static
 from tests.admin.processes import Processes, free_ports, write_topology
-from tests.gateway.web import browser
+from tests.gateway.web.browser import READY
 from tests.gateway.web.test_api import ALL
 from tests.gateway.web.world import WebWorld
 
 EVIL = "<img src=x onerror=document.title='broken'>"
 PAGES = ["overview", "queues", "subscriptions", "topics", "connections", "agents", "waits", "bus", "access"]
-READY = "document.getElementById('content')?.getAttribute('aria-busy') === 'false'"
 
 
 @pytest.mark.parametrize("path", sorted(static.files()))
@@ -26,10 +24,11 @@ def test_files_come_with_a_policy_that_lets_them_ask_nobody_else(path):
 
 
 def test_what_the_pages_ask_is_there_to_be_asked():
-    asked = re.findall(r'ask\("(\w+)"(?:, \{(.*?)\})?', static.files()["/pages.js"].body.decode())
-    assert len(asked) >= 15
-    for verb, arguments in asked:
-        assert verb in api.VERBS
+    text = static.files()["/pages.js"].body.decode()
+    for word, verbs, least in (("ask", api.VERBS, 15), ("change", api.CHANGES, 7)):
+        asked = re.findall(rf'\b{word}\("(\w+)"(?:, \{{(.*?)\}})?', text)
+        assert len(asked) >= least and {verb for verb, _ in asked} <= set(verbs)
+    for verb, arguments in re.findall(r'\bask\("(\w+)"(?:, \{(.*?)\})?', text):
         names = set(re.findall(r"\b(\w+)(?=:|, |\s*\}|$)", re.sub(r":[^,}]*", ":", arguments))) - {"PAGE"}
         assert names <= ALL[verb].arguments.keys() | {"view", "match", "after"}, (verb, arguments)
 
@@ -38,11 +37,8 @@ def test_what_the_pages_ask_is_there_to_be_asked():
 
 
 @pytest.fixture(scope="module")
-def bus(tmp_path_factory):
-    """Two servers; without Chromium it is skipped, but not where nothing may be skipped."""
-    if browser.NAME is None:
-        assert "MOM_SKIP_NOTHING" not in os.environ, "install chromium"
-        pytest.skip("needs chromium")
+def bus(chromium, tmp_path_factory):
+    """Two servers."""
     made = Processes(write_topology(tmp_path_factory.mktemp("bus"), {"d": "ab"}, {"ann": "a"}))
     made.listen("a")
     (made.http,) = free_ports(1)
@@ -57,34 +53,14 @@ def bus(tmp_path_factory):
     made.down()
 
 
-@pytest.fixture(scope="module")
-def chromium(bus, tmp_path_factory):
-    made = browser.Browser(tmp_path_factory.mktemp("chromium"))
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def page(bus, chromium):
     """The console as it is opened first; at the end nothing has gone wrong in it."""
-    chromium.wrong.clear()
-    chromium.asked.clear()
-    chromium.size(1280)
-    chromium.scheme("light")
-    chromium.do("Page.navigate", url="about:blank")
-    chromium.do("Page.navigate", url=f"http://127.0.0.1:{bus.http}/")
-    chromium.until(READY)
-    chromium.js("localStorage.clear()")
+    chromium.open(f"http://127.0.0.1:{bus.http}/")
     yield chromium
     assert chromium.wrong == []
     assert {method for method, _ in chromium.asked} == {"GET"}
     assert {url.split("/")[2] for _, url in chromium.asked if url.startswith("http")} == {f"127.0.0.1:{bus.http}"}
-
-
-def show(page, place):
-    page.js(f"location.hash = '#/{place}'")
-    page.until(f"location.hash === '#/{place}' && {READY}")
-    return page.js("document.getElementById('main').innerText")
 
 
 WORDS = {
@@ -96,14 +72,14 @@ WORDS = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_shows_what_the_server_knows_and_fits_a_small_screen(page, name):
-    assert WORDS[name] in show(page, name)
+    assert WORDS[name] in page.show(name)
     assert page.js("document.querySelector('[aria-current]').textContent").lower() == name
     page.size(400)
     assert page.js("document.documentElement.scrollWidth") <= 400
 
 
 def test_what_clients_send_stays_text(page):
-    text = show(page, "queues/queue%3Aorders")
+    text = page.show("queues/queue%3Aorders")
     assert EVIL in text and "second" in text and "max_redeliveries = 5" in text
     assert page.js("document.querySelectorAll('img').length") == 0
     assert page.js("document.title") != "broken"
@@ -132,7 +108,7 @@ def test_it_is_worked_by_keys_alone(page):
 
 
 def test_who_types_is_not_disturbed_by_new_figures(page):
-    show(page, "queues")
+    page.show("queues")
     page.key("/")
     page.write("ord")
     page.until("document.querySelectorAll('#content tbody tr').length === 1")
@@ -169,8 +145,8 @@ def test_a_server_that_is_away_is_told_and_comes_back(page):
 
 
 def test_what_is_refused_is_told_and_the_page_goes_on(page):
-    show(page, "queues/queue%3Anowhere")
+    page.show("queues/queue%3Anowhere")
     assert "there is no queue:nowhere" in page.until("document.getElementById('banner').textContent")
-    assert "queue:orders" in show(page, "queues")
+    assert "queue:orders" in page.show("queues")
     page.until("document.getElementById('banner').hidden")
     page.wrong[:] = [each for each in page.wrong if "status of 400" not in each]

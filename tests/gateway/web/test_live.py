@@ -5,6 +5,7 @@ import ssl
 import time
 
 import pytest
+import trustme
 from prometheus_client.parser import text_string_to_metric_families
 from websocket import create_connection
 
@@ -153,3 +154,50 @@ def test_the_api_tells_what_mom_does_and_permissions_are_heeded_at_once(town):
     assert [status for status, _ in t.get(*targets, Authorization=bob)] == [200, 200, 403]
     t.ask("a", "set_permission", match="bus", user="bob", deny=["browse"])
     assert [status for status, _ in t.get(*targets, Authorization=bob)] == [403, 403, 403]
+
+
+def test_who_has_changed_something_by_http_is_in_the_log(town):
+    t = town(anonymous=False).up()
+    for user in ("ann", "bob"):
+        t.ask("a", "set_user", user=user, hash=hashed("x", 5), new=True)
+    t.ask("a", "set_permission", match="bus", user="*", may=["browse"])
+    t.ask("a", "set_permission", match="queue:*", user="ann", may=["manage"])
+    ann, bob = (basic(user, "x") for user in ("ann", "bob"))
+    queue = {"destination": "queue:made"}
+    for target in ("/api/create_queue", "/api/purge"):
+        assert [status for status, _ in t.get(target, changes=queue, Authorization=ann)] == [200]
+    assert [status for status, _ in t.get("/api/purge", changes=queue, Authorization=bob)] == [403]
+    assert any("'bob' of 127.0.0.1 may not purge" in line for line in t.lines["a"])
+    said = [json.loads(record.detail) for _, record in t.node("a").store.log(0, 1_000) if record.kind == "admin"]
+    assert [(each["verb"], each["result"]) for each in said if each["who"] == "user ann"] == [
+        ("create_queue", "done"), ("purge", "done"),
+    ]  # fmt: skip
+    assert {(each["from"], each["args"].get("destination")) for each in said if each["who"].startswith("user ")} == {
+        ("127.0.0.1", "queue:made")
+    }
+
+
+def test_a_certificate_is_a_login_by_http_as_well(town, tmp_path):
+    port, file, signer = free_port(), tmp_path / "a.pem", trustme.CA()
+    file.write_bytes(certificate())
+    signer.cert_pem.write_to_path(tmp_path / "clients.pem")
+    ca = str(tmp_path / "clients.pem")
+    t = town(anonymous=False, http_tls=f"127.0.0.1:{port}", certificate=str(file), client_ca=ca).up()
+    t.ask("a", "set_user", user="ann", new=True)
+
+    def shown(name):
+        context = ssl.create_default_context(cafile=file)
+        if name:
+            pem = signer.issue_cert(f"{name}.example", common_name=name).private_key_and_cert_chain_pem
+            pem.write_to_path(tmp_path / f"{name}.pem")
+            context.load_cert_chain(tmp_path / f"{name}.pem")
+        return {"context": context, "port": port}
+
+    assert t.get("/api", **shown("ann"))[0][1].startswith('{"user":"ann"')
+    queue = {"destination": "queue:made"}
+    assert t.get("/api/create_queue", changes=queue, **shown("ann"))[0][0] == 200
+    assert t.get("/metrics", **shown("bob")) == [(403, "access refused for user 'bob'\n")]
+    assert "not of 'bob'" in t.get("/metrics", Authorization=basic("bob", "x"), **shown("ann"))[0][1]
+    assert t.get("/metrics", **shown(""))[0][0] == 401
+    t.ask("a", "delete_user", user="ann")
+    assert t.get("/api/purge", changes=queue, **shown("ann"))[0][0] == 403

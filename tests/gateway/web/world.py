@@ -32,9 +32,9 @@ class Raw(Socket):
             found += self.drain()
         return found
 
-    def ask(self, target="/healthz", method="GET", **headers):
+    def ask(self, target="/healthz", method="GET", body=b"", **headers):
         """(status, headers, body) of the answer to a request; `None` when there is none."""
-        self.receive(request(target, method, **headers))
+        self.receive(request(target, method, body=body, **headers))
         return self.answer(method)
 
     def answer(self, method="GET"):
@@ -52,10 +52,12 @@ class Raw(Socket):
         return head.status_code, {name.decode(): value.decode() for name, value in head.headers}, body.decode()
 
 
-def request(target="/healthz", method="GET", host="127.0.0.1:8161", **headers):
+def request(target="/healthz", method="GET", host="127.0.0.1:8161", body=b"", **headers):
     named = {"Host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    if body:
+        named["Content-Length"] = str(len(body))
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""]
-    return "\r\n".join(lines).encode()
+    return "\r\n".join(lines).encode() + body
 
 
 def basic(user, passcode):
@@ -63,19 +65,21 @@ def basic(user, passcode):
 
 
 class WebWorld(World):
-    """`replies`: what the server says to each verb, a function of its arguments; `asked`: what it was asked."""
+    """`replies`: what the server says to each verb, a function of its arguments; `asked`: what it was asked, and
+    `askers` by whom, from where."""
 
     def __init__(self, anonymous=True, **settings):
         super().__init__(anonymous, **settings)
-        self.replies, self.asked, self.reason, self.silent = {}, [], "", False
+        self.replies, self.asked, self.askers, self.reason, self.silent = {}, [], [], "", False
         self.denied = set()  # (user, action, destination)
         self.web = Web(
             self.gateway, self._ask, {verb.name: verb for verb in verbs()}, lambda *what: what not in self.denied,
             lambda: self.reason, self.stomp, self.stomp.subprotocols, ("https://shop.example",),
         )  # fmt: skip
 
-    def _ask(self, verb, args, answer):
+    def _ask(self, verb, args, answer, who, where):
         self.asked.append((verb, args))
+        self.askers.append((who, where))
         if not self.silent:
             answer(self.replies[verb](**args))
 

@@ -1,10 +1,10 @@
-// The console: which page, asking again and again, keys. What pages show is in pages.js.
-import { h } from "./dom.js";
+// The console: which page, asking again and again, changing something, keys. What pages show is in pages.js.
+import { button, h } from "./dom.js";
 import { PAGES } from "./pages.js";
 
 const EVERY_MS = 3000, KEPT = 60;
 const $ = (id) => document.getElementById(id);
-const view = { status: null, rates: {}, history: { sent: [], received: [], commits: [], cpu: [] }, match: "", after: "", order: "messages" };
+const view = { status: null, rates: {}, history: { sent: [], received: [], commits: [], cpu: [] }, match: "", after: "", order: "messages", user: "" };
 let paused = false, timer = 0, asked = 0, place = "";
 
 // Numbers that JavaScript cannot hold are kept as they are written.
@@ -13,12 +13,53 @@ const exact = (key, value, context) =>
 
 async function ask(verb, args = {}) {
   const query = new URLSearchParams(Object.entries(args).filter(([, value]) => value !== "" && value != null));
-  const answer = await fetch(`api/${verb}?${query}`, { headers: { accept: "application/json" } });
+  return told(await fetch(`api${verb && `/${verb}`}?${query}`, { headers: { accept: "application/json" } }));
+}
+
+async function told(answer) {
   const text = await answer.text();
   let found;
   try { found = JSON.parse(text, exact); } catch { throw new Error(text.trim() || `status ${answer.status}`); }
   if (!answer.ok) throw new Error(found.error);
   return found;
+}
+
+// -- changes -------------------------------------------------------------------------------------------------------
+
+async function change(verb, args) {
+  return told(await fetch(`api/${verb}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(args) }));
+}
+
+// Has somebody who has logged in the right to manage this?
+view.may = async (what) => view.user !== "" && (await ask("may", { action: "manage", destination: what, user: view.user })).may;
+
+// Asks before something is changed. `does` is given what was written into the field, if there is a label for one, and
+// returns a sentence about what it has done.
+view.change = (title, sentence, word, does, label = "") => {
+  const box = $("change"), wrong = h("p", { class: "bad", role: "alert" });
+  const field = label && h("input", { id: "change-field", autocomplete: "off", onkeydown: (event) => { if (event.key === "Enter") go(); } });
+  const yes = button(word, () => go(), { class: "danger" }), no = button("Cancel", () => box.close(), { autofocus: !label });
+  async function go() {
+    if (yes.disabled || (label && !field.value.trim())) return;
+    yes.disabled = true;
+    try {
+      $("done").textContent = await does(label ? field.value.trim() : undefined);
+      $("done").dataset.at = location.hash;
+      $("done").hidden = false;
+      box.close();
+      refresh();
+    } catch (error) { wrong.textContent = error.message; }
+    yes.disabled = false;
+  }
+  box.replaceChildren(h("h2", { id: "change-title" }, title), h("p", {}, sentence),
+    label ? h("label", {}, label, " ", field) : "", wrong, h("div", { class: "choices" }, no, yes));
+  box.showModal();
+  field?.focus?.();
+};
+
+async function who() {
+  view.user = (await ask("")).user;
+  $("user").replaceChildren(view.user || h("a", { href: "login", title: "to change something" }, "Log in"));
 }
 
 function where() {
@@ -81,10 +122,11 @@ async function refresh() {
   try {
     const status = await ask("status");
     if (turn !== asked) return;
+    if (!$("user").childNodes.length) await who();
     measure(status);
     heading(status);
     navigation(page);
-    const content = await PAGES[page].show(ask, name, view);
+    const content = await PAGES[page].show(ask, name, view, change);
     if (turn !== asked) return;
     show(content);
     $("banner").hidden = true;
@@ -134,7 +176,7 @@ function row(step) {
 
 addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
-  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
     if (typing) event.target.blur();
     else if (where().name) location.hash = `#/${where().page === "letters" ? "agents" : where().page}`;
@@ -153,6 +195,6 @@ try { const kept = localStorage.getItem("theme"); if (kept) document.documentEle
 $("pause").addEventListener("click", pause);
 $("theme").addEventListener("click", theme);
 $("keys").addEventListener("click", keys);
-addEventListener("hashchange", () => { refresh(); $("main").focus({ preventScroll: true }); });
+addEventListener("hashchange", () => { $("done").hidden = $("done").dataset.at !== location.hash; refresh(); $("main").focus({ preventScroll: true }); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 refresh();

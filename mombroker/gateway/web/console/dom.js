@@ -17,6 +17,8 @@ export function link(page, name, text = name) {
   return h("a", { href: `#/${page}/${encodeURIComponent(name)}`, "data-key": `${page}/${name}` }, text);
 }
 
+export const button = (text, does, attributes) => h("button", { type: "button", onclick: does, "data-key": text, ...attributes }, text);
+
 // columns: [title, row => content, "number" and "wide" as classes]; what is wide has no room on a small screen.
 export function table(caption, columns, rows, empty = "none") {
   if (!rows.length) return h("p", { class: "empty" }, empty);

@@ -1,5 +1,5 @@
-// What each page asks, and what it shows of the answers. A page: (ask, name, view) => content.
-import { bytes, count, figure, h, link, rate, shown, span, spark, table, time } from "./dom.js";
+// What each page asks, and what it shows of the answers. A page: (ask, name, view, change) => content.
+import { bytes, button, count, figure, h, link, rate, shown, span, spark, table, time } from "./dom.js";
 import { map } from "./map.js";
 
 const PAGE = 100;
@@ -61,19 +61,24 @@ function next(view, after) {
     after && h("button", { type: "button", "data-key": "next", onclick: () => view.page(after) }, "Next page"));
 }
 
-async function queues(ask, name, view) {
-  if (name) return destination(ask, name);
+async function queues(ask, name, view, change) {
+  if (name) return destination(ask, name, view, change);
   const fullest = !view.after && view.order !== "name";
   const found = await ask("queues", { match: view.match, limit: PAGE, ...(fullest ? { fullest } : { after: view.after }) });
   return [
+    view.user && h("p", {}, button("New queue", () => view.change("New queue", "It is made on this server, and every server knows it.", "Create", async (made) => {
+      const destination = made.startsWith("queue:") ? made : `queue:${made}`;
+      await change("create_queue", { destination });
+      return `${destination} is there.`;
+    }, "Name"))),
     table("Queues", [["queue", (row) => link("queues", row.destination)], ...QUEUE], found.queues, "No such queue."),
     fullest && found.queues.length === PAGE
       ? h("p", { class: "note" }, `The ${PAGE} fullest. Order by name to see all.`) : next(view, found.after),
   ];
 }
 
-async function subscriptions(ask, name, view) {
-  if (name) return destination(ask, name);
+async function subscriptions(ask, name, view, change) {
+  if (name) return destination(ask, name, view, change);
   const found = await ask("subscriptions", { match: view.match, after: view.after, limit: PAGE, brief: true });
   return [
     table("Subscriptions", [["subscription", (row) => link("subscriptions", row.destination)], ...QUEUE],
@@ -87,14 +92,48 @@ const text = (body) => {
   try { return new TextDecoder("utf-8", { fatal: true }).decode(raw); } catch { return `${raw.length} bytes that are no text`; }
 };
 
-async function destination(ask, name) {
-  const found = await ask("destination", { destination: name });
-  let messages, refused = "";
+const messages_of = (number) => `${count(number)} message${number === 1 ? "" : "s"}`;
+
+// Some at a time, until none is left of those that were there at the beginning.
+async function move(change, args) {
+  let moved = 0, left = 0, page = { after: [] };
+  do {
+    page = await change("move", { ...args, ...(page.after.length ? { after: page.after, upto: page.upto } : {}) });
+    moved += page.moved;
+    left += page.left;
+  } while (page.after.length);
+  return `${messages_of(moved)} moved${left ? `, ${count(left)} stay: they came from nowhere` : ""}.`;
+}
+
+const is_dead = (row) => row.properties["dead-letter-from"];
+
+function changes(found, messages, view, change) {
+  const destination = found.destination, there = messages_of(found.ready);
+  return h("div", { class: "toolbar" },
+    messages.some(is_dead) && button("Send back", () => view.change(`Send back what is dead in ${destination}`,
+      "Each dead letter goes to where it came from, as if it were new.", "Send back", () => move(change, { destination, back: true }))),
+    button("Move", () => view.change(`Move ${destination}`, `${there} of it, those that no consumer has, go to another queue.`, "Move",
+      (to) => move(change, { destination, target: to.includes(":") ? to : `queue:${to}` }), "To the queue")),
+    button("Purge", () => view.change(`Purge ${destination}`, `${there}, those that no consumer has, are gone for good.`, "Purge",
+      async () => `${messages_of((await change("purge", { destination })).purged)} purged.`), { class: "danger" }),
+    button("Delete", () => view.change(`Delete ${destination}`, `It ends, and ${messages_of(found.messages)} with it.`, "Delete", async () => {
+      await change("delete_destination", { destination });
+      location.hash = location.hash.split("/").slice(0, 2).join("/");
+      return `${destination} is deleted.`;
+    }), { class: "danger" }));
+}
+
+async function destination(ask, name, view, change) {
+  const found = await ask("destination", { destination: name }), may = await view.may(name);
+  let messages = [], refused = "";
   try {
     messages = (await ask("browse", { destination: name, limit: 20, bytes: 400 })).messages;
   } catch (error) { refused = error.message; }
+  const back = (row) => is_dead(row) && button("Send back", () => view.change(`Send back message ${row.id}`,
+    `It goes to ${is_dead(row)}, as if it were new.`, "Send back", () => move(change, { destination: name, back: true, ids: [row.id] })), { "data-key": `back ${row.id}` });
   return [
     h("h2", {}, found.destination),
+    may && changes(found, messages, view, change),
     h("div", { class: "figures" },
       ["messages", "ready", "unacked", "backing_off", "dropped"].map((each) => figure(each.replace("_", " "), count(found[each]))),
       figure("bytes", bytes(found.bytes))),
@@ -111,6 +150,7 @@ async function destination(ask, name) {
       ["deliveries", (row) => count(row.deliveries), "number wide"], ["bytes", (row) => bytes(row.bytes), "number"],
       ["headers", (row) => Object.entries(row.headers).map(([key, value]) => `${key}: ${shown(value)}`).join("\n"), "wide"],
       ["body", (row) => text(row.body)],
+      ...(may && messages.some(is_dead) ? [["", back]] : []),
     ], messages),
     h("h2", {}, "Policy"),
     h("pre", {}, Object.entries(found.policy).map(([key, value]) => `${key} = ${JSON.stringify(value)}`).join("\n")),
@@ -136,14 +176,20 @@ async function topics(ask, name, view) {
   ];
 }
 
-async function connections(ask) {
-  const found = await ask("connections");
+async function connections(ask, name, view, change) {
+  const found = await ask("connections"), may = found.connections.length > 0 && await view.may("bus");
+  const close = (row) => button("Close", () => view.change(`Close connection ${row.number}`,
+    `${row.user || "anonymous"} of ${row.host} is told so. What it has not settled goes back to where it was.`, "Close", async () => {
+      const closed = (await change("close_connections", { number: row.number })).closed.length;
+      return closed ? `Connection ${row.number} is closed.` : `Connection ${row.number} had ended already.`;
+    }), { "data-key": `close ${row.number}` });
   return table("Connections", [
     ["", (row) => row.number, "number wide"], ["user", (row) => row.user || "anonymous"], ["client id", (row) => row.client_id, "wide"],
     ["host", (row) => row.host], ["version", (row) => row.version, "wide"], ["state", (row) => row.state],
     ["subscriptions", (row) => count(row.subscriptions), "number wide"], ["unsettled", (row) => count(row.unsettled), "number"],
     ["in", (row) => bytes(row.bytes_in), "number wide"], ["out", (row) => bytes(row.bytes_out), "number wide"],
     ["dropped", (row) => wrong(row.dropped), "number wide"], ["since", (row) => time(row.since), "time wide"],
+    ...(may ? [["", close]] : []),
   ], found.connections, "No client is connected.");
 }
 
@@ -168,10 +214,25 @@ async function agents(ask, name, view) {
   ];
 }
 
-async function letters(ask, id) {
-  const found = await ask("deadletter", { id });
-  return [h("h2", {}, `Dead letter ${id}`), h("pre", {}, shown({ ...found, traceback: undefined })),
-    found.traceback && h("pre", {}, found.traceback)];
+async function letters(ask, id, view, change) {
+  const found = await ask("deadletter", { id }), number = Number(id);
+  const may = await view.may(found.agent ? `agent:${found.agent.slice(found.agent.indexOf("/") + 1)}` : "bus");
+  const gone = () => { location.hash = "#/agents"; };
+  return [
+    h("h2", {}, `Dead letter ${id}`),
+    may && h("div", { class: "toolbar" },
+      button("Retry", () => view.change(`Retry dead letter ${id}`, `It is sent anew, to whoever has the name of ${found.agent || "its agent"} now.`, "Retry", async () => {
+        const again = await change("retry", { id: number });
+        gone();
+        return `Sent to ${again.to.join(", ")} as ${again.message}.`;
+      })),
+      button("Forget", () => view.change(`Forget dead letter ${id}`, "It is gone for good.", "Forget", async () => {
+        await change("drop", { id: number });
+        gone();
+        return `Dead letter ${id} is forgotten.`;
+      }), { class: "danger" })),
+    h("pre", {}, shown({ ...found, traceback: undefined })), found.traceback && h("pre", {}, found.traceback),
+  ];
 }
 
 function cause(wait, now) {
