@@ -78,8 +78,9 @@ class Engine:
         for declared in agents:
             if declared.server != self.tx.name or is_pattern(declared.name):
                 continue
-            if f"{self.tx.name}/{declared.name}" not in self.names.homes.moved:
-                self._declare(f"{self.tx.name}/{declared.name}", declared)
+            id = f"{self.tx.name}/{declared.name}"
+            if id not in self.names.homes.moved and id not in self.guests:  # nor is it on its way back
+                self._declare(id, declared)
 
     def _declare(self, id: str, declared: AgentDecl) -> None:
         """Make a declared agent that does not exist yet. While its class cannot be imported it has an empty state, by

@@ -59,6 +59,21 @@ def test_it_moves_on_and_home_again_and_servers_start_again(b):
     assert b.ask("c", "agent", agent="sink")["items"]["rows"]["rows"] == 5
 
 
+def test_one_that_is_declared_is_not_made_again_while_it_is_on_its_way_home(b):
+    b.send("c", "sink", Put("before"))
+    move(b, "sink", "b")
+    b.cut("a", "c")
+    move(b, "sink", "a", at="b")  # it waits for c to learn of it
+    assert b.servers["a"].homes.home("a/sink") == "a" and b.stores["a"].agent("a/sink") is None
+    b.crash("a")
+    b.boot("a")
+    b.pump()
+    b.join("a", "c")
+    b.pump()
+    assert state(b, "a", "a/sink")["got"] == ["before"]
+    assert not b.records("a", "dead")
+
+
 def test_its_timers_ring_there_and_can_be_cancelled_by_the_ids_that_it_has(b):
     b.send("a", "source", Do("timer", 5))
     move(b, "source", "b", "c")
