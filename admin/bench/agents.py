@@ -1,10 +1,11 @@
-"""The agents that measure: the ping-pong of paper 004 §6.1, a stream from one server to another, and endless talk."""
+"""The agents that measure: the ping-pong of paper 004 §6.1, a stream from one server to another, endless talk, a desk
+that answers what it takes from a queue, a ledger with a large table."""
 
 import time
 from random import Random
 
 from mombroker.admin.bench import clocks
-from mombroker.agents import Agent, notification, reacts
+from mombroker.agents import Agent, Delivered, Table, notification, reacts
 
 
 @notification(name="bench.Play")
@@ -192,3 +193,113 @@ class Talker(Agent):
         for other in to:
             self.told[other] = self.told.get(other, 0) + 1
         self.send(to, Say(self.id, to, [self.told[other] for other in to]))
+
+
+@notification(name="bench.Take")
+class Take:
+    """Take so many messages of a queue, and answer each."""
+
+    queue: str
+    count: int
+
+
+class Desk(Agent):
+    """Answers what it takes with what it has got."""
+
+    consumer: int = 0
+    left: int = 0
+    began: int = 0  # ns
+    took: int = 0  # ns of the whole game, 0 until it is over
+
+    @reacts
+    def take(self, take: Take) -> None:
+        self.left, self.took, self.began = take.count, 0, time.monotonic_ns()
+        self.consumer = self.consume(take.queue)
+
+    @reacts
+    def answer(self, message: Delivered) -> None:
+        self.reply(message.body)
+        self.left -= 1
+        if not self.left:
+            self.stop(self.consumer)
+            self.took = time.monotonic_ns() - self.began
+
+
+@notification(name="bench.Fill")
+class Fill:
+    """Put rows from `first` on."""
+
+    first: int
+    count: int
+
+
+@notification(name="bench.Look")
+class Look:
+    """Take `count` turns, each at a row that is drawn, `window` of them at a time. `what`: get, set, both, nothing."""
+
+    what: str
+    count: int
+    window: int
+    seed: int
+
+
+@notification(name="bench.Turn")
+class Turn:
+    what: str
+    key: str
+
+
+@notification(name="bench.Next")
+class Next:
+    """The turns before this one are over."""
+
+
+class Ledger(Agent):
+    """Has a table of accounts."""
+
+    rows: Table
+    size: int = 0
+    what: str = ""
+    left: int = 0
+    window: int = 0
+    seed: int = 0
+    cpu: int = 0  # ns of this process, over all turns once these are over; below 0 until then
+
+    @reacts
+    def fill(self, fill: Fill) -> None:
+        for number in range(fill.first, fill.first + fill.count):
+            self.rows[_account(number)] = {"cents": number, "owner": "x" * 40}
+        self.size = fill.first + fill.count
+
+    @reacts
+    def begin(self, look: Look) -> None:
+        self.what, self.left, self.window, self.seed = look.what, look.count, look.window, look.seed
+        self.cpu = -time.process_time_ns()
+        self._turns()
+
+    @reacts
+    def next(self, next: Next) -> None:
+        if self.left:
+            self._turns()
+        else:
+            self.cpu += time.process_time_ns()
+
+    def _turns(self) -> None:
+        chance, some = Random(self.seed << 32 | self.left), min(self.window, self.left)
+        for _ in range(some):
+            self.send(self.id, Turn(self.what, _account(chance.randrange(self.size))))
+        self.left -= some
+        self.send(self.id, Next())
+
+    @reacts
+    def turn(self, turn: Turn) -> None:
+        if turn.what == "set":
+            self.rows[turn.key] = {"cents": 0, "owner": "y" * 40}
+        elif turn.what:
+            row = self.rows[turn.key]
+            if turn.what == "both":
+                self.rows[turn.key] = {**row, "cents": row["cents"] + 1}
+
+
+def _account(number: int) -> str:
+    return f"account-{number:09}"

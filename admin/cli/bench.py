@@ -61,7 +61,7 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp, growth, chaos.
+    """Measure a bus on this machine: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos.
 
     Without a command all but chaos run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the
     time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small
@@ -174,6 +174,56 @@ def hop(
     with Bar("rounds") as bar:
         rows = hop.measure(messages, windows, rounds, size, ordering, folder, bar.at)
     show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="Messages per round.")
+@click.option("--bytes", "sizes", type=Numbers(0), default="100", show_default=True, help="Sizes of a message.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all sizes.")
+@folder_option
+@output_options
+def desk(messages: int, sizes: list[int], rounds: int, folder: Path | None, output: str, columns: str) -> None:
+    """An agent that takes messages from a queue and answers each to another one.
+
+    All messages wait in the queue when it begins, and all answers in the other when it is done. agent_us is the CPU
+    time of its server for each, with everything between the two: the dispatch, the reaction, the answer, the rows and
+    the commits. What clients send and receive is not in it: see `mom bench stomp`.
+
+    \b
+    Example:
+      mom bench desk
+      mom bench desk --bytes 100,1024 --rounds 9
+    """
+    from mombroker.admin.bench import desk
+
+    with Bar("rounds") as bar:
+        rows = desk.measure(messages, sizes, rounds, folder, bar.at)
+    show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--rows", type=click.IntRange(1), default=100_000, show_default=True, help="Of the table.")
+@click.option("--turns", type=click.IntRange(1), default=20_000, show_default=True, help="Reactions per round.")
+@click.option("--window", type=click.IntRange(1), default=512, show_default=True, help="Turns that wait at once.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds of each kind of turn.")
+@folder_option
+@output_options
+def table(rows: int, turns: int, window: int, rounds: int, folder: Path | None, output: str, columns: str) -> None:
+    """The table of an agent: what a reaction takes that gets a row, sets one, or both, beyond one that does neither.
+
+    Rows are drawn; what is set is changed. beyond_us is CPU time with everything, the commits, too; more_mb the memory
+    that the process takes in the end beyond that with an empty table.
+
+    \b
+    Example:
+      mom bench table
+      mom bench table --rows 1000000
+    """
+    from mombroker.admin.bench import desk
+
+    with Bar("rows and rounds") as bar:
+        found = desk.table(rows, turns, window, rounds, folder, bar.at)
+    show(found, output, columns)
 
 
 @bench.command()
@@ -445,6 +495,8 @@ COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
 SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [
     ("commit", commit, {"sizes": [1, 64, 512], "size": 100, "commits": 50, "rounds": 3, **COMMON}),
     ("hop", hop, {"messages": 10_000, "windows": [512], "size": 100, "ordering": "matrix", "rounds": 3, **COMMON}),
+    ("desk", desk, {"messages": 10_000, "sizes": [100], "rounds": 3, **COMMON}),
+    ("table", table, {"rows": 50_000, "turns": 10_000, "window": 512, "rounds": 3, **COMMON}),
     (
         "pingpong",
         pingpong,

@@ -155,6 +155,7 @@ class Reader(Protocol):
     def items(
         self, agent: str, collection: str, after: tuple[int, int] | None, limit: int
     ) -> list[ItemRow]: ...  # in order of (key, id), strictly after
+    def keyed(self, agent: str, collection: str) -> int: ...  # id of the one row there; 0: none, or known to be damaged
     def range(
         self, agent: str, first: str, last: str, limit: int, reverse: bool
     ) -> list[ItemRow]: ...  # whose collections are from `first` to before `last`, by these

@@ -19,6 +19,12 @@ from mombroker.core.transaction import Transaction
 from mombroker.core.turns import Turns
 
 
+class Unwritten(Protocol):
+    """What writes rows when the batch closes."""
+
+    def write(self) -> None: ...
+
+
 class NativeAgent(Protocol):
     """A part of the broker that lives among the agents.
 
@@ -100,6 +106,7 @@ class Natives:
     names      the agents that are known by name
     agents     the native agents, by id; all are in memory
     changed    those whose rows are to be written when the batch closes
+    unwritten  who has other rows that may not be needed by then
     turns      when they are flushed, and what is left of the turn's work
     types      what is done with messages of some types, whoever they are for
     replication   what a replicated table is made with
@@ -111,8 +118,8 @@ class Natives:
     """
 
     __slots__ = (
-        "tx", "clock", "names", "agents", "changed", "turns", "types", "replication", "newcomers", "send", "post",
-        "cast", "send_now", "_timers", "_collections",
+        "tx", "clock", "names", "agents", "changed", "unwritten", "turns", "types", "replication", "newcomers", "send",
+        "post", "cast", "send_now", "_timers", "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +139,7 @@ class Natives:
         self.types, self.replication, self.newcomers = types, replication, newcomers
         self.agents: dict[str, NativeAgent] = {}
         self.changed: dict[NativeAgent, None] = {}
+        self.unwritten: dict[Unwritten, None] = {}
         self.turns = Turns(tx, self.agents)
 
     def alarm(self, at: int, native: NativeAgent) -> None:
@@ -171,6 +179,9 @@ class NativeHost(Natives):
         """The open batch closes."""
         if self.turns.touched:
             self.turns.flush()
+        unwritten, self.unwritten = self.unwritten, {}
+        for part in unwritten:
+            part.write()
         changed, self.changed = self.changed, {}
         for native in changed:
             if self.agents.get(native.id) is native:

@@ -363,8 +363,9 @@ class AgentServer:
         """Close the open batch. Not to be called while another one is under way."""
         tx, tickets, timers = self.tx, self.requests.tickets, self.timers
         tx.now = max(tx.now, now)
-        if self.natives.changed or self.natives.turns.touched:
-            self.natives.close()
+        natives = self.natives
+        if natives.changed or natives.turns.touched or natives.unwritten:
+            natives.close()
         if self.engine.inboxes.new:
             self.engine.inboxes.close()
         ready = Ready(tx.rows)

@@ -24,15 +24,18 @@ class Change(NamedTuple):
 class Table:
     """1. `fresh` holds exactly the changes that may not be visible in the store yet, by key.
     2. `size`, once somebody has asked for it, counts the rows as the running reaction sees them.
-    3. It is in `changed`, the list of its server, while a change that was accepted is not durable."""
+    3. It is in `changed`, the list of its server, while a change that was accepted is not durable.
 
-    __slots__ = ("tx", "changed", "agent", "name", "prefix", "fresh", "size", "undo")
+    seen   key and id of the row that the running reaction has read last: often it is the next to be put"""
+
+    __slots__ = ("tx", "changed", "agent", "name", "prefix", "fresh", "size", "undo", "seen")
 
     def __init__(self, tx: Transaction, changed: dict[Any, None], agent: str, name: str):
         self.tx, self.changed, self.agent, self.name = tx, changed, agent, name
         self.prefix = f"{ROWS_BY_KEY}{name}:"
         self.fresh: dict[str, Change] = {}
         self.size: int | None = None
+        self.seen = ("", 0)
         self.undo: list[tuple[str, Change | None, int]] = []  # key, former change, by how much the size changed
 
     def __len__(self) -> int:
@@ -47,17 +50,26 @@ class Table:
 
     def get(self, key: str) -> ItemRow | None:
         change = self.fresh.get(key)
-        return self._stored(key) if change is None else change.row
+        if change is not None:
+            return change.row
+        row = self._stored(key)
+        if row is not None:
+            self.seen = key, row.id
+        return row
 
     def _stored(self, key: str) -> ItemRow | None:
         return next(iter(self.tx.reader.items(self.agent, self.prefix + key, None, 1)), None)
 
     def put(self, key: str, body: bytes) -> None:
-        change = self.fresh.get(key)
-        old = self._stored(key) if change is None else change.row
-        known = change or old  # one that was removed keeps its id: its row may still be there
-        id = known.id if known is not None else self.tx.new_id()
-        self._change(key, Change(id, ItemRow(id, self.agent, self.prefix + key, 0, b"", body)), int(old is None))
+        change, collection = self.fresh.get(key), self.prefix + key
+        if change is not None:  # one that was removed keeps its id: its row may still be there
+            id, more = change.id, int(change.row is None)
+        else:
+            seen, there = self.seen
+            id = there if seen == key else self.tx.reader.keyed(self.agent, collection)
+            more = int(not id)
+        id = id or self.tx.new_id()
+        self._change(key, Change(id, ItemRow(id, self.agent, collection, 0, b"", body)), more)
 
     def remove(self, key: str) -> bool:
         """False if there was no such row."""
@@ -95,11 +107,18 @@ class Table:
     # -- for the reaction and the batch ----------------------------------------------------------------------------
 
     def lost(self, id: int) -> None:
-        """A row is damaged: the open batch deletes it."""
+        """A row is damaged: the open batch deletes it. What is to stand in its place needs another one."""
         self.size = None
+        for key, change in self.fresh.items():
+            if change.id == id and change.row is not None:
+                new = self.tx.new_id()
+                row = self.tx.rows.items[new] = change.row._replace(id=new)
+                self.fresh[key] = Change(new, row)
+                return
 
     def accept(self) -> bool:
         """The reaction succeeded: its changes join the open batch. True if there were any."""
+        self.seen = ("", 0)
         if not self.undo:
             return False
         rows = self.tx.rows
@@ -112,6 +131,7 @@ class Table:
         return True
 
     def reject(self) -> None:
+        self.seen = ("", 0)
         for key, former, more in reversed(self.undo):
             if former is None:
                 del self.fresh[key]

@@ -347,6 +347,9 @@ class MemoryStore:
         ids = (places[at][1] for at in range(first, len(places)))
         return [self.disk.items[id] for id in islice(self._good("message", ids), limit)]
 
+    def keyed(self, agent: str, collection: str) -> int:
+        return next((id for _, id in self.disk.places.get((agent, collection), []) if not self._bad("message", id)), 0)
+
     def range(self, agent: str, first: str, last: str, limit: int, reverse: bool) -> list[ItemRow]:
         ids = (self.disk.places[place][0][1] for place in self._range(agent, first, last, reverse))
         return [self.disk.items[id] for id in islice(self._good("message", ids), limit)]

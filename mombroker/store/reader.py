@@ -29,6 +29,7 @@ RANGE = (
     "SELECT id, agent, collection, key, head, body, {0} FROM message"
     " WHERE agent = ?1 AND collection >= ?2 AND collection < ?3"
 )
+KEYED_ID = "SELECT id FROM message WHERE agent = ?1 AND collection = ?2"
 SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
 AFTER = (
     f"SELECT * FROM ({SAME_KEY}) UNION ALL SELECT * FROM ({ITEMS} AND key > ?3{{1}} ORDER BY key, id LIMIT ?5) LIMIT ?5"
@@ -387,6 +388,14 @@ class SqliteReader:
                 break
             after = (rows[-1][3], rows[-1][0])
         return found
+
+    def keyed(self, agent: str, collection: str) -> int:
+        """The index alone tells: the row itself is not looked at."""
+        sql = KEYED_ID + self._hidden(agent) if self._dropped else KEYED_ID
+        rows, bad = self.select(sql, agent, collection), self._bad
+        if bad:
+            rows = [row for row in rows if ("message", row[0]) not in bad]
+        return int(rows[0][0]) if rows else 0
 
     def _hidden(self, agent: str) -> str:
         """Leave out what is to go of an agent that is no more: one of the same name may have come since."""

@@ -96,6 +96,23 @@ def test_hop_tells_cpu_on_both_sides_and_rate_with_the_log_and_without(tmp_path)
         assert min(row[key] for key in ("source_us", "sink_us", "source_c", "sink_c", "rate", "messages_per_f")) > 0
 
 
+def test_a_desk_answers_all_that_waits_and_tells_what_each_takes(tmp_path):
+    rows = rows_of("desk", "--messages", 300, "--bytes", "10,100", "--rounds", 1, "--folder", tmp_path)
+    assert [(row["bytes"], row["messages"]) for row in rows] == [(10, 300), (100, 300)]
+    assert all(row["agent_us"] >= row["agent_us_min"] > 0 and row["rate_max"] >= row["rate"] > 0 for row in rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_tells_what_a_turn_takes_beyond_one_without(tmp_path):
+    rows = rows_of("table", "--rows", 1_500, "--turns", 100, "--window", 30, "--rounds", 1, "--folder", tmp_path)
+    assert [(row["turn"], row["rows"]) for row in rows] == [
+        ("reaction", 1_500), ("get", 1_500), ("set", 1_500), ("both", 1_500)
+    ]  # fmt: skip
+    assert rows[0]["beyond_us"] == 0 and all(
+        row["us"] > 0 and row["beyond_us"] == pytest.approx(row["us"] - rows[0]["us"], abs=0.2) for row in rows
+    )
+
+
 def test_commit_tells_ratios_to_the_disk_and_the_cpu(tmp_path):
     rows = rows_of("commit", "--messages", "1,32", "--commits", 5, "--rounds", 2, "--folder", tmp_path)
     assert [row["messages"] for row in rows] == [1, 32]

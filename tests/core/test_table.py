@@ -149,3 +149,41 @@ def test_a_table_reads_like_a_mapping_whatever_is_durable(seed):
         world.done()
     assert not table.fresh and not world.all.changed
     assert {row.collection[3:]: row.body for row in world.store.disk.items.values()} == open_
+
+
+def test_a_row_that_was_read_is_put_without_another_look_at_the_store(monkeypatch):
+    world, looks = World(), list[str]()
+    world.table.put("sa", b"1"), world.table.accept()
+    world.close(), world.write(), world.done()
+    for name in ("items", "keyed"):
+        read = getattr(world.store, name)
+        monkeypatch.setattr(world.store, name, lambda *a, read=read, name=name: looks.append(name) or read(*a))
+    assert world.table.get("sa").body == b"1"
+    world.table.put("sa", b"2"), world.table.accept()
+    assert looks == ["items"]
+    world.table.put("sb", b"3"), world.table.put("sb", b"4"), world.table.accept()
+    assert looks == ["items", "keyed"]
+    world.close(), world.write(), world.done()
+    assert [row.body for _, row in world.table.range("", "t", 9)] == [b"2", b"4"]
+
+
+def test_what_stands_in_the_place_of_a_damaged_row_gets_another_one():
+    """It is found out, and set aside, when the new row is not durable yet."""
+    world = World()
+    world.table.put("sa", b"old"), world.table.put("sb", b"b"), world.table.accept()
+    world.close(), world.write(), world.done()
+    id = world.store.keyed("a/x", "=t:sa")
+    for flying in (False, True):
+        world.table.put("sa", b"new"), world.table.accept()
+        if flying:
+            world.close()
+        world.tx.rows.items[id] = None  # as core/damage.py does
+        world.table.lost(id)
+        assert world.table.get("sa").body == b"new" and len(world.table) == 2
+        if flying:
+            world.write(), world.done()
+        world.close(), world.write(), world.done()
+        rows = {row.collection: (row.id, row.body) for row in world.store.disk.items.values()}
+        assert rows["=t:sa"][1] == b"new" and rows["=t:sa"][0] != id and len(rows) == 2
+        assert len(world.store.disk.items) == 2 and not world.table.fresh
+        id = rows["=t:sa"][0]

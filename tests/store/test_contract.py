@@ -200,8 +200,11 @@ def test_rows_by_key_are_read_in_order_from_both_ends_and_are_no_places(on):
     assert read("=t:", "=t;", 2, False) == mine[:2] and read("=t:", "=t;", 2, True) == mine[-1:-3:-1]
     assert read("=t:s", "=t:sb", 99, False) == ["=t:s", "=t:sa"] and read("=t:sb", "=t:s", 9, False) == []
     assert on.store.range_count("paris/a", "=t:", "=t;") == 5
+    assert [on.store.keyed("paris/a", key) for key in ("=t:sa", "=t:z", "=u:sa")] == [4, 0, 6]
+    assert on.store.keyed("paris/b", "=t:sa") == 99
     changed = rows[2]._replace(body=b"other")
     on.store.commit(Batch(items={2: changed, 5: None, 100: ItemRow(100, "paris/a", "=t:z", 0, b"", b"new")}))
+    assert [on.store.keyed("paris/a", key) for key in ("=t:s", "=t:sb", "=t:z")] == [2, 0, 100]
     assert read("=t:s", "=t:s\0", 9, False) == ["other"] and read("=t:z", "=u", 9, False) == ["new"]
     assert list(on.store.places()) == [("paris/a", "jobs"), ("paris/a", "\u00e4")]
 

@@ -272,21 +272,26 @@ class AgentConsumers(Native):
             self.natives.post(agent, message.source, Cancel(note.consumer))
             self.settle(agent, message, RELEASED)
             return []
-        method, now = consumer.source.method, self.tx.now
-        by_ours = self.natives.clock.by_ours
-        for *_, each in note.items:
-            if each.expires and by_ours(each.expires, message) <= now:
+        found, method = list[Incoming](), consumer.source.method
+        for _, id, count, each in note.items:
+            if each.expires and self.natives.clock.by_ours(each.expires, message) <= self.tx.now:
                 self.settle(agent, message, RELEASED)  # its destination sees to it
                 return []
-        return [Incoming(method, each, id, count, _properties) for _, id, count, each in note.items]
+            found.append(Incoming(method, each, id, count, _properties))
+        return found
 
     def settle(self, agent: str, message: Message, outcome: str) -> None:
         if message.type != Dispatch.wire:
             return
         note: Dispatch = note_of(message)
-        outcomes = self.settled.setdefault((agent, message.source, note.consumer), {})
-        outcomes.setdefault(outcome, []).extend(item[0] for item in note.items)
-        self.touch()
+        key = agent, message.source, note.consumer
+        outcomes = self.settled.get(key)
+        if outcomes is None:
+            outcomes = self.settled[key] = {}
+            self.touch()
+        ids = outcomes.setdefault(outcome, [])
+        for item in note.items:
+            ids.append(item[0])
         self.tx.urgency = COMMIT
 
     def flush(self) -> None:

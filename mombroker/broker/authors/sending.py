@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from mombroker.broker import destinations, properties
@@ -33,35 +34,26 @@ class AgentSender:
     def outgoing(self, agent: str, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> Outgoing:
         """`kind` is "queue", "topic", or empty: then `to` says it. `fields` are those of ClientMessage, but for `ttl`
         and `delay`, in ns, and `properties`, by name. Raises UnknownName for a queue that is being made, MomError."""
-        destination = self._destination(kind, to)
+        if type(to) is not str:
+            raise MomError(f"a destination is text, as '/queue/orders', not a {type(to).__name__}")
+        destination = _destination(kind, to)
         queue = destination.startswith(("queue:", "temp-queue:"))
         if not queue and self.natives.newcomers.waiting:
             raise MomError(f"{self.tx.name} is new on the bus and has not been told its topics yet")
         where = self._where(destination) if queue else self._allowed(destination)
-        return where, self._message(agent, destination, to, body, dict(fields))
+        return where, self._message(agent, destination, to, body, fields)
 
     def send(self, agent: str, outgoing: Outgoing) -> None:
         where, message = outgoing
-        if where:
-            self.natives.post(agent, where, message)
-        else:
+        if not where:
             self.topics.publish(message, agent)
-
-    def _destination(self, kind: str, to: str) -> str:
-        if type(to) is not str:
-            raise MomError(f"a destination is text, as '/queue/orders', not a {type(to).__name__}")
-        if destinations.is_temporary(to):
-            raise MomError(f"{to[:80]!r} belongs to a connection: write it as the reply-to of a message has it")
-        if not kind:
-            return destinations.one(to)
-        try:
-            return destinations.one(to, f"{kind}:")
-        except destinations.DestinationError:
-            found = destinations.one(to)  # raises if that is not what is wrong
-            if found.startswith(f"temp-{kind}:"):
-                return found
-            verb = "publish" if kind == "queue" else "put"
-            raise MomError(f"{to[:80]!r} is no {kind}: send to it by {verb}") from None
+            return
+        turns, queue = self.natives.turns, self.natives.agents.get(where)
+        if queue is None or turns.work <= 0:
+            self.natives.post(agent, where, message)
+        else:  # one of this server takes it at once, as it does what a session sends
+            turns.work -= 1
+            self.natives.send_now(agent, queue, message)
 
     def _where(self, destination: str) -> str:
         if destination.startswith("temp-queue:"):
@@ -92,17 +84,40 @@ class AgentSender:
             raise MomError(f"{topic} does not exist, and its policy has create = false: see `mom topic create`")
         return ""
 
-    def _message(self, agent: str, destination: str, shown: str, body: bytes, fields: dict[str, Any]) -> ClientMessage:
+    def _message(
+        self, agent: str, destination: str, shown: str, body: bytes, fields: Mapping[str, Any]
+    ) -> ClientMessage:
         now = self.tx.now
-        ttl, delay = fields.pop("ttl", 0), fields.pop("delay", 0)
-        message = ClientMessage(
-            destination, shown, timestamp=now - self.natives.clock.ahead, expires=times.after(now, ttl) if ttl else 0,
-            due=times.after(now, delay) if delay else 0, sender=agent,
-            properties=properties.pack(fields.pop("properties", {})), body=body, **fields,
-        )  # fmt: skip
+        message = ClientMessage(destination, shown, 4, now - self.natives.clock.ahead, sender=agent, body=body)
+        for name, value in fields.items():
+            if name == "ttl":
+                message.expires = times.after(now, value) if value else 0
+            elif name == "delay":
+                message.due = times.after(now, value) if value else 0
+            elif name == "properties":
+                message.properties = properties.pack(value)
+            else:
+                setattr(message, name, value)
         if fields:
             _check(message, fields)
         return message
+
+
+@lru_cache(10_000)
+def _destination(kind: str, to: str) -> str:
+    """The broker's name of where an agent sends to. Raises MomError."""
+    if destinations.is_temporary(to):
+        raise MomError(f"{to[:80]!r} belongs to a connection: write it as the reply-to of a message has it")
+    if not kind:
+        return destinations.one(to)
+    try:
+        return destinations.one(to, f"{kind}:")
+    except destinations.DestinationError:
+        found = destinations.one(to)  # raises if that is not what is wrong
+        if found.startswith(f"temp-{kind}:"):
+            return found
+        verb = "publish" if kind == "queue" else "put"
+        raise MomError(f"{to[:80]!r} is no {kind}: send to it by {verb}") from None
 
 
 def _check(message: ClientMessage, fields: Iterable[str]) -> None:
@@ -110,7 +125,8 @@ def _check(message: ClientMessage, fields: Iterable[str]) -> None:
         raise MomError(f"a priority is a whole number from 0 to 9, not {message.priority}")
     if len(message.group) > MAX_GROUP or abs(message.group_seq) > MAX_SEQ:
         raise MomError(f"a group has a name of up to {MAX_GROUP} characters, and numbers of up to 18 digits")
-    for name in TEXTS.intersection(fields):
-        text = getattr(message, name)
-        if len(text) > MAX_TEXT or "\0" in text:
-            raise MomError(f"{name} is a text of up to {MAX_TEXT} characters, without NUL")
+    for name in fields:
+        if name in TEXTS:
+            text = getattr(message, name)
+            if len(text) > MAX_TEXT or "\0" in text:
+                raise MomError(f"{name} is a text of up to {MAX_TEXT} characters, without NUL")

@@ -131,7 +131,8 @@ class Dispatcher:
 
     def give(self, consumer: Consumer, item: QueuedMessage, message: ClientMessage) -> None:
         """A consumer gets a message that is in no lane; `run` sends it."""
-        self.messages.hand_over(item, consumer.key[0])
+        session = consumer.key[0]
+        self.messages.hand_over(item, session, consumer.single and session.startswith(f"{self.tx.name}/"))
         consumer.credit -= 1
         consumer.room -= item.size
         consumer.pending.append(item)
@@ -165,12 +166,13 @@ class Dispatcher:
 
     def _dispatch(self, consumer: Consumer) -> None:
         pending, consumer.pending = consumer.pending, []
+        late = self.messages.late
         items: list[tuple[int, str, int, Any]] = []
         size = 0
         for item in pending:
             items.append((item.id, item.message_id, item.count, item.message))
             size += item.size
-            if item.stored:
+            if item.stored and not (late and item.id in late):
                 item.message = None
             if size >= DISPATCH_BYTES or consumer.single:
                 self.queue.tell(consumer.key[0], Dispatch(consumer.key[1], items))

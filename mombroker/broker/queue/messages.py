@@ -24,6 +24,8 @@ class QueueMessages:
     """1. A message is in exactly one place: a lane (its row in `p0` to `p9`), `unacked` or the schedule's `backing_off`
     (its row in `held`), or delayed (its row in the schedule's collection).
     2. `count` and `bytes` are those of all messages, `ready` counts those in lanes.
+    3. `late` are those that were given to agents of this server in the open batch: most are settled in it, too, and
+       need no row. The others get theirs when it closes.
 
     lanes      by number, in order of urgency
     unacked    session -> what its consumers have, by id; `unacked_bytes` of all that
@@ -38,7 +40,7 @@ class QueueMessages:
     __slots__ = (
         "queue", "tx", "volatile", "lanes", "unacked", "unacked_bytes", "count", "ready", "bytes", "unstored",
         "held", "purged", "stale", "stale_bytes", "stale_ready", "dropped", "settings", "schedule", "consumers", "pool",
-        "room",
+        "room", "late",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +52,7 @@ class QueueMessages:
         self.unacked: dict[str, dict[int, QueuedMessage]] = {}
         self.count = self.ready = self.bytes = self.unstored = self.held = self.unacked_bytes = 0
         self.purged = self.stale = self.stale_bytes = self.stale_ready = self.dropped = 0
+        self.late: dict[int, QueuedMessage] = {}
         self.room: Room  # the limits, which are made behind it
 
     def lane(self, number: int) -> Lane:
@@ -104,8 +107,9 @@ class QueueMessages:
             self.stale_ready -= 1
             self.queue.change()
 
-    def hand_over(self, item: QueuedMessage, session: str) -> None:
-        """A consumer of this session has it. The row says so before the message leaves: the count survives."""
+    def hand_over(self, item: QueuedMessage, session: str, late: bool = False) -> None:
+        """A consumer of this session has it. The row says so before the message leaves: the count survives. `late`: it
+        does not leave this server."""
         item.count += 1
         item.holder = session
         held = self.unacked.get(session)
@@ -113,10 +117,14 @@ class QueueMessages:
             held = self.unacked[session] = {}
         held[item.id] = item
         self.unacked_bytes += item.size
+        if late and item.stored:
+            self.late[item.id] = item
+            self.queue.natives.unwritten[self] = None
         self._write_held(item)
 
     def back_off(self, item: QueuedMessage, due: int) -> None:
         """It was given back, and waits for its time."""
+        self.late.pop(item.id, None)
         self._write_held(item)
         self.schedule.back_off(item, due)
         if item.stored:
@@ -140,7 +148,8 @@ class QueueMessages:
         if not item.stored:
             self.unstored -= item.size
         elif item.place == HELD:
-            self.tx.rows.held[item.id] = None
+            if self.late.pop(item.id, None) is None:
+                self.tx.rows.held[item.id] = None
             self.held -= item.size
         else:
             self.tx.rows.items[item.id] = None
@@ -191,7 +200,8 @@ class QueueMessages:
         if item.stored:
             rows = self.tx.rows
             if item.place == HELD:
-                rows.held[item.id] = None
+                if self.late.pop(item.id, None) is None:
+                    rows.held[item.id] = None
                 self.held -= item.size
             item.place = WAITING
             self.queue.change()
@@ -210,11 +220,20 @@ class QueueMessages:
                 if self.bytes < self.unstored + self.held:
                     self._put_right()
             item.place = HELD
-            rows.held[item.id] = item.held_row(self.queue.id)
             rows.bytes += item.size
+            if item.id not in self.late:
+                rows.held[item.id] = item.held_row(self.queue.id)
+
+    def write(self) -> None:
+        """The batch closes: what agents of this server still have gets its row."""
+        late, self.late = self.late, {}
+        for id, item in late.items():
+            self.tx.rows.held[id] = item.held_row(self.queue.id)
+            item.message = None
 
     def erase_held(self) -> None:
         """The rows in `held`, which are no collection's: the queue is deleted."""
+        self.late = {}
         held = [item for items in self.unacked.values() for item in items.values()]
         for item in [*self.schedule.backing_off.values(), *held]:
             if item.stored:
@@ -274,6 +293,9 @@ class QueueMessages:
         holders = [(session, item) for session, items in self.unacked.items() for item in items.values()]
         assert all(item.holder == session for session, item in holders), "wrong holder"
         assert self.unacked_bytes == sum(item.size for _, item in holders), "bytes that somebody has miscounted"
+        assert not self.late or self in self.queue.natives.unwritten, "what agents have gets no row"
+        assert all(item.place == HELD and item.message for item in self.late.values()), "what has no row is lost"
+        assert self.late.keys() <= {item.id for _, item in holders}, "what is late is nobody's"
         mine = [*(item for _, item in holders), *schedule.backing_off.values()]
         assert self.held == sum(item.size for item in mine if item.place == HELD), "bytes of rows in `held` miscounted"
         assert self.bytes >= self.unstored + self.held and self.unstored >= 0, "bytes miscounted"
