@@ -61,7 +61,7 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure a bus on this machine: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos.
+    """Measure a bus, here: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos.
 
     Without a command all but chaos run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the
     time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small
