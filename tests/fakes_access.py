@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from mombroker.broker.access.permissions import Permissions
 from mombroker.broker.access.users import Users
+from mombroker.broker.session.judging import Judging
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.session.session import Session
 from mombroker.sim.world import MS
@@ -66,4 +67,15 @@ def judged_at_first_only() -> Iterator[None]:
             sessions._judge_by(session)
 
     with patch.object(Sessions, "_access_changed", changed), patch.object(Sessions, "check", lambda sessions: None):
+        yield
+
+
+@contextmanager
+def given_before_judged() -> Iterator[None]:
+    """What comes for a subscription that is still to be judged again is handed out."""
+    with (
+        patch.object(Session, "hold", lambda session: None),
+        patch.object(Session, "go_on", lambda session: None),
+        patch.object(Judging, "check", lambda judging, sessions: None),
+    ):
         yield

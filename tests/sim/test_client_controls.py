@@ -140,6 +140,7 @@ CONTROLS = {
         "guards", partial(replaced, Sessions, "_judge_by", access.cache_kept), (0, 1, 5)
     ),
     "what is dispatched is not judged": Control("guards", access.judged_at_first_only, (0, 5, 6)),
+    "given to a subscription that is not judged yet": Control("guards", access.given_before_judged, (35, 36, 59)),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
 }
 

@@ -8,7 +8,7 @@ budget of steps is for all that is asked at once: what it does not suffice for s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from mombroker.broker.topic.patterns import ONE, REST, segments_of
 from mombroker.core.errors import MomError
@@ -66,30 +66,19 @@ class Globs:
                     return True
         return False
 
-    def cover(self, topics: str, steps: Steps) -> bool:
-        """Is every topic that a topic pattern stands for matched by one of them, not all by the same perhaps? Raises
-        Unjudged."""
-        return all(self._covers(_Asked(tokens), steps) for tokens in _asked(topics))
-
     def meet(self, topics: str, steps: Steps) -> bool:
         """Is any topic that a topic pattern stands for matched by one of them? Raises Unjudged."""
         for asked in map(_Asked, _asked(topics)):
-            for head, pattern in self._near(asked, steps):
+            for head, pattern in self.near(asked, steps):
                 if asked.meets(pattern, min(len(head), len(asked.begin)), steps):
                     return True
         return False
 
-    def _covers(self, asked: _Asked, steps: Steps) -> bool:
-        steps.take()
-        if any(asked.begin[:end] in self._rest for end in range(len(asked.begin) + 1)):
-            return True
-        near = []
-        for _, pattern in self._near(asked, steps):
-            steps.take(len(pattern))
-            near.append(_tokens(pattern))
-        return _covered(asked.tokens, near, steps)
+    def all_from(self, begin: str) -> bool:
+        """Does a pattern match whatever begins with this?"""
+        return any(begin[:end] in self._rest for end in range(len(begin) + 1))
 
-    def _near(self, asked: _Asked, steps: Steps) -> Iterator[tuple[str, str]]:
+    def near(self, asked: _Asked, steps: Steps) -> Iterator[tuple[str, str]]:
         """Those that may match something of it, by what both begin and end with, each with its head."""
         begin, end, tails = asked.begin, asked.end, self._tails
         for head in self._heads_near(begin):
@@ -106,6 +95,24 @@ class Globs:
             if not self._heads[at].startswith(begin):
                 return
             yield self._heads[at]
+
+
+def cover(those: Sequence[Globs], topics: str, steps: Steps) -> bool:
+    """Is every topic that a topic pattern stands for matched by one of them, not all by the same perhaps? Raises
+    Unjudged."""
+    return all(_covers(those, _Asked(tokens), steps) for tokens in _asked(topics))
+
+
+def _covers(those: Sequence[Globs], asked: _Asked, steps: Steps) -> bool:
+    steps.take()
+    if any(each.all_from(asked.begin) for each in those):
+        return True
+    near = []
+    for each in those:
+        for _, pattern in each.near(asked, steps):
+            steps.take(len(pattern))
+            near.append(_tokens(pattern))
+    return bool(near) and _covered(asked.tokens, near, steps)
 
 
 class _Asked:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from mombroker.broker.access.globs import STEPS, Steps, Unjudged
+from mombroker.broker.access.globs import Steps, Unjudged
 from mombroker.broker.access.permission import (
     BROWSE,
     CREATE,
     EVERYBODY,
     RECEIVE,
     SEND,
+    Grants,
+    Holder,
     Permission,
     Rights,
 )
@@ -25,8 +27,6 @@ from mombroker.core.times import SECOND
 from mombroker.core.transaction import Transaction
 
 KEPT = 1_000  # destinations that a session is known to send to
-AGAIN = 10 * STEPS  # that all subscriptions of a user may take together when they are judged again
-MAX_RIGHTS = 10_000  # users whose rights are remembered
 Needs = tuple[tuple[str, str], ...]  # what a subscription asks for: (action, destination)
 
 
@@ -116,19 +116,19 @@ class Access:
         self.users = Users(replication, self._user_changed)
         self.permissions = Permissions(replication, self._permissions_changed)
         self._changed = changed
-        self._rights: dict[str, Rights] = {}
+        self._grants: dict[Holder, Grants] = {}  # of those who have logged in
         self._paces: dict[str, Pace] = {}
         self.guarded = bool(self.permissions.all())
 
     def rights(self, user: str) -> Rights:
         """Of a user as it is now; the empty name is who is anonymous."""
-        found = self._rights.get(user)
+        known = self.users.known.get(user)
+        return Rights(tuple(map(self._granted, self.permissions.holders(user, known.roles if known else ()))))
+
+    def _granted(self, holder: Holder) -> Grants:
+        found = self._grants.get(holder)
         if found is None:
-            known = self.users.known.get(user)
-            found = Rights(self.permissions.of(user, known.roles if known else ()))
-            if len(self._rights) >= MAX_RIGHTS:
-                self._rights.clear()
-            self._rights[user] = found
+            found = self._grants[holder] = Grants(self.permissions.held[holder])
         return found
 
     def may(self, user: str, action: str, destination: str) -> bool:
@@ -154,7 +154,6 @@ class Access:
         return Guard(user, self.rights(user) if self.guarded else None, pace)
 
     def _user_changed(self, name: str, why: str) -> None:
-        self._rights.pop(name, None)
         if name not in self.users.known:
             self._paces.pop(name, None)
         self._changed(lambda user: user == name, why)
@@ -168,6 +167,6 @@ class Access:
             known = self.users.known.get(user)
             return everybody or user in users or bool(known and not roles.isdisjoint(known.roles))
 
-        for user in [user for user in self._rights if concerned(user)]:
-            del self._rights[user]
+        for each in those:
+            self._grants.pop(each.holder, None)
         self._changed(concerned, "")

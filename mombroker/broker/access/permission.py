@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mombroker.broker.access.globs import Globs, Steps
+from mombroker.broker.access.globs import Globs, Steps, cover
 from mombroker.broker.policy import KINDS as DESTINATIONS
 from mombroker.broker.policy import MAX_TEXT
 from mombroker.broker.topic.patterns import segments_of
@@ -18,6 +18,7 @@ KINDS = (*DESTINATIONS, "agent")
 EVERYBODY = "*"  # as a user: all, and who is anonymous
 BUS = "bus"  # what is managed of the bus itself
 MAX_NAME = 100  # characters of a user or role
+Holder = tuple[str, str]  # a user, or a role
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class Permission:
     def key(self) -> tuple[str, str, str]:
         """There is one permission for a user or role and a pattern."""
         return self.user, self.role, self.match
+
+    @property
+    def holder(self) -> Holder:
+        return self.user, self.role
 
     def whose(self) -> str:
         return f"user {self.user}" if self.user else f"role {self.role}"
@@ -109,10 +114,10 @@ def _hint(text: str) -> str:
     return f"write 'queue:{bare[:80]}' or 'topic:{bare[:80]}'" if bare else "write a name as 'queue:orders'"
 
 
-class Rights:
-    """What some permissions, all of one user, allow together: nothing that none allows, and nothing that one denies."""
+class Grants:
+    """What some permissions, all of one user or role, say: patterns by action."""
 
-    __slots__ = ("_may", "_deny")
+    __slots__ = ("may", "deny")
 
     def __init__(self, permissions: Iterable[Permission]):
         may: dict[str, list[str]] = {action: [] for action in ACTIONS}
@@ -122,16 +127,23 @@ class Rights:
                 may[action].append(each.match)
             for action in each.deny:
                 deny[action].append(each.match)
-        self._may = {action: Globs(patterns) for action, patterns in may.items() if patterns}
-        self._deny = {action: Globs(patterns) for action, patterns in deny.items() if patterns}
+        self.may = {action: Globs(patterns) for action, patterns in may.items() if patterns}
+        self.deny = {action: Globs(patterns) for action, patterns in deny.items() if patterns}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the grants of a user, of its roles, and of everybody allow together: nothing that none allows, and nothing
+    that one denies. Two are equal if they are of the same grants."""
+
+    grants: tuple[Grants, ...]
 
     def may(self, action: str, destination: str, steps: Steps | None = None) -> bool:
         """With a destination, or with all topics that one with wildcards stands for: `steps` are left for that. Raises
         Unjudged."""
-        allowed, denied = self._may.get(action), self._deny.get(action)
-        if allowed is None:
-            return False
+        allowed = [each.may[action] for each in self.grants if action in each.may]
+        denied = [each.deny[action] for each in self.grants if action in each.deny]
         if segments_of(destination):
             steps = steps or Steps()
-            return allowed.cover(destination, steps) and not (denied is not None and denied.meet(destination, steps))
-        return allowed.match(destination) and not (denied is not None and denied.match(destination))
+            return cover(allowed, destination, steps) and not any(each.meet(destination, steps) for each in denied)
+        return any(each.match(destination) for each in allowed) and not any(each.match(destination) for each in denied)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from mombroker.broker.access.permission import EVERYBODY, Permission, permission
+from mombroker.broker.access.permission import EVERYBODY, Holder, Permission, permission
 from mombroker.core.changes import Change
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.message import Message
@@ -26,6 +26,7 @@ OPEN = (
 class Permissions(Replicated):
     """Where there is none, everybody may do everything; from the first one on, only what is allowed.
 
+    held      by the user or role that has them
     set       by number, which rises with each decision: one for each user or role and pattern
     changed   called with permissions that hold from now on, or no longer
     """
@@ -38,16 +39,32 @@ class Permissions(Replicated):
         self.declared = [permission(values) for values in self.tx.topology.permissions]
         rows = sorted((int(number), row) for number, row in self.rows().items())
         self.set = {number: permission(json.loads(row)) for number, row in rows}
+        self.held: dict[Holder, list[Permission]]
+        self._hold()
         self.define(ASKED, _read_asked, self._decide, DECIDED, _read_decided, self._decided)
         self.refusal(REFUSED, _read_refused, self._refused)
 
     def all(self) -> list[Permission]:
         return [*self.declared, *self.set.values()]
 
+    def holders(self, user: str, roles: Iterable[str]) -> list[Holder]:
+        """Of those that somebody with these roles is, to whom permissions are given; the empty name is anonymous."""
+        those = [
+            (EVERYBODY, ""),
+            *([(user, "")] if user not in ("", EVERYBODY) else []),
+            *(("", role) for role in roles),
+        ]
+        return [each for each in those if each in self.held]
+
     def of(self, user: str, roles: Iterable[str]) -> list[Permission]:
-        """Those that count for a user with these roles; the empty name is somebody who is anonymous."""
-        held = {*roles}
-        return [each for each in self.all() if each.user in (user or EVERYBODY, EVERYBODY) or each.role in held]
+        """Those that count for a user with these roles."""
+        return [each for holder in self.holders(user, roles) for each in self.held[holder]]
+
+    def _hold(self) -> None:
+        """Something has changed."""
+        self.held = {}
+        for each in self.all():
+            self.held.setdefault(each.holder, []).append(each)
 
     def change(self, made: Permission, gone: bool, open: bool, ticket: int = 0) -> None:
         """Have a permission set in place of one of the same user or role and pattern, or deleted: `gone`. With `open`
@@ -61,6 +78,7 @@ class Permissions(Replicated):
         """Another revision of the topology is in force."""
         if any(setting.what == "permissions" for setting in change.settings):
             was, self.declared = self.declared, [permission(values) for values in self.tx.topology.permissions]
+            self._hold()
             self.changed([*was, *self.declared])
 
     def told(self) -> Iterator[tuple[str, str, bytes]]:
@@ -93,6 +111,7 @@ class Permissions(Replicated):
         if not gone:
             self.set[number] = made
             self.keep(number, json.dumps(made.values()))
+        self._hold()
         self.settle(token, {"permission": None if gone else made.values(), "count": len(self.all())})
         self.changed(touched)
 

@@ -35,12 +35,13 @@ class SessionConsumer:
     open       the client has not unsubscribed
     needs      what its user must be allowed, as long as it lasts
     dropped    messages of plain topics that it did not take in time
+    take       gets each message of a plain topic
     """
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "epochs",
         "matches", "requires", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit",
-        "draining", "request", "heir", "former", "needs", "_take",
+        "draining", "request", "heir", "former", "needs", "take",
     )  # fmt: skip
 
     def __init__(
@@ -69,12 +70,12 @@ class SessionConsumer:
         self.requires: Required = ()
         self.uncommitted: set[int] = set()
         self.uncommitted_to = self.recounted = self.dropped = 0
-        self._take = take
+        self.take = take
 
     def copy(self, message: ClientMessage, id: str) -> None:
         """A message of a plain topic."""
         if self.matches is None or self.matches(message, id, 1):
-            self._take(self, message, id)
+            self.take(self, message, id)
 
     def grant(self, credit: int) -> None:
         """Let so many more come. Raises MomError."""

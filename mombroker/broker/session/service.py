@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from mombroker.broker.access.globs import Steps
-from mombroker.broker.access.guard import AGAIN, Access, Needs
+from mombroker.broker.access.guard import Access
 from mombroker.broker.authors.consumers import AgentConsumers
 from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
 from mombroker.broker.message import ClientMessage
@@ -38,6 +37,7 @@ from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session import topic_feed
 from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers
+from mombroker.broker.session.judging import Change, Judging
 from mombroker.broker.session.questions import REPLY, Asker, Questions
 from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
@@ -71,7 +71,8 @@ TABLES = (
 class Sessions(Native):
     """1. What a command causes, and its reply, is in the batch that was open when it was obeyed.
     2. A client that sends many commands at once has a share of them obeyed in each turn, and others in between.
-    3. Nobody takes from where its user may not, by what this server knows: a change ends that where it is delivered.
+    3. Nobody takes from where its user may not, by what this server knows: a change ends that where it is delivered,
+    and until it has been looked at nothing is given.
 
     sessions   by the number of their connection
     going      those that go on in the next turn, the longest waiting first
@@ -85,7 +86,7 @@ class Sessions(Native):
     def __init__(self, natives: Natives, lacks: Callable[[], list[str]]):
         super().__init__(natives, f"{natives.tx.name}/_clients")
         self.policies = Policies(natives.replication, self.relieve)
-        self.access = Access(natives.replication, self._access_changed)
+        self.access, self.judging = Access(natives.replication, self._access_changed), Judging()
         self._obeys: dict[type, Callable[[Session, Any], None]] | None = None  # once it has been told all
         for kind in KINDS:
             natives.types.check(kind, note_of)
@@ -182,8 +183,11 @@ class Sessions(Native):
         self.topics.check()
         for session in self.sessions.values():
             guard = self.access.guard(session.user)
+            waiting = self.judging.pending(session)
             for consumer in session.subs.values():
-                assert guard is None or not guard.lacks(consumer.needs), "3: somebody takes who may not"
+                may = guard is None or consumer in waiting or not guard.lacks(consumer.needs)
+                assert may, "3: somebody takes who may not"
+        self.judging.check(self.sessions.values())
 
     def _closed(self) -> str:
         """Why no client may connect; empty if one may."""
@@ -196,6 +200,7 @@ class Sessions(Native):
         self.sessions.pop(session.conn, None)
         self.waiting.pop(session, None)
         self.going.pop(session, None)
+        self.judging.forget(session)
         session.end(lost)
 
     def _leave(self, session: Session) -> None:
@@ -215,28 +220,29 @@ class Sessions(Native):
 
     def _access_changed(self, concerns: Callable[[str], bool], why: str) -> None:
         """Some users may do other things than before, or may not be connected any more: `why`."""
-        left: dict[str, Steps] = {}
-        judged: dict[tuple[str, Needs], str] = {}
+        change = Change()
         for session in [each for each in self.sessions.values() if concerns(each.user)]:
             if why:
                 self._dismiss(session, why)
                 continue
             self._judge_by(session)
-            guard = session.guard
-            if guard is None:
-                continue
-            steps = left.setdefault(session.user, Steps(AGAIN))
-            for consumer in list(session.subs.values()):
-                asked = session.user, consumer.needs
-                if asked not in judged:
-                    judged[asked] = guard.lacks(consumer.needs, steps)
-                if not session.ended and judged[asked]:
-                    session.withdraw(consumer, judged[asked])
+            if session.subs:
+                self.judging.begin(session, change)
+        if self.judging.waiting:
+            self.touch()
+
+    def hurry(self, session: Session) -> None:
+        """Too much waits for it while its subscriptions are judged again."""
+        self.judging.urgent[session] = None
+        self.touch()
 
     # -- commands ------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """A turn of those that have more commands than a share."""
+        """A turn of subscriptions that are to be judged, and of those that have more commands than a share."""
+        self.judging.go_on(self.turns)
+        if self.judging.waiting:
+            self.turns.soon[self] = None
         going, self.going = self.going, {}
         late = dict[Session, None]()
         left = SHARE

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from mombroker.broker import commands, protocol
@@ -21,13 +22,22 @@ from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.deliveries import Deliveries
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.topic.routing import Topics
-from mombroker.broker.wire import pack
+from mombroker.broker.wire import note_of, pack
 from mombroker.core.errors import MomError, UnknownNotification, line
 from mombroker.core.events import ClientOpened
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 from mombroker.core.transaction import COMMIT
 
+LATE_BYTES, MAX_LATE_BYTES = 500, 4 << 20  # of a topic's message beside its body; of all that wait for a session
+# What comes of consumers, in an order that must stay.
+GIVEN = frozenset(
+    each.wire
+    for each in (
+        protocol.Dispatch, protocol.Started, protocol.Browsed, protocol.Refuse, protocol.Last, protocol.Ended,
+        protocol.Drained, protocol.Moved,
+    )
+)  # fmt: skip
 _delivery = tuple.__new__  # a third of the time of Delivery(...)
 
 
@@ -39,6 +49,7 @@ class Service(Protocol):
     replies: dict[int, list[Any]]  # of the open batch, by connection
 
     def refuse(self, session: Session, refused: Refused) -> None: ...
+    def hurry(self, session: Session) -> None: ...
     def resume(self, session: Session, home: str) -> None: ...  # a subscription of another server has answered
     def when_known(self, epochs: list[int], tell: Callable[[list[str]], None]) -> None: ...
     def set_by_our_clock(self, client_message: ClientMessage, message: Message) -> None: ...
@@ -57,6 +68,7 @@ class Session(Native):
     homes     what it has consumed from
     endings   what else has a number and waits for an answer, as the end of a durable subscription: home, and receipt
     key, until, reason, room   what the first of `commands` waits for, up to when; see Wait in waiting.py
+    late      what has come for it while its subscriptions are judged again; None: they are
     gone      the client has left behind the commands that it still has its turns for
     """
 
@@ -67,6 +79,8 @@ class Session(Native):
         self.service, self.topics, self.clock = service, service.topics, natives.clock
         self.conn, self.user, self.client_id, self.strict = opened.conn, opened.user, opened.client_id, opened.strict
         self.guard: Guard | None = None
+        self.late: list[Callable[[], None]] | None = None
+        self._late_bytes = 0
         self.name = opened.session or id
         self.sender = opened.client_id or id
         self.commands: deque[Command] = deque()  # not obeyed yet
@@ -121,7 +135,8 @@ class Session(Native):
 
     def _new_consumer(self, command: Subscribe, home: str = "") -> SessionConsumer:
         self.number += 1
-        consumer = SessionConsumer(self.number, command, home, needs(command, self.client_id), self.feed.take)
+        take = self.feed.take if self.late is None else self._copy_late
+        consumer = SessionConsumer(self.number, command, home, needs(command, self.client_id), take)
         self.consumers[consumer.number] = self.subs[command.sub] = consumer
         return consumer
 
@@ -178,6 +193,42 @@ class Session(Native):
             self.deliveries.forget(consumer)
             self.topics.release(consumer, consumer.epochs)
             self.feed.leave(consumer)
+
+    # -- while its subscriptions are judged again --------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Nothing is handed to it until `go_on`."""
+        if self.late is None:
+            self.late, self._late_bytes, self.feed.held = [], 0, True
+            self.react = self._react_late  # type: ignore[method-assign]
+            for consumer in self.consumers.values():
+                consumer.take = self._copy_late
+
+    def go_on(self) -> None:
+        """Now comes what has waited."""
+        late, self.late, self.feed.held = self.late or [], None, False
+        del self.react
+        for consumer in self.consumers.values():
+            consumer.take = self.feed.take
+        self.feed.hand_out()
+        self.feed.alarm()
+        for come in late:
+            if not self.ended:
+                come()
+
+    def _react_late(self, message: Message) -> None:
+        if message.type not in GIVEN:
+            Native.react(self, message)
+            return
+        assert self.late is not None, "nothing waits"
+        self.late.append(partial(self.handlers[message.type], self, message.note or note_of(message), message))
+
+    def _copy_late(self, consumer: SessionConsumer, message: ClientMessage, id: str) -> None:
+        assert self.late is not None, "nothing waits"
+        self.late.append(lambda: self.feed.take(consumer, message, id) if consumer.open else None)
+        self._late_bytes += len(message.body) + LATE_BYTES
+        if self._late_bytes > MAX_LATE_BYTES:
+            self.service.hurry(self)
 
     def end_subscription(self, home: str, receipt: str | None) -> None:
         """Have a durable subscription deleted; it may refuse."""
@@ -326,7 +377,7 @@ class Session(Native):
         """The connection is gone: what was not settled goes back to where it was. `lost`: it has not ended in order."""
         if self.ended:
             return
-        self.ended = True
+        self.ended, self.late = True, None
         self.commands.clear()
         self.deliveries.flush()
         failed = self.deliveries.in_hand() if lost else {}

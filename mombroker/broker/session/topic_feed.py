@@ -23,6 +23,7 @@ class TopicFeed:
     2. `bytes` are those of the bodies in `pending` and `later`.
 
     most_bytes   of these, at most
+    held       nothing is handed out
     conn       number of the connection
     deliver    hands a message to the client
     alarm      lets `alarm` be called at a time
@@ -30,7 +31,7 @@ class TopicFeed:
 
     __slots__ = (
         "tx", "policies", "conn", "pending", "later", "bytes", "dropped", "_complain_at", "_number", "_deliver",
-        "_alarm", "topics", "most_bytes",
+        "_alarm", "topics", "most_bytes", "held",
     )  # fmt: skip
 
     def __init__(
@@ -46,7 +47,7 @@ class TopicFeed:
         self.pending: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
         self.later: list[tuple[int, int, SessionConsumer, ClientMessage, str]] = []  # delayed: a heap, by time
         self.bytes, self.most_bytes = 0, PENDING_BYTES
-        self.dropped = 0
+        self.dropped, self.held = 0, False
         self._complain_at = 1  # so many
         self._number = 0  # of what was delayed
         self._deliver, self._alarm = deliver, alarm
@@ -80,7 +81,7 @@ class TopicFeed:
 
     def hand_out(self) -> None:
         now = self.tx.now
-        while self.pending:
+        while self.pending and not self.held:
             consumer, message, id, count = self.pending[0]
             if message.expires and message.expires <= now:
                 self._next()
@@ -106,7 +107,7 @@ class TopicFeed:
         return consumer, message, id
 
     def alarm(self) -> None:
-        while self.later and self.later[0][0] <= self.tx.now:
+        while self.later and self.later[0][0] <= self.tx.now and not self.held:
             self.take(*self._due())
 
     def _shorten(self, topic: str) -> None:

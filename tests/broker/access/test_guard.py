@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from mombroker.broker.access.globs import STEPS, Steps
+from mombroker.broker.access.permission import Rights
+from mombroker.broker.access.users import User
 from mombroker.broker.commands import Disposition, Send, Transact
-from mombroker.broker.session import service
+from mombroker.broker.session import judging, session
 from mombroker.core import revision
-from mombroker.core.events import ClientOpened
+from mombroker.core.events import Admin, ClientOpened
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.core.bus import topology
 
@@ -161,11 +163,93 @@ def test_all_subscriptions_of_a_user_are_judged_again_by_one_budget(b, monkeypat
     other = b.connect(user="ann", strict=False).subscribe("s", "topic:*.b")
     cost = _cost(b, "topic:*.a")
     assert 20 < cost < STEPS / 100
-    monkeypatch.setattr(service, "AGAIN", 2 * cost - 1)
+    monkeypatch.setattr(judging, "AGAIN", 2 * cost - 1)
     b.allow("ann", "queue:x", "send")
     assert not any(ann.refusals for ann in twice)
     assert len(other.refusals) == 1 and "take too long to compare" in other.refusals[0]
     b.servers["a"].clients.check()
+
+
+def test_what_is_judged_again_takes_turns_and_gets_nothing_before():
+    """Each turn judges one at least; a session gets what has come meanwhile, in order, once all of it is judged."""
+    b = Guarded(replace(ALONE, limits={"turn_work": 1}))
+    b.allow("user", "*", "send", "receive", "create")
+    b.allow("ann", "topic:*", "receive")
+    b.allow("ann", Q, "receive", "create")
+    anns = [b.connect(user="ann", strict=False) for _ in range(9)]
+    for ann in anns:
+        ann.subscribe("t", T).subscribe("u", "topic:u")
+    anns[0].subscribe("q", Q, ack="individual")
+    user, server = b.connect(), b.servers["a"]
+    server.step(Admin(1, "set_permission", {"match": T, "user": "ann", "deny": ["receive"]}), b.now)
+    waited, judging = [], server.clients.judging
+    for number in range(20):
+        server.turn(b.now)
+        b.release("a", b.commit("a"))
+        server.check()
+        waited.append(len(judging.waiting))
+        user.send(T, f"{number} secret", pump=False).send("topic:u", f"{number}", pump=False)
+        user.send(Q, f"{number} of q", pump=False)
+        b.release("a", b.commit("a"))
+        waits = [ann for ann in anns if server.clients.sessions[ann.conn] in judging.waiting]
+        assert not any(ann.got for ann in waits)
+    b.pump()
+    assert waited[-1] == 0 and len([each for each in waited if each]) >= 3
+    assert [ann.scopes for ann in anns] == [[("subscription", "t")]] * 9
+    assert [ann.texts for ann in anns[1:]] == [[str(number) for number in range(20)]] * 8
+    both = [text for number in range(20) for text in (str(number), f"{number} of q")]
+    assert sorted(anns[0].texts) == sorted(both)
+    assert [text for text in anns[0].texts if "q" not in text] == both[::2]
+    assert [text for text in anns[0].texts if "q" in text] == both[1::2]
+
+
+def test_who_has_too_much_waiting_is_judged_before_others(monkeypatch):
+    monkeypatch.setattr(session, "MAX_LATE_BYTES", 3_000)
+    b = Guarded(replace(ALONE, limits={"turn_work": 1}))
+    b.allow("user", "*", "send", "receive", "create")
+    b.allow("ann", "topic:*", "receive")
+    anns = [b.connect(user="ann", strict=False).subscribe("t", T) for _ in range(9)]
+    anns[-1].subscribe("u", "topic:u").subscribe("v", "topic:v")
+    user, server = b.connect(), b.servers["a"]
+    server.step(Admin(1, "set_permission", {"match": T, "user": "ann", "deny": ["receive"]}), b.now)
+    server.turn(b.now)
+    assert len(server.clients.judging.waiting) >= 8
+    user.send("topic:u", *(str(number) for number in range(7)), pump=False)
+    server.turn(b.now)
+    b.release("a", b.commit("a"))
+    assert len(anns[-1].got) == 7 and server.clients.judging.waiting
+    b.pump()
+    assert not server.clients.judging.waiting and [len(ann.refusals) for ann in anns] == [1] * 9
+
+
+def test_what_waits_for_a_client_that_goes_meanwhile_goes_back():
+    b = Guarded(replace(ALONE, limits={"turn_work": 1}))
+    b.allow("user", "*", "send", "receive", "create")
+    b.allow("ann", "*", "receive", "create")
+    ann = b.connect(user="ann", strict=False).subscribe("u", "topic:u").subscribe("q", Q, ack="individual")
+    user, server = b.connect(), b.servers["a"]
+    server.step(Admin(1, "set_permission", {"match": T, "user": "ann", "deny": ["receive"]}), b.now)
+    server.turn(b.now)
+    user.send(Q, "1", pump=False)
+    assert server.clients.judging.waiting and not ann.got
+    ann.close()
+    assert not server.clients.judging.waiting
+    assert b.connect().subscribe("q", Q).texts == ["1"]
+
+
+def test_what_a_role_was_given_is_looked_up_in_one_place_for_all_that_have_it(b, monkeypatch):
+    """And what they ask for alike is asked once."""
+    b.ask("a", "set_permission", match="topic:*", role="clerk", may=["receive"])
+    access, asked = b.servers["a"].clients.access, []
+    for number in range(20):
+        access.users.known[f"u{number}"] = User("", ("clerk",))
+        b.connect(user=f"u{number}", strict=False).subscribe("t", T)
+    may = Rights.may
+    monkeypatch.setattr(Rights, "may", lambda rights, *what: asked.append(rights.grants) or may(rights, *what))
+    b.ask("a", "set_permission", match="topic:x", role="clerk", deny=["receive"])
+    b.servers["a"].clients.check = lambda: None
+    assert len({id(grants) for rights in asked for grants in rights}) == 1
+    assert access.rights("u1") == access.rights("u2")
 
 
 def _cost(b: Guarded, topics: str) -> int:

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from mombroker.broker.access.globs import STEPS, Globs, Steps, Unjudged, matches
-from mombroker.broker.access.permission import ACTIONS, Permission, Rights, check_destination, permission
+from mombroker.broker.access.globs import STEPS, Globs, Steps, Unjudged, cover, matches
+from mombroker.broker.access.permission import ACTIONS, Grants, Permission, Rights, check_destination, permission
 from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.core.errors import MomError
 
@@ -26,7 +26,7 @@ def test_a_pattern_matches_as_that_of_a_policy():
 
 def test_a_pattern_of_many_stars_takes_no_time():
     assert not matches("*a" * 200, "a" * 199)
-    assert not Globs(["topic:" + "?*" * 300]).cover("topic:>", Steps())
+    assert not cover([Globs(["topic:" + "?*" * 300])], "topic:>", Steps())
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -42,7 +42,7 @@ def test_what_a_wildcard_asks_for_is_judged_by_all_that_it_stands_for(asked):
         some = rng.sample(GLOBS, rng.randint(1, 3))
         globs = Globs(some)
         assert globs.meet(asked, Steps()) == any(globs.match(name) for name in wanted), some
-        assert globs.cover(asked, Steps()) == all(globs.match(name) for name in wanted), some
+        assert cover([globs], asked, Steps()) == all(globs.match(name) for name in wanted), some
 
 
 def test_wildcards_meet_what_the_routes_say_for_any_patterns():
@@ -75,7 +75,7 @@ def test_so_it_is_for_what_allows():
     steps = Steps()
     globs = Globs([f"topic:*{n}*" for n in range(500)])
     with pytest.raises(Unjudged):
-        assert not any(globs.cover(f"topic:*.x{n}z{n}", steps) and False for n in range(715))
+        assert not any(cover([globs], f"topic:*.x{n}z{n}", steps) and False for n in range(715))
     assert -2_000 < steps.left < 0
 
 
@@ -84,22 +84,41 @@ def test_patterns_that_begin_otherwise_cost_no_step():
     globs = Globs([f"topic:team{n}.private" for n in range(1_000)])
     assert not any(globs.meet(f"topic:news.a{n}.*", steps) for n in range(715))
     assert steps.left == STEPS
-    assert Globs(["topic:*"]).cover("topic:*.a", steps) and steps.left == STEPS - 1
+    assert cover([Globs(["topic:*"])], "topic:*.a", steps) and steps.left == STEPS - 1
     assert not globs.meet("topic:*", steps)
 
 
 def test_several_patterns_may_cover_together_what_none_does():
-    assert Globs(["topic:?", "topic:??*"]).cover("topic:*", Steps())
-    assert not Globs(["topic:?", "topic:???*"]).cover("topic:*", Steps())
-    assert Globs(["topic:a", "topic:a.*"]).cover("topic:a.>", Steps())
-    assert not Globs(["topic:a.*"]).cover("topic:a.>", Steps())
+    assert cover([Globs(["topic:?", "topic:??*"])], "topic:*", Steps())
+    assert not cover([Globs(["topic:?", "topic:???*"])], "topic:*", Steps())
+    assert cover([Globs(["topic:a", "topic:a.*"])], "topic:a.>", Steps())
+    assert not cover([Globs(["topic:a.*"])], "topic:a.>", Steps())
+
+
+def rights_of(*permissions):
+    """Each is of another holder."""
+    return Rights(tuple(Grants([each]) for each in permissions))
+
+
+def test_it_does_not_matter_who_of_those_that_somebody_is_was_given_what():
+    rng, answers = Random(5), set()
+    for _ in range(500):
+        some = [
+            Permission(rng.choice(GLOBS), user="a", **{rng.choice(("may", "may", "deny")): ("receive",)})
+            for _ in range(4)
+        ]
+        asked = rng.choice([*ASKED, "topic:ab", "topic:a.b"])
+        found = {Rights((Grants(some),)).may("receive", asked), rights_of(*some).may("receive", asked)}
+        assert len(found) == 1, (some, asked)
+        answers |= found
+    assert answers == {True, False} and cover([Globs(["topic:a"]), Globs(["topic:a.*"])], "topic:a.>", Steps())
 
 
 def test_deny_wins_and_what_nobody_allows_is_not_allowed():
-    rights = Rights([
+    rights = rights_of(
         Permission("topic:prices.*", user="ann", may=("receive",)), Permission("queue:*", role="clerk", may=("send",)),
         Permission("queue:salaries", user="*", deny=ACTIONS),
-    ])  # fmt: skip
+    )  # fmt: skip
     assert rights.may("receive", "topic:prices.ibm") and rights.may("receive", "topic:prices.*")
     assert not rights.may("receive", "topic:>") and not rights.may("send", "topic:prices.ibm")
     assert rights.may("send", "queue:orders") and not rights.may("send", "queue:salaries")
@@ -107,7 +126,7 @@ def test_deny_wins_and_what_nobody_allows_is_not_allowed():
 
 def test_a_wildcard_is_denied_by_one_topic_that_is():
     allowed, denied = Permission("topic:*", user="a", may=("receive",)), ("topic:hr.pay", ("receive",))
-    rights = Rights([allowed, Permission(denied[0], user="a", deny=denied[1])])
+    rights = rights_of(allowed, Permission(denied[0], user="a", deny=denied[1]))
     assert not rights.may("receive", "topic:hr.*") and not rights.may("receive", "topic:>")
     assert rights.may("receive", "topic:ops.*") and rights.may("receive", "topic:hr.news")
 
