@@ -1,6 +1,5 @@
 """Whatever comes in: no error of ours, nothing kept beyond the bounds, others are served."""
 
-import os
 import random
 
 import pytest
@@ -12,8 +11,7 @@ from mombroker.gateway.web.websocket import CONTROL_BYTES
 from mombroker.stomp.frames import encode
 from tests.gateway.web.test_session import HEADERS
 from tests.gateway.web.world import WebWorld, basic, request
-
-COUNT = int(os.environ.get("MOM_FUZZ", "1000"))
+from tests.mutants import COUNT, mutated
 
 REQUESTS = [
     request("/healthz"), request("/api/queues?limit=5&match=a%20b", Authorization=basic("ann", "a")),
@@ -35,23 +33,6 @@ FRAMES = [
     masked(b"ping", ABNF.OPCODE_PING),
     masked(b"\n" * 200), masked(encode("ACK", [("id", "x")])), masked(b"\x03\xe8bye", ABNF.OPCODE_CLOSE),
 ]  # fmt: skip
-
-
-def mutated(at_random, good):
-    data = bytearray(b"".join(at_random.choices(good, k=at_random.randint(1, 3))))
-    for _ in range(at_random.randint(1, 5)):
-        at = at_random.randrange(len(data))
-        match at_random.randrange(4):
-            case 0:
-                data[at] = at_random.randrange(256)
-            case 1:
-                del data[at : at + at_random.randint(1, 20)]
-            case 2:
-                data[at:at] = at_random.randbytes(at_random.randint(1, 20))
-            case 3:
-                data[at:at] = data[at : at + 40] * at_random.randint(1, 20)
-        data = data or bytearray(b"x")
-    return bytes(data)
 
 
 def said(at_random, visitor, data):
