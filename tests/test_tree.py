@@ -23,13 +23,13 @@ SKIP = {".git", "build", "dist", "var", "__pycache__"}  # .git is a file in a li
 LEVELS = [
     {"core", "ordering"},
     {"agents", "broker"},
-    {"store", "stomp", "gateway"},
+    {"store", "stomp", "amqp", "gateway"},
     {"net", "sim"},
     {"lab", "jms", "kit"},
     {"admin"},
 ]
 APART = [LEVELS[1], LEVELS[2], LEVELS[3], LEVELS[4]]  # rooms of one level never import each other
-SANS_IO = {"core", "ordering", "stomp"}
+SANS_IO = {"core", "ordering", "stomp", "amqp"}
 IMPURE = {"time", "random", "socket", "threading", "asyncio", "sqlite3", "logging"}
 TWISTED = ("mombroker.net", "mombroker.gateway")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 ROOMS = {
     "core": "mombroker/core", "ordering": "mombroker/ordering", "broker": "mombroker/broker", "agents": "agents",
-    "store": "mombroker/store", "stomp": "mombroker/stomp", "gateway": "mombroker/gateway", "net": "mombroker/net",
+    "store": "mombroker/store", "stomp": "mombroker/stomp", "amqp": "mombroker/amqp",
+    "gateway": "mombroker/gateway", "net": "mombroker/net",
     "jms": "mombroker/jms",
 }  # fmt: skip
 HEAD = """# Invariants

@@ -61,7 +61,7 @@ COMMANDS = {
     "receive": ("client", "receive", "Take messages from a queue, or from topics, and write them to standard output."),
     "request": ("client", "request", "Send a message, wait for its answer, and write that to standard output."),
     "role": ("role", "role", "Roles of users: list, grant, revoke."),
-    "run": ("run", "run", "Run one server for STOMP clients, without a topology file: the quickest start."),
+    "run": ("run", "run", "Run one server for clients of STOMP and AMQP, without a topology file: the quickest start."),
     "send": ("client", "send", "Send a message; when this returns, it is durable."),
     "serve": ("serve", "serve", "Run one agent server in the foreground."),
     "server": ("server", "server", "One server of a bus: join, lost, start, stop, restart, reload, drain."),

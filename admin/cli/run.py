@@ -10,8 +10,12 @@ from mombroker.net import hangup
 
 @click.command()
 @click.option(
-    "--stomp", default="127.0.0.1:61613", show_default=True, metavar="HOST:PORT", help="Where clients connect."
+    "--stomp", default="127.0.0.1:61613", show_default=True, metavar="HOST:PORT", help="Where clients of STOMP connect."
 )
+@click.option(
+    "--amqp", default="127.0.0.1:5672", show_default=True, metavar="HOST:PORT",
+    help="Where clients of AMQP 1.0 connect; `none` for no such port.",
+)  # fmt: skip
 @click.option(
     "--http", default="127.0.0.1:8161", show_default=True, metavar="HOST:PORT",
     help="The console, metrics, and STOMP over WebSocket; `none` for no such port.",
@@ -22,8 +26,8 @@ from mombroker.net import hangup
     help="The folder of its store.",
 )  # fmt: skip
 @click.option("--users", is_flag=True, help="Clients of this machine need a user, too.")
-def run(stomp: str, http: str, listen: str, data: Path, users: bool) -> None:
-    """Run one server for STOMP clients, without a topology file: the quickest start.
+def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool) -> None:
+    """Run one server for clients of STOMP and AMQP, without a topology file: the quickest start.
 
     Clients of this machine need no user, unless --users says so; a server that others can reach wants --stomp with its
     address, and `mom user add`. What it runs as is written to mombroker.toml in the folder of its store, where commands
@@ -43,7 +47,7 @@ def run(stomp: str, http: str, listen: str, data: Path, users: bool) -> None:
 
     try:
         (host, port), (outside, _) = address(listen), address(stomp)
-        inside = is_loopback(outside) and (http == "none" or is_loopback(address(http)[0]))
+        inside = is_loopback(outside) and all(is_loopback(address(each)[0]) for each in (amqp, http) if each != "none")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     home = folder.make(data.absolute())
@@ -51,7 +55,14 @@ def run(stomp: str, http: str, listen: str, data: Path, users: bool) -> None:
     from mombroker.net import config, service  # takes most of the time of the start
 
     server = Server(
-        "main", host, port, stomp, str(home), anonymous=inside and not users, http=None if http == "none" else http
+        "main",
+        host,
+        port,
+        stomp,
+        str(home),
+        anonymous=inside and not users,
+        http=None if http == "none" else http,
+        amqp=None if amqp == "none" else amqp,
     )
     topology = Topology("run", {"main": server})
     text = config.dumps(topology, home, ["Written by `mom run` at each start."])

@@ -96,6 +96,7 @@ def describe(bus: Topology) -> dict[str, Any]:
             "server": server.name,
             "listen": server.listen,
             "stomp": server.stomp,
+            "amqp": server.amqp,
             "data": server.data,
             "domains": [domain.name for domain in bus.domains_of(server.name)],
         }

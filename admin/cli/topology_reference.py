@@ -70,15 +70,17 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "servers": {
         "listen": "HOST:PORT where the other servers, and `mom`, reach it.",
-        "stomp": "HOST:PORT where STOMP clients reach it. Without `stomp` and `stomp_tls` it takes no clients.",
+        "stomp": "HOST:PORT where STOMP clients reach it. Without `stomp` and `stomp_tls` it takes none.",
         "stomp_tls": "HOST:PORT for STOMP clients by TLS; needs `certificate`.",
+        "amqp": "HOST:PORT for clients of AMQP 1.0, as Qpid JMS ([amqp.md](amqp.md)).",
+        "amqp_tls": "HOST:PORT for these by TLS; needs `certificate`.",
         "http": "HOST:PORT of metrics, health, the API, the console and STOMP over WebSocket "
         "([observe.md](observe.md)).",
         "http_tls": "HOST:PORT of the same by TLS; needs `certificate`.",
         "http_origins": "Web pages that may open a WebSocket to it, beside its own: `https://HOST` or "
         "`https://HOST:PORT`.",
         "certificate": "PEM file of the server's certificate, and of those that signed it.",
-        "client_ca": "PEM file of those that sign certificates of clients of `stomp_tls`: a client that shows one is "
+        "client_ca": "PEM file of those that sign certificates of clients by TLS: a client that shows one is "
         "the user that its common name says, and needs no passcode.",
         "private_key": "PEM file of its key. Without it the key is in the certificate's file.",
         "anonymous": "`true`: clients of the same machine need no user. Only with loopback addresses.",

@@ -16,6 +16,14 @@ pack = msgpack.Packer().pack
 NOTHING: dict[str, str] = {}
 
 
+def unpack(data: bytes) -> Any:
+    """What a client has packed. Raises ValueError."""
+    try:
+        return msgpack.unpackb(data)
+    except (msgpack.UnpackException, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
 def array(count: int) -> bytes:
     """What an array of so many values begins with."""
     return bytes(pack([None] * count)[:-count])

@@ -22,7 +22,7 @@ MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ADDRESS = re.compile(r"(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>[0-9]{1,5})")
 ORIGIN = re.compile(r"https?://[^\s/?#@]+")
 WILDCARD = {"", "0.0.0.0", "::", "*"}
-CLIENTS = ("stomp", "stomp_tls", "http", "http_tls")  # where clients reach a server
+CLIENTS = ("stomp", "stomp_tls", "amqp", "amqp_tls", "http", "http_tls")  # where clients reach a server
 
 
 class Fault(NamedTuple):
@@ -38,7 +38,8 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class Server:
-    """`host:port` is where peers reach it, `stomp` (host:port) where clients do, `stomp_tls` where they do by TLS.
+    """`host:port` is where peers reach it, `stomp` (host:port) where clients do, `stomp_tls` where they do by TLS;
+    `amqp` and `amqp_tls` the same for AMQP.
 
     data          its folder
     certificate   PEM file of the server's certificate, and of those that signed it
@@ -66,6 +67,8 @@ class Server:
     http_tls: str | None = None
     http_origins: tuple[str, ...] = ()
     client_ca: str = ""
+    amqp: str | None = None
+    amqp_tls: str | None = None
 
     @property
     def listen(self) -> str:
@@ -337,13 +340,12 @@ def _certificate_faults(key: tuple[str, ...], server: Server, ca: str | None) ->
     if by_tls and not server.certificate:
         yield Fault((*key, "certificate"), f'missing: {by_tls[0]} needs a PEM file, as certificate = "paris.pem"')
     if server.certificate and not by_tls and ca is None:
-        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, http_tls or [bus] ca, or remove it")
+        yield Fault((*key, "certificate"), "it is for TLS: add stomp_tls, amqp_tls, http_tls or [bus] ca, or remove it")
     if server.private_key and not server.certificate:
         yield Fault((*key, "private_key"), "a key needs a certificate: add it, or remove this one")
-    if server.client_ca and server.stomp_tls is None and server.http_tls is None:
-        yield Fault(
-            (*key, "client_ca"), "clients show certificates by TLS alone: add stomp_tls or http_tls, or remove this"
-        )
+    if server.client_ca and not by_tls:
+        text = "clients show certificates by TLS alone: add stomp_tls, amqp_tls or http_tls, or remove this"
+        yield Fault((*key, "client_ca"), text)
 
 
 def address(text: str) -> tuple[str, int]:

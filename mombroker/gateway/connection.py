@@ -170,18 +170,27 @@ class Client(Protocol):
         session, gateway = self.session, self.gateway
         if self.closing or session.login is None:
             return
-        login, ids = session.login, gateway.client_ids
-        if login.exclusive and ids.get(login.client_id):
-            self.end(f"client-id {login.client_id!r} is in use by another connection of {gateway.name}")
+        login = session.login
+        if refusal := self._claim(login.client_id, login.exclusive):
+            self.end(refusal)
             return
-        ids[login.client_id] += 1
-        self.user, self.opened, self.client_id = user, True, login.client_id
+        self.user, self.opened = user, True
         self.read_at_once(gateway.room.unfinished.short)
         gateway.post(ClientOpened(self.number, user, login.client_id, session.id))
         session.accept()
         self._beats.start(session.expect_every, session.send_every, session.beat)
         self._act()
         self._hold()
+
+    def _claim(self, client_id: str, exclusive: bool) -> str:
+        """Have a client id in place of the one that it has; or why not."""
+        ids = self.gateway.client_ids
+        if exclusive and ids.get(client_id):
+            return f"client-id {client_id!r} is in use by another connection of {self.gateway.name}"
+        self._free_client_id()
+        ids[client_id] += 1
+        self.client_id = client_id
+        return ""
 
     def said(self, replies: list[Reply]) -> None:
         """What the agent server says; durable now."""
@@ -215,7 +224,10 @@ class Client(Protocol):
         taken = self._output.taken
         if taken > self._told and self.opened:
             self._told = taken
-            self.gateway.post(ClientWrote(self.number, taken))
+            self._told_written(taken)
+
+    def _told_written(self, taken: int) -> None:
+        self.gateway.post(ClientWrote(self.number, taken))
 
     def read_at_once(self, short: bool) -> None:
         self._socket.bufferSize = SHORT_BYTES if short else READ_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from mombroker.core.times import SECOND
 from mombroker.core.topology import is_loopback
 from mombroker.gateway import tls as secure
 from mombroker.gateway.connection import Client
+from mombroker.gateway.parts import PartedClient
 from mombroker.gateway.ports import Address, Files, Ports
 from mombroker.gateway.room import Room
 from mombroker.gateway.session import Sessions
@@ -66,6 +68,8 @@ class Gateway:
         self.clients: dict[int, Client] = {}
         self.client_ids: Counter[str] = Counter()  # of open connections
         self.total = self.refusals = 0
+        self._numbers = itertools.count(1)  # of connections and parts of such
+        self._parts: dict[int, tuple[PartedClient, int]] = {}
         self._complaints = Complaints(log, reactor.seconds)
         self.room = Room(reactor, self.clients, self.say, max_unfinished, max_transactions)
         self._ports = Ports(reactor, name, self.say, files)
@@ -119,8 +123,10 @@ class Gateway:
             self.say(surplus.host, f"too many clients connect without logging in: the oldest of {surplus.host} go")
             surplus.abort()
         self.total += 1
-        session = sessions.session(f"{self.name}/{self.boot}-{self.total}")
-        client = self.clients[self.total] = Client(self, self.total, session, sessions.setting, host, tls)
+        number = next(self._numbers)
+        session: Any = sessions.session(f"{self.name}/{self.boot}-{number}")
+        kind = PartedClient if sessions.parted else Client
+        client = self.clients[number] = kind(self, number, session, sessions.setting, host, tls)
         self._new.add(host, client)
         return client
 
@@ -191,6 +197,17 @@ class Gateway:
         client = self.clients.get(number)
         if client is not None:
             client.said(replies)
+        elif number in self._parts:
+            of, part = self._parts[number]
+            of.said_to(part, replies)
+
+    def enroll(self, client: PartedClient, part: int) -> int:
+        number = next(self._numbers)
+        self._parts[number] = client, part
+        return number
+
+    def strike(self, number: int) -> None:
+        del self._parts[number]
 
     def closed(self, client: Client) -> None:
         del self.clients[client.number]

@@ -81,15 +81,42 @@ class Session(Protocol):
         """What the session holds, for the operator."""
 
 
+class PartedSession(Session, Protocol):
+    """One of a protocol whose connections have parts, each a session of its own at the agent server. It gives no
+    `commands`, and is not refused what its parts are.
+
+    asked     (part, its commands): the first ones begin it. The gateway takes them after each call
+    claim     the client id that it wants, if it is not part of the login: answered by `claimed`
+    written   a number of its own, which rises
+    """
+
+    @property
+    def asked(self) -> list[tuple[int, list[Command]]]: ...
+
+    @property
+    def claim(self) -> Login | None: ...
+
+    def claimed(self, refusal: str) -> None:
+        """It has the client id; or not, and why."""
+
+    def reply_to(self, part: int, said: list[Reply]) -> bool:
+        """What the agent server says to a part; False once that has ended."""
+
+    def took(self, upto: int) -> list[tuple[int, int]]:
+        """Parts, and their highest tags, that are settled by being written, up to a number as `written` has it."""
+
+
 class Sessions(Protocol):
     """A protocol, as the listener sees it.
 
     name      as people write it
     setting   of the topology file: where to listen for it, and with `_tls` behind it, where with TLS
+    parted    its sessions are PartedSessions
     """
 
     name: str
     setting: str
+    parted: bool
 
     def session(self, id: str) -> Session:
         """Of a new client."""

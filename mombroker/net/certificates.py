@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mombroker.core.errors import MomError
-from mombroker.core.topology import WILDCARD, Server, Topology, address, is_loopback
+from mombroker.core.topology import CLIENTS, WILDCARD, Server, Topology, address, is_loopback
 from mombroker.net.peertls import name_of
 
 CA, CA_KEY = "ca.pem", "ca.key"
@@ -103,7 +103,7 @@ def _subject(name: str) -> x509.Name:
 
 def _names(bus: str, server: Server) -> list[x509.GeneralName]:
     """Who it is, and where clients reach it."""
-    places = [server.stomp, server.stomp_tls, server.http, server.http_tls]
+    places = [getattr(server, what) for what in CLIENTS]
     hosts = [server.host, *(address(each)[0] for each in places if each)]
     if any(is_loopback(host) for host in hosts):
         hosts += ["localhost", "127.0.0.1", "::1"]

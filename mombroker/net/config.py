@@ -37,6 +37,8 @@ SERVER = {
     "listen": (str, '!listen = "127.0.0.1:16300"'),
     "stomp": (str, 'stomp = "127.0.0.1:61613"'),
     "stomp_tls": (str, 'stomp_tls = "0.0.0.0:61614"'),
+    "amqp": (str, 'amqp = "127.0.0.1:5672"'),
+    "amqp_tls": (str, 'amqp_tls = "0.0.0.0:5671"'),
     "http": (str, 'http = "127.0.0.1:8161"'),
     "http_tls": (str, 'http_tls = "0.0.0.0:8162"'),
     "http_origins": (list, 'http_origins = ["https://shop.example"]'),
@@ -170,6 +172,7 @@ class _Reading:
             certificate, private, table.get("anonymous", False), table.get("type_headers", False),
             table.get("hide_version", False), table.get("http"), table.get("http_tls"),
             tuple(table.get("http_origins", ())), self.path(table.get("client_ca")),
+            table.get("amqp"), table.get("amqp_tls"),
         )  # fmt: skip
 
     def path(self, text: str | None) -> str:
@@ -304,6 +307,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     for name, server in topology.servers.items():
         table = {
             "listen": server.listen, "stomp": server.stomp, "stomp_tls": server.stomp_tls,
+            "amqp": server.amqp, "amqp_tls": server.amqp_tls,
             "certificate": place(server.certificate) or None, "private_key": place(server.private_key) or None,
             "anonymous": server.anonymous or None, "type_headers": server.type_headers or None,
             "hide_version": server.hide_version or None,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twisted.internet import threads
 
 from mombroker import agents
+from mombroker.amqp import connection
+from mombroker.amqp.protocol import Amqp
 from mombroker.broker import selectors
 from mombroker.broker.attach import attach
 from mombroker.broker.session.service import Sessions
@@ -138,6 +140,7 @@ class Node:
         self.access = clients.access
         at, limits = topology.servers[self.name], self.server.limits
         self.stomp = Stomp(self.driver.wall, _stomp_settings(at, limits))
+        self.amqp = Amqp(self.driver.wall, _amqp_settings(at, limits))
         self.gateway = Gateway(
             shared.reactor, self.name, self.driver.post, self.log,
             Logins(self.access.users.hash, self._check, shared.reactor, self._renew), self.driver.wall, at.anonymous,
@@ -172,12 +175,16 @@ class Node:
         """Open the ports. Raises MomError."""
         self.links.listen()
         at = self.shared.topology.servers[self.name]
-        plain, tls = (_interface(where) for where in (at.stomp, at.stomp_tls))
-        if plain is not None and not (is_loopback(plain[0]) or tls is not None):
-            self.log(f"passcodes and messages travel in plain text to {at.stomp}; set stomp_tls and a certificate")
-        if plain or tls:
+        if any((at.stomp, at.stomp_tls, at.amqp, at.amqp_tls)):
             self.shared.tasks.callInThread(selectors.prepare)
-        self.gateway.listen(self.stomp, plain, tls, at.certificate, at.private_key)
+        for protocol, where, by_tls in ((self.stomp, at.stomp, at.stomp_tls), (self.amqp, at.amqp, at.amqp_tls)):
+            plain, tls = _interface(where), _interface(by_tls)
+            if plain is not None and not (is_loopback(plain[0]) or tls is not None):
+                self.log(
+                    f"passcodes and messages travel in plain text to {where}; set {protocol.setting}_tls and a "
+                    "certificate"
+                )
+            self.gateway.listen(protocol, plain, tls, at.certificate, at.private_key)
         if at.http or at.http_tls:
             self._listen_http(at)
 
@@ -202,7 +209,14 @@ class Node:
     def start(self) -> None:
         """Let the work begin; all servers of the process that can be reached should listen by now."""
         at = self.shared.topology.servers[self.name]
-        ports = {"STOMP": at.stomp, "TLS": at.stomp_tls, "HTTP": at.http, "HTTPS": at.http_tls}
+        ports = {
+            "STOMP": at.stomp,
+            "TLS": at.stomp_tls,
+            "AMQP": at.amqp,
+            "AMQPS": at.amqp_tls,
+            "HTTP": at.http,
+            "HTTPS": at.http_tls,
+        }
         clients = "".join(f", {what} {where}" for what, where in ports.items() if where)
         self.log(f"serves {at.listen}{clients}, store {at.data}")
         if trouble := clock_trouble(self.server):
@@ -312,7 +326,7 @@ class Node:
         if line := self.server.truth.stands(topology):
             notes.append(line)
         self.server.limit(Limits(**topology.limits))
-        self.stomp.settings.limits.body = self.server.limits.max_message
+        self.stomp.settings.limits.body = self.amqp.settings.max_message = self.server.limits.max_message
         self.gateway.room.unfinished.most = self.server.limits.max_unfinished
         self.gateway.room.max_transactions = self.server.limits.max_transactions
         try:
@@ -354,6 +368,15 @@ class Node:
 def _stomp_settings(at: Server, limits: Limits) -> Settings:
     settings = Settings(type_headers=at.type_headers)
     settings.limits.body = limits.max_message
+    if at.hide_version:
+        settings.server = ""
+    return settings
+
+
+def _amqp_settings(at: Server, limits: Limits) -> connection.Settings:
+    settings = connection.Settings(
+        anonymous=at.anonymous, external=bool(at.client_ca), max_message=limits.max_message
+    )  # fmt: skip
     if at.hide_version:
         settings.server = ""
     return settings

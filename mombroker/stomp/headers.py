@@ -203,7 +203,7 @@ def _block(
         if len(places) == len(said) + 1:
             said.append((TYPES, usual if how.types is None else how.types))
     else:
-        places = list(form[1:])
+        places = list(form[1:]) if form[:1] == PLACES else []
         if typed:
             headers.pop(TYPES, None)
     pairs = list(headers.items())

@@ -21,6 +21,7 @@ class Stomp:
     settings: Settings = field(default_factory=Settings)
     name: str = "STOMP"
     setting: str = "stomp"
+    parted: bool = False
     subprotocols: tuple[str, ...] = tuple(f"v{version.replace('.', '')}.stomp" for version in reversed(VERSIONS))
 
     def session(self, id: str) -> Session:

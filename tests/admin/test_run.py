@@ -19,7 +19,17 @@ def mom(*words):
 
 def start(folder, stomp, listen, http="none", *more):
     process = Processes(folder / "none").popen(
-        "run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", "--http", http, *more, stderr=None
+        "run",
+        "--stomp",
+        f"127.0.0.1:{stomp}",
+        "--listen",
+        f"127.0.0.1:{listen}",
+        "--http",
+        http,
+        "--amqp",
+        "none",
+        *more,
+        stderr=None,
     )
     for _ in range(600):
         if mom("status").exit_code == 0:
@@ -70,7 +80,17 @@ def test_a_second_one_in_the_same_folder_is_refused_and_changes_nothing(tmp_path
     monkeypatch.delenv("MOM_FILE", raising=False)
     first = start(tmp_path, *free_ports(2))
     stomp, listen = free_ports(2)
-    words = ("run", "--stomp", f"127.0.0.1:{stomp}", "--listen", f"127.0.0.1:{listen}", "--http", "none")
+    words = (
+        "run",
+        "--stomp",
+        f"127.0.0.1:{stomp}",
+        "--listen",
+        f"127.0.0.1:{listen}",
+        "--http",
+        "none",
+        "--amqp",
+        "none",
+    )
     second = Processes(tmp_path / "none").popen(*words)
     assert "is in use by process" in second.communicate(timeout=60)[1] and second.returncode == 1
     assert mom("status").exit_code == 0

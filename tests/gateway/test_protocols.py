@@ -65,7 +65,7 @@ class LineSession:
 
 
 class Lines:
-    name, setting = "lines", "lines"
+    name, setting, parted = "lines", "lines", False
     session = LineSession
 
 

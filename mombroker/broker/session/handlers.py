@@ -262,7 +262,7 @@ class Handlers:
         if kind == "temp-topic":
             return ""
         id = f"{home}/{TEMPORARY}{name_of(name)}"
-        if _is_own(session, destination) and id not in session.temporary:
+        if _is_own(session, destination) and id not in self.agents:
             if session.guard is not None:
                 session.guard.judge(CREATE, destination)
             if len(session.temporary) >= MAX_TEMPORARY:

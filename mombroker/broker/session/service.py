@@ -174,7 +174,7 @@ class Sessions(Native):
         if reason := self._closed():
             self._send_away(session, reason)
         elif most := self.access.limits(session.user).connections:
-            if sum(each.user == session.user for each in self.sessions.values()) > most:
+            if len({each.name for each in self.sessions.values() if each.user == session.user}) > most:
                 self._dismiss(
                     session, f"user {session.user[:80]!r} has {most} connections to {self.tx.name}, as many as it may"
                 )

@@ -22,6 +22,7 @@ class OverWebSocket:
     """Makes sessions of `inner` that are spoken over WebSocket."""
 
     setting = "http"
+    parted = False
 
     def __init__(self, inner: Sessions):
         self.inner = inner

@@ -1,0 +1,75 @@
+"""Frames of AMQP 1.0 (part 2.3): bytes in, frames out, at any split; a frame's size is looked at before its bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mombroker.amqp.codec import FRAMING, AmqpError
+
+PLAIN, SASL = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
+HEADER = 8  # bytes of either, and at least of a frame
+AMQP_FRAME, SASL_FRAME = 0, 1
+EMPTY = b"\x00\x00\x00\x08\x02\x00\x00\x00"  # says that we are here
+EARLY = 4_096  # bytes of a frame before the connection is open
+MAX_FRAME = 65_536  # then
+
+
+class Frame(NamedTuple):
+    kind: int
+    channel: int
+    body: bytes
+
+
+class Parser:
+    """Takes apart what comes in. Raises AmqpError.
+
+    1. Less than one frame is kept once `next` has given none.
+
+    most   bytes of a frame
+    """
+
+    __slots__ = ("most", "_data", "_at")
+
+    def __init__(self, most: int = EARLY):
+        self.most = most
+        self._data, self._at = b"", 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._data) - self._at
+
+    def feed(self, data: bytes) -> None:
+        self._data = self._data[self._at :] + data if self._at < len(self._data) else data
+        self._at = 0
+
+    def header(self) -> bytes | None:
+        """The protocol header, once it is there; what begins otherwise is told at once."""
+        data = self._data[self._at : self._at + HEADER]
+        if data[:4] != b"AMQP"[: len(data)]:
+            raise AmqpError("this is no AMQP: a client begins with AMQP and the version 1.0", FRAMING)
+        if len(data) < HEADER:
+            return None
+        self._at += HEADER
+        return data
+
+    def next(self) -> Frame | None:
+        """The next frame that is whole."""
+        data, at = self._data, self._at
+        if len(data) - at < HEADER:
+            return None
+        size = int.from_bytes(data[at : at + 4], "big")
+        if size > self.most:
+            raise AmqpError(f"a frame of {size} bytes, of at most {self.most}", FRAMING)
+        start = data[at + 4] * 4
+        if not HEADER <= start <= size:
+            raise AmqpError("a frame whose header does not fit into it", FRAMING)
+        end = at + size
+        if end > len(data):
+            return None
+        self._at = end
+        return Frame(data[at + 5], data[at + 6] << 8 | data[at + 7], data[at + start : end])
+
+
+def frame(body: bytes, channel: int = 0, kind: int = AMQP_FRAME) -> bytes:
+    head = (len(body) + HEADER).to_bytes(4, "big") + bytes((2, kind)) + channel.to_bytes(2, "big")
+    return head + body

@@ -1,0 +1,135 @@
+"""Links of a session: those that a client sends by, and those that it receives by."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from mombroker.amqp import codec
+from mombroker.amqp.codec import AmqpError
+from mombroker.amqp.performatives import SPACE, Terminus, Transfer
+from mombroker.broker.commands import MAX_PREFETCH, Delivery, Send, SendRun
+
+CREDIT = 1_000  # deliveries that a client may send before they are answered
+Values = tuple[Any, ...]
+
+
+class Incoming:
+    """What a client sends by.
+
+    destination   empty: each message says it
+    credit        what the client may still send, `count` what it has begun so far
+    unanswered    deliveries that have come and have no outcome yet
+    start         how the message that `model` was made of begins, up to its body; empty: there is no such
+    last          the last command, while another one may join it
+    """
+
+    __slots__ = (
+        "name", "handle", "destination", "credit", "count", "unanswered", "start", "model", "last", "partial",
+        "size", "first", "dead",
+    )  # fmt: skip
+
+    def __init__(self, name: str, handle: int, destination: str, count: int):
+        self.name, self.handle, self.destination = name, handle, destination
+        self.credit, self.count, self.unanswered = 0, count, 0
+        self.start = b""
+        self.model: tuple[Values, Values, Values] | None = None
+        self.last: Send | SendRun | None = None
+        self.partial: list[bytes] = []  # of a delivery that is not whole
+        self.size = 0
+        self.first: Transfer | None = None  # its first transfer
+        self.dead = False  # it is refused already
+
+    def begin(self, transfer: Transfer) -> None:
+        """A delivery begins. Raises AmqpError."""
+        if transfer.delivery_id is None:
+            raise AmqpError("a delivery without a delivery-id", codec.INVALID)
+        if self.credit <= 0:
+            raise AmqpError(f"link {self.name[:80]!r} has no credit", "amqp:link:transfer-limit-exceeded")
+        self.credit -= 1
+        self.count = (self.count + 1) % SPACE
+        self.first, self.size, self.dead = transfer, 0, False
+
+    def over(self) -> list[bytes]:
+        """The delivery has ended: its pieces, if there were several."""
+        pieces, self.partial, self.first = self.partial, [], None
+        return pieces
+
+    def room(self) -> int:
+        """The credit that it should have, if it should have another one now; else 0."""
+        wanted = CREDIT - self.unanswered
+        return wanted if wanted - self.credit >= CREDIT // 2 else 0
+
+
+class Outgoing:
+    """What a client receives by.
+
+    sub        the broker's name of it
+    settled    deliveries are settled by being written
+    credit     what the client still takes, `count` what it was given so far
+    granted    of the credit, what the broker has and has not used
+    unsettled  deliveries that the client has and has not settled
+    pending    deliveries that wait for credit, or for the link to be there
+    durable    the durable subscription, which ends with the link if that is closed
+    temporary  the queue that ends with it
+    """
+
+    __slots__ = (
+        "name", "handle", "sub", "source", "settled", "credit", "count", "granted", "unsettled", "pending", "durable",
+        "temporary", "attached", "draining", "drained", "head", "end", "shared",
+    )  # fmt: skip
+
+    def __init__(self, name: str, handle: int, sub: str, source: Terminus, settled: bool, channel: int):
+        self.name, self.handle, self.sub, self.source, self.settled = name, handle, sub, source, settled
+        self.credit = self.count = self.granted = self.unsettled = 0
+        self.pending: deque[Delivery] = deque()
+        self.durable = self.temporary = ""
+        self.shared = False
+        self.attached = self.draining = self.drained = False
+        told = codec.uint(handle)
+        start = bytes((0x00, 0x53, 0x14, 0xC0, len(told) + 14, 5))
+        self.head = b"\x02\x00" + channel.to_bytes(2, "big") + start + told + b"\x70"
+        self.end = b"\x43" + codec.boolean(settled)
+
+    def flow(self, count: int, credit: int) -> None:
+        """What the client takes, and what it had been given when it said so."""
+        left = (count + credit - self.count) % SPACE
+        self.credit = left if left < SPACE // 2 else 0
+
+    def lacks(self) -> int:
+        """How much more credit the broker should have."""
+        under_way = self.granted + len(self.pending)
+        return max(0, min(self.credit - under_way, MAX_PREFETCH - under_way - self.unsettled))
+
+    def transfer(self, delivery_id: int, payload: bytes, most: int) -> list[bytes]:
+        """The frames of a delivery, each of at most `most` bytes."""
+        self.credit -= 1
+        self.count = (self.count + 1) % SPACE
+        id = delivery_id.to_bytes(4, "big")
+        start = b"".join((self.head, id, b"\xa0\x04", id, self.end))
+        size = len(start) + 4 + len(payload)
+        if size <= most:
+            return [b"".join((size.to_bytes(4, "big"), start, payload))]
+        return self._several(id, payload, most)
+
+    def _several(self, id: bytes, payload: bytes, most: int) -> list[bytes]:
+        """With `more` behind the other fields."""
+        told = self.head[10:]  # the handle, and the code of the number behind it
+        frames, at = list[bytes](), 0
+        while at < len(payload) or not frames:
+            body = b"".join((told, id, b"\xa0\x04", id, self.end))
+            room = most - len(self.head) - 32
+            more = at + room < len(payload)
+            body += codec.boolean(more)
+            start = b"".join((self.head[:4], b"\x00\x53\x14\xc0", bytes((len(body) + 1, 6)), body))
+            piece = payload[at : at + room]
+            frames.append(b"".join(((len(start) + 4 + len(piece)).to_bytes(4, "big"), start, piece)))
+            at += room
+        return frames
+
+
+def too_large(most: int) -> AmqpError:
+    return AmqpError(f"a message of over {most} bytes: send less, or raise max_message in [limits]", _TOO_LARGE)
+
+
+_TOO_LARGE = "amqp:link:message-size-exceeded"

@@ -1,0 +1,468 @@
+"""The rules of connections, sessions and links, without sockets."""
+
+import pytest
+
+from mombroker.amqp import codec, messages, performatives
+from mombroker.amqp.connection import MAX_MARKS
+from mombroker.amqp.frames import EARLY, PLAIN, SASL, frame
+from mombroker.amqp.links import CREDIT
+from mombroker.amqp.performatives import (
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    MECHANISMS,
+    OPEN,
+    OUTCOME,
+    RECEIVER,
+    SENDER,
+    SOURCE,
+    TARGET,
+    TRANSFER,
+    Outcome,
+)
+from mombroker.amqp.session import MAX_RUN
+from mombroker.broker import properties
+from mombroker.broker.commands import (
+    SUBSCRIPTION,
+    Delivery,
+    Disconnect,
+    Disposition,
+    Drained,
+    Flow,
+    Receipt,
+    Receipts,
+    Refused,
+    Send,
+    SendRun,
+    Sync,
+    Unsubscribe,
+)
+from mombroker.broker.message import ClientMessage
+from tests.amqp.peer import (
+    Peer,
+    attach,
+    begin,
+    flow,
+    init,
+    message,
+    open_,
+    settle,
+    terminus,
+    transfer,
+)
+
+ACCEPTED = Outcome(performatives.ACCEPTED)
+
+
+def sending(address="orders", **more):
+    """A peer with a link to send by: handle 0."""
+    peer = Peer(**more).began()
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, address)))
+    assert peer.codes() == [ATTACH, FLOW]
+    peer.take()
+    return peer
+
+
+def receiving(address="orders", credit=10, settles=0, **more):
+    """A peer with a link to receive by: handle 0."""
+    peer = Peer().began()
+    peer.say(attach(0, RECEIVER, terminus(SOURCE, address, **more), terminus(TARGET, None), settles=settles))
+    (subscribe,) = peer.commands()
+    peer.told(Receipt(subscribe.receipt))
+    assert peer.codes() == [ATTACH]
+    peer.take()
+    if credit:
+        peer.say(flow(0, credit))
+        assert peer.commands() == [Flow(subscribe.sub, credit)]
+    peer.sub = subscribe.sub
+    return peer
+
+
+def delivery(peer, tag, body=b"x", ack="individual", **more):
+    return Delivery(
+        peer.sub, tag, f"a#{tag}", ClientMessage("queue:orders", "/queue/orders", body=body, **more), ack=ack
+    )
+
+
+def last(peer):
+    """What an error that was heard last says."""
+    code, fields, _ = peer.take()[-1]
+    return code, [str(each) for each in fields[-1].value[:2]]
+
+
+# -- login ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_login_is_asked_for_by_plain_and_answered_before_anything_is_obeyed():
+    peer = Peer(anonymous=True)
+    peer.raw(SASL + init() + PLAIN + frame(open_()) + frame(begin()))
+    assert peer.codes() == ["header", MECHANISMS] and peer.heard[1][1] == [["PLAIN", "ANONYMOUS"]]
+    login = peer.connection.login
+    assert (login.user, login.passcode, peer.connection.state) == ("ann", "a", "login")
+    assert "'a'" not in repr(login).replace("'ann'", "")
+    peer.take()
+    peer.connection.accept()
+    assert peer.look().codes() == [OUTCOME, "header"] and peer.heard[0][1] == [0]
+    claim = peer.connection.claim
+    assert (claim.client_id, claim.exclusive) == ("box", False)
+    peer.connection.claimed("")
+    assert peer.look().codes()[2:] == [OPEN, BEGIN]
+
+
+def test_who_is_refused_hears_that_of_sasl_and_nothing_more():
+    peer = Peer()
+    peer.raw(SASL + init())
+    peer.take()
+    peer.connection.end("access refused for user 'ann'")
+    assert [each[1] for each in peer.look().take()] == [[1]] and peer.connection.closed
+
+
+@pytest.mark.parametrize(
+    "said, fault",
+    [
+        (init("SCRAM-SHA-256", b""), "no SASL mechanism"), (init("ANONYMOUS", b""), "no SASL mechanism"),
+        (init("PLAIN", b"ann"), "NUL, user, NUL"), (init("PLAIN", b"\0\xff\0"), "NUL, user, NUL"),
+        (frame(open_()), "none of SASL"),
+    ],
+)  # fmt: skip
+def test_a_login_that_is_none_is_refused(said, fault):
+    peer = Peer()
+    peer.raw(SASL + said)
+    assert peer.connection.closed and fault in peer.connection.fault
+    assert peer.heard[-1][:2] == (OUTCOME, [1])
+
+
+def test_without_sasl_a_client_is_nobody():
+    peer = Peer()
+    peer.raw(PLAIN)
+    assert (peer.connection.login.user, peer.take()) == ("", ["header"])
+    peer.connection.end("access refused for user ''")
+    assert peer.look().codes() == [OPEN, CLOSE]
+
+
+def test_another_protocol_is_told_what_is_spoken_here():
+    for said in (b"GET / HTTP/1.1\r\n", b"AMQP\x00\x00\x09\x01", b"CONNECT\n"):
+        peer = Peer()
+        peer.raw(said)
+        assert peer.connection.closed and "AMQP" in peer.connection.fault
+
+
+def test_before_the_open_frames_are_small():
+    peer = Peer()
+    peer.raw(SASL + (EARLY + 1).to_bytes(4, "big") + b"\x02\x01\x00\x00")
+    assert peer.connection.closed and f"of at most {EARLY}" in peer.connection.fault
+    assert peer.connection.unfinished <= 16
+
+
+def test_a_container_id_that_is_taken_is_told_as_an_invalid_field():
+    peer = Peer()
+    peer.raw(SASL + init())
+    peer.connection.accept()
+    peer.raw(PLAIN + frame(open_(desired=["sole-connection-for-container"])))
+    assert peer.connection.claim.exclusive
+    peer.connection.claimed("client-id 'box' is in use")
+    *_, (_, opened, _), (code, (error,), _) = peer.look().take()
+    assert opened[9]["amqp:connection-establishment-failed"] is True
+    assert code == CLOSE and error.value == [
+        "amqp:invalid-field",
+        "client-id 'box' is in use",
+        {"invalid-field": "container-id"},
+    ]
+
+
+def test_a_client_says_after_what_silence_it_gives_us_up():
+    peer = Peer().login(idle=10_000)
+    assert peer.connection.send_every == 5_000
+    peer.raw(b"\x00\x00\x00\x08\x02\x00\x00\x00")
+    assert not peer.connection.closed and peer.take() == []
+
+
+# -- what a client sends -------------------------------------------------------------------------------------------
+
+
+def test_no_outcome_before_the_broker_has_said_that_it_is_durable():
+    peer = sending()
+    peer.say(
+        transfer(0, 0, message(b"one")),
+        transfer(0, 1, message(b"two")),
+        transfer(0, 2, message(b"three"), settled=True),
+    )
+    run, single = peer.commands()
+    assert isinstance(run, SendRun) and (run.bodies, run.receipts) == ([b"one", b"two"], ["0", "1"])
+    assert isinstance(single, Send) and (single.body, single.receipt) == (b"three", None)
+    assert (run.destination, run.model.persistent, run.model.shown) == ("queue:orders", True, "/queue/orders")
+    assert peer.heard == type(peer.heard)()
+    peer.told(Receipts(["0", "1"]))
+    (found,) = peer.take()
+    assert (
+        found[0] == DISPOSITION
+        and found[1][:4] == [True, 0, 1, True]
+        and found[1][4].descriptor == performatives.ACCEPTED
+    )
+
+
+def test_what_is_refused_is_rejected_with_the_reason():
+    peer = sending()
+    peer.say(transfer(0, 0, message(b"one")), transfer(0, 1, message(b"two", color="red")))
+    assert [type(each) for each in peer.commands()] == [Send, Send]
+    peer.told(Receipt("0"), Refused("queue:orders is full", "1", scope="command"))
+    (_, one, _), (_, two, _) = peer.take()
+    assert one[1] == 0 and two[1] == 1 and two[4].descriptor == performatives.REJECTED
+    assert "full" in two[4].value[0].value[1]
+
+
+def test_messages_that_begin_alike_are_a_run_of_bounded_length():
+    peer = sending()
+    peer.say(*[transfer(0, id, message(b"%d" % id, color="red")) for id in range(MAX_RUN + 3)])
+    first, rest = peer.commands()
+    assert [len(each.bodies) for each in (first, rest)] == [MAX_RUN, 3]
+    assert properties.read(first.model.properties) == {"color": "red"}
+    assert [each.body for each in rest.singles()] == [b"%d" % id for id in range(MAX_RUN, MAX_RUN + 3)]
+
+
+def test_a_delivery_in_several_frames_is_one_message_and_an_aborted_one_is_none():
+    peer = sending()
+    data = message(b"x" * 1_000)
+    peer.say(transfer(0, 0, data[:10], more=True), transfer(0, 0, data[10:700], more=True))
+    assert peer.commands() == [] and peer.connection.unfinished == 700
+    peer.say(transfer(0, 0, data[700:]))
+    (send,) = peer.commands()
+    assert send.body == b"x" * 1_000 and peer.connection.unfinished == 0
+    peer.say(transfer(0, 1, data[:10], more=True), transfer(0, 1, aborted=True))
+    assert peer.commands() == [] and peer.connection.unfinished == 0
+
+
+def test_a_message_that_is_too_large_is_refused_while_it_still_arrives():
+    peer = sending(max_message=1_000)
+    piece = b"x" * 60_000
+    at = 0
+    while not peer.heard:
+        peer.say(transfer(0, 0, message(piece)[:20] + piece if not at else piece, more=True))
+        at += 1
+        assert at < 10
+    (found,) = peer.take()
+    assert found[1][1] == 0 and found[1][4].descriptor == performatives.REJECTED and peer.connection.unfinished == 0
+    peer.say(transfer(0, 0, piece, more=True), transfer(0, 0, piece), transfer(0, 1, message(b"small")))
+    assert [each.body for each in peer.commands()] == [b"small"]
+
+
+def test_credit_comes_with_the_answers():
+    peer = sending()
+    link = peer.connection.sessions[0].incoming[0]
+    peer.say(*[transfer(0, id, message(b"x")) for id in range(CREDIT)])
+    assert link.credit == 0 and FLOW not in peer.codes()
+    peer.told(*[Receipt(str(id)) for id in range(CREDIT // 2)])
+    assert peer.codes() == [DISPOSITION, FLOW] and link.credit == CREDIT // 2
+    peer.take()
+    peer.say(*[transfer(0, id, message(b"x")) for id in range(CREDIT, CREDIT + CREDIT // 2 + 1)])
+    assert peer.codes() == [CLOSE] and "has no credit" in peer.connection.fault
+
+
+def test_a_message_that_is_none_is_rejected_and_the_link_goes_on():
+    peer = sending()
+    for id, data in enumerate((b"", b"junk", message(b"x")[:-1], b"\x00\x53\x78\xc1\x01\x00")):
+        peer.say(transfer(0, id, data))
+        ((_, fields, _),) = peer.take()
+        assert fields[1] == id and fields[4].descriptor == performatives.REJECTED
+    peer.say(transfer(0, 9, message(b"good")))
+    assert [each.body for each in peer.commands()] == [b"good"]
+
+
+def test_the_anonymous_relay_sends_to_where_each_message_says():
+    peer = sending(None)
+    head = codec.performative(messages.PROPERTIES, [codec.NULL, codec.NULL, codec.string("news")])
+    topic = codec.described(messages.ANNOTATIONS, codec.mapped([(codec.symbol(messages.DEST), b"\x51\x01")]))
+    peer.say(transfer(0, 0, topic + head + message(b"x")[7:]), transfer(0, 1, message(b"lost")))
+    assert [each.destination for each in peer.commands()] == ["topic:news"]
+    assert peer.heard[-1][1][4].value[0].value[0] == "amqp:not-found"
+
+
+def test_a_link_that_cannot_be_is_refused_and_not_the_session():
+    peer = Peer().began()
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "a,b")))
+    assert peer.codes() == [ATTACH, DETACH] and peer.heard[0][1][6] is None
+    peer.take()
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "a", capabilities=["topic"])))
+    peer.say(transfer(0, 0, message(b"x")))
+    assert [each.destination for each in peer.commands()] == ["topic:a"]
+
+
+# -- what a client receives ----------------------------------------------------------------------------------------
+
+
+def test_a_link_is_there_when_the_broker_says_so_and_credit_is_the_clients():
+    peer = Peer().began()
+    peer.say(attach(0, RECEIVER, terminus(SOURCE, "orders"), terminus(TARGET, None)), flow(0, 5))
+    subscribe, granted = peer.commands()
+    assert (subscribe.destinations, subscribe.ack, subscribe.credit) == (("queue:orders",), "individual", 0)
+    assert granted == Flow(subscribe.sub, 5) and peer.take() == []
+    peer.sub = subscribe.sub
+    peer.told(delivery(peer, 1), Receipt(subscribe.receipt))
+    assert peer.codes() == [ATTACH, TRANSFER]
+
+
+def test_a_subscription_that_is_refused_is_a_link_that_is():
+    peer = Peer().began()
+    peer.say(attach(0, RECEIVER, terminus(SOURCE, "orders"), terminus(TARGET, None)))
+    (subscribe,) = peer.commands()
+    peer.told(Refused("user 'ann' may not", subscribe.receipt, subscribe.sub, SUBSCRIPTION))
+    assert peer.codes() == [ATTACH, DETACH] and peer.heard[0][1][5] is None
+    assert "may not" in peer.heard[1][1][2].value[1]
+
+
+def test_each_outcome_is_that_of_the_broker():
+    peer = receiving()
+    peer.told(*[delivery(peer, tag) for tag in range(1, 7)])
+    assert [(fields[0], fields[1]) for _, fields, _ in peer.take()] == [(0, id) for id in range(6)]
+    peer.say(
+        settle(0, 1, ACCEPTED), settle(2, None, Outcome(performatives.RELEASED)),
+        settle(3, None, Outcome(performatives.MODIFIED, True)), settle(4, None, Outcome(performatives.REJECTED)),
+        settle(5, None, Outcome(performatives.MODIFIED, False, True)),
+    )  # fmt: skip
+    found = [each for each in peer.commands() if isinstance(each, Disposition)]
+    assert [(each.tag, each.outcome) for each in found] == [
+        (1, "accepted"), (2, "accepted"), (3, "released"), (4, "modified"), (5, "rejected"), (6, "modified"),
+    ]  # fmt: skip
+    assert [(each.failed, each.undeliverable_here) for each in (found[3], found[5])] == [(True, False), (False, True)]
+    peer.say(settle(0, 100, ACCEPTED))
+    assert peer.commands() == [] and peer.take() == []
+
+
+def test_an_outcome_that_its_receiver_has_not_settled_is_settled_once_it_is_durable():
+    peer = receiving()
+    peer.told(delivery(peer, 7))
+    peer.take()
+    peer.say(settle(0, None, ACCEPTED, settled=False))
+    (command,) = [each for each in peer.commands() if isinstance(each, Disposition)]
+    assert command.tag == 7 and peer.take() == []
+    peer.told(Receipt(command.receipt))
+    ((code, fields, _),) = peer.take()
+    assert code == DISPOSITION and fields[:4] == [False, 0, None, True]
+
+
+def test_what_is_settled_by_being_written_is_told_by_numbers_of_the_connection():
+    peer = receiving(settles=1)
+    peer.told(delivery(peer, 4, ack="auto"), delivery(peer, 5, ack="auto"))
+    assert [fields[4] for _, fields, _ in peer.take()] == [True, True] and peer.connection.written == 2
+    assert peer.connection.took(1) == [(1, 4)] and peer.connection.took(2) == [(1, 5)] and peer.connection.took(2) == []
+
+
+def test_a_drain_ends_the_credit_behind_what_there_is():
+    peer = receiving(credit=0)
+    peer.say(flow(0, 3, drain=True))
+    assert peer.commands() == [Flow(peer.sub, 3, True)]
+    peer.told(delivery(peer, 1), Drained(peer.sub))
+    (_, _, _), (code, fields, _) = peer.take()
+    assert code == FLOW and fields[4:9] == [0, 3, 0, None, True]
+    peer.say(flow(0, 2, count=3))
+    assert peer.commands() == [Flow(peer.sub, 2)]
+
+
+def test_a_client_that_lowers_its_credit_gets_no_more_than_that():
+    peer = receiving(credit=3)
+    peer.say(flow(0, 1))
+    peer.told(*[delivery(peer, tag) for tag in (1, 2, 3)])
+    assert peer.codes() == [TRANSFER]
+    peer.say(flow(0, 1, count=1))
+    assert peer.codes() == [TRANSFER] * 2
+    peer.say(performatives.detach(0, True))
+    *released, unsubscribe = peer.commands()
+    assert [(each.tag, each.outcome) for each in released] == [(1, "released"), (2, "released"), (3, "released")]
+    assert isinstance(unsubscribe, Unsubscribe)
+    peer.take()
+    peer.told(Receipt(unsubscribe.receipt))
+    assert peer.codes() == [DETACH]
+
+
+def test_frames_wait_for_the_window_of_the_session():
+    peer = receiving()
+    peer.say(flow(window=2))
+    peer.told(*[delivery(peer, tag) for tag in (1, 2, 3)])
+    assert peer.codes() == [TRANSFER] * 2
+    peer.say(flow(window=2, seen=1))
+    assert peer.codes() == [TRANSFER] * 3
+    peer.say(flow(window=5, seen=3))
+    assert peer.codes() == [TRANSFER] * 3
+
+
+def test_a_large_message_comes_in_frames_of_the_clients_size():
+    peer = Peer().login(max_frame=600)
+    peer.say(begin(), attach(0, RECEIVER, terminus(SOURCE, "orders"), terminus(TARGET, None)), flow(0, 5))
+    peer.take()
+    subscribe, _ = peer.commands()
+    peer.sub = subscribe.sub
+    peer.told(Receipt(subscribe.receipt))
+    peer.take()
+    peer.told(delivery(peer, 1, b"0123456789" * 200, kind="bytes"))
+    frames = peer.take()
+    assert len(frames) > 3 and [fields[5] for _, fields, _ in frames] == [True] * (len(frames) - 1) + [False]
+    assert messages.split(b"".join(payload for *_, payload in frames)).body == b"0123456789" * 200
+
+
+def test_what_comes_for_a_link_that_is_gone_goes_back():
+    peer = receiving()
+    peer.say(performatives.detach(0, True))
+    peer.commands()
+    peer.told(delivery(peer, 1))
+    assert peer.commands() == [Disposition(1, "released")]
+
+
+# -- sessions and the end ------------------------------------------------------------------------------------------
+
+
+def test_each_session_is_a_part_of_its_own():
+    peer = Peer().began()
+    peer.say(begin(), channel=7)
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "orders")), channel=7)
+    peer.say(transfer(0, 0, message(b"x")), channel=7)
+    assert [(part, [each.body for each in asked]) for part, asked in peer.connection.asked] == [(2, [b"x"])]
+    peer.say(performatives.end(), channel=7)
+    (command,) = peer.commands(2)
+    assert isinstance(command, Disconnect)
+    peer.take()
+    assert peer.connection.reply_to(2, [Receipt(command.receipt)]) is False
+    assert peer.look().codes() == [END]
+
+
+def test_a_close_is_answered_when_all_before_it_is_done():
+    peer = sending()
+    peer.say(transfer(0, 0, message(b"x")), performatives.close())
+    send, command = peer.commands()
+    assert isinstance(send, Send) and isinstance(command, Disconnect)
+    assert peer.connection.state == "leaving" and peer.take() == []
+    peer.told(Receipt("0"), Receipt(command.receipt))
+    assert peer.codes() == [DISPOSITION, CLOSE] and peer.connection.closed
+
+
+@pytest.mark.parametrize(
+    "said, fault",
+    [
+        (transfer(3, 0, b""), "no link has the handle 3"), (begin(), "has a session already"),
+        (open_(), "open has no place here"),
+        (attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "b")), "in use"),
+        (b"\x00\x53\x99\x45", "unknown kind"), (b"junk", "no type of AMQP"),
+    ],
+)  # fmt: skip
+def test_who_breaks_the_rules_is_told_and_closed(said, fault):
+    peer = sending()
+    peer.say(said)
+    code, (_, text) = last(peer)
+    assert code == CLOSE and fault in text and peer.connection.closed
+
+
+def test_input_that_is_not_answered_has_a_bound():
+    peer = sending()
+    data = transfer(0, 0, message(b"x" * 60_000), settled=True)
+    at = 0
+    while not peer.connection.full:
+        peer.say(data)
+        at += 1
+        assert at < MAX_MARKS * 6
+    marks = [each for each in peer.commands() if isinstance(each, Sync)]
+    assert len(marks) == MAX_MARKS and at * 60_000 <= (MAX_MARKS + 1) * (320 << 10)
+    peer.told(*[Receipt(each.receipt) for each in marks])
+    assert not peer.connection.full
