@@ -146,7 +146,7 @@ WRONG = [
     (
         'stomp_tls = "[::1]:61614"',
         "",
-        "servers.lyon.certificate: it is for TLS: add stomp_tls, http_tls or [bus] ca, or remove it",
+        "servers.lyon.certificate: it is for TLS: add stomp_tls, amqp_tls, http_tls or [bus] ca, or remove it",
     ),
     ('"10.0.0.1:16300"', "16300", 'servers.paris.listen: must be text of one line, not 16300: listen = "127.'),
     ('"10.0.0.1:16300"', '"10.0.0.1"', "servers.paris.listen: '10.0.0.1' is no address: write HOST:PORT"),
