@@ -123,7 +123,8 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         for more in (cluster.relayouts, cluster.replicas, cluster.losses):
             if more is not None:
                 wrong += more.faults()
-    lost_agents = Stays([(node.name, node.trace) for node in [*ghosts, *nodes]]).on({ghost.name for ghost in ghosts})
+    stays = Stays([(node.name, node.trace) for node in [*ghosts, *nodes]])
+    lost_agents = stays.on({ghost.name for ghost in ghosts})
     booted = [node.server for node in nodes if hasattr(node, "server")]
     servers = set(max(booted, key=lambda server: server.truth.number).topology.servers if booted else ())
     if cluster.relayouts is not None:
@@ -132,7 +133,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         if (
             reason not in ("expired", "nobody is there", "a repeat", DAMAGED, GONE)
             and not (cluster.losses is not None and ("which is lost" in reason or agent.count("/") > 1))
-            and not (agent in lost_agents and reason == "unknown agent")
+            and not (reason == "unknown agent" and (agent in lost_agents or (ghosts and agent not in stays.of)))
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers

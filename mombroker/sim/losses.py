@@ -135,7 +135,7 @@ class Losses:
                 ):
                     self.waiting.remove(name)
                     invitation = invited(meta, name)
-                    node = self.around.nodes[name] = Successor(self.around, self.around.nodes[name], invitation)
+                    node = self.around.nodes[name] = successor(self.around, self.around.nodes[name], invitation)
                     node.boot()
                     break
         if done and self.rng.random() < 0.2:
@@ -197,8 +197,16 @@ class Losses:
         return wrong
 
 
+def successor(cluster: Any, former: Node, invitation: dict[str, Any]) -> Node:
+    """A server in the place of a lost one, of the same kind."""
+    kind = type(former)
+    mixed = kind if issubclass(kind, Successor) else type(f"{kind.__name__}Again", (Successor, kind), {})
+    made: Node = mixed(cluster, former, invitation)
+    return made
+
+
 class Successor(Node):
-    """A server in the place of a lost one."""
+    """What is different with its store."""
 
     def __init__(self, cluster: Any, former: Node, invitation: dict[str, Any]):
         after = int(former.disk.store.meta().get(NEXT, 0)) + 1_000_000

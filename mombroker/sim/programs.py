@@ -13,6 +13,7 @@ from mombroker.sim.clients import REST, Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.desks import Desks, MovingDesks, MovingSources
 from mombroker.sim.guards import Guards
+from mombroker.sim.heirs import Heirs
 from mombroker.sim.joins import Joins
 from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.moves import Moves, PulledMoves
@@ -369,10 +370,11 @@ class Choices(Everything):
         return found + [f"{id} is a dead letter though it was consumed" for id in consumed & dead]
 
 
+HEIRS = "heirs"  # the one to which servers may be lost
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
     "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
-    "moving-sources": MovingSources, "guards": Guards,
+    "moving-sources": MovingSources, "guards": Guards, HEIRS: Heirs,
 }  # fmt: skip

@@ -7,9 +7,11 @@ from unittest.mock import patch
 
 import pytest
 
+from mombroker.broker.session.service import Sessions
 from mombroker.core import undelivered
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.losses import Losses
+from mombroker.sim.programs import HEIRS
 from mombroker.sim.seeds import run
 from tests import fakes_losses as fakes
 
@@ -39,6 +41,20 @@ def test_some_seeds_are_clean_where_members_pass_on_for_others():
 def test_a_server_that_holds_as_much_as_it_may_takes_what_is_under_way():
     """What it holds waits for what is lost, and nobody would ever begin anew."""
     all_clean(range(2084, 2085), DIRECT)
+
+
+def test_queues_that_are_lost_and_made_anew_keep_the_order_of_their_senders():
+    sent = Counter[str]()
+    for seed in range(4, 12):
+        result = run(seed, backends=DIRECT, losses=True, program=HEIRS)
+        assert not result.wrong, "\n".join([f"seed {seed}", *result.wrong, *result.tail])
+        sent.update(result.counts)
+    assert sent["losses"] and sent["seen"]
+
+
+def test_what_is_sent_on_to_a_queue_that_was_made_anew_comes_too_late():
+    with patch.object(Sessions, "_follow", fakes.sent_on(Sessions._follow)):
+        assert any("before" in line for line in run(9, backends=DIRECT, losses=True, program=HEIRS).wrong)
 
 
 @pytest.mark.long

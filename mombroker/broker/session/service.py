@@ -465,13 +465,9 @@ class Sessions(Native):
         return kind in TABLES and message.type != Publish.wire
 
     def _follow(self, message: Message, agent: str, to: str) -> bool:
-        """What was for an agent that lives elsewhere now; False if that is of no use there."""
-        if message.type == ClientMessage.wire:
-            put: ClientMessage = note_of(message).copy()
-            self.set_by_our_clock(put, message)
-            put.message = put.message or f"{message.origin}#{message.number}"
-            self.natives.post(message.source, to, put)
-        elif message.type == End.wire:
+        """What was for an agent that lives elsewhere now; False if that is of no use there. A message is not sent on:
+        it would come behind what its sender has sent there since."""
+        if message.type == End.wire:
             self.natives.post(message.source, to, note_of(message))
         elif message.type == Consume.wire:
             self.natives.post(agent, message.source, Moved(note_of(message).consumer, to))
