@@ -7,7 +7,7 @@ from mombroker.broker.message import ClientMessage
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway.session import Session
-from tests.gateway.world import Socket, World
+from tests.gateway.world import Raw, World
 
 
 class LineSession:
@@ -67,18 +67,6 @@ class LineSession:
 class Lines:
     name, setting, parted = "lines", "lines", False
     session = LineSession
-
-
-class Raw(Socket):
-    """Of which the test takes the bytes as they are."""
-
-    def drain(self):
-        data, self.buffer = self.buffer, b""
-        if self.ending:
-            self.ended = True
-        elif self.producer is not None:
-            self.producer.resumeProducing()
-        return data
 
 
 @pytest.fixture

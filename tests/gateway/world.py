@@ -86,6 +86,18 @@ class Socket:
             self.protocol.connectionLost()
 
 
+class Raw(Socket):
+    """Of which the test takes the bytes as they are."""
+
+    def drain(self):
+        data, self.buffer = self.buffer, b""
+        if self.ending:
+            self.ended = True
+        elif self.producer is not None:
+            self.producer.resumeProducing()
+        return data
+
+
 class World:
     def __init__(self, anonymous=True, times=None, max_unfinished=64 << 20, **settings):
         self.clock = task.Clock()

@@ -1,7 +1,6 @@
 """Links behind TLS: certificates are who servers are, files are replaced while they run, and what is wrong is said."""
 
 import socket
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,9 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from mombroker.core.errors import MomError
 from mombroker.net import certificates
-from mombroker.net.adminclient import AdminClient
 from mombroker.net.peertls import PeerTls, name_of
-from tests.net.town import PATIENCE_S, Town
+from tests.net.town import Town
 
 
 def made(folder):
@@ -58,23 +56,8 @@ class SecureTown(Town):
             made.servers[me].certificate = str(self.file(me))
         return made
 
-    def ask(self, name, verb, **args):
-        result = []
-
-        def work():
-            try:
-                token = (self.folder / name / "token").read_text().strip()
-                tls = self.cas[name] and (str(self.cas[name]), "town")
-                with AdminClient(name, "127.0.0.1", self.ports[name], token, PATIENCE_S, tls=tls) as client:
-                    result.append(client.request(verb, **args))
-            except Exception as error:
-                result.append(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        self.until(lambda: result)
-        if isinstance(result[0], Exception):
-            raise result[0]
-        return result[0]
+    def tls(self, name):
+        return self.cas[name] and (str(self.cas[name]), "town")
 
     def said(self, name, words):
         self.until(lambda: any(words in line for line in self.lines[name]))

@@ -101,25 +101,38 @@ class Town:
         host._watchdog.stop()
         host.shared.stop()
 
-    def ask(self, name, verb, **args):
-        """What the operator gets, by the blocking client in a thread of its own."""
+    def do(self, work):
+        """Do something that blocks in a thread of its own while the reactor turns; what it returns, or raises."""
         result = []
 
-        def work():
+        def guarded():
             try:
-                token = (self.folder / name / "token").read_text().strip()
-                with AdminClient(name, "127.0.0.1", self.ports[name], token, PATIENCE_S) as client:
-                    result.append(client.request(verb, **args))
-            except Exception as error:
-                result.append(error)
+                result.append((work(), None))
+            except BaseException as error:
+                result.append((None, error))
 
-        thread = threading.Thread(target=work, daemon=True)
+        thread = threading.Thread(target=guarded, daemon=True)
         thread.start()
         self.until(lambda: result)
         thread.join()
-        if isinstance(result[0], Exception):
-            raise result[0]
-        return result[0]
+        ((found, error),) = result
+        if error is not None:
+            raise error
+        return found
+
+    def tls(self, name):
+        """What a client of `mom` has of TLS with a server: the file of those that sign, and the bus."""
+        return None
+
+    def ask(self, name, verb, **args):
+        """What the operator gets, by the blocking client."""
+
+        def work():
+            token = (self.folder / name / "token").read_text().strip()
+            with AdminClient(name, "127.0.0.1", self.ports[name], token, PATIENCE_S, tls=self.tls(name)) as client:
+                return client.request(verb, **args)
+
+        return self.do(work)
 
     def send(self, name, type, to, **fields):
         return self.ask(name, "send", to=[to], type=NOTE + type, fields=fields)

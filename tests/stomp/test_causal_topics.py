@@ -11,8 +11,8 @@ from twisted.internet import protocol
 
 from mombroker.core.topology import Domain, Server, Topology
 from tests import fakes_clients
+from tests.gateway.live import Wire, free_port
 from tests.net.town import Town
-from tests.stomp.test_live import Wire, free_port
 
 SERVERS = ("s1", "s2", "s3", "r2", "r3")
 DOMAINS = {"middle": ("s1", "r2", "r3"), "west": ("r2", "s2"), "east": ("r3", "s3")}

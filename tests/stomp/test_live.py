@@ -1,4 +1,4 @@
-"""A client on a raw socket and a whole server: reactor, store, queues."""
+"""A client on a raw socket and a whole server."""
 
 import socket
 
@@ -6,99 +6,9 @@ import pytest
 
 from mombroker.broker import selectors
 from mombroker.core.errors import MomError
-from mombroker.core.topology import AgentDecl, Server, Topology
 from mombroker.gateway import users
 from mombroker.gateway.users import hashed
-from mombroker.stomp.frames import SERVER, Limits, Parser, encode
-from mombroker.stomp.headers import V12
-from tests.net.town import Town
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-class StompTown(Town):
-    """One server with a STOMP port."""
-
-    def __init__(self, folder, anonymous=True, **settings):
-        super().__init__(folder, "a")
-        self.stomp, self.settings = free_port(), {"anonymous": anonymous, **settings}
-        self.wires = []
-
-    def topology(self, me):
-        server = Server(
-            me, "127.0.0.1", self.ports[me], f"127.0.0.1:{self.stomp}", str(self.folder / me), **self.settings
-        )
-        return Topology("town", {me: server}, {}, [AgentDecl("box-a", me, "tests.net.workers:Box")])
-
-    def wire(self, **headers):
-        made = Wire(self, **headers)
-        self.wires.append(made)
-        return made
-
-
-class Wire:
-    """A client whose every wait turns the reactor."""
-
-    def __init__(self, town, host="127.0.0.1", **headers):
-        self.town = town
-        self.socket = socket.create_connection(("127.0.0.1", town.stomp), source_address=(host, 0))
-        self.socket.setblocking(False)
-        self.parser = Parser(Limits(), V12, SERVER)
-        self.found, self.ended = [], False
-        self.send("CONNECT", **{"accept-version": "1.2", **headers})
-        self.connected = self.read()
-
-    def send(self, command, body=b"", **headers):
-        pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        self.socket.send(encode(command, pairs, body))
-        return self
-
-    def look(self):
-        while not self.ended:
-            try:
-                data = self.socket.recv(1 << 16)
-            except BlockingIOError:
-                break
-            self.ended = not data
-            self.parser.feed(data)
-        while (frame := self.parser.next()) is not None:
-            self.found.append(frame)
-        return bool(self.found) or self.ended
-
-    def read(self):
-        """The next frame; None at the end."""
-        self.town.until(self.look)
-        return self.found.pop(0) if self.found else None
-
-    def ask(self, command, body=b"", **headers):
-        """A frame with a receipt; what comes until the receipt does."""
-        self.send(command, body, **headers, receipt="r")
-        frames = []
-        while (frame := self.read()) is not None:
-            if frame.command == "RECEIPT":
-                return frames
-            frames.append(frame)
-            if frame.command == "ERROR":
-                break
-        return frames
-
-
-@pytest.fixture
-def town(tmp_path):
-    made = []
-
-    def make(**how):
-        made.append(StompTown(tmp_path, **how))
-        return made[-1]
-
-    yield make
-    for each in made:
-        for wire in each.wires:
-            wire.socket.close()
-        each.down()
+from mombroker.stomp.frames import encode
 
 
 def bodies(frames):

@@ -6,14 +6,14 @@ from threading import Thread
 import pytest
 
 from mombroker.stomp.frames import encode
-from tests.stomp.test_live import StompTown
+from tests.gateway.live import ClientTown
 
 QUEUE = "/queue/a"
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory):
-    made = StompTown(tmp_path_factory.mktemp("readers"))
+    made = ClientTown(tmp_path_factory.mktemp("readers"))
     made.up()
     yield made
     made.down()

@@ -14,14 +14,14 @@ import pytest
 from mombroker.gateway.users import hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12
-from tests.stomp.test_live import StompTown
+from tests.gateway.live import ClientTown
 
 NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory):
-    made = StompTown(tmp_path_factory.mktemp("wire"))
+    made = ClientTown(tmp_path_factory.mktemp("wire"))
     made.up()
     yield made
     made.down()

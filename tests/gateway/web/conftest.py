@@ -1,9 +1,10 @@
-"""The browser of all tests of the console."""
+"""The browser of all tests of the console, and a server for clients on real sockets."""
 
 import os
 
 import pytest
 
+from tests.gateway.live import town as town
 from tests.gateway.web import browser
 
 

@@ -13,28 +13,10 @@ from mombroker.core.errors import MomError
 from mombroker.gateway.users import hashed
 from mombroker.gateway.web import metrics
 from mombroker.stomp.frames import encode
+from tests.gateway.live import ClientTown, free_port
 from tests.gateway.test_sockets import certificate
-from tests.gateway.web.live import HttpTown
 from tests.gateway.web.test_connection import big
 from tests.gateway.web.world import basic
-from tests.stomp.test_live import free_port
-
-
-@pytest.fixture
-def town(tmp_path):
-    made = []
-
-    def make(**how):
-        made.append(HttpTown(tmp_path, **how))
-        return made[-1]
-
-    yield make
-    for each in made:
-        for wire in each.wires:
-            wire.socket.close()
-        each.down()
-        each.pass_time()
-        assert each.reactor.getDelayedCalls() == []
 
 
 def values(text):
@@ -130,7 +112,7 @@ def test_stomp_over_websocket_by_another_library(town, tmp_path, tls):
 
 def test_a_port_that_is_taken_is_named(town):
     t = town().up()
-    other = HttpTown(t.folder / "other")
+    other = ClientTown(t.folder / "other")
     other.folder.mkdir()
     other.settings["http"] = t.settings["http"]
     with pytest.raises(MomError, match="a cannot listen on 127.0.0.1:.* for HTTP: .* change `http`"):

@@ -6,23 +6,15 @@ import h11
 
 from mombroker.admin.cli.tables_reference import verbs
 from mombroker.gateway.web.port import Web
-from tests.gateway.world import Socket, World
+from tests.gateway.world import Raw, World
 
 
-class Raw(Socket):
-    """Of which the test takes the bytes as they are."""
+class Visit(Raw):
+    """A connection to the port."""
 
     def __init__(self, protocol, clock):
         self.clock = clock
         super().__init__(protocol)
-
-    def drain(self):
-        data, self.buffer = self.buffer, b""
-        if self.ending:
-            self.ended = True
-        elif self.producer is not None:
-            self.producer.resumeProducing()
-        return data
 
     def all(self):
         """Whatever comes until nothing more does."""
@@ -84,4 +76,4 @@ class WebWorld(World):
             answer(self.replies[verb](**args))
 
     def visit(self, host="127.0.0.1"):
-        return Raw(self.web.accepted(host, tls=False), self.clock)
+        return Visit(self.web.accepted(host, tls=False), self.clock)

@@ -1,0 +1,3 @@
+"""A server for clients on real sockets."""
+
+from tests.gateway.live import town as town
