@@ -59,11 +59,12 @@ COMMANDS = {
     "policy": ("policy", "policy", "Policies of destinations, by pattern: list, set, delete."),
     "queue": ("queue", "queue", "Queues: list, show, create, delete, purge, browse, move, retry, release."),
     "receive": ("client", "receive", "Take messages from a queue, or from topics, and write them to standard output."),
+    "replica": ("replica", "replica", "The replicas of a server: status, transfer."),
     "request": ("client", "request", "Send a message, wait for its answer, and write that to standard output."),
     "role": ("role", "role", "Roles of users: list, grant, revoke."),
     "run": ("run", "run", "Run one server for clients of STOMP and AMQP, without a topology file: the quickest start."),
     "send": ("client", "send", "Send a message; when this returns, it is durable."),
-    "serve": ("serve", "serve", "Run one agent server in the foreground."),
+    "serve": ("serve", "serve", "Run one agent server, or one of its replicas as SERVER/REPLICA, in the foreground."),
     "server": ("server", "server", "One server of a bus: join, lost, start, stop, restart, reload, drain."),
     "sim": (
         "sim",

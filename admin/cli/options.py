@@ -226,6 +226,24 @@ def pick(topology: "Topology", name: str | None) -> "Server":
     return topology.servers[name]
 
 
+def pick_process(topology: "Topology", name: str | None) -> "Server":
+    """The process of this name, SERVER or SERVER/REPLICA; without a name the only one."""
+    views = processes(topology)
+    if name is None and len(views) == 1:
+        return views[0]
+    found = next((view for view in views if view.label == name), None)
+    if found is None:
+        wrong = "several servers are in this file" if name is None else f"there is no server {name!r}"
+        by = " by --server" if name is None else ""
+        raise click.UsageError(f"{wrong}: name one of {', '.join(view.label for view in views)}{by}")
+    return found
+
+
+def processes(topology: "Topology") -> "list[Server]":
+    """One for each server, or each of its replicas."""
+    return [view for server in topology.servers.values() for view in server.views()]
+
+
 def chosen(topology: "Topology", name: str | None) -> "list[Server]":
     """The named server, or all."""
     return [pick(topology, name)] if name else list(topology.servers.values())
@@ -235,7 +253,7 @@ def connect(topology: "Topology", server: "Server") -> "AdminClient":
     """A client of the running server. Its token lies in its data folder."""
     from mombroker.net import adminclient
 
-    return adminclient.connect(topology, server.name)
+    return adminclient.connect(topology, server.label)
 
 
 def ask(topology: "Topology", server: "Server", verb: str, /, **args: Any) -> dict[str, Any]:

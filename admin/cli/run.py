@@ -1,11 +1,17 @@
 """`mom run`: one server without a topology file."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mombroker.admin.cli import options
 from mombroker.net import hangup
+
+if TYPE_CHECKING:
+    from mombroker.core.places import Place
+    from mombroker.core.topology import Server
 
 
 @click.command()
@@ -26,7 +32,12 @@ from mombroker.net import hangup
     help="The folder of its store.",
 )  # fmt: skip
 @click.option("--users", is_flag=True, help="Clients of this machine need a user, too.")
-def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool) -> None:
+@click.option(
+    "--replicas", type=click.IntRange(1, 9), default=1, metavar="N",
+    help="So many processes that keep the same. One serves clients, at the port of --stomp or one of the next, and "
+    "when it ends, another one does; those for `mom` are the port of --listen and those below.",
+)  # fmt: skip
+def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool, replicas: int) -> None:
     """Run one server for clients of STOMP and AMQP, without a topology file: the quickest start.
 
     Clients of this machine need no user, unless --users says so; a server that others can reach wants --stomp with its
@@ -38,6 +49,7 @@ def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool) 
     Example:
       mom run
       mom run --users
+      mom run --replicas 3
       mom run --stomp 127.0.0.1:61000 --data /var/lib/mombroker
     """
     hangup.hold()
@@ -51,7 +63,8 @@ def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool) 
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     home = folder.make(data.absolute())
-    folder.claim(home)
+    if replicas == 1:
+        folder.claim(home)
     from mombroker.net import config, service  # takes most of the time of the start
 
     server = Server(
@@ -64,6 +77,9 @@ def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool) 
         http=None if http == "none" else http,
         amqp=None if amqp == "none" else amqp,
     )
+    if replicas > 1:
+        server = replace(server, replicas=tuple(_place(server, number) for number in range(replicas)))
+        server = replace(server.at(server.replicas[0]), replica="")
     topology = Topology("run", {"main": server})
     text = config.dumps(topology, home, ["Written by `mom run` at each start."])
 
@@ -74,4 +90,24 @@ def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool) 
         except OSError as error:
             raise MomError(f"cannot write {error.filename}: {error.strerror}; give another --data") from None
 
-    raise SystemExit(service.serve(topology, "main", opened=tell))
+    if replicas == 1:
+        raise SystemExit(service.serve(topology, "main", opened=tell))
+    from mombroker.admin.cli.up import attached
+
+    tell()
+    raise SystemExit(attached(home / options.DEFAULT_FILE, topology, server.views()))
+
+
+def _place(server: "Server", number: int) -> "Place":
+    """Of a replica, by its number from 0: each has ports of its own."""
+    from mombroker.core.places import Place
+    from mombroker.core.topology import address
+
+    def port(where: str | None) -> str | None:
+        return where and f"{where.rpartition(':')[0]}:{address(where)[1] + number}"
+
+    name = f"r{number + 1}"
+    return Place(
+        name, server.host, server.port - number, str(Path(server.data) / name), port(server.stomp),
+        http=port(server.http), amqp=port(server.amqp),
+    )  # fmt: skip

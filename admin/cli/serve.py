@@ -13,7 +13,7 @@ from mombroker.store import folder
 @options.file_option
 @options.server_option("Which server of the file; not needed if there is only one.")
 def serve(file: Path, server: str | None) -> None:
-    """Run one agent server in the foreground.
+    """Run one agent server, or one of its replicas as SERVER/REPLICA, in the foreground.
 
     It ends in good order at SIGTERM, at Ctrl-C, and when its terminal is closed. At SIGHUP, as at `mom server reload`,
     it reads certificates, [limits] and [log] of FILE anew. The folder of FILE can be imported from, so that agent
@@ -26,9 +26,9 @@ def serve(file: Path, server: str | None) -> None:
     """
     hangup.hold()
     topology = options.load(file)
-    at = options.pick(topology, server)
+    at = options.pick_process(topology, server)
     folder.claim(Path(at.data))
     from mombroker.net import service  # takes most of the time of the start
 
     options.importable(file)
-    raise SystemExit(service.serve(topology, at.name, load=lambda: options.load(file)))
+    raise SystemExit(service.serve(topology, at.label, load=lambda: options.load(file)))

@@ -48,7 +48,7 @@ def start(file: Path, name: str) -> None:
       mom server start lyon
     """
     topology = options.load(file)
-    at = options.pick(topology, name)
+    at = options.pick_process(topology, name)
     if _process(at):
         click.echo(f"{name} runs already")
     elif _ordered(topology, at, supervisor.START):
@@ -69,7 +69,7 @@ def stop(file: Path, name: str) -> None:
     Example:
       mom server stop lyon
     """
-    at = options.pick(options.load_for_addresses(file), name)
+    at = options.pick_process(options.load_for_addresses(file), name)
     ran = _process(at)
     if not supervisor.order(Path(at.data), supervisor.STOP) and ran:
         with suppress(ProcessLookupError):  # it has just ended by itself
@@ -91,7 +91,7 @@ def restart(file: Path, name: str) -> None:
       mom server restart lyon
     """
     topology = options.load(file)
-    at = options.pick(topology, name)
+    at = options.pick_process(topology, name)
     ran = _process(at)
     if _ordered(topology, at, supervisor.RESTART):
         click.echo(f"restarted {name}" if ran else f"started {name}")
@@ -116,7 +116,7 @@ def reload(file: Path, name: str) -> None:
       mom server reload lyon
     """
     topology = options.load(file)
-    notes = options.ask(topology, options.pick(topology, name), "reload")["notes"]
+    notes = options.ask(topology, options.pick_process(topology, name), "reload")["notes"]
     for note in notes:
         click.echo(f"{name} {note}")
     if any(note.startswith("keeps") for note in notes):
@@ -174,6 +174,8 @@ def _ordered(topology: "Topology", at: "Server", order: str) -> bool:
 
     Raises MomError if it does not come up.
     """
+    from mombroker.net import adminclient
+
     was, log = _process(at), Path(at.data) / supervisor.LOG
     begin = log.stat().st_size if log.exists() else 0
     if not supervisor.order(Path(at.data), order):
@@ -181,13 +183,12 @@ def _ordered(topology: "Topology", at: "Server", order: str) -> bool:
     deadline = time.monotonic() + PATIENCE
     while True:
         if _process(at) not in (0, was):
-            with suppress(MomError):
-                options.ask(topology, at, "status")
+            if adminclient.ready(topology, at.label, PATIENCE):
                 return True
         if log.exists() and log.stat().st_size > begin and supervisor.GAVE_UP in supervisor.last_line(log):
-            raise MomError(f"{at.name} did not start: {supervisor.last_line(log, before=1) or f'see {log}'}")
+            raise MomError(f"{at.label} did not start: {supervisor.last_line(log, before=1) or f'see {log}'}")
         if time.monotonic() > deadline:
-            raise MomError(f"{at.name} does not answer; see {log}, or `mom status`")
+            raise MomError(f"{at.label} does not answer; see {log}, or `mom status`")
         time.sleep(POLL)
 
 
@@ -202,5 +203,5 @@ def _await_end(at: "Server") -> None:
     deadline = time.monotonic() + supervisor.GRACE + 5.0
     while _process(at):
         if time.monotonic() > deadline:
-            raise MomError(f"{at.name} did not stop; see its log.txt, or kill it")
+            raise MomError(f"{at.label} did not stop; see its log.txt, or kill it")
         time.sleep(POLL)

@@ -87,6 +87,22 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "type_headers": "`true`: selectors take headers like `5`, `2.5` and `true` for numbers and booleans.",
         "hide_version": "`true`: clients are not told what they are connected to.",
         "data": "Folder of its store, its token and its log. Without it `var/NAME`.",
+        "replicas": "Processes on several machines that keep the same: what is durable is on the disks of a majority "
+        "([replication.md](replication.md)). Each has its own `listen`, `data` and ports of clients.",
+    },
+    "replicas": {
+        "name": "Name of the replica within its server: `mom` calls it SERVER/REPLICA.",
+        "listen": "HOST:PORT where the other replicas, the other servers, and `mom`, reach it.",
+        "stomp": "HOST:PORT where STOMP clients reach it while it leads.",
+        "stomp_tls": "The same by TLS.",
+        "amqp": "HOST:PORT where clients of AMQP 1.0 reach it while it leads.",
+        "amqp_tls": "The same by TLS.",
+        "http": "HOST:PORT of its HTTP port while it leads.",
+        "http_tls": "The same by TLS.",
+        "certificate": "PEM file of its certificate, which names the server. Without it that of the server.",
+        "private_key": "PEM file of the key of its certificate.",
+        "data": "Folder of its store, its token and its log. Without it `var/SERVER-NAME`.",
+        "witness": "`true`: it votes and keeps the end of the log, and no messages; it serves no clients.",
     },
     "domains": {
         "servers": "Its members, two or more. A server in two domains routes between them; the domains form a tree.",
@@ -109,6 +125,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 TABLES: Mapping[str, tuple[str, Mapping[str, tuple[type, str]]]] = {
     "bus": ("[bus]", config.BUS),
     "servers": ("[servers.NAME]", config.SERVER),
+    "replicas": ("replicas = [{ ... }] of [servers.NAME]", config.REPLICA),
     "domains": ("[domains.NAME]", config.DOMAIN),
     "agents": ("[[agents]]", config.AGENT),
     "log": ("[log]", config.LOG),
@@ -129,7 +146,7 @@ def document() -> str:
     for name, (header, known) in TABLES.items():
         parts.append(f"## `{header}`\n")
         rows = [
-            (_key(key, example), TYPES[kind], f"`{example.lstrip('!')}`", MEANINGS[name].get(key, ""))
+            (_key(key, example), _type(key, kind), f"`{example.lstrip('!')}`", MEANINGS[name].get(key, ""))
             for key, (kind, example) in known.items()
         ]
         parts.append(_table(("key", "value", "example", "meaning"), rows))
@@ -140,6 +157,10 @@ def document() -> str:
     parts.append(f"## `[[policies]]`\n\n{about}\n\n{_policies()}")
     parts.append(f"## `[[permissions]]`\n\n{PERMISSIONS}\n")
     return "\n".join(parts)
+
+
+def _type(key: str, kind: type) -> str:
+    return "list of tables" if key == "replicas" else TYPES[kind]
 
 
 def _key(key: str, example: str) -> str:

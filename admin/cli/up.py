@@ -55,10 +55,10 @@ def up(file: Path, names: tuple[str, ...], detach: bool, output: str) -> None:
     if output == "json" and not detach:
         raise click.UsageError("-o json goes with --detach: in the foreground the servers' logs are shown")
     topology = options.load(file)
-    servers = [options.pick(topology, name) for name in names] or list(topology.servers.values())
+    servers = [options.pick_process(topology, name) for name in names] or options.processes(topology)
     options.importable(file)
     _check_secret(topology)
-    code = detached(file, topology, servers, output) if detach else _attached(file, topology, servers)
+    code = detached(file, topology, servers, output) if detach else attached(file, topology, servers)
     raise SystemExit(code)
 
 
@@ -82,7 +82,7 @@ def down(file: Path, output: str) -> None:
     Example:
       mom down etc/two-sites.toml
     """
-    stopped = _end({server.name: Path(server.data) for server in options.load_for_addresses(file).servers.values()})
+    stopped = _end({each.label: Path(each.data) for each in options.processes(options.load_for_addresses(file))})
     if output == "json":
         echo_json({"stopped": stopped})
     else:
@@ -120,9 +120,9 @@ def _end(data: dict[str, Path]) -> list[str]:
 # -- in the foreground -------------------------------------------------------------------------------------------------
 
 
-def _attached(file: Path, topology: "Topology", servers: "list[Server]") -> int:
+def attached(file: Path, topology: "Topology", servers: "list[Server]") -> int:
     ready: list[str] = []
-    tails = Tails({server.name: Path(server.data) / supervisor.LOG for server in servers})
+    tails = Tails({server.label: Path(server.data) / supervisor.LOG for server in servers})
     with Bar("servers are up") as bar:
         bar.at(0, len(servers))
 
@@ -137,7 +137,7 @@ def _attached(file: Path, topology: "Topology", servers: "list[Server]") -> int:
             else:
                 bar.say(text)
 
-        watch = Watch(topology, [server.name for server in servers], tell)
+        watch = Watch(topology, [server.label for server in servers], tell)
         return _supervisor(file, topology, servers, watch).run()
 
 
@@ -160,7 +160,7 @@ def detached(file: Path, topology: "Topology", servers: "list[Server]", output: 
             if kind in ("again", "over"):
                 bar.say(text)
     if output == "json":
-        echo_json({"up": ready, "not_up": [server.name for server in servers if server.name not in ready]})
+        echo_json({"up": ready, "not_up": [server.label for server in servers if server.label not in ready]})
     elif ready:
         click.echo(f"{len(ready)} of {len(servers)} servers are up; `mom down` stops them")
     return ExitCode.DONE if len(ready) == len(servers) else ExitCode.REFUSED
@@ -186,7 +186,7 @@ def _stay(file: Path, topology: "Topology", servers: "list[Server]", pipe: int) 
                 os.close(pipe)
                 pipe = -1
 
-        watch = Watch(topology, [server.name for server in servers], tell)
+        watch = Watch(topology, [server.label for server in servers], tell)
         running = _supervisor(file, topology, servers, watch)
         running.private.append(pipe)
         running.reloads = True
@@ -206,12 +206,12 @@ def _stay(file: Path, topology: "Topology", servers: "list[Server]", pipe: int) 
 def _supervisor(file: Path, topology: "Topology", servers: "list[Server]", watch: "Watch") -> supervisor.Supervisor:
     from mombroker.net import service  # loaded once, before the servers are forked
 
-    logs = {server.name: Path(server.data) / supervisor.LOG for server in servers}
+    logs = {server.label: Path(server.data) / supervisor.LOG for server in servers}
 
     def serve(name: str) -> int:
         return service.serve(topology, name, load=lambda: options.load(file), file=logs[name])
 
-    children = [supervisor.Child(server.name, Path(server.data)) for server in servers]
+    children = [supervisor.Child(server.label, Path(server.data)) for server in servers]
     return supervisor.Supervisor(children, serve, watch)
 
 
@@ -283,9 +283,4 @@ class Watch:
     def _answers(self, server: str) -> bool:
         from mombroker.net import adminclient
 
-        try:
-            with adminclient.connect(self.topology, server, ANSWER) as client:
-                client.request("status")
-        except MomError:
-            return False
-        return True
+        return adminclient.ready(self.topology, server, ANSWER)

@@ -121,7 +121,7 @@ def refusals(old: Topology, new: Topology) -> Iterable[str]:
 
 def told(old: Topology, new: Topology) -> list[str]:
     """The difference in words, a line each: `+` what is new, `-` what is gone, `~` what is changed."""
-    lines = [f"+ server {name} at {server.listen}" for name, server in new.servers.items() if name not in old.servers]
+    lines = [f"+ server {name} at {server.listens}" for name, server in new.servers.items() if name not in old.servers]
     lines += [f"- server {name}" for name in old.servers if name not in new.servers]
     for name in {**old.domains, **new.domains}:
         was, now = old.domains.get(name), new.domains.get(name)
@@ -187,8 +187,8 @@ def _names(topology: Topology, server: str) -> set[str]:
 
 def _settings(old: Topology, new: Topology) -> Iterable[Setting]:
     for name, server in new.servers.items():
-        if name in old.servers and (was := old.servers[name].listen) != server.listen:
-            yield Setting("server", name, was, server.listen)
+        if name in old.servers and (was := old.servers[name].listens) != server.listens:
+            yield Setting("server", name, was, server.listens)
     if old.allow != new.allow:
         yield Setting("allow", "", list(old.allow), list(new.allow))
     before, after = _declared(old.agents), _declared(new.agents)

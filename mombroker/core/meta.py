@@ -84,6 +84,7 @@ PERMISSION = _key("permission:", "broker/access/permissions.py", "NUMBER: JSON",
 TERM = _key("term", "store/replica.py", "number", "of Raft, the newest that the replica has heard of")
 VOTE = _key("vote", "store/replica.py", "text", "for whom it has voted in that term")
 CUT = _key("cut", "store/replica.py", "JSON", "where its log begins: entry, its term, the members as of then")
+REPLICA = _key("replica", "store/replica.py", "NAME-hex", "its id: drawn when the store was made, and never again")
 APPLIED = _key("applied", "store/replica.py", "number", "the entry that the rows are as of")
 
 # The log's and the store's own.

@@ -35,12 +35,15 @@ class Neighbours:
     judge      raises PeerRefused for a hello that a loss is in the way of, in a domain
     fenced     server -> the epoch below which its clocks are of no use; 0 if it was never lost
     since      the batch that has taken over the topology
+    term       of us as the leader of our replicas; 0: we have none
+    terms      neighbour that has replicas -> its store, and the newest term of a leader of it that we have met
     conns      connections that are up, by number
     trouble    peer -> why its link is refused; set by the driver
     """
 
     __slots__ = (
         "tx", "domains", "incarnation", "epochs", "revision", "moving", "judge", "fenced", "since", "conns", "trouble",
+        "term", "terms",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], domains: Mapping[str, DomainChannel]):
@@ -51,7 +54,8 @@ class Neighbours:
         self.moving: Moving | None = None
         self.judge: Callable[[Hello, str], None] = lambda hello, domain: None
         self.fenced: Callable[[str], int] = lambda server: 0
-        self.since = 0
+        self.since = self.term = 0
+        self.terms: dict[str, tuple[str, int]] = {}
         self.conns: dict[int, Link] = {}
         self.trouble: dict[str, str] = {}
 
@@ -90,14 +94,14 @@ class Neighbours:
         if self.tx.topology.shared_domain(self.tx.name, peer) is None:
             graph = self.tx.topology.graph()
             return Hello(
-                self.tx.name, self.incarnation, "", "", 0, graph, self.revision, 0, 0, 0, 0, 0,
+                self.tx.name, self.incarnation, "", "", 0, graph, self.revision, self.term, 0, 0, 0, 0,
                 fenced=self.fenced(peer),
             )  # fmt: skip
         part, link = self._link_to(peer)
         sent, acked, received, limit = link.numbers()
         return Hello(
             server=self.tx.name, incarnation=self.incarnation, domain=part.name, digest=part.domain.digest(),
-            epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=self.revision, term=0,
+            epoch=self.epochs[part.name], graph=self.tx.topology.graph(), revision=self.revision, term=self.term,
             sent=sent, acked=acked, received=received, limit=limit, order=_order(part.domain), fenced=self.fenced(peer),
         )  # fmt: skip
 
@@ -109,6 +113,8 @@ class Neighbours:
     def admit(self, hello: Hello) -> None:
         """Raises PeerRefused, with the remedy, when the peer's order or store does not fit ours."""
         self._durable()
+        if hello.term < self._term_of(hello):
+            raise NotYet(f"{hello.server} has a newer leader, of term {self._term_of(hello)}")
         moving = self.moving
         if moving is not None and hello.server in moving.inside:
             if hello.revision == moving.number and not moving.switched:
@@ -135,6 +141,11 @@ class Neighbours:
             )
         link.admit(hello)
 
+    def _term_of(self, hello: Hello) -> int:
+        """The newest one of a leader of this neighbour that we have met."""
+        incarnation, term = self.terms.get(hello.server, ("", 0))
+        return term if incarnation == hello.incarnation else 0
+
     def _remedy(self, hello: Hello) -> str:
         """What to do about other domains: revisions that are not the same have come of a change that was cut short."""
         if hello.revision in (0, self.revision):
@@ -146,6 +157,8 @@ class Neighbours:
         """A connection is up, since both ends have admitted each other. Raises PeerRefused if ours would not now."""
         self.admit(hello)
         _, link = self._link_to(hello.server)
+        if hello.term:
+            self.terms[hello.server] = hello.incarnation, hello.term
         self.conns.pop(link.conn, None)
         self.conns[conn] = link
         self.trouble.pop(hello.server, None)

@@ -15,6 +15,7 @@ from typing import Any
 
 from mombroker.core.errors import MomError
 from mombroker.core.meta import HISTORY, REVISION, TOPOLOGY
+from mombroker.core.places import Place
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 
 Meta = Mapping[str, str | int]
@@ -35,7 +36,7 @@ def text_of(topology: Topology) -> str:
         "bus": topology.name,
         "registry": topology.registry,
         "allow": list(topology.allow),
-        "servers": {name: server.listen for name, server in topology.servers.items()},
+        "servers": {name: server.listens for name, server in topology.servers.items()},
         "domains": {name: [list(each.members), each.backend, each.options] for name, each in topology.domains.items()},
         "agents": {each.name: [each.server, each.cls, each.fields] for each in topology.agents},
         "policies": topology.policies,
@@ -99,14 +100,20 @@ def _made(content: dict[str, Any], local: Topology | None, me: str) -> Topology:
     )  # fmt: skip
 
 
-def _server(name: str, listen: str, known: Server | None, me: str) -> Server:
-    host, _, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+def _server(name: str, listens: str, known: Server | None, me: str) -> Server:
+    found = [_address(listen) for listen in listens.split(",")]
+    host, port = found[0]
+    several = tuple(Place(str(at), *each) for at, each in enumerate(found, 1)) if len(found) > 1 else ()
     if known is None:
-        return Server(name, host, int(port))
-    if name == me or known.listen == listen or not int(port):  # port 0: the one that the system has chosen
+        return Server(name, host, port, replicas=several)
+    if name == me or known.listens == listens or not port:  # port 0: the one that the system has chosen
         return known
-    return replace(known, host=host, port=int(port))
+    return replace(known, host=host, port=port, replicas=several)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def rows(number: int, text: str, now: int, told: list[str]) -> dict[str, str | int | None]:

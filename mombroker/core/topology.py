@@ -10,12 +10,13 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from mombroker.core import forest
 from mombroker.core.errors import NoRoute, TopologyError
 from mombroker.core.ids import AGENT_NAME, SERVER_NAME
+from mombroker.core.places import Place, listen_of
 
 CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -50,6 +51,8 @@ class Server:
     http          host:port of metrics, health, the API and STOMP over WebSocket; `http_tls` the same by TLS
     client_ca     PEM file of those that sign certificates of clients, which name a user each
     http_origins  whose pages may open a WebSocket, beside this port's own
+    replicas      where it is several times; what of its settings each has for itself is here that of the first
+    replica       the one of them that this is, with its settings; empty: none, or any
     """
 
     name: str
@@ -69,10 +72,45 @@ class Server:
     client_ca: str = ""
     amqp: str | None = None
     amqp_tls: str | None = None
+    replicas: tuple[Place, ...] = ()
+    replica: str = ""
 
     @property
     def listen(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return listen_of(self.host, self.port)
+
+    @property
+    def listens(self) -> str:
+        """Of all its replicas, with commas between."""
+        return ",".join(place.listen for place in self.replicas) if self.replicas else self.listen
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where peers may find it."""
+        return [(place.host, place.port) for place in self.replicas] or [(self.host, self.port)]
+
+    @property
+    def label(self) -> str:
+        """The name of its process: SERVER, or SERVER/REPLICA."""
+        return f"{self.name}/{self.replica}" if self.replica else self.name
+
+    def views(self) -> "list[Server]":
+        """It, or each of its replicas."""
+        return [self.at(place) for place in self.replicas] or [self]
+
+    def at(self, place: Place) -> "Server":
+        """As one of its replicas sees it."""
+        return replace(
+            self, host=place.host, port=place.port, data=place.data, stomp=place.stomp, stomp_tls=place.stomp_tls,
+            http=place.http, http_tls=place.http_tls, certificate=place.certificate or self.certificate,
+            private_key=place.private_key if place.certificate else self.private_key, replica=place.name,
+            amqp=place.amqp, amqp_tls=place.amqp_tls,
+        )  # fmt: skip
+
+    @property
+    def place(self) -> Place:
+        """Of the replica that this is."""
+        return next(place for place in self.replicas if place.name == self.replica)
 
 
 @dataclass(slots=True)
@@ -153,6 +191,22 @@ class Topology:
         """The one domain that both are in (in a forest there is no second)."""
         return next((domain for domain in self._domains_of[a] if b in domain), None)
 
+    def process(self, label: str) -> Server | None:
+        """The settings of a server, or of one of its replicas as SERVER/REPLICA."""
+        return next((view for server in self.servers.values() for view in server.views() if view.label == label), None)
+
+    def seen_by(self, labels: Iterable[str]) -> "Topology":
+        """As processes of these labels see it: of servers with replicas, each has the settings of one. Raises
+        TopologyError for what is none."""
+        servers = dict(self.servers)
+        for label in labels:
+            view = self.process(label)
+            if view is None:
+                known = ", ".join(view.label for server in self.servers.values() for view in server.views())
+                raise TopologyError([f"the topology file has no server {label!r}; it has {known}"])
+            servers[view.name] = view
+        return replace(self, servers=servers, checked=False)
+
     @property
     def routers(self) -> list[str]:
         return [server for server in self.servers if len(self._domains_of[server]) > 1]
@@ -186,43 +240,52 @@ class Topology:
     def _address_faults(self) -> Iterable[Fault]:
         taken: dict[tuple[str, str], str] = {}
         for name, server in self.servers.items():
-            key, machine = ("servers", name), _machine(server.host)
-            yield from _name_faults(key, "server", name)
-            if server.host in WILDCARD:
-                yield Fault((*key, "listen"), "peers dial this address: give the name or address of one host")
-            elif not ADDRESS.fullmatch(server.listen) or server.port > 65535:
-                yield Fault((*key, "listen"), f"{server.listen!r} is no address: write HOST:PORT")
-            uses = [("listen", machine, f"port {server.port}")] if server.port else []
-            if server.data:
-                uses.append(("data", machine, f"folder {server.data}"))
-            for what in CLIENTS:
-                if (where := getattr(server, what)) is None:
-                    continue
-                try:
-                    host, port = address(where)
-                except ValueError as error:
-                    yield Fault((*key, what), str(error))
-                else:
-                    # A wildcard or loopback address belongs to the machine that the server runs on.
-                    local = host in WILDCARD or is_loopback(host)
-                    uses.append((what, machine if local else _machine(host), f"port {port}"))
-                    if server.anonymous and not is_loopback(host):
-                        yield Fault((*key, "anonymous"), f"other hosts can reach {where}: use 127.0.0.1, or users")
-            yield from _certificate_faults(key, server, self.ca)
-            for origin in server.http_origins:
-                if not ORIGIN.fullmatch(origin):
-                    yield Fault(
-                        (*key, "http_origins"), f"{origin!r} is no origin: write https://HOST or https://HOST:PORT"
-                    )
-            for what, at, thing in uses:
-                if user := taken.get((at, thing)):
-                    yield Fault((*key, what), f"{thing} on {at} is taken by {user}: give each its own")
-                taken.setdefault((at, thing), f"{what} of {name}")
-        known = {name: server.host for name, server in self.servers.items() if server.host not in WILDCARD}
-        outside = [name for name, host in known.items() if not is_loopback(host)]
+            yield from _name_faults(("servers", name), "server", name)
+            yield from _replica_faults(("servers", name, "replicas"), server.replicas)
+            for at, view in enumerate(server.views()):
+                key = ("servers", name, "replicas", at) if server.replicas else ("servers", name)
+                yield from self._place_faults(key, view, taken)
+        hosts = {view.label: view.host for server in self.servers.values() for view in server.views()}
+        outside = [name for name, host in hosts.items() if host not in WILDCARD and not is_loopback(host)]
         if outside and self.secret_file is None:
             text = f"missing: other hosts can reach {listed(outside)}, so name a file with a secret, or use 127.0.0.1"
             yield Fault(("bus", "secret_file"), text)
+
+    def _place_faults(
+        self, key: tuple[str | int, ...], server: Server, taken: dict[tuple[str, str], str]
+    ) -> Iterable[Fault]:
+        """Of one server, or of one of its replicas."""
+        machine = _machine(server.host)
+        if server.host in WILDCARD:
+            yield Fault((*key, "listen"), "peers dial this address: give the name or address of one host")
+        elif not ADDRESS.fullmatch(server.listen) or server.port > 65535:
+            yield Fault((*key, "listen"), f"{server.listen!r} is no address: write HOST:PORT")
+        uses = [("listen", machine, f"port {server.port}")] if server.port else []
+        if server.data:
+            uses.append(("data", machine, f"folder {server.data}"))
+        for what in CLIENTS:
+            if (where := getattr(server, what)) is None:
+                continue
+            try:
+                host, port = address(where)
+            except ValueError as error:
+                yield Fault((*key, what), str(error))
+            else:
+                # A wildcard or loopback address belongs to the machine that the server runs on.
+                local = host in WILDCARD or is_loopback(host)
+                uses.append((what, machine if local else _machine(host), f"port {port}"))
+                if server.anonymous and not is_loopback(host):
+                    yield Fault((*key, "anonymous"), f"other hosts can reach {where}: use 127.0.0.1, or users")
+        yield from _certificate_faults(key, server, self.ca)
+        for origin in server.http_origins if key[-1] in (0, server.name) else ():  # told once
+            if not ORIGIN.fullmatch(origin):
+                yield Fault(
+                    (*key[:2], "http_origins"), f"{origin!r} is no origin: write https://HOST or https://HOST:PORT"
+                )
+        for what, at, thing in uses:
+            if user := taken.get((at, thing)):
+                yield Fault((*key, what), f"{thing} on {at} is taken by {user}: give each its own")
+            taken.setdefault((at, thing), f"{what} of {server.label}")
 
     def _domain_faults(self) -> Iterable[Fault]:
         for name, domain in self.domains.items():
@@ -335,7 +398,19 @@ class RoutingTable:
                             queue.append(member)
 
 
-def _certificate_faults(key: tuple[str, ...], server: Server, ca: str | None) -> Iterable[Fault]:
+def _replica_faults(key: tuple[str, ...], replicas: tuple[Place, ...]) -> Iterable[Fault]:
+    names = [place.name for place in replicas]
+    for at, place in enumerate(replicas):
+        yield from _name_faults((*key, at, "name"), "replica", place.name)
+        if place.name in names[:at]:
+            yield Fault((*key, at, "name"), f"{place.name} is named twice: give each replica a name of its own")
+        if place.witness and any(getattr(place, what) for what in CLIENTS):
+            yield Fault((*key, at, "witness"), "a witness serves no clients: take its ports for these away")
+    if replicas and all(place.witness for place in replicas):
+        yield Fault(key, "all are witnesses: at least one replica must keep what the server has")
+
+
+def _certificate_faults(key: tuple[str | int, ...], server: Server, ca: str | None) -> Iterable[Fault]:
     by_tls = [what for what in CLIENTS if what.endswith("_tls") and getattr(server, what) is not None]
     if by_tls and not server.certificate:
         yield Fault((*key, "certificate"), f'missing: {by_tls[0]} needs a PEM file, as certificate = "paris.pem"')
@@ -386,7 +461,7 @@ def _machine(host: str) -> str:
     return "127.0.0.1" if is_loopback(host) else host.lower()
 
 
-def _name_faults(key: tuple[str, ...], what: str, name: str) -> Iterable[Fault]:
+def _name_faults(key: tuple[str | int, ...], what: str, name: str) -> Iterable[Fault]:
     if not SERVER_NAME.fullmatch(name):
         text = f"{name!r} is no name of a {what}: up to 64 letters, digits and . _ -, the first a letter or digit"
         yield Fault(key, text)

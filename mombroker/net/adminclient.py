@@ -191,11 +191,41 @@ class AdminClient:
 
 
 def connect(topology: Topology, server: str, timeout: float = 10.0) -> AdminClient:
-    """To a server of this machine: its token is read from its data folder."""
-    at = topology.servers.get(server)
+    """To a server of this machine: its token is read from its data folder. Of one with replicas, to that which leads;
+    SERVER/REPLICA is one of them, whoever leads."""
+    at = topology.servers.get(server) or topology.process(server)
     if at is None:
         raise MomError(f"the topology file has no server {server!r}; it has {', '.join(topology.servers)}")
-    path = Path(at.data) / TOKEN
+    if at.replicas and not at.replica:
+        return _leader(topology, at, timeout)
+    return _connect(topology, at, timeout)
+
+
+def _leader(topology: Topology, server: Server, timeout: float) -> AdminClient:
+    """To the replica that leads: all of this machine are asked. Raises MomError."""
+    why: MomError | None = None
+    silent = True
+    for view in server.views():
+        try:
+            client = _connect(topology, view, timeout)
+        except MomError as error:
+            why = why or error
+            continue
+        try:
+            if client.request("replicas")["leads"]:
+                return client
+        except MomError as error:
+            why = error
+        else:
+            silent = False
+        client.close()
+    if not silent:
+        raise NotRunning(f"no replica of {server.name} leads just now: ask again in a second, see `mom replica status`")
+    raise why or NotRunning(f"no replica of {server.name} runs here")
+
+
+def _connect(topology: Topology, at: Server, timeout: float) -> AdminClient:
+    path, server = Path(at.data) / TOKEN, at.label
     try:
         token = path.read_text().strip()
     except FileNotFoundError:
@@ -203,7 +233,20 @@ def connect(topology: Topology, server: str, timeout: float = 10.0) -> AdminClie
     except (OSError, ValueError) as error:
         why = _reason(error) if isinstance(error, OSError) else "it is no text"
         raise NoAccess(f"cannot read {path} ({why}); run as the user that runs {server}") from None
-    return AdminClient(server, at.host, at.port, token, timeout, tls=tls_of(topology))
+    return AdminClient(at.name, at.host, at.port, token, timeout, tls=tls_of(topology))
+
+
+def ready(topology: Topology, label: str, timeout: float) -> bool:
+    """Does a server work, or one of its replicas, which needs one that leads?"""
+    try:
+        with connect(topology, label, timeout) as client:
+            if "/" not in label:
+                client.request("status")
+                return True
+            found = client.request("replicas")
+            return bool(found["leads"] or found["leader"] not in ("", found["replica"]))
+    except MomError:
+        return False
 
 
 def tls_of(topology: Topology) -> tuple[str, str] | None:
@@ -217,8 +260,8 @@ def _no_token(at: Server, path: Path) -> MomError:
     try:
         socket.create_connection((at.host, at.port), KNOCK_S).close()
     except OSError:
-        ran = f"{at.name} does not run" if known else f"there is no {path}: {at.name} has never run here"
-        return NotRunning(f"{ran}; start it by `mom server start {at.name}`")
+        ran = f"{at.label} does not run" if known else f"there is no {path}: {at.label} has never run here"
+        return NotRunning(f"{ran}; start it by `mom server start {at.label}`")
     if known:
         return NoAccess(f"{at.name} runs, but its token {path} is gone; start it again, and it makes a new one")
     return NoAccess(

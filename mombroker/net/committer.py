@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 from twisted.python.threadpool import ThreadPool
 
-from mombroker.core.batch import Batch
-
 Done = Callable[[Exception | None], None]
 
 SWITCH_S = 0.0005  # a writer waits for the interpreter twice per commit, 5 ms each time by default
@@ -24,14 +22,14 @@ WEIGHT = 1 / 8  # of the newest judgement in the moving average
 
 
 class Writer(Protocol):
-    """The part of a store that commits."""
+    """The part of a store that commits: a Batch, or what replicas write (net/replicas/consensus.py)."""
 
-    def begin(self, batch: Batch) -> None: ...
+    def begin(self, batch: Any) -> None: ...
     def finish(self) -> None: ...
 
 
 class Committer(Protocol):
-    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+    def submit(self, store: Writer, batch: Any, done: Done) -> None:
         """Make `batch` durable; one at a time per store."""
 
 
@@ -53,7 +51,7 @@ class Pool(ThreadPool):
 class Inline:
     """Commits in the reactor thread."""
 
-    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+    def submit(self, store: Writer, batch: Any, done: Done) -> None:
         try:
             store.begin(batch)
             store.finish()
@@ -72,7 +70,7 @@ class Split:
         if sys.getswitchinterval() > SWITCH_S:
             sys.setswitchinterval(SWITCH_S)
 
-    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+    def submit(self, store: Writer, batch: Any, done: Done) -> None:
         try:
             store.begin(batch)
         except Exception as error:
@@ -107,7 +105,7 @@ class Adaptive:
         self._split = Split(reactor, pool)
         self._handed = 0  # to the thread, since the last one inline
 
-    def submit(self, store: Writer, batch: Batch, done: Done) -> None:
+    def submit(self, store: Writer, batch: Any, done: Done) -> None:
         if self.mean_s > SLOW_S and self._handed < PROBE:
             self._handed += 1
             self._split.submit(store, batch, done)
@@ -127,7 +125,7 @@ class _Timed:
     def __init__(self, store: Writer, committer: Adaptive):
         self.store, self.committer = store, committer
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: Any) -> None:
         self.store.begin(batch)
 
     def finish(self) -> None:

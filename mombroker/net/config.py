@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from mombroker.broker.access.permission import permission
 from mombroker.broker.policy import FormerWord, policy, stored
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
-from mombroker.core.topology import AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
+from mombroker.core.places import Place
+from mombroker.core.topology import CLIENTS, AgentDecl, Domain, Fault, Server, Topology, address, listed, suggestion
 from mombroker.net import toml
 from mombroker.net.toml import Key
 from mombroker.net.wire import LINK_LIMIT
@@ -49,7 +50,23 @@ SERVER = {
     "type_headers": (bool, "type_headers = true"),
     "hide_version": (bool, "hide_version = true"),
     "data": (str, 'data = "var/paris"'),
+    "replicas": (list, 'replicas = [{ name = "p1", listen = "10.0.0.1:16300" }]'),
 }
+REPLICA = {
+    "name": (str, '!name = "p1"'),
+    "listen": (str, '!listen = "10.0.0.1:16300"'),
+    "stomp": (str, 'stomp = "10.0.0.1:61613"'),
+    "stomp_tls": (str, 'stomp_tls = "10.0.0.1:61614"'),
+    "amqp": (str, 'amqp = "10.0.0.1:5672"'),
+    "amqp_tls": (str, 'amqp_tls = "10.0.0.1:5671"'),
+    "http": (str, 'http = "10.0.0.1:8161"'),
+    "http_tls": (str, 'http_tls = "10.0.0.1:8162"'),
+    "certificate": (str, 'certificate = "p1.pem"'),
+    "private_key": (str, 'private_key = "p1.key"'),
+    "data": (str, 'data = "var/p1"'),
+    "witness": (bool, "witness = true"),
+}
+OF_REPLICAS = ("listen", *CLIENTS, "data")  # each has its own
 DOMAIN = {"servers": (list, '!servers = ["paris", "lyon"]'), "ordering": (object, 'ordering = "matrix"')}
 AGENT = {
     "name": (str, '!name = "greeter"'),
@@ -159,21 +176,44 @@ class _Reading:
 
     def server(self, name: str, value: object) -> Server:
         key = ("servers", name)
-        table = self.table(key, value, SERVER)
-        host, port = "", 0
-        if "listen" in table:
-            try:
-                host, port = address(table["listen"])
-            except ValueError as error:
-                self.fault((*key, "listen"), str(error))
+        replicated = isinstance(value, dict) and bool(value.get("replicas"))
+        known = SERVER | {"listen": (str, 'listen = "127.0.0.1:16300"')} if replicated else SERVER
+        table = self.table(key, value, known)
+        places = tuple(self.place(name, at, each) for at, each in enumerate(table.get("replicas", ())))
+        for each in OF_REPLICAS if places else ():
+            if each in table:
+                self.fault((*key, each), "each of the `replicas` has its own: write it there")
+        host, port = self.address((*key, "listen"), table)
         certificate, private = (self.path(table.get(each)) for each in ("certificate", "private_key"))
-        return Server(
+        made = Server(
             name, host, port, table.get("stomp"), self.path(table.get("data", f"var/{name}")), table.get("stomp_tls"),
             certificate, private, table.get("anonymous", False), table.get("type_headers", False),
             table.get("hide_version", False), table.get("http"), table.get("http_tls"),
             tuple(table.get("http_origins", ())), self.path(table.get("client_ca")),
-            table.get("amqp"), table.get("amqp_tls"),
+            table.get("amqp"), table.get("amqp_tls"), places,
         )  # fmt: skip
+        if not places:
+            return made
+        return replace(made.at(places[0]), certificate=certificate, private_key=private, replica="")
+
+    def place(self, server: str, at: int, value: object) -> Place:
+        key = ("servers", server, "replicas", at)
+        table = self.table(key, value, REPLICA)
+        name = table.get("name", "")
+        host, port = self.address((*key, "listen"), table)
+        certificate, private = (self.path(table.get(each)) for each in ("certificate", "private_key"))
+        return Place(
+            name, host, port, self.path(table.get("data", f"var/{server}-{name}")), table.get("stomp"),
+            table.get("stomp_tls"), table.get("http"), table.get("http_tls"), certificate, private,
+            table.get("witness", False), table.get("amqp"), table.get("amqp_tls"),
+        )  # fmt: skip
+
+    def address(self, key: Key, table: Table) -> tuple[str, int]:
+        try:
+            return address(table["listen"]) if "listen" in table else ("", 0)
+        except ValueError as error:
+            self.fault(key, str(error))
+            return "", 0
 
     def path(self, text: str | None) -> str:
         """A path of the file; an empty one if there is none."""
@@ -259,7 +299,7 @@ def _fits(value: object, kind: type, name: str) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and value >= (name not in ZERO)
     if kind is list:
-        inner = dict if name in ("agents", "policies", "permissions") else str
+        inner = dict if name in ("agents", "policies", "permissions", "replicas") else str
         return isinstance(value, list) and all(isinstance(each, inner) for each in value)
     return isinstance(value, kind)
 
@@ -291,6 +331,23 @@ def _ordering_faults(topology: Topology) -> Iterable[Fault]:
                 yield from (Fault(key, text) for text in backend.validate(domain.members, domain.options))
 
 
+def _placed(server: Server | Place, place: Callable[[str], str]) -> Table:
+    """What a server has at each of its places; with several of them, these."""
+    found: Table = {
+        "listen": server.listen, "stomp": server.stomp, "stomp_tls": server.stomp_tls, "amqp": server.amqp,
+        "amqp_tls": server.amqp_tls, "http": server.http, "http_tls": server.http_tls,
+        "data": place(server.data) or None,
+    }  # fmt: skip
+    if isinstance(server, Place):
+        found = {"name": server.name, **found, "witness": server.witness or None}
+    elif server.replicas:
+        rows = [_placed(each, place) for each in server.replicas]
+        found = {"replicas": [{key: value for key, value in row.items() if value is not None} for row in rows]}
+    return found | {
+        "certificate": place(server.certificate) or None, "private_key": place(server.private_key) or None,
+    }  # fmt: skip
+
+
 def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] = ()) -> str:
     """The topology as TOML that `loads` reads back; paths below `base` are written relative to it."""
 
@@ -306,13 +363,9 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     toml.write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
     for name, server in topology.servers.items():
         table = {
-            "listen": server.listen, "stomp": server.stomp, "stomp_tls": server.stomp_tls,
-            "amqp": server.amqp, "amqp_tls": server.amqp_tls,
-            "certificate": place(server.certificate) or None, "private_key": place(server.private_key) or None,
-            "anonymous": server.anonymous or None, "type_headers": server.type_headers or None,
-            "hide_version": server.hide_version or None,
-            "http": server.http, "http_tls": server.http_tls, "http_origins": list(server.http_origins) or None,
-            "client_ca": place(server.client_ca) or None, "data": place(server.data) or None,
+            **_placed(server, place), "anonymous": server.anonymous or None,
+            "type_headers": server.type_headers or None, "hide_version": server.hide_version or None,
+            "http_origins": list(server.http_origins) or None, "client_ca": place(server.client_ca) or None,
         }  # fmt: skip
         toml.write(out, f"[servers.{toml.key(name)}]", table)
     for name, domain in topology.domains.items():

@@ -240,6 +240,15 @@ class Connection(protocol.Protocol):
     def beat(self) -> None:
         self._write([wire.HEARTBEAT])
 
+    @property
+    def queued(self) -> int:
+        """Frames that the transport has no room for."""
+        return len(self._waiting)
+
+    def limit(self, most: int) -> None:
+        """Frames of up to so many bytes are taken from now on."""
+        self._decoder.limit = most
+
     def _no_sign(self, _: None) -> None:
         raise PeerError(f"no sign of life for {self.times.tick * self.times.silent_ticks:g} s")
 

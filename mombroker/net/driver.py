@@ -6,6 +6,7 @@ batches follows the load, without timers. The same loop with virtual time is sim
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet import defer
@@ -94,6 +95,7 @@ class Driver:
     steady   a clock in ns that nobody can set
     cpu      the CPU time of this thread in ns
     meters   what is counted since the start: by figure and peer, see core/trace.py
+    leased   of a server with replicas: calls back when no other one can lead yet, which what has no rows waits for
     """
 
     def __init__(
@@ -109,10 +111,11 @@ class Driver:
         cpu: Callable[[], int] = time.thread_time_ns,
         resources: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
         meters: Callable[[], dict[tuple[str, str], int]] = dict,
+        leased: Callable[[Callable[[], None]], None] | None = None,
     ):
         self.reactor, self.server, self.store, self._clock = reactor, server, store, server.clock
         self.committer, self.outputs, self.failed = committer, outputs, failed
-        self.dead = False
+        self.dead, self._leased = False, leased
         self.commits = 0
         self.longest_ns, self.longest, self.long = 0, "", 0  # the longest piece of work, and how many were over LONG_NS
         self.wall, self._steady, self._cpu, self._resources = now, steady, cpu, resources
@@ -262,11 +265,13 @@ class Driver:
         if self.dead:
             return
         self._flying = ready
-        if ready.batch.empty():
-            self._guarded(self._leave, ready)
-        else:
+        if not ready.batch.empty():
             self.commits += 1
             self.committer.submit(self.store, ready.batch, self._durable)
+        elif self._leased is None:
+            self._guarded(self._leave, ready)
+        else:
+            self._leased(lambda: None if self.dead else self._guarded(self._leave, ready))
         if self.wall() - now > SHORT_NS:
             self._took(now, "commit")
 
@@ -406,10 +411,13 @@ class Driver:
         self._turning = self._linger = self._timer = self._again = None
 
     def fail(self, error: BaseException) -> None:
-        if self.dead:
-            return
+        if not self.dead:
+            self.halt(partial(self.failed, error))
+
+    def halt(self, told: Callable[[], None] = lambda: None) -> None:
+        """Nothing is committed or sent any more."""
         self.dead = True
         self._cancel()
-        self.failed(error)
+        told()
         if self._stopped is not None and not self._stopped.called:
             self._stopped.callback(None)

@@ -10,7 +10,8 @@
 The key never travels: a proof is HMAC-SHA256 over both nonces, both names, the role and the side, so that it is
 good for this connection only and cannot be sent back to its maker. A `peer` proves the secret of the bus; an
 `admin` proves the token of the server's data folder, and is done after the proofs. So is who wants to `join`, which
-proves the secret of the bus and need not know whom it speaks to: it wants the name "". Either end may answer any frame
+proves the secret of the bus and need not know whom it speaks to: it wants the name "". A `replica` of the listener's
+server proves that secret, too, under the server's own name. Either end may answer any frame
 with a refusal: one sentence for the other end's log, unless it says that nothing is wrong (`busy`), or that the other
 end was declared lost (`lost`), which counts after the proofs only. A hello is a map of named fields (core/hello.py).
 What every version reads and writes in the same way: the first two values of `mom`, and a refusal.
@@ -33,6 +34,7 @@ NONCE_BYTES = 16
 ADMIN = "admin"
 PEER = "peer"
 JOIN = "join"
+REPLICA = "replica"
 SENTENCE_CHARS = 600  # of a refusal that another end sent, in our log
 
 
@@ -113,10 +115,12 @@ def listener(
     """
     frame = yield []
     role, peer, wanted, other = _first(frame, me, "the dialer", str, str, str, bytes)
-    if role not in (PEER, ADMIN, JOIN) or not SERVER_NAME.fullmatch(peer):
+    if role not in (PEER, ADMIN, JOIN, REPLICA) or not SERVER_NAME.fullmatch(peer):
         raise PeerError("a login names no role or no server")
     if wanted != me and (wanted or role != JOIN):
         raise PeerRefused(f"this is {me}, not {wanted}; compare `listen` of both in the topology file")
+    if role == REPLICA and peer != me:
+        raise PeerRefused(f"this is {me}, and {peer} is no replica of it")
     _check_nonce(other)
     key = key_of(role, peer)
     frame = yield [["mom", VERSION, me, nonce]]

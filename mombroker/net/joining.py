@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mombroker.core import newcomers
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, address
-from mombroker.net.adminclient import AdminClient, NotRunning, tls_of
+from mombroker.net.adminclient import AdminClient, NoAnswer, NotRunning, tls_of
 from mombroker.store.folder import STORE
 from mombroker.store.sqlite import SqliteStore
 
@@ -58,29 +59,46 @@ def of_sponsor(
     return said
 
 
-def open_store(topology: Topology, me: str, secret: bytes) -> SqliteStore:
+def open_store(
+    topology: Topology, me: str, secret: bytes, make: Callable[..., SqliteStore] = SqliteStore
+) -> SqliteStore:
     """The store of a server. If it has none yet, others are asked whether it is new on a bus that runs, neighbours
     first. Raises MomError."""
     data = topology.servers[me].data
     if not has_store(data):
         near = [peer for domain in topology.domains_of(me) for peer in domain.members]
         for peer in [peer for peer in dict.fromkeys([*near, *topology.servers]) if peer != me][:MOST_ASKED]:
-            try:
-                asked = client(me, topology.servers[peer].listen, secret, KNOCK_S, tls_of(topology))
-            except MomError:  # the bus may begin just now; and who refuses us says so in the log
+            said = _asked(topology, me, peer, secret)
+            if said is None:  # the bus may begin just now; and who refuses us says so in the log
                 continue
-            with asked:
-                said = asked.request("invitation", server=me, bus=topology.name)
             if "sponsor" in said:
-                return new_store(topology, me, of_sponsor(me, said, secret, tls=tls_of(topology)))
+                return new_store(topology, me, of_sponsor(me, said, secret, tls=tls_of(topology)), make)
             break
-    return SqliteStore(data, topology, me)
+    return make(data, topology, me)
 
 
-def new_store(topology: Topology, me: str, invitation: Invitation) -> SqliteStore:
+def _asked(topology: Topology, me: str, peer: str, secret: bytes) -> Invitation | None:
+    """What a server says, at whichever of its addresses it is; None if it does not answer."""
+    for listen in topology.servers[peer].listens.split(","):
+        try:
+            asked = client(me, listen, secret, KNOCK_S, tls_of(topology))
+        except MomError:
+            continue
+        with asked:
+            try:
+                return asked.request("invitation", server=me, bus=topology.name)
+            except NoAnswer:
+                if not topology.servers[peer].replicas:  # else it is one that does not lead
+                    raise
+    return None
+
+
+def new_store(
+    topology: Topology, me: str, invitation: Invitation, make: Callable[..., SqliteStore] = SqliteStore
+) -> SqliteStore:
     """A newcomer's store, in the folder that the topology file names. Raises MomError."""
     data = topology.servers[me].data
     if has_store(data):
         raise MomError(f"{data} has a store already: give {me} a folder of its own, or remove what is there")
     made, rows = newcomers.rows(me, invitation)
-    return SqliteStore(data, made, me, first=rows)
+    return make(data, made, me, first=rows)

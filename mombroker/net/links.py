@@ -23,7 +23,7 @@ from mombroker.core.strangers import Complaints, Newcomers
 from mombroker.core.topology import Topology, is_loopback
 from mombroker.net import wire
 from mombroker.net.connection import Connection, Owner, Times
-from mombroker.net.handshake import ADMIN, NONCE_BYTES, PEER, Busy, Login, Told, dialer, listener
+from mombroker.net.handshake import ADMIN, NONCE_BYTES, PEER, REPLICA, Busy, Login, Told, dialer, listener
 from mombroker.net.peertls import PeerTls
 
 MAX_LOGINS = 64  # connections whose login is not over; the oldest goes, of the address that has most
@@ -49,6 +49,7 @@ class Neighbour:
 
     __slots__ = (
         "name",
+        "at",
         "up",
         "connector",
         "dialled",
@@ -63,6 +64,7 @@ class Neighbour:
 
     def __init__(self, name: str):
         self.name = name
+        self.at = 0  # which of its addresses is dialled
         self.up: Connection | None = None
         self.connector: Any = None  # of an attempt that has not become `up`
         self.dialled: Connection | None = None  # its connection, while in the handshake
@@ -73,6 +75,19 @@ class Neighbour:
         self.said: set[str] = set()
         self.faults = 0
         self.written = 0  # bytes, to connections that are closed
+
+    def end(self) -> None:
+        """It is not dialled any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.connector is not None and self.dialled is None:
+            self.connector.disconnect()
+
+    def failed(self) -> None:
+        """It did not answer there, or not as it should: the next attempt goes to its next address."""
+        self.failures += 1
+        self.at += 1
 
     def state(self) -> str:
         if self.up:
@@ -89,6 +104,7 @@ class Links:
     tls     what all of them are behind; None: nothing
     secret  of the bus; without one only loopback addresses are dialled and let in
     fenced  called when a neighbour says that this server was declared lost
+    replicas  owns the connections of other replicas of this server
     """
 
     def __init__(
@@ -105,8 +121,9 @@ class Links:
         chance: Callable[[], float] = random.random,
         tls: PeerTls | None = None,
         fenced: Callable[[DeclaredLost], None] = lambda error: None,
+        replicas: Owner | None = None,
     ):
-        self.tls, self.fenced = tls, fenced
+        self.tls, self.fenced, self.replicas = tls, fenced, replicas
         self.reactor, self.me, self.server = reactor, me, server
         self.post, self.log, self.admin = post, log, admin
         self.secret, self.token = secret, token
@@ -164,6 +181,17 @@ class Links:
             each = self._neighbour(peer)
             if not (each.up or each.connector or each.timer):
                 self._connect(each)
+
+    def hand(self, server: Doorman, post: Callable[[Any], None], admin: Owner) -> None:
+        """From now on these are the connections of another agent server, in place of the one before, whose
+        connections end at once; those of replicas stay."""
+        for conn in list(self._all):
+            if conn.owner is not self.replicas:
+                conn.abort()
+        for each in self.neighbours.values():
+            each.end()
+        self.neighbours = {}
+        self.server, self.post, self.admin = server, post, admin
 
     # -- listening -------------------------------------------------------------------------------------------------
 
@@ -237,11 +265,12 @@ class Links:
         """Dial now, or after the wait that the failures so far call for."""
         if each.up or each.connector or each.timer or self._stopped or not each.wanted:
             return
-        if not each.failures:
+        rounds = each.failures // len(self._addresses(each))  # in which none of its addresses was good
+        if not rounds:
             self._connect(each)
             return
         times = self.times
-        first, doublings = times.retry_first, min(each.failures - 1, MOST_DOUBLINGS)
+        first, doublings = times.retry_first, min(rounds - 1, MOST_DOUBLINGS)
         wait = times.retry_refused if slowly else min(times.retry_last, first * 2.0**doublings)
         each.timer = self.reactor.callLater(wait * (0.5 + self.chance()), self._connect, each)
 
@@ -251,16 +280,22 @@ class Links:
         if topology.shared_domain(self.me, each.name) is None:  # not any more
             each.wanted = False
             return
-        target = topology.servers[each.name]
-        if not self.secret and not is_loopback(target.host):
-            each.failures += 1
-            self._say(each, f"{each.name} is at {target.host}, and there is no secret; set [bus] secret_file")
+        addresses = self._addresses(each)
+        host, port = addresses[each.at % len(addresses)]
+        if not self.secret and not is_loopback(host):
+            each.failed()
+            self._say(each, f"{each.name} is at {host}, and there is no secret; set [bus] secret_file")
             self._try(each, slowly=True)
             return
         factory: Any = _Dialling(self, each)
         if self.tls is not None:
             factory = self.tls.wrapped(factory, True, self.reactor)
-        each.connector = self.reactor.connectTCP(target.host, target.port, factory, timeout=self.times.connect)
+        each.connector = self.reactor.connectTCP(host, port, factory, timeout=self.times.connect)
+
+    def _addresses(self, each: Neighbour) -> list[tuple[str, int]]:
+        """Where it may be: one that has replicas is where its leader is."""
+        server = self.server.topology.servers.get(each.name)
+        return server.addresses if server is not None else [("", 0)]
 
     def connected(self, each: Neighbour) -> Connection:
         """TCP is there; the protocol for it."""
@@ -273,11 +308,11 @@ class Links:
     def unreachable(self, each: Neighbour, reason: str) -> None:
         """TCP did not come about."""
         each.connector = None
-        target = self.server.topology.servers.get(each.name)
-        if each.up or self._stopped or target is None or not each.wanted:
+        if each.up or self._stopped or each.name not in self.server.topology.servers or not each.wanted:
             return
-        each.failures += 1
-        each.reason = f"{each.name} cannot be reached at {target.host}:{target.port} ({reason}); it is tried again"
+        host, port = self._addresses(each)[each.at % len(self._addresses(each))]
+        each.failed()
+        each.reason = f"{each.name} cannot be reached at {host}:{port} ({reason}); it is tried again"
         self._say(each, each.reason)
         self._try(each)
 
@@ -302,6 +337,10 @@ class Links:
 
     def _owner_of(self, conn: Connection, login: Login) -> Owner:
         self._logins.discard(conn.where, conn)
+        if login.role == REPLICA:
+            if self.replicas is None:
+                raise PeerRefused(f"{self.me} has no replicas; give both the same topology file")
+            return self.replicas
         return self if login.role == PEER else self.admin
 
     def opened(self, conn: Connection, login: Login) -> None:
@@ -344,7 +383,7 @@ class Links:
         each = self.neighbours[conn.peer]
         each.up = None
         if conn.ticks < 2:  # do not run in circles
-            each.failures += 1
+            each.failed()
         self.post(LinkDown(conn.peer, conn.number))
 
     def _lost(self, conn: Connection) -> None:
@@ -354,7 +393,7 @@ class Links:
         each = self.neighbours.get(conn.peer)
         if each is not None and each.dialled is conn:  # the login failed
             each.connector = each.dialled = None
-            each.failures += 1
+            each.failed()
         if each is not None:
             each.written += conn.written
             self._try(each, slowly=conn.refused)
@@ -436,11 +475,7 @@ class Links:
             self._sweep.cancel()
             self._sweep = None
         for each in self.neighbours.values():
-            if each.timer is not None:
-                each.timer.cancel()
-                each.timer = None
-            if each.connector is not None and each.dialled is None:
-                each.connector.disconnect()
+            each.end()
 
     def written(self) -> dict[str, int]:
         """Bytes that were written to the connections with each neighbour, since the start."""

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from twisted.internet import threads
 
@@ -37,9 +37,11 @@ from mombroker.net.peertls import PeerTls
 from mombroker.net.resources import disk_bytes, process, resources
 from mombroker.net.secret import secret_of
 from mombroker.net.verbs import ProcessVerbs
+from mombroker.net.watchdog import Committing, Running
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
 from mombroker.store import folder
+from mombroker.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from mombroker.gateway.web.port import Web
@@ -79,9 +81,32 @@ class Shared:
         self.files.close()
 
 
+class Seat(Protocol):
+    """What a server has of the replica that it runs on, which goes on without it (net/replicas/node.py)."""
+
+    @property
+    def store(self) -> SqliteStore: ...
+    @property
+    def links(self) -> Links: ...
+    @property
+    def committer(self) -> Committer: ...
+    @property
+    def secret(self) -> bytes: ...
+    @property
+    def tls(self) -> PeerTls | None: ...
+    @property
+    def verbs(self) -> object: ...  # those that are its own
+    @property
+    def term(self) -> int: ...  # in which it leads
+
+    def when_leased(self, call: Callable[[], None]) -> None: ...
+    def complete(self, status: dict[str, Any]) -> None: ...
+
+
 class Node:
     """One agent server of this process, from its open store to its open port.
 
+    seat     of a server that has replicas: what it runs on
     failed   called once, with the error, when it cannot go on; it has closed everything by then
     quit     called when the operator asks for the end of the process
     reload   called when the operator asks for the settings to be read anew; what there is to say about it
@@ -96,24 +121,25 @@ class Node:
         quit: Callable[[], None],
         reload: Callable[[], list[str]],
         times: Times | None = None,
+        seat: Seat | None = None,
     ):
         if name not in shared.topology.servers:
             known = ", ".join(shared.topology.servers)
             raise MomError(f"the topology file has no server {name!r}; it has {known}")
-        self.shared, self.name, self.log, self.times = shared, name, log, times
+        self.shared, self.name, self.log, self.times, self.seat = shared, name, log, times, seat
         self.program = agents.program(shared.topology)
         self._failed, self._quit, self._reload = failed, quit, reload
         self._prune: Any = None
 
     def open(self) -> None:
         """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
-        shared, topology = self.shared, self.shared.topology
+        shared, topology, seat = self.shared, self.shared.topology, self.seat
         data = topology.servers[self.name].data
-        secret, self.tls = secret_of(topology, self.log), None
-        if topology.ca:
-            at = topology.servers[self.name]
-            self.tls = PeerTls(topology.name, self.name, topology.ca, at.certificate, at.private_key, self.log)
-        self.store = joining.open_store(topology, self.name, secret)
+        if seat is None:
+            secret, self.tls = secret_of(topology, self.log), peer_tls(topology, self.name, self.log)
+            self.store = joining.open_store(topology, self.name, secret)
+        else:
+            secret, self.tls, self.store = seat.secret, seat.tls, seat.store
         try:
             token = folder.token(data).encode()
             if folder.readable_by_others(file := Path(data) / folder.TOKEN):
@@ -123,17 +149,19 @@ class Node:
             for warning in self.server.alarms.warnings():
                 self.log(warning)
         except BaseException:
-            self.store.close()
+            if seat is None:
+                self.store.close()
             raise
         self.driver = Driver(
             shared.reactor,
             self.server,
             self.store,
-            shared.committer(),
+            shared.committer() if seat is None else seat.committer,
             self,
             self._fail,
             resources=lambda: resources(data),
             meters=self._meters,
+            leased=None if seat is None else seat.when_leased,
         )
         clients = self.server.clients
         assert isinstance(clients, Sessions), "the broker is attached"
@@ -154,6 +182,11 @@ class Node:
         self.web: Web | None = None
         self.working = False
         self.admin = AdminPort(self.driver.post, requests.after)
+        if seat is not None:
+            requests.add(seat.verbs)
+            self.server.neighbours.term = seat.term
+            self.links = seat.links
+            return
         self.links = Links(
             shared.reactor, self.name, self.server.neighbours, self.driver.post, self.log, self.admin, secret,
             token, self.times, tls=self.tls, fenced=self.driver.fail,
@@ -173,7 +206,11 @@ class Node:
 
     def listen(self) -> None:
         """Open the ports. Raises MomError."""
-        self.links.listen()
+        if self.seat is None:
+            self.links.listen()
+        else:
+            self.links.fenced = self.driver.fail
+            self.links.hand(self.server.neighbours, self.driver.post, self.admin)
         at = self.shared.topology.servers[self.name]
         if any((at.stomp, at.stomp_tls, at.amqp, at.amqp_tls)):
             self.shared.tasks.callInThread(selectors.prepare)
@@ -206,6 +243,11 @@ class Node:
             return "has not started yet"
         return closed(self.server)
 
+    @property
+    def watched(self) -> tuple[Running, Committing, Log]:
+        """For the watchdog."""
+        return self.server.engine, self.driver, self.log
+
     def start(self) -> None:
         """Let the work begin; all servers of the process that can be reached should listen by now."""
         at = self.shared.topology.servers[self.name]
@@ -221,7 +263,8 @@ class Node:
         self.log(f"serves {at.listen}{clients}, store {at.data}")
         if trouble := clock_trouble(self.server):
             self.log(trouble)
-        self._tidy()
+        if self.seat is None:
+            self._tidy()
         self.driver.start()
         self.working = True
         if self.again:
@@ -236,9 +279,21 @@ class Node:
             await self.gateway.stop()
             if self.web is not None:
                 self.web.abort()
-            await self.links.stop()
-            self.store.close()
-            self.log("stopped")
+            if self.seat is None:
+                await self.links.stop()
+                self.store.close()
+                self.log("stopped")
+
+    async def leave(self) -> None:
+        """Make durable what is there, and send the clients away: another replica is to lead."""
+        self.gateway.deaf()
+        await self.driver.stop()
+        self.gateway.stop()
+
+    def halt(self) -> None:
+        """Another replica leads: nothing is committed or sent any more."""
+        self.driver.halt()
+        self.abort()
 
     def _fail(self, error: BaseException) -> None:
         """Nothing more may leave. What was promised is in the store."""
@@ -255,7 +310,8 @@ class Node:
         if self.web is not None:
             self.web.abort()
         self.gateway.abort()
-        self.links.abort()
+        if self.seat is None:
+            self.links.abort()
 
     def _still(self) -> None:
         if self._prune is not None:
@@ -264,8 +320,8 @@ class Node:
 
     def _tidy(self) -> None:
         """Keep the log within the bounds of the topology file's [log] table."""
-        log, room = self.shared.topology.log, self.server.limits.max_store
-        max_bytes, days = int(log.get("max_bytes", min(LOG_BYTES, room // 4))), int(log.get("max_age_days", LOG_DAYS))
+        room = self.server.limits.max_store
+        max_bytes, days = log_bounds(self.shared.topology.log, room)
         start, more = time.monotonic(), True
         try:
             while more and time.monotonic() - start < TIDY_S:
@@ -349,6 +405,8 @@ class Node:
         status["process"] = {"since": self.since, **process()}
         status["stomp"] = {**self.gateway.status(), "dropped": self.server.clients.dropped}
         status["certificate_expires"] = self.tls.expires if self.tls is not None else self.gateway.expires
+        if self.seat is not None:
+            self.seat.complete(status)
         if self.web is not None:
             status["http"] = self.web.status()
         status["problems"] += self.gateway.problems()
@@ -363,6 +421,19 @@ class Node:
     def _renew(self, user: str, was: str, hash: str) -> None:
         """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""
         self.admin.ask("renew_user", {"user": user, "hash": hash, "was": was})
+
+
+def log_bounds(log: dict[str, Any], room: int) -> tuple[int, int]:
+    """Bytes and days of a server's log that are kept, of a store that may have so many bytes."""
+    return int(log.get("max_bytes", min(LOG_BYTES, room // 4))), int(log.get("max_age_days", LOG_DAYS))
+
+
+def peer_tls(topology: Topology, name: str, log: Log) -> PeerTls | None:
+    """What the links of a server are behind. Raises MomError."""
+    if not topology.ca:
+        return None
+    at = topology.servers[name]
+    return PeerTls(topology.name, name, topology.ca, at.certificate, at.private_key, log)
 
 
 def _stomp_settings(at: Server, limits: Limits) -> Settings:

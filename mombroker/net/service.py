@@ -22,6 +22,7 @@ from mombroker.net.connection import Times
 from mombroker.net.exit_codes import ExitCode
 from mombroker.net.files import Log, LogFile, stderr
 from mombroker.net.node import Node, Shared
+from mombroker.net.replicas.node import ReplicatedNode
 from mombroker.net.watchdog import Watchdog
 
 GC_THRESHOLDS = (20_000, 20, 50)  # a full pass over a deep queue stops the reactor for long
@@ -48,11 +49,15 @@ class Host:
         load: Callable[[], Topology] | None = None,
     ):
         self.reactor, self._opened, self._load = reactor, opened, load
+        labels = list(topology.servers if names is None else names)
+        if any(server.replicas for server in topology.servers.values()):
+            topology = topology.seen_by(labels)
         self.shared = Shared(reactor, topology, committer)
         self.code = ExitCode.DONE
-        self.nodes: dict[str, Node] = {}
-        for name in topology.servers if names is None else names:
-            self.nodes[name] = Node(self.shared, name, log(name), self._failed, self.quit, self.reload, times)
+        self.nodes: dict[str, Node | ReplicatedNode] = {}
+        for name in labels:
+            make = ReplicatedNode if "/" in name else Node
+            self.nodes[name] = make(self.shared, name, log(name), self._failed, self.quit, self.reload, times)
         self.shared.alone = len(self.nodes) == 1
         self._watchdog: Watchdog | None = None
         self._refusal: Exception | None = None
@@ -88,7 +93,7 @@ class Host:
                 node.abort()
                 node.store.close()
             raise
-        self._watchdog = Watchdog([(node.server.engine, node.driver, node.log) for node in opened])
+        self._watchdog = Watchdog([node.watched for node in opened])
         self._watchdog.start()
         for node in opened:
             node.start()
@@ -111,7 +116,7 @@ class Host:
             self._watchdog.stop()
         self.shared.stop()
 
-    def _failed(self, node: Node, error: BaseException) -> None:
+    def _failed(self, node: Node | ReplicatedNode, error: BaseException) -> None:
         if isinstance(error, DeclaredLost):
             self.code = ExitCode.REFUSED
         else:
@@ -138,8 +143,10 @@ class Host:
         notes: list[str] = []
         try:
             new = self._load() if self._load is not None else old
+            if any("/" in name for name in self.nodes):
+                new = new.seen_by(self.nodes)
             for name in self.nodes:
-                if name not in new.servers:
+                if new.process(name) is None and name not in new.servers:
                     raise MomError(f"the topology file has no server {name!r} any more")
         except MomError as error:
             notes.append(f"keeps the settings that it has: {error}")

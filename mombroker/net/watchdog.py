@@ -12,10 +12,14 @@ EVERY_S = 0.5
 class Running(Protocol):
     """What an engine shows of the reaction under way; the counts move on with every reaction."""
 
-    running: str
-    reactions: int
-    failures: int
-    parked: int
+    @property
+    def running(self) -> str: ...
+    @property
+    def reactions(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def parked(self) -> int: ...
 
 
 class Committing(Protocol):

@@ -10,20 +10,22 @@ import json
 import os
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mombroker.core.batch import Batch
-from mombroker.core.errors import StoreFailed
-from mombroker.core.meta import APPLIED, CUT, INCARNATION, SERVER, TERM, VOTE
+from mombroker.core.errors import StoreError, StoreFailed
+from mombroker.core.meta import APPLIED, CLEAN, CUT, INCARNATION, REPLICA, SERVER, TERM, VERSION, VOTE
 from mombroker.core.raft.log import Cut
 from mombroker.core.raft.messages import BATCH, MEMBERS, Entry, Members, Snapshot, members_of
 from mombroker.core.raft.ready import Ready
 from mombroker.store import check, folder, mark, sums
+from mombroker.store.base import Meta
 from mombroker.store.packed import unpack
 from mombroker.store.reader import Row, SqliteReader, connect
 from mombroker.store.sqlite import META, SqliteStore, summed
@@ -37,6 +39,8 @@ GONE_TO = "DELETE FROM replica_log WHERE idx <= ?"
 ENTRIES = "SELECT idx, term, kind, data, sum FROM replica_log WHERE idx BETWEEN ? AND ? ORDER BY idx"
 TERMS = "SELECT min(idx), term FROM replica_log GROUP BY term ORDER BY term"  # of a log they rise with the entries
 
+OWN = frozenset({TERM, VOTE, CUT, APPLIED, REPLICA, VERSION})  # keys of meta that are of one replica's store alone
+LOG_BYTES = "SELECT coalesce(sum(length(data)), 0) FROM replica_log"
 OUT, IN = "snapshot.sqlite", "snapshot.part"  # beside the store: what is sent to others, what comes in
 BLOCK = 1 << 20
 
@@ -47,17 +51,19 @@ class ReplicaStore(SqliteStore):
     1. The log goes on from `cut` without a gap.
     2. The rows are as of an entry that the log has, or its cut.
 
-    members   of a new store: who the replicas are at first; nobody, for one that is to learn it
-    keeps     False: a witness, which has no rows
+    members     of a new store: who the replicas are at first; nobody, for one that is to learn it
+    keeps       False: a witness, which has no rows
+    id          of a new store
+    log_bytes   of the entries that the log has
     """
 
     replica = True
 
     def __init__(
         self, path: str | PathLike[str], topology: Topology, server: str, members: Members = Members(()),  # noqa: B008
-        *, keeps: bool = True,
+        *, keeps: bool = True, id: str = "", first: Meta | None = None,
     ):  # fmt: skip
-        super().__init__(path, topology, server)
+        super().__init__(path, topology, server, first=first)
         self.keeps = keeps
         self._ready: Ready | None = None  # that is staged
         self._snapshot: Snapshot | None = None
@@ -66,7 +72,14 @@ class ReplicaStore(SqliteStore):
             (self._home / left).unlink(missing_ok=True)
         meta = self.meta()
         if CUT not in meta:
-            self._set((CUT, _packed(Cut(0, 0, members))), (APPLIED, 0), (TERM, 0), (VOTE, ""))
+            if CLEAN in meta:
+                self.close()
+                raise StoreError(
+                    f"{self.path} is of a server without replicas: give the replica an empty folder, or take "
+                    "`replicas` out of the topology file"
+                )
+            self._set((CUT, _packed(Cut(0, 0, members))), (APPLIED, 0), (TERM, 0), (VOTE, ""), (REPLICA, id))
+        self.id = str(self.meta(REPLICA).get(REPLICA, ""))
         self._look()
 
     def _set(self, *pairs: tuple[str, str | int]) -> None:
@@ -79,6 +92,7 @@ class ReplicaStore(SqliteStore):
         self._cut, self._applied = _cut_of(meta[CUT]), int(meta[APPLIED])
         self._terms = [(self._cut.index, self._cut.term), *self.select(TERMS)]  # from which entry on
         self._last = int(self.select("SELECT coalesce(max(idx), ?) FROM replica_log", self._cut.index)[0][0])
+        self.log_bytes = int(self.select(LOG_BYTES)[0][0])
 
     # -- reads (core/raft/log.py) ------------------------------------------------------------------------------------
 
@@ -95,7 +109,8 @@ class ReplicaStore(SqliteStore):
         return self._last
 
     def term(self, index: int) -> int:
-        found: int = self._terms[bisect_right(self._terms, index, key=lambda each: each[0]) - 1][1]
+        terms = self._terms  # which another thread replaces
+        found: int = terms[bisect_right(terms, index, key=lambda each: each[0]) - 1][1]
         return found
 
     def entries(self, first: int, last: int, most: int) -> list[Entry]:
@@ -145,12 +160,13 @@ class ReplicaStore(SqliteStore):
         if ready is None:
             return
         self._state = ready.state or self._state
-        for entry in ready.entries:
-            while self._terms[-1][0] >= entry.index:
-                self._terms.pop()
-            if self._terms[-1][1] != entry.term:
-                self._terms.append((entry.index, entry.term))
-            self._last = entry.index
+        if ready.entries:
+            terms = [each for each in self._terms if each[0] < ready.entries[0].index]
+            for entry in ready.entries:
+                if terms[-1][1] != entry.term:
+                    terms.append((entry.index, entry.term))
+                self.log_bytes += len(entry.data)
+            self._terms, self._last = terms, ready.entries[-1].index
         for _, offset, data in ready.chunks:
             with (self._home / IN).open("ab" if offset else "wb") as file:
                 file.write(data)
@@ -162,6 +178,21 @@ class ReplicaStore(SqliteStore):
         self.stage(ready)
         self.finish()
 
+    def found(self, members: Members) -> None:
+        """Who the replicas are at first, for a store that has nothing yet. Raises StoreFailed."""
+        assert self._cut.index == 0 and not self._cut.members.all, "it knows its members"
+        cut = Cut(0, 0, members)
+        self._later([], (CUT, _packed(cut)), synced=True)
+        self._cut = cut
+
+    @property
+    def founded(self) -> bool:
+        return bool(self._cut.index or self._cut.members.all)
+
+    def first_rows(self) -> Batch:
+        """What a store has when it is made, for the first entry: with it all replicas have the same."""
+        return Batch(meta={key: value for key, value in self.meta().items() if key not in OWN})
+
     def cut_to(self, index: int, members: Members) -> None:
         """The log begins behind `index`, up to which the rows have got. `members` as of then."""
         if not self._cut.index < index <= self._applied:
@@ -169,25 +200,38 @@ class ReplicaStore(SqliteStore):
         cut = Cut(index, self.term(index), members)
         self._later([], (CUT, _packed(cut)), gone=index)
         self._cut = cut
+        self.log_bytes = int(self.select(LOG_BYTES)[0][0])
         self._terms = [(index, cut.term), *(each for each in self._terms if each[0] > index)]
 
     # -- the rows ----------------------------------------------------------------------------------------------------
 
-    def apply(self, entries: Sequence[Entry]) -> None:
-        """The rows of these entries, which are the next ones and decided. Raises StoreFailed."""
+    def apply(self, entries: Sequence[Entry], known: Mapping[int, Batch] = MappingProxyType({})) -> None:
+        """The rows of these entries, which are the next ones and decided; `known` are batches that need not be
+        unpacked, by their entries. Raises StoreFailed."""
         assert entries[0].index == self._applied + 1, f"entry {entries[0].index} is applied after {self._applied}"
         last = entries[-1].index
-        rows = [unpack(entry.data) for entry in entries if entry.kind == BATCH] if self.keeps else []
-        self._later(rows, (APPLIED, last))
+        batches = [entry for entry in entries if entry.kind == BATCH] if self.keeps else []
+        rows = [known.get(entry.index) or unpack(entry.data) for entry in batches]
+        if anew := any(INCARNATION in batch.meta for batch in rows):
+            self._unmark()
+        self._later(rows, (APPLIED, last), synced=anew)
         self._applied = last
+        if anew:
+            self._mark = mark.Mark(self._home, str(self.meta()[INCARNATION]), self._now)
 
-    def _later(self, batches: list[Batch], pair: tuple[str, str | int], gone: int = 0) -> None:
-        """A transaction that is durable when a later one is synced."""
+    def _unmark(self) -> None:
+        """The mark is of a store that is not there any more."""
+        self._mark.close()
+        (self._home / mark.MARK).unlink(missing_ok=True)
+
+    def _later(self, batches: list[Batch], pair: tuple[str, str | int], gone: int = 0, synced: bool = False) -> None:
+        """A transaction that is durable when a later one is synced, or at once."""
         self._usable()
         assert not self._staged, "the last write is not finished"
         conn = self.db.conn
         try:
-            conn.execute("PRAGMA synchronous = NORMAL")
+            if not synced:
+                conn.execute("PRAGMA synchronous = NORMAL")
             conn.execute("BEGIN IMMEDIATE")
             for batch in batches:
                 self._stage(batch)
@@ -225,13 +269,13 @@ class ReplicaStore(SqliteStore):
         """Put the rows that have come in place of ours, in one transaction; the log begins behind them."""
         file = self._home / IN
         pairs: list[tuple[str, str | int]] = [
-            (TERM, self._state[0]), (VOTE, self._state[1]), (CUT, _packed(_end_of(snapshot))), (APPLIED, snapshot.index)
+            (TERM, self._state[0]), (VOTE, self._state[1]), (CUT, _packed(_end_of(snapshot))),
+            (APPLIED, snapshot.index), (REPLICA, self.id),
         ]  # fmt: skip
         try:
             if self.keeps:
                 self._ours(file, snapshot, pairs)
-                self._mark.close()
-                (self._home / mark.MARK).unlink(missing_ok=True)  # it is of a store that is not there any more
+                self._unmark()
                 with closing(connect(file, "ro")) as copy:
                     copy.backup(self.db.conn)
                 file.unlink()

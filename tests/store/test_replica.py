@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mombroker import store
 from mombroker.core.batch import Batch
 from mombroker.core.errors import StoreError, StoreFailed
-from mombroker.core.meta import APPLIED, CUT, INCARNATION, TERM, VOTE
+from mombroker.core.meta import APPLIED, CUT, INCARNATION, REPLICA, TERM, VOTE
 from mombroker.core.raft.messages import BATCH, MEMBERS, NOTHING, Entry, Members, Snapshot
 from mombroker.core.raft.ready import Ready
 from mombroker.sim.replicas.disk import ReplicaDisk
@@ -31,7 +31,7 @@ from mombroker.store.replica import ReplicaStore
 from tests.store.samples import Model, batches, reads, sample, topology
 
 ABC = Members(("a", "b", "c"))
-OWN = {TERM, VOTE, CUT, APPLIED, INCARNATION}
+OWN = {TERM, VOTE, CUT, APPLIED, REPLICA, INCARNATION}
 
 
 @contextmanager

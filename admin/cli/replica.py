@@ -1,0 +1,97 @@
+"""`mom replica`: the replicas of a server."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import output_options, show
+from mombroker.core.errors import MomError
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Server, Topology
+
+POLL_S = 0.02
+PATIENCE_S = 10.0  # for another one to lead
+
+
+@click.group()
+def replica() -> None:
+    """The replicas of a server: status, transfer."""
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file, or which of its replicas as SERVER/REPLICA.")
+@output_options
+def status(file: Path, server: str | None, output: str, columns: str) -> None:
+    """Who leads, and how many entries of the log the others are behind.
+
+    The replica that leads knows; while none does, another one tells what it knows. A replica that has lost its disk is
+    `no member`.
+
+    \b
+    Example:
+      mom replica status
+      mom replica status -s paris/p2
+    """
+    topology = options.load(file)
+    found = _told(topology, _replicated(topology, server))
+    show(found["replicas"], output, columns, "replica,role,up,behind,listen,id")
+    if not found["leader"]:
+        options.fail_at_end(f"no replica of {found['server']} leads, as far as {found['replica']} knows")
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file.")
+@click.argument("to", required=False, metavar="[REPLICA]")
+def transfer(file: Path, server: str | None, to: str | None) -> None:
+    """Let another replica lead, this one or the one that has come furthest.
+
+    What is under way is made durable first, and clients connect again. Nothing is lost or repeated by it: so the
+    machines of a server are restarted or upgraded one after the other.
+
+    \b
+    Example:
+      mom replica transfer
+      mom replica transfer p2 -s paris
+    """
+    topology = options.load(file)
+    at = _replicated(topology, server)
+    before = options.ask(topology, at, "replicas")
+    to = options.ask(topology, at, "transfer_lead", to=to or "")["to"]
+    deadline = time.monotonic() + PATIENCE_S
+    found = before
+    while time.monotonic() < deadline and (found["term"] <= before["term"] or not found["leader"]):
+        time.sleep(POLL_S)
+        try:
+            found = _told(topology, at)
+        except MomError:
+            continue
+    if found["leader"] != to:
+        raise MomError(f"{to} does not lead {at.name}: {found['leader'] or 'nobody'} does; see `mom replica status`")
+    click.echo(f"{to} leads {at.name}")
+
+
+def _replicated(topology: "Topology", name: str | None) -> "Server":
+    if name is not None and "/" in name:
+        return options.pick_process(topology, name)
+    at = options.pick(topology, name)
+    if not at.replicas:
+        raise MomError(f"{at.name} has no replicas: see `replicas` in docs/topology.md")
+    return at
+
+
+def _told(topology: "Topology", at: "Server") -> dict[str, Any]:
+    """What one replica, the one that leads, or any of this machine says. Raises MomError if none does."""
+    why: MomError | None = None
+    for each in [at] if at.replica else [at, *at.views()]:
+        try:
+            return options.ask(topology, each, "replicas")
+        except MomError as error:
+            why = why or error
+    assert why is not None, "nobody was asked"
+    raise why

@@ -1,0 +1,421 @@
+"""One replica of a server: it keeps the log with the others, and where it leads it is what the server runs on."""
+
+from __future__ import annotations
+
+import gc
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.internet import defer, threads
+from twisted.python.failure import Failure
+
+from mombroker.core.batch import Batch
+from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.meta import CLEAN
+from mombroker.core.raft.messages import Members
+from mombroker.core.raft.replica import LEADER
+from mombroker.core.topology import Server, Topology
+from mombroker.net import joining
+from mombroker.net.committer import Done, Split
+from mombroker.net.connection import Times
+from mombroker.net.files import Log
+from mombroker.net.links import Links
+from mombroker.net.node import Node, Shared, peer_tls
+from mombroker.net.replicas.consensus import Consensus
+from mombroker.net.replicas.standby import Standby, StandbyPort
+from mombroker.net.replicas.verbs import ReplicaVerbs
+from mombroker.net.replicas.ways import Ways
+from mombroker.net.replicas.wire import Told
+from mombroker.net.secret import secret_of
+from mombroker.net.watchdog import Committing, Running
+from mombroker.store import folder, packed
+from mombroker.store.replica import ReplicaStore
+
+PART_S = 1.0  # that the others are given to take over, when this one stops
+LOOK_S = 0.02
+
+
+class ReplicatedNode:
+    """To its process it is what a Node is; to the Node on it, a seat.
+
+    node    the server, while this replica leads
+    term    in which it leads
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        label: str,
+        log: Log,
+        failed: Callable[[Any, BaseException], None],
+        quit: Callable[[], None],
+        reload: Callable[[], list[str]],
+        times: Times | None = None,
+    ):
+        self.shared, self.label, self.log = shared, label, log
+        self.name = label.partition("/")[0]
+        self.at: Server = shared.topology.servers[self.name]
+        self.times = times or Times()
+        self._failed, self._quit, self._reload = failed, quit, reload
+        self.make = partial(Node, shared, self.name, log, self._node_failed, quit, reload, times, self)
+        self.node: Node | None = None
+        self.term = 0
+        self.dead = False
+        self._opening = False  # the server, in a thread
+        self._stopping = self._leads = False
+        self._proposed = self._agreed = 0  # the terms in which the first rows were proposed, and decided
+
+    # -- the process -----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the store. Blocks; needs no reactor thread. Raises MomError."""
+        shared, topology = self.shared, self.shared.topology
+        self.secret, self.tls = secret_of(topology, self.log), peer_tls(topology, self.name, self.log)
+        place = self.at.place
+        made = f"{place.name}-{secrets.token_hex(4)}"
+        store = joining.open_store(
+            topology, self.name, self.secret, partial(ReplicaStore, keeps=not place.witness, id=made)
+        )
+        assert isinstance(store, ReplicaStore), "another store was made"
+        self.store = store
+        try:
+            token = folder.token(self.at.data).encode()
+        except BaseException:
+            store.close()
+            raise
+        self.ways = Ways(
+            shared.reactor, self.at, self.secret, self.times, self.log, self.tls, self.tell, self._met, self._heard
+        )
+        self.standby = Standby(topology, self.says)
+        verbs = ReplicaVerbs(self)
+        self.verbs: object = verbs
+        self.port = StandbyPort({"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew}, self.says)
+        self.links = Links(
+            shared.reactor, self.name, self.standby, self.standby.post, self.log, self.port, self.secret, token,
+            self.times, tls=self.tls, replicas=self.ways,
+        )  # fmt: skip
+        self.consensus = Consensus(
+            shared.reactor, store, shared.committer(), Split(shared.reactor, shared.commits), self.ways.send, self
+        )
+
+    def listen(self) -> None:
+        """Raises MomError."""
+        self.links.listen()
+
+    def start(self) -> None:
+        replica = self.consensus.replica
+        known = f"entry {replica.log.last} of term {replica.term}" if self.store.founded else "nothing yet"
+        self.log(f"replica {self.store.id} is at {self.at.listen}, store {self.at.data}, with {known}")
+        self.ways.start()
+        self.consensus.start()
+
+    async def stop(self) -> None:
+        """Let another one take over, close everything."""
+        self._stopping = True
+        self.ways.say()
+        if self.node is not None:
+            await self.node.stop()
+            if best := self._best():
+                self._hand_to(best)
+        await self._look_until(self._parted)
+        self._end()
+        await self.links.stop()
+        await self._look_until(lambda: self.consensus.writing is None and not self.consensus.taking, 60.0)
+        self.store.close()
+        self.log("stopped")
+
+    def _able(self) -> dict[str, str]:
+        """Replicas that could lead, by name their ids."""
+        members = self.consensus.replica.members
+        voters = set(members.voters) - set(members.witnesses) - {self.store.id}
+        return {
+            told.replica: told.id for told in self.ways.told()
+            if told.id in voters and not told.stopping and self._up(told.id)
+        }  # fmt: skip
+
+    def _best(self) -> str:
+        """Of those the id of the one that has come furthest; empty if there is none."""
+        others = self.consensus.replica.others
+        able = [id for id in self._able().values() if id in others]
+        return max(able, key=lambda id: others[id].match, default="")
+
+    def _hand_to(self, id: str) -> None:
+        if self.consensus.replica.leads:
+            self.consensus.replica.transfer(id, self.consensus.now())
+            self.consensus.pump()
+
+    def transfer(self, to: str) -> str:
+        """Let another one lead, when what is under way is durable; its name. Raises MomError."""
+        able = self._able()
+        if to and to not in able:
+            known = ", ".join(able) or "none is"
+            raise MomError(f"{to} is no other replica with rows that is up ({known}): see `mom replica status`")
+        id = able[to] if to else self._best()
+        if not id:
+            raise MomError(f"no other replica of {self.name} is up: see `mom replica status`")
+        node = self.node
+        assert node is not None, "no server runs here"
+        self.shared.reactor.callLater(0, lambda: defer.ensureDeferred(self._leave(node, id)))
+        return self.ways.names[id]
+
+    async def _leave(self, node: Node, id: str) -> None:
+        await node.leave()
+        if self.node is node and not node.driver.dead:
+            self._hand_to(id)
+
+    def _parted(self) -> bool:
+        """Nobody needs us for what is under way."""
+        replica = self.consensus.replica
+        if replica.role == LEADER:
+            return not replica.target
+        leader = next((told for told in self.ways.told() if told.id == replica.leader), None)
+        return leader is None or not leader.stopping or not self.ways.ways[leader.replica].up
+
+    async def _look_until(self, condition: Callable[[], bool], seconds: float = PART_S) -> None:
+        for _ in range(int(seconds / LOOK_S)):
+            if self.dead or condition():
+                return
+            waited: defer.Deferred[None] = defer.Deferred()
+            self.shared.reactor.callLater(LOOK_S, waited.callback, None)
+            await waited
+
+    def abort(self) -> None:
+        """Close all sockets at once."""
+        self._end()
+        self.links.abort()
+
+    def _end(self) -> None:
+        self.dead = True
+        self.consensus.stop()
+        self.ways.stop()
+        if self.node is not None:
+            self.node.halt()
+
+    def failed(self, error: BaseException) -> None:
+        """The replica cannot go on: what it has promised is on its disk, and others have it, too."""
+        if not self.dead:
+            if isinstance(error, StoreFailed | StoreError):
+                self.log(str(error))
+            else:
+                import traceback
+
+                self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))
+            self.abort()
+            self._failed(self, error)
+
+    def _node_failed(self, node: Node, error: BaseException) -> None:
+        if not self.dead:
+            self.abort()
+            self._failed(self, error)
+
+    def _stop(self) -> dict[str, Any]:
+        self.shared.reactor.callLater(0, self._quit)
+        return {"stopping": self.label}
+
+    def _read_anew(self) -> dict[str, Any]:
+        return {"server": self.label, "notes": self._reload()}
+
+    def reload(self, topology: Topology) -> list[str]:
+        """Take over what may change while it runs."""
+        self.at = topology.servers[self.name]
+        self.ways.place(self.at.replicas)
+        return self.node.reload(topology) if self.node is not None else []
+
+    # -- the others ------------------------------------------------------------------------------------------------
+
+    def tell(self) -> Told:
+        cut, founded = self.store.cut(), self.store.founded
+        first = cut.members.pack() if founded and not cut.index else b""
+        return Told(
+            self.name, self.at.replica, self.store.id, founded, packed.VERSION, first, self._stopping, self._leads
+        )
+
+    def _met(self, told: Told) -> None:
+        """Another one has told of itself. The first replica of the file founds the group, when none has anything."""
+        if self.store.founded or self.consensus.writing is not None or self.dead:
+            return
+        others = self.ways.told()
+        if told.members and self.store.id in told.first().all:
+            self._found(told.first())
+        elif (
+            self.at.replicas[0].name == self.at.replica and len(others) == len(self.ways.ways)
+            and not any(other.founded for other in others)
+        ):  # fmt: skip
+            ids = {other.replica: other.id for other in others} | {self.at.replica: self.store.id}
+            voters = tuple(ids[place.name] for place in self.at.replicas)
+            witnesses = tuple(ids[place.name] for place in self.at.replicas if place.witness)
+            self._found(Members(voters, (), witnesses))
+
+    def _found(self, members: Members) -> None:
+        try:
+            self.store.found(members)
+        except StoreFailed as error:
+            self.failed(error)
+            return
+        self.consensus.begin()
+        self.ways.say()
+
+    def _heard(self, envelope: Any) -> None:
+        self.consensus.hear(envelope)
+
+    def says(self) -> str:
+        """Who leads, in a sentence."""
+        leader = self.leader
+        if not leader:
+            return f"standby: {self.label} does not know who leads {self.name} now"
+        place = next(place for place in self.at.replicas if place.name == leader)
+        return f"standby: the leader is {leader} at {place.stomp or place.stomp_tls or place.listen}"
+
+    @property
+    def leader(self) -> str:
+        """The name of the replica that leads; empty if that is not known."""
+        id = self.consensus.replica.leader
+        if id == self.store.id:
+            return self.at.replica
+        return self.ways.names.get(id) or next((told.replica for told in self.ways.told() if told.leads), "")
+
+    # -- the server on it ------------------------------------------------------------------------------------------
+
+    def stepped(self) -> None:
+        """The replica has taken a step: does the server begin here, or end?"""
+        replica = self.consensus.replica
+        leads = replica.role == LEADER and replica.term == self.term
+        if self._leads != (replica.role == LEADER):
+            self._leads = not self._leads
+            self.ways.say()
+        if not leads and self.node is not None:
+            self._retire()
+        if self.node is None and not self._opening and replica.leads and self.store.keeps and not self._stopping:
+            if self.store.applied() == replica.log.commit:
+                self._take_over()
+
+    def _take_over(self) -> None:
+        self.term = self.consensus.replica.term
+        if self._agreed != self.term and CLEAN not in self.store.meta():  # a new group: all begin with the same
+            if self._proposed != self.term:
+                self._proposed = self.term
+                self.consensus.submit(self.store, self.store.first_rows(), self._agree)
+            return
+        self._opening = True
+        self.log(f"{self.at.replica} leads {self.name} in term {self.term}")
+        node, term = self.make(), self.term
+        opened = threads.deferToThreadPool(self.shared.reactor, self.shared.commits, node.open)
+        opened.addCallback(lambda _: self._opened(node, term))
+        opened.addErrback(self._unopened)
+
+    def _agree(self, error: Exception | None) -> None:
+        self._agreed = self.term
+
+    def _opened(self, node: Node, term: int) -> None:
+        self._opening = False
+        replica = self.consensus.replica
+        if self.dead or self._stopping or replica.role != LEADER or replica.term != term:
+            return
+        self.node = node
+        try:
+            node.listen()
+        except MomError as error:
+            self.failed(error)
+            return
+        node.start()
+        gc.collect()
+        gc.freeze()
+
+    def _unopened(self, failure: Failure) -> None:
+        self.failed(failure.value or MomError("the server cannot begin"))
+
+    def _retire(self) -> None:
+        node, self.node = self.node, None
+        assert node is not None, "no server runs here"
+        self.log(f"{self.at.replica} leads {self.name} no more")
+        self.consensus.forget()
+        node.halt()
+        gc.unfreeze()
+        self.links.hand(self.standby, self.standby.post, self.port)
+
+    @property
+    def committer(self) -> ReplicatedNode:
+        return self
+
+    def submit(self, store: Any, batch: Batch, done: Done) -> None:
+        """Durable is what a majority has."""
+        self.consensus.submit(store, batch, done)
+
+    def when_leased(self, call: Callable[[], None]) -> None:
+        self.consensus.when_leased(call)
+
+    @property
+    def running(self) -> str:
+        """For the watchdog: the reaction under way on it."""
+        node = self.node
+        return node.server.engine.running if node is not None else ""
+
+    @property
+    def reactions(self) -> int:
+        node = self.node
+        return node.server.engine.reactions if node is not None else 0
+
+    @property
+    def failures(self) -> int:
+        node = self.node
+        return node.server.engine.failures if node is not None else 0
+
+    @property
+    def parked(self) -> int:
+        node = self.node
+        return node.server.engine.parked if node is not None else 0
+
+    @property
+    def committing(self) -> int:
+        node = self.node
+        return node.driver.committing if node is not None else 0
+
+    @property
+    def watched(self) -> tuple[Running, Committing, Log]:
+        return self, self, self.log
+
+    # -- what operators see ----------------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, Any]:
+        """Of each replica its place, and, where this one leads, how far it has come."""
+        replica, found = self.consensus.replica, []
+        ids = {name: id for id, name in self.ways.names.items()} | {self.at.replica: self.store.id}
+        members = replica.members
+        for place in self.at.replicas:
+            id = ids.get(place.name, "")
+            row: dict[str, Any] = {"replica": place.name, "id": id, "listen": place.listen}
+            row["role"] = _role(members, id, self.leader == place.name)
+            if replica.role == LEADER:
+                match = replica.log.stable if id == self.store.id else 0
+                if id in replica.others:
+                    match = replica.others[id].match
+                row |= {"behind": replica.log.last - match, "up": place.name == self.at.replica or self._up(id)}
+            found.append(row)
+        leads = self.node is not None and self.node.working
+        return {
+            "server": self.name, "replica": self.at.replica, "leads": leads, "leader": self.leader,
+            "term": replica.term, "replicas": found,
+        }  # fmt: skip
+
+    def _up(self, id: str) -> bool:
+        """It has answered within the last election timeout."""
+        consensus = self.consensus
+        other = consensus.replica.others.get(id)
+        return other is not None and consensus.now() - other.heard < consensus.times.election
+
+    def complete(self, status: dict[str, Any]) -> None:
+        found = self.rows()
+        status["replicas"] = found["replicas"]
+        status["term"] = found["term"]
+
+
+def _role(members: Members, id: str, leads: bool) -> str:
+    if leads:
+        return "leader"
+    if id in members.witnesses:
+        return "witness"
+    if id in members.voters:
+        return "follower"
+    return "learner" if id in members.learners else "no member"
