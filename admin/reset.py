@@ -24,7 +24,7 @@ from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
 from mombroker.core.identity import identity
 from mombroker.core.message import Message, decode
-from mombroker.core.meta import DIGEST, EPOCH, FORMER, NEXT, NOW, ORDER, OWN, RESET
+from mombroker.core.meta import CHANGE, DIGEST, EPOCH, FORMER, NEXT, NOW, ORDER, OWN, PLAN, RESET
 from mombroker.core.reaction import Program
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import RoutingTable, Topology
@@ -76,13 +76,17 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
     survivors = {
         name: AgentServer(topology, name, store, program, attach, now) for name, store in stores.items() if name != lost
     }
+    changing = [server.change.plan for server in survivors.values() if server.change.plan is not None]
+    if changing:
+        report.notes.append(_end_change(survivors, stores, lost, max(each.number for each in changing)))
     for name, server in survivors.items():
         if differs := _differs(server.topology, topology):
             raise MomError(
                 f"the store of {name} has revision {server.truth.number} of the topology, and the file is of another "
                 f"one ({differs}): `mom topology export` writes the one that the stores have"
             )
-    _settle(survivors, stores)
+    if not changing:
+        _settle(survivors, stores)
     metas: dict[str, leaving.Meta] = {name: stores[name].meta() for name in survivors}
     unseen = _lost(topology, lost, [stores[name] for name in survivors])
     report.lost = list(unseen.values())
@@ -112,6 +116,20 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
     return Plan(report, batches)
 
 
+def _end_change(survivors: dict[str, AgentServer], stores: Mapping[str, Store], lost: str, number: int) -> str:
+    """End a change of the domains that is under way: it goes back, unless one of its servers has switched."""
+    over = any(server.truth.number >= number for server in survivors.values())
+    for server in survivors.values() if over else ():
+        if (plan := server.change.plan) is not None and lost in plan.inside:
+            server.change.without(plan.id, [lost])
+    conns = _settle(survivors, stores)
+    for server in survivors.values():
+        server.change.close(over)
+    _pass_on(survivors, stores, conns)
+    done = "was ended" if over else "was given up: apply it again"
+    return f"the change to revision {number} of the topology {done}"
+
+
 def _differs(stored: Topology, file: Topology) -> str:
     """How the domains that a store has differ from those of the file; empty if they do not."""
     change = difference(stored, file)
@@ -122,8 +140,8 @@ def _described(message: Message) -> dict[str, Any]:
     return {"message": f"{message.origin}#{message.number}", "type": message.type, "source": message.source}
 
 
-def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> None:
-    """Let the survivors pass on what they have for each other; no agent reacts."""
+def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> dict[int, tuple[str, int]]:
+    """Let the survivors pass on what they have for each other; no agent reacts. The connections that were made."""
     conns: dict[int, tuple[str, int]] = {}
     numbers = count(1)
     now = max((server.tx.now for server in servers.values()), default=0)
@@ -140,7 +158,14 @@ def _settle(servers: dict[str, AgentServer], stores: Mapping[str, Store]) -> Non
                 conns[one], conns[two] = (peer, two), (name, one)
                 server.step(LinkUp(peer, one, theirs), now)
                 other.step(LinkUp(name, two, mine), now)
-    busy = True
+    _pass_on(servers, stores, conns)
+    return conns
+
+
+def _pass_on(
+    servers: dict[str, AgentServer], stores: Mapping[str, Store], conns: Mapping[int, tuple[str, int]]
+) -> None:
+    now, busy = max((server.tx.now for server in servers.values()), default=0), True
     while busy:
         busy = False
         for name, server in servers.items():
@@ -220,6 +245,12 @@ def adopt(
         raise MomError(f"the stores of all servers are needed: {', '.join(missing)} not found")
     report = Report(domains=sorted(topology.domains))
     metas = {name: stores[name].meta() for name in topology.servers}
+    if changing := [name for name, meta in metas.items() if PLAN in meta or CHANGE in meta]:
+        raise MomError(
+            f"a change of the domains is under way in {', '.join(changing)}: start the bus under the old file and let "
+            "it end, see `mom topology status`; if a server of it is lost, run `mom server lost` for it, or `mom "
+            "domain reset` if that is the registry"
+        )
     wanted = {name: identity(topology, name) for name in topology.servers}
     kept = all(
         wanted[name].get(key) == value

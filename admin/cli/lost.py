@@ -12,6 +12,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
+    from mombroker.admin.topology.losing import Plan
     from mombroker.admin.topology.stand import Stand
     from mombroker.core.topology import Topology
 
@@ -37,6 +38,9 @@ def lost(file: Path, names: tuple[str, ...], remove: bool, yes: bool, output: st
     cannot do without: it is taken out of the topology, as by `mom topology apply`. Servers that are lost together are
     named together.
 
+    A change of the domains that NAME is inside of, and that has not begun, is given up first, and nothing of it has
+    changed. One that has begun is carried out without NAME by the others inside, which must all be up.
+
     Asked again, it goes on where it was. For the registry there is `mom domain reset`.
 
     \b
@@ -48,30 +52,45 @@ def lost(file: Path, names: tuple[str, ...], remove: bool, yes: bool, output: st
     from mombroker.admin.topology import losing, stand
 
     wanted = list(dict.fromkeys(names))
+    shown = listed(wanted, 12)
     seen = stand.look(options.load(file))
     asker = losing.Asker(seen.topology)
     made = losing.plan(asker, wanted)
-    rest = losing.without(seen.topology, wanted) if remove else None
-    shown = listed(wanted, 12)
-    if output != "json":
-        for domain, members in made.left.items():
-            done = "has begun anew already" if domain in made.done else "stops for a moment, and begins anew"
-            click.echo(f"domain {domain} of {listed(members, 12)} {done}")
+    if remove:
+        losing.without(seen.topology, wanted)  # which may be refused
+    if change := losing.change_of(asker, wanted):
+        click.echo(change, err=output == "json")
+    else:
+        _tell(made, output)
     options.confirm(yes, f"Go on without {shown} for good?")
+    if change:
+        losing.end_change(asker, wanted)
+        seen = stand.look(options.load(file))
+        asker.topology = seen.topology
+        wanted = [name for name in wanted if name in seen.topology.servers]
+        made = losing.plan(asker, wanted) if wanted else losing.Plan(0, {})
+        _tell(made, output)
     losing.carry_out(asker, made, wanted)
-    if rest is not None:
-        _take_out(seen, rest, wanted)
-    found = losing.letters(asker, wanted)
+    if remove and wanted:
+        _take_out(seen, losing.without(seen.topology, wanted), wanted)
+    found = losing.letters(asker, list(names))
     if output == "json":
-        echo_json({"lost": wanted, "epoch": made.epoch, "domains": list(made.left), "letters": found})
+        lost = list(dict.fromkeys(names))
+        echo_json({"lost": lost, "epoch": made.epoch, "domains": list(made.left), "letters": found, "change": change})
         return
     if found:
         show(found, "table", "", LETTERS)
     click.echo(f"{shown} lost, with all that lived there; {len(found)} messages on their way are dead letters here")
-    if remove:
+    if remove or not wanted:
         click.echo(f"{shown} is out of the bus; `mom topology export` writes a file without it")
     else:
         click.echo(f"another one begins in its place with an empty folder: `mom server start {wanted[0]}`")
+
+
+def _tell(made: "Plan", output: str) -> None:
+    for domain, members in made.left.items() if output != "json" else ():
+        done = "has begun anew already" if domain in made.done else "stops for a moment, and begins anew"
+        click.echo(f"domain {domain} of {listed(members, 12)} {done}")
 
 
 def _take_out(seen: "Stand", rest: "Topology", wanted: list[str]) -> None:

@@ -136,7 +136,7 @@ def sentence(wait: dict[str, Any], now: int) -> str:
         case "move":
             return f"{wait['agent']} moves to {wait['to']} and waits for {wait['reason']}"
         case "change":
-            return f"{wait['packets']} messages wait for other domains: {wait['reason']}"
+            return f"{wait['packets']} messages wait here for other domains: {wait['reason']}"
         case "full":
             return f"clients and operators wait to send: {wait['reason']}"
         case "credit":

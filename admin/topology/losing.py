@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mombroker import ordering
+from mombroker.core import lost_inside
 from mombroker.core.errors import MomError
+from mombroker.core.reconfiguration import ASKED
 from mombroker.core.topology import Domain, Topology, listed
 from mombroker.net import adminclient, joining
 from mombroker.net.secret import secret_of
@@ -76,6 +78,55 @@ def plan(asker: Asker, lost: list[str]) -> Plan:
                     f"no server of domain {domain.name} answers: start {listed(set(domain.members) - set(lost))}"
                 )
     return _plan(lost, {domain: members for domain, members in left.items() if members}, seen)
+
+
+def end_change(asker: Asker, lost: list[str], patience: float = PATIENCE_S) -> None:
+    """End a change of the domains that has lost servers inside. Asked again, it goes on where it was. Raises
+    MomError."""
+    steps = lost_inside.carry_out(_coordinator(asker), lost)
+    answer: dict[str, Any] | None = None
+    end = time.monotonic() + patience
+    while True:
+        try:
+            server, verb, args = steps.send(answer)
+        except StopIteration:
+            return
+        try:
+            answer = asker.ask(server, verb, **args)
+        except MomError as error:
+            answer = None
+            if verb != lost_inside.ABORT and time.monotonic() > end:
+                raise MomError(
+                    f"the change of the domains that is under way cannot go on without {listed(lost)} yet: {error}; "
+                    "all other servers of it must be up: start what is down, or declare it lost as well"
+                ) from None
+        if time.monotonic() > end and verb == lost_inside.COUNTS:
+            raise MomError(
+                f"{server} has not all yet that is on its way to it in the change of the domains: look at `mom "
+                "status`, and ask again, which goes on where it was"
+            )
+        if answer is None or verb == lost_inside.COUNTS:
+            time.sleep(POLL_S / 10)
+
+
+def change_of(asker: Asker, lost: list[str]) -> str:
+    """What becomes of a change of the domains that is under way, in a sentence; empty if they hold none up."""
+    try:
+        bus = asker.ask(_coordinator(asker), "topology_status")["bus"]
+    except MomError:
+        return ""  # what follows tells
+    inside = [name for name in lost if name in bus.get("inside", ())]
+    if not inside:
+        return ""
+    what, rest = f"the change to revision {bus['change']} of the topology", "; nothing of it has changed"
+    if bus["phase"] == ASKED:
+        return f"{what} has not begun, and is given up{rest}"
+    left = [name for name in bus["inside"] if name not in lost]
+    return f"{what} has begun, and is carried out by {listed(left, 12)} without {listed(inside, 12)}"
+
+
+def _coordinator(asker: Asker) -> str:
+    return asker.topology.registry or next(iter(asker.topology.servers))
 
 
 def _plan(lost: list[str], left: dict[str, list[str]], seen: dict[str, dict[str, Any]]) -> Plan:

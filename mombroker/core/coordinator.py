@@ -163,6 +163,25 @@ class Coordinator:
             self.truth.tell(run.number, run.since, run.text)
         self._keep()
 
+    def over(self, id: int) -> None:
+        """All inside have switched but those that are lost for good, says the operator. Raises MomError."""
+        run = self.run
+        if run is None or run.id != id:
+            return
+        if run.phase == ASKED:
+            raise MomError(f"the change to revision {run.number} has not begun: `mom topology abort` gives it up")
+        self.run = None
+        self.truth.tell(run.number, run.since, run.text)
+        self._keep()
+
+    def lost(self, server: str) -> None:
+        """It was decided that a server is lost, and so may be the word that the change begins."""
+        run = self.run
+        if run is not None and run.phase == ASKED and server in run.inside:
+            self._give_up(f"{server} is lost: apply again once another one is in its place; nothing has changed")
+        elif run is not None and run.phase == FROZEN:
+            self._tell(FREEZE)
+
     def free(self, _: object = None) -> None:
         """Raises MomError while no other change may begin."""
         if self.run is None:
@@ -174,7 +193,12 @@ class Coordinator:
 
     def status(self) -> dict[str, Any]:
         run = self.run
-        return {"change": run.number, "phase": run.phase, "waits_for": list(run.left)} if run else {}
+        if run is None:
+            return {}
+        return {
+            "change": run.number, "id": run.id, "phase": run.phase, "inside": list(run.inside),
+            "waits_for": list(run.left),
+        }  # fmt: skip
 
     def check(self) -> None:
         assert self.run is None or self.run.left, "1: it is over, or has begun, and does not know"

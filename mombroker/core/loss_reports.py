@@ -4,7 +4,7 @@ received. It goes from each to each on their links, past all order (protocols §
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mombroker.core.channel import Channel
@@ -73,10 +73,7 @@ class Reports:
         self._sought.discard(peer)
 
     def own(self) -> Counts:
-        links = [link for link in self.part.links.values() if link.sent or link.received]
-        return {
-            "sent": {link.peer: link.sent for link in links}, "received": {link.peer: link.received for link in links}
-        }  # fmt: skip
+        return counted(self.part)
 
     def say(self, loss: Loss) -> None:
         """Tell those that are left: when it begins, and whenever nothing of ours is under way and ours has changed."""
@@ -104,10 +101,7 @@ class Reports:
         reports are a consistent cut, in which all links are empty, and who has nothing to take sends nothing."""
         reports = {**self.heard, self.tx.name: self.own()}
         left = [member for member in self.part.members if member not in loss.lost]
-        return reports.keys() >= set(left) and all(
-            reports[one]["sent"].get(other, 0) == reports[other]["received"].get(one, 0)
-            for one in left for other in left if one != other
-        )  # fmt: skip
+        return reports.keys() >= set(left) and quiet({member: reports[member] for member in left})
 
     def tells(self, packet: Packet, server: str) -> bool:
         """Are we to tell of a packet for a lost server? Where a message comes to a member on several links, its origin
@@ -119,6 +113,20 @@ class Reports:
         origin = part.members[packet.origin]
         near = [peer for peer in part.members if reports.get(peer, {}).get("sent", {}).get(server)]
         return self.tx.name == (origin if origin in near else next(iter(near), self.tx.name))
+
+
+def counted(part: DomainChannel) -> Counts:
+    """How much we have sent to each other member of a domain, and received."""
+    links = [link for link in part.links.values() if link.sent or link.received]
+    return {"sent": {link.peer: link.sent for link in links}, "received": {link.peer: link.received for link in links}}
+
+
+def quiet(reports: Mapping[str, Counts]) -> bool:
+    """Has each of these members received what each other has sent?"""
+    return all(
+        mine["sent"].get(other, 0) == theirs["received"].get(one, 0)
+        for one, mine in reports.items() for other, theirs in reports.items() if one != other
+    )  # fmt: skip
 
 
 def read_report(peer: str, value: object, members: Iterable[str]) -> tuple[list[str], Counts]:

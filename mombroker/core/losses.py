@@ -26,6 +26,7 @@ from mombroker.core.link import Link
 from mombroker.core.loss_reports import LAST, Loss, Reports, read_report
 from mombroker.core.message import Message, decode
 from mombroker.core.meta import LOSS, PLAN
+from mombroker.core.reconfiguration import FROZEN
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
 
@@ -95,9 +96,10 @@ class Losses:
                 f"{topology.registry} is the registry, which decides names: stop all servers and run `mom domain "
                 "reset` for it"
             )
-        if self.tx.written("meta", PLAN) is not None:
+        if (row := self.tx.written("meta", PLAN)) is not None and json.loads(str(row))["phase"] == FROZEN:
             raise MomError(
-                f"{me} takes part in a change of the domains: see `mom topology status`, and ask again after it"
+                f"{me} takes part in a change of the domains, which the registry has to end: start that, see `mom "
+                "topology status`, and ask again"
             )
         if up := [server for server in servers if self._link(domain, server).conn]:
             raise MomError(

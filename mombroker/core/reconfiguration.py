@@ -8,6 +8,10 @@ S are the domains that change, a connected part of the forest, and the servers i
            What is inside S goes on from domain to domain.
 4. switch  who has the mark of each has all that is older. Once its out-queues are acknowledged, too, it takes over the
            new domains, in one batch, and lets in what waits, in order.
+
+A server inside that is lost for good is waited for by nobody, once the operator has said so to each that is left
+(core/lost_inside.py). When nothing is under way between these they are told to end it: each switches, and what waits
+for what only the lost one had becomes dead letters.
 """
 
 from __future__ import annotations
@@ -22,13 +26,15 @@ from mombroker.core.changes import Change, Kind, difference
 from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.link import Link
+from mombroker.core.loss_reports import counted
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.meta import LOSS, MARK, PLAN
 from mombroker.core.neighbours import Moving
 from mombroker.core.replicated import Replication
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
-from mombroker.core.truth import Truth, read_more
+from mombroker.core.truth import EPOCH_BITS, Truth, read_more
 
 AGENT = "_change"
 READY, ANSWER, FORGET, FREEZE, MARKED, SWITCHED = "_ready", "_answer", "_unplan", "_freeze", "_mark", "_switched"
@@ -47,7 +53,9 @@ class Plan:
     leavers  those of `inside` that are not of the bus any more then
     over     all inside have switched
     drop     leavers give up what they hold
-    lost     those of them that are lost for good, and not inside
+    lost     servers that are lost for good, and not inside any more
+    seen     of those that were lost meanwhile, and have a link with us: the last packet that each can have received
+    ended    whatever can arrive is there
     """
 
     id: int
@@ -61,6 +69,8 @@ class Plan:
     over: bool = False
     drop: bool = False
     lost: list[str] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
 
 
 class Reconfiguration:
@@ -71,6 +81,7 @@ class Reconfiguration:
 
     ahead   servers inside that have switched, as their greeting says
     holds   what the server has that would go with it, in words
+    fence   has a server that is lost be refused, whatever it comes back with of before an epoch
     """
 
     def __init__(self, replication: Replication, channel: Channel, truth: Truth):
@@ -78,6 +89,7 @@ class Reconfiguration:
         self.channel, self.truth = channel, truth
         self.ahead: set[str] = set()
         self.holds: Callable[[], list[str]]
+        self.fence: Callable[[str, int], None]
         self._sought: set[str] = set()  # by a server that leaves: neighbours that do not talk to it, how they stand
         plan, marks = self.tx.reader.meta(PLAN).get(PLAN), self.tx.reader.meta(MARK)
         self.plan = None if plan is None else Plan(**json.loads(str(plan)))
@@ -97,6 +109,9 @@ class Reconfiguration:
         self.channel.gate.close(AGENT, plan.behind, plan.phase == DRAINING)
         switched = plan.phase != FROZEN
         self.channel.neighbours.moving = Moving(plan.number, frozenset(plan.inside), switched)
+        for link in self._links() if plan.lost and not switched else ():
+            link.unheld = True  # what is held may wait for what is lost
+            link.touch()
 
     # -- before it begins ----------------------------------------------------------------------------------------
 
@@ -161,6 +176,10 @@ class Reconfiguration:
         plan = _plan(message)
         if message.origin != self.tx.topology.registry or plan.number != self.truth.number + 1:
             return
+        if self.plan is None or self.plan.phase == ASKED:  # else it is told again
+            self._freeze(plan)
+
+    def _freeze(self, plan: Plan) -> None:
         try:
             self._work_out(plan)
         except MomError as error:  # it was asked, and said that it could
@@ -193,10 +212,21 @@ class Reconfiguration:
         plan = self.plan
         if plan is None or plan.phase == ASKED:
             return False
-        if plan.phase == FROZEN and self.marks.issuperset(plan.inside) and not any(self._under_way()):
-            if self.tx.name not in plan.leavers or self._is_last(plan):
-                self._switch(plan)
+        if plan.phase == FROZEN and self._may_switch(plan):
+            self._switch(plan)
         return plan.phase == DRAINING and self.channel.gate.draining and not self._drained()
+
+    def _may_switch(self, plan: Plan) -> bool:
+        if any(link.durable < link.sent for link in self._links() if link.peer in plan.lost):
+            return False  # what waits for them could not be read yet
+        if plan.ended:
+            return True
+        arrived = self.marks.issuperset(plan.inside) and not any(self._under_way())
+        return arrived and (self.tx.name not in plan.leavers or self._is_last(plan))
+
+    def _links(self) -> Iterator[Link]:
+        """Those with servers inside."""
+        return (link for part in self._parts() for link in part.links.values())
 
     def _parts(self) -> Iterator[DomainChannel]:
         behind, _ = self.channel.gate.closed.get(AGENT, (frozenset(), False))
@@ -218,8 +248,8 @@ class Reconfiguration:
 
     def _is_last(self, plan: Plan) -> bool:
         """We leave: have all switched that have links with us? Else ask them."""
-        links = [link for part in self._parts() for link in part.links.values()]
-        left = [link for link in links if link.peer not in self.ahead and link.peer not in plan.leavers]
+        out = {*self.ahead, *plan.leavers, *plan.lost}
+        left = [link for link in self._links() if link.peer not in out]
         for link in left:
             if link.conn:
                 self._sought.discard(link.peer)  # to be asked when it hangs up
@@ -231,13 +261,16 @@ class Reconfiguration:
 
     def _switch(self, plan: Plan) -> None:
         change = difference(revision.read(self.truth.text), revision.read(plan.text))
-        tx = self.tx
-        for part in self._parts():
-            for server in plan.lost:
-                if server in part.links:
-                    undelivered.bury(self.channel, part, part.links[server])
+        tx, dead, own = self.tx, 0, list[Message]()
+        for part in self._parts() if plan.lost else ():
+            dead += undelivered.without(self.channel, part, plan.lost, plan.seen)
+            own += part.mine.values()
         self.truth.take(plan.number, plan.since, plan.text, anew={*change.frozen, *change.replacing})
-        for server in plan.inside:
+        for message in own:  # what another one was to order
+            self.channel.hand_over_own(message)
+        if plan.seen:
+            tx.note(f"has not waited for {listed(plan.lost)}, lost for good: {dead} messages are dead letters here")
+        for server in [*plan.inside, *plan.lost]:
             tx.rows.meta[f"{MARK}{server}"] = None
         plan.phase, plan.text, plan.behind = DRAINING, "", list(change.replacing)
         self.marks, self.ahead = set(), set()
@@ -246,7 +279,8 @@ class Reconfiguration:
         if tx.name in plan.leavers:
             tx.note(f"has left the bus with revision {plan.number} of the topology: stop it; its store can be archived")
             return
-        self._tell((tx.topology.registry or tx.name,), SWITCHED, [plan.id])
+        if not plan.over:
+            self._tell((tx.topology.registry or tx.name,), SWITCHED, [plan.id])
 
     def _drained(self) -> bool:
         """Let in what waits; True if all of it is."""
@@ -271,6 +305,89 @@ class Reconfiguration:
         self._keep(None if over else plan)
         if over:
             self.channel.neighbours.moving = None
+
+    # -- without servers that are lost -----------------------------------------------------------------------------
+
+    def without(self, id: int, servers: list[str]) -> None:
+        """Wait no longer for servers inside that are lost for good, in the change `id`, which has begun, whether we
+        know that or not. Raises MomError."""
+        plan = self.plan
+        if plan is None or plan.id != id or plan.phase not in (ASKED, FROZEN):
+            return
+        me = self.tx.name
+        if strange := [name for name in servers if name == me or name not in {*plan.inside, *plan.lost}]:
+            raise MomError(f"{me} cannot go on without {strange[0]!r}: name others of {listed(plan.inside, 12)}")
+        lost = [name for name in servers if name not in plan.lost]
+        links = [part.link(name) for part in self._near(plan) for name in lost if name in part.members]
+        if up := [link.peer for link in links if link.conn]:
+            raise MomError(f"{up[0]} is connected to {me}, so it is not lost: stop it by `mom server stop {up[0]}`")
+        if not lost:
+            return
+        plan.lost += lost
+        if plan.phase == ASKED:
+            self._freeze(plan)
+        plan.inside = [name for name in plan.inside if name not in lost]
+        plan.leavers = [name for name in plan.leavers if name not in lost]
+        plan.seen |= {link.peer: link.seen() for link in links}
+        for name in lost:
+            self.fence(name, (plan.number << EPOCH_BITS) + 1)  # it may have switched, and nobody knows
+        self._guard(plan)
+        self._keep(plan)
+        self.tx.urgency = COMMIT
+        self.tx.note(f"changes to revision {plan.number} of the topology without {listed(lost)}, lost for good")
+
+    def _near(self, plan: Plan) -> list[DomainChannel]:
+        """Our parts of S."""
+        change = difference(revision.read(self.truth.text), revision.read(plan.text))
+        return [part for part in self.channel.domains.values() if part.name in change.frozen]
+
+    def end(self, id: int) -> None:
+        """Whatever can arrive is there, says the operator, who has asked all that are left: switch."""
+        plan = self.plan
+        if plan is not None and plan.id == id and plan.phase == FROZEN and plan.lost:
+            plan.ended = True
+            self._keep(plan)
+            self.tx.urgency = COMMIT
+
+    def lost(self, server: str) -> None:
+        """It was decided that a server is lost, and so may be what went over it: the word that nothing has begun, and
+        that we have switched."""
+        plan = self.plan
+        if plan is not None and plan.phase == ASKED:
+            self._keep(None)
+        elif plan is not None and plan.phase != FROZEN and self.tx.name not in plan.leavers:
+            self._tell((self.tx.topology.registry or self.tx.name,), SWITCHED, [plan.id])
+
+    def close(self, over: bool) -> None:
+        """For stores whose servers are stopped, when all have told each other what they have. If the change is `over`,
+        since one of its servers has switched, switch, too; else go back: what waits at the gate enters the domains as
+        they are."""
+        plan = self.plan
+        if plan is None:
+            return
+        if over and plan.phase in (ASKED, FROZEN):
+            if plan.phase == ASKED:
+                self._freeze(plan)
+            plan.over = True
+            self._switch(plan)
+        elif plan.phase == ASKED:
+            self._keep(None)
+            return
+        elif plan.phase == FROZEN:
+            for server in self.marks:
+                self.tx.rows.meta[f"{MARK}{server}"] = None
+            self.marks = set()
+            plan.phase, plan.number, plan.inside = DRAINING, self.truth.number, []
+        plan.over = True
+        self._over(plan)
+
+    def report(self, id: int) -> dict[str, Any]:
+        """How far the server is in the change `id`, and how much it has sent and received in S while it is frozen."""
+        plan = self.plan
+        if plan is None or plan.id != id:
+            return {"revision": self.truth.number, "phase": "", "lost": [], "domains": {}}
+        counts = {part.name: counted(part) for part in self._parts()} if plan.phase == FROZEN else {}
+        return {"revision": self.truth.number, "phase": plan.phase, "lost": plan.lost, "domains": counts}
 
     def _tell(self, servers: tuple[str, ...], type: str, values: list[Any]) -> None:
         dests = tuple(f"{name}/{AGENT}" for name in servers)

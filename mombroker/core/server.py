@@ -122,7 +122,7 @@ class AgentServer:
         self.change.holds = self._holds
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
         self.lost = Lost(replication)
-        self.lost.applied = self._lost
+        self.lost.applied, self.change.fence = self._lost, self.lost.fence
         self.truth.is_lost = self.lost.decided
         self.newcomers.tables.insert(0, self.lost.told)
         self.neighbours.fenced = self.homes.fenced = self.lost.fenced
@@ -305,9 +305,14 @@ class AgentServer:
         )  # fmt: skip
         if others := cut_off - {server}:
             self.clients.cut_off(others)
-            if topology.registry == self.name and self.coordinator.run is None:
-                self.truth.retell(others)
-                self.newcomers.tell_tables(others)
+        if topology.registry == self.name:  # what was held for something that is lost may have been a decision
+            rest = [name for name in topology.servers if name not in (server, self.name)]
+            self.newcomers.tell_tables(rest)
+            if self.coordinator.run is None:
+                self.truth.retell(rest)
+        self.change.lost(server)
+        if topology.registry in (None, self.name):
+            self.coordinator.lost(server)
         self.lost.declare()
         self.tx.note(f"{server} is lost, with all that lived there; another one may begin in its place")
 

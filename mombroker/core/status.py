@@ -7,6 +7,7 @@ from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.link import Link
 from mombroker.core.message import decode
 from mombroker.core.passage import MOVING
+from mombroker.core.reconfiguration import FROZEN
 from mombroker.core.requests import Reply, reads
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import listed
@@ -138,6 +139,12 @@ def _problems(server: AgentServer) -> list[str]:
             f"no work is taken from outside: {', '.join(server.alarms.why())}{backlog}; make room, bring the peer "
             "back, or change the limit"
         )
+    begun = max((each.since for each in (server.change.plan, server.coordinator.run) if each), default=0)
+    if begun and server.tx.now - begun > AWAY_NS and (waits := _change(server)):
+        out.append(
+            f"{waits}; {len(server.channel.gate)} messages wait here to enter what changes: start who is down, or, if "
+            "a store is gone for good, run `mom server lost` for it; `mom topology status` tells of all"
+        )
     if to := server.names.elsewhere:
         out.append(
             f"{server.name} is drained to {to}: it lets no client in, and makes nothing new, until `mom server drain "
@@ -166,6 +173,17 @@ def _problems(server: AgentServer) -> list[str]:
     return out
 
 
+def _change(server: AgentServer) -> str:
+    """What a change of the domains that has begun waits for here; on the registry, if it has no other reason, whom the
+    bus waits for. Empty if there is none."""
+    mine, bus = server.change.status(), server.coordinator.status()
+    if mine["waits_for"]:
+        return f"the change to revision {mine['change']} of the topology waits for {listed(mine['waits_for'])}"
+    if bus.get("phase") == FROZEN:
+        return f"the change to revision {bus['change']} of the topology waits for {listed(bus['waits_for'])} to switch"
+    return ""
+
+
 def _away(server: AgentServer, consumer: DomainChannel, link: Link) -> bool:
     seen = max(link.last_seen, consumer.since)
     return not link.conn and link.waiting() and server.tx.now - seen > AWAY_NS
@@ -184,10 +202,8 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
 def why(server: AgentServer) -> list[Reply]:
     """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
     out: list[Reply] = [{"kind": "full", "reason": reason} for reason in server.alarms.why()]
-    if waits := server.change.status()["waits_for"]:
-        out.append(
-            {"kind": "change", "packets": len(server.channel.gate), "reason": f"the change waits for {waits[0]}"}
-        )
+    if waits := _change(server):
+        out.append({"kind": "change", "packets": len(server.channel.gate), "reason": waits})
     for consumer in server.channel.domains.values():
         for packet, missing in consumer.core.held():
             message = packet.note[1] or decode(packet.body)

@@ -17,7 +17,10 @@ from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.topology import Domain, Server, address, suggestion
 from mombroker.core.truth import Truth
 
-MAY_JOIN = ("join", "invitation", "lose", "losses")  # verbs that may also be asked by whoever has the secret of the bus
+MAY_JOIN = (  # verbs that may also be asked by whoever has the secret of the bus
+    "join", "invitation", "lose", "losses", "topology_status", "topology_abort", "change_without", "change_counts",
+    "change_end", "change_over",
+)  # fmt: skip
 
 
 class TopologyVerbs:
@@ -64,6 +67,29 @@ class ChangeVerbs:
     def topology_abort(self) -> Reply:
         """Give a change of the domains up that has not begun. Only the registry can."""
         return {"change": self.coordinator.abort()}
+
+    @changes
+    def change_without(self, change: int, servers: list[str]) -> Reply:
+        """Go on with a change of the domains that has begun, by its id, without servers that are lost for good."""
+        self.change.without(change, servers)
+        return self.change.report(change)
+
+    @reads
+    def change_counts(self, change: int) -> Reply:
+        """How much a server has sent and received in the domains that change, while it is frozen."""
+        return self.change.report(change)
+
+    @changes
+    def change_end(self, change: int) -> Reply:
+        """Switch: nothing more is under way between those that are left in a change without lost servers."""
+        self.change.end(change)
+        return self.change.report(change)
+
+    @changes
+    def change_over(self, change: int) -> Reply:
+        """All but the servers that are lost have switched. Only the registry can be told so."""
+        self.coordinator.over(change)
+        return self.coordinator.status()
 
 
 class LossVerbs:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mombroker import ordering
 from mombroker.core.message import Message, decode
+from mombroker.core.topology import listed
 from mombroker.ordering.base import Packet
+
+PAGE = 64  # packets that are read at once
 
 if TYPE_CHECKING:
     from mombroker.core.channel import Channel
@@ -47,11 +50,32 @@ def held(channel: Channel, part: DomainChannel) -> Iterator[tuple[Message, str]]
                 yield message, agent
 
 
-def bury(channel: Channel, part: DomainChannel, link: Link) -> None:
-    """What waits for a neighbour that is lost, and for ever without a successor, becomes dead letters."""
-    reason = f"its way led to {link.peer}, which is lost: it was not delivered"
-    for seq, packet in page(part, link, link.acked, link.sent):
-        message = decode(packet.body)
-        for agent in message.dests:
-            if seq > link.acked and via(channel, agent, part.name, link.peer):
-                channel.dead_letters.undeliverable(message, agent, reason)
+def without(channel: Channel, part: DomainChannel, lost: Collection[str], seen: Mapping[str, int]) -> int:
+    """What waits in a domain for neighbours that are lost, and for what only those had, becomes dead letters. None of
+    them has received what comes after `seen`, if that is known. How many there are.
+
+    Where each member passes on each message its origin tells of it, or whoever else has it.
+    """
+    relays, dead = part.core.relays, 0
+    gone = [server for server in part.members if server in lost]
+    shown = listed(gone)
+    reached = part.core.reach([part.numbers[server] for server in gone])
+
+    def bury(message: Message, agent: str, why: str, known: bool) -> int:
+        told = "it was not delivered" if known else "whether it was delivered is unknown"
+        return channel.dead_letters.undeliverable(message, agent, f"{why}, which is lost: {told}")
+
+    for server in gone:
+        link = part.link(server)
+        while packets := page(part, link, link.acked, PAGE):
+            for seq, packet in packets:
+                if packet.body and (relays or link.member in packet.dests):
+                    message, known = decode(packet.body), seq > seen.get(server, 0) and not relays
+                    ways = {server} | {part.members[at] for at in packet.dests if relays and at not in reached}
+                    for agent in message.dests:
+                        if any(via(channel, agent, part.name, peer) for peer in ways):
+                            dead += bury(message, agent, f"its way led to {shown}", known)
+            link.acknowledged(packets[-1][0], 0)
+    for message, agent in [*held(channel, part)]:
+        dead += bury(message, agent, f"it waited for what only {shown} had", not relays)
+    return dead

@@ -91,8 +91,8 @@ def server_events(
 
 def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
     """What is wrong with a run, and the outsider's verdicts on it."""
-    nodes = list(cluster.nodes.values())
     ghosts = cluster.losses.ghosts if cluster.losses is not None else []
+    nodes = [node for node in cluster.nodes.values() if node not in ghosts]
     logs = [node.trace for node in [*ghosts, *nodes]]
     fates = Fates(logs)
     gone: set[tuple[MessageId, str]] = set()

@@ -1,18 +1,19 @@
 """Servers of a simulated bus that die with their disks, and operators who declare them lost and start others in their
-place, while all works under faults."""
+place, while all works under faults; some die in the middle of a change of the domains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from random import Random
 from typing import Any, Protocol
 
-from mombroker.core import newcomers, undelivered
+from mombroker.core import lost_inside, newcomers, revision, undelivered
 from mombroker.core.gate import GATE
 from mombroker.core.ids import identity
 from mombroker.core.message import Message, decode
 from mombroker.core.meta import EPOCH, JOINING, LOSS, NEXT
 from mombroker.core.passage import AGENT, PAGE, waiting
+from mombroker.core.reconfiguration import ASKED
 from mombroker.core.topology import Topology
 from mombroker.sim.joins import invited
 from mombroker.sim.network import Network
@@ -22,6 +23,7 @@ from mombroker.store.memory import MemoryStore
 
 EVERY = 20 * MS  # an operator tries again
 ALL = 1 << 40
+PATIENCE = 10  # looks for an answer
 MessageId = tuple[str, int]
 
 
@@ -32,6 +34,7 @@ class Around(Protocol):
     topology: Topology
     nodes: dict[str, Node]
     network: Network
+    tickets: int
 
     def ask(self, server: str, verb: str, args: dict[str, Any]) -> None: ...
     def make_room(self) -> None: ...
@@ -41,6 +44,7 @@ class Losses:
     """ghosts    servers whose disks are gone
     dead      the last ones that were lost together, and `epoch`, that their domains begin under
     waiting   lost servers in whose place nobody has begun
+    carried_out, given_up   changes that the lost ones held up
     """
 
     def __init__(self, around: Around):
@@ -51,15 +55,33 @@ class Losses:
         self.epoch = 0
         self.waiting: list[str] = []
         self.late: set[str] = set()  # of these, those whose place is free for a while
-        self.came_back = 0
+        self.came_back = self.carried_out = self.given_up = 0
 
-    def schedule(self, span: int) -> None:
-        self.world.after(int(self.rng.random() * span), self._lose)
+    def schedule(self, span: int, changing: bool) -> None:
+        """With `changing` the domains change meanwhile, and most are lost in the middle of that."""
+        self.end = self.world.now + span
+        self.changing, self.inside = changing, changing and self.rng.random() < 0.8
+        self.world.after(int(self.rng.random() * span / (2 if self.inside else 1)), self._lose)
+
+    @property
+    def topology(self) -> Topology:
+        """The one of the newest revision that is durable anywhere."""
+        metas = [node.disk.store.meta() for node in self.around.nodes.values() if not node.gone]
+        number, text = max(revision.in_force(meta) for meta in metas)
+        return revision.read(text) if number else self.around.topology
 
     def _lose(self) -> None:
         """One or two servers die, with their disks."""
         nodes, registry = self.around.nodes, self.around.topology.registry
-        free = [name for name, node in nodes.items() if name != registry and node.up and not node.stopping]
+        known = self.topology.servers
+        free = [name for name in known if name != registry and nodes[name].up and not nodes[name].stopping]
+        if self.inside and self.world.now < self.end:
+            plans = [node.server.change.plan for node in nodes.values() if node.up]
+            begun = {name for plan in plans if plan is not None and plan.phase != ASKED for name in plan.inside}
+            free = [name for name in free if name in begun]
+            if not free or self.rng.random() < 0.5:  # else always at its first moment
+                self.world.after(self.world.about(MS), self._lose)
+                return
         if self.waiting or not free:
             return
         self.dead = self.rng.sample(free, min(len(free), self.rng.choice((1, 1, 1, 2))))
@@ -71,11 +93,47 @@ class Losses:
             self.waiting.append(name)
             if self.rng.random() < 0.3:
                 self.late.add(name)
-        self.epoch = 1 + max(self._epoch(name, domain) for name in nodes for domain in self._domains(name))
-        self.world.after(int(self.rng.random() * 100 * MS), self._declare)
+        self.world.after(int(self.rng.random() * 100 * MS), self._work, self._in_change())
+
+    def _in_change(self) -> Iterator[None]:
+        """What a change needs that they hold up; goes on at each look."""
+        steps = lost_inside.carry_out(self.around.topology.registry or "", self.dead)
+        answer: dict[str, Any] | None = None
+        while self.changing:
+            try:
+                server, verb, args = steps.send(answer)
+            except StopIteration as end:
+                self.carried_out += end.value[1] == lost_inside.CARRIED_OUT
+                self.given_up += end.value[1] == lost_inside.GIVEN_UP
+                return
+            answer = yield from self._answer(server, verb, args)
+
+    def _answer(self, server: str, verb: str, args: dict[str, Any]) -> Generator[None, None, dict[str, Any] | None]:
+        node, before = self.around.nodes[server], self.around.tickets
+        self.around.ask(server, verb, args)
+        ticket = self.around.tickets
+        for _ in range(PATIENCE if ticket > before else 1):
+            yield
+            for number, reply in node.replies:
+                if number == ticket:
+                    return reply if isinstance(reply, dict) else None
+        return None
+
+    def _work(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            self.world.after(self.world.about(2 * MS), self._work, steps)
+            return
+        known = self.topology.servers
+        self.dead = [name for name in self.dead if name in known]  # the change has taken the others out
+        self.waiting = [name for name in self.waiting if name in known]
+        self.epoch = 1 + max(
+            (self._epoch(name, domain) for name in known for dead in self.dead for domain in self._domains(dead)),
+            default=0,
+        )
+        self._declare()
 
     def _domains(self, server: str) -> list[str]:
-        return [domain.name for domain in self.around.topology.domains_of(server)]
+        return [domain.name for domain in self.topology.domains_of(server)]
 
     def _epoch(self, server: str, domain: str) -> int:
         return int(self.around.nodes[server].disk.store.meta().get(EPOCH + domain, 0))
@@ -83,7 +141,7 @@ class Losses:
     def _declare(self) -> None:
         """As often as it takes; and whoever comes back with its old disk meanwhile is refused."""
         nodes, done = self.around.nodes, True
-        for domain in self.around.topology.domains.values():
+        for domain in self.topology.domains.values():
             lost = [name for name in domain.members if name in self.dead]
             left = [name for name in domain.members if name not in self.dead]
             if lost and not left:  # whoever comes first has lost the others
@@ -179,14 +237,14 @@ class Losses:
         dead = [record for node in self.around.nodes.values() for record in node.trace if record.kind == "dead"]
         told = [record for record in dead if "which is lost" in record.detail]
         return {
-            "losses": len(self.ghosts), "told": len(told),
+            "losses": len(self.ghosts), "told": len(told), "in_change": self.carried_out, "given_up": self.given_up,
             "came_back": self.came_back, "told_unknown": sum("unknown" in record.detail for record in told),
         }  # fmt: skip
 
     def faults(self) -> list[str]:
         """At rest each place is taken, and nothing is left of the losses."""
         wrong = [f"nobody is in the place of {self.waiting}"] if self.waiting else []
-        for node in self.around.nodes.values():
+        for node in [node for node in self.around.nodes.values() if node not in self.ghosts]:
             meta = node.disk.store.meta()
             if left := [key for key in meta if key.startswith((LOSS, JOINING))]:
                 wrong.append(f"{node.name} is left with {[f'{key} {meta[key]}' for key in left]}")

@@ -43,7 +43,7 @@ class Trial(Cluster):
         if self.replicas is not None:
             self.replicas.schedule(self, span)
         if self.losses is not None:
-            self.losses.schedule(span)
+            self.losses.schedule(span, self.relayouts is not None)
         self.faulty = True
         self.world.run(self.world.now + span)
         self.faulty = False

@@ -1,9 +1,12 @@
 """A lost store, and a changed topology: the bus goes on, and the report says what did not."""
 
+from functools import partial
+
 import pytest
 
 from mombroker.admin.reset import adopt, plan
 from mombroker.core.errors import MomError, PeerRefused
+from mombroker.core.meta import CHANGE, MARK, PLAN
 from mombroker.core.revision import history, in_force, text_of
 from mombroker.core.status import why
 from mombroker.core.topology import Topology
@@ -223,3 +226,75 @@ def test_a_changed_domain_needs_a_bus_at_rest_and_starts_its_clocks_anew():
     restart(b, grown)
     tell(b, "after", *"abcdre")
     assert got(b, "b") == ["before", "under way", "after"] and got(b, "e") == ["after"]
+
+
+# -- in the middle of a change of the domains --------------------------------------------------------------------------
+
+NEW = {"x": "abr", "y": "rcd"}  # by other back ends
+
+
+def changing(until, registry="a"):
+    """A bus whose registry is lost in the middle of a change: when one of the others is `until`."""
+    b = bus()
+    tell(b, "before", *"abcdr")
+    new = topology(NEW, SINKS | {"a/source": f"{AGENTS}:Source", "c/far": f"{AGENTS}:Source"}, {
+        "x": ("ks", {}), "y": ("rst", {})
+    }, allow=("tests",))  # fmt: skip
+    stop = dict.fromkeys("bcdr", until)
+    for name, server in b.servers.items():
+        server.change._may_switch = partial(may_switch, stop.get(name, "switched"), server.change._may_switch)
+    b.ask("a", "apply_topology", text=text_of(new), revision=1)
+    return b, new
+
+
+def may_switch(until, really, plan):
+    return until != "frozen" and really(plan)
+
+
+def at_rest(b):
+    for name, store in b.stores.items():
+        assert not [key for key in store.meta() if key.startswith((PLAN, CHANGE, MARK))], name
+        assert not len(b.servers[name].channel.gate)
+
+
+def test_a_change_that_its_lost_registry_has_begun_goes_back():
+    b, _ = changing("frozen")
+    b.stores["a"].restore(b.stores["a"].snapshot())
+    b.send("c", "far", Tell(["sink-b", "sink-d"], "waits"))
+    assert {b.servers[name].change.status()["phase"] for name in "bcdr"} == {"frozen"}
+    assert got(b, "b") == ["before"]
+    report = reset_bus(b, "a")
+    assert report["notes"] == ["the change to revision 2 of the topology was given up: apply it again"]
+    assert {server.truth.number for server in b.servers.values()} == {1}
+    at_rest(b)
+    assert got(b, "b") == ["before", "waits"] and got(b, "d") == ["before", "waits"]
+    tell(b, "after", *"abcdr")
+    assert got(b, "c")[-1] == got(b, "a")[-1] == "after"
+
+
+def test_adopt_is_refused_in_the_middle_of_a_change():
+    b, new = changing("frozen")
+    for name in list(b.servers):
+        b.crash(name)
+    with pytest.raises(MomError, match="a change of the domains is under way in a, b, c, d, r"):
+        adopt(new, b.stores)
+
+
+def test_a_change_that_somebody_has_carried_out_is_ended_when_its_registry_is_lost():
+    b, new = changing("switched")
+    for name in "cdr":
+        assert b.servers[name].truth.number == 2
+    b, new = changing("frozen")
+    b.servers["b"].change._may_switch = lambda plan: True  # as if c, d and r had died before they could, too
+    b.send("c", "far", Tell(["sink-b", "sink-d"], "waits"))
+    assert [b.servers[name].truth.number for name in "bcdr"] == [2, 1, 1, 1]
+    with pytest.raises(MomError, match="the store of b has revision 2"):
+        reset_bus(b, "a")
+    b.topology = new
+    report = reset_bus(b, "a")
+    assert report["notes"] == ["the change to revision 2 of the topology was ended"]
+    assert {server.truth.number for server in b.servers.values()} == {2}
+    at_rest(b)
+    assert got(b, "b") == ["before", "waits"] and got(b, "d") == ["before", "waits"]
+    tell(b, "after", *"abcdr")
+    assert got(b, "c")[-1] == got(b, "a")[-1] == "after"
