@@ -26,6 +26,7 @@ def leaves_at_the_decision(relocated: Callable[..., None]) -> Callable[..., None
         departure = departures.leaving.get(id)
         if departure is not None and departure.phase == ENDS:
             departure.phase, departure.waits = SENDS, []
+            departures._keep(id)
 
     return at_once
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mombroker.core.departures import Departures
 from mombroker.core.limits import Limits
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Do, Put, Tell
+from tests.fakes_bus import replaced
+from tests.fakes_travels import leaves_at_the_decision
 
 HERE = "tests.core.sample_agents"
 THREE = {"x": "abc"}
@@ -150,6 +153,39 @@ def test_what_is_sent_meanwhile_comes_behind_what_was_sent_before(b):
     b.join("b", "c")
     b.pump()
     assert state(b, "b", "a/sink")["got"] == ["by the former home", "from c"]
+
+
+def a_slow_sender():
+    """What the agent of b got: d sends it one message before it hears of the new home, which is long under way, and one
+    to the new home."""
+    b = Bus(topology({"x": "abcd"}, {"b/sink": f"{HERE}:Sink"}, allow=(HERE,)))
+    b.pump()
+    homes = b.servers["b"].homes
+    relocate = homes.relocate
+
+    def cut_off(*args):
+        b.cut("b", "d")
+        b.cut("a", "d")  # the registry, which tells of the new home
+        relocate(*args)
+
+    homes.relocate = cut_off
+    move(b, "sink", "c", at="b")
+    b.send("d", "sink", Put("first"))
+    b.join("a", "d")
+    b.pump()
+    b.send("d", "sink", Put("second"))
+    b.join("b", "d")
+    b.pump()
+    return state(b, "c", "b/sink")["got"]
+
+
+def test_it_leaves_when_all_that_was_sent_to_its_former_home_has_come():
+    assert a_slow_sender() == ["first", "second"]
+
+
+def test_control_it_leaves_at_the_decision():
+    with replaced(Departures, "relocated", leaves_at_the_decision):
+        assert a_slow_sender() != ["first", "second"]
 
 
 def test_it_is_refused_where_it_cannot_be(b):

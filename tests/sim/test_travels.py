@@ -26,9 +26,6 @@ CONTROLS = {
     "what is sent directly does not wait": Control(
         partial(replaced, Arrivals, "admit", fakes.not_behind_the_end), (4, 6, 8)
     ),
-    "it leaves at the decision": Control(
-        partial(replaced, Departures, "relocated", fakes.leaves_at_the_decision), (363, 735, 1113)
-    ),
     "passed, and the table is late": Control(partial(replaced, Homes, "_relocated", fakes.passes_before), (1, 2, 4)),
     "its state is moved twice": Control(partial(replaced, Departures, "_gone", fakes.stays_too), (1, 2, 4)),
     "it goes on while it leaves": Control(
