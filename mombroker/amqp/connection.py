@@ -9,7 +9,7 @@ from typing import Any
 
 from mombroker import __version__
 from mombroker.amqp import performatives
-from mombroker.amqp.codec import FORCED, FRAMING, INVALID, NOT_ALLOWED, AmqpError
+from mombroker.amqp.codec import FORCED, FRAMING, INVALID, NOT_ALLOWED, AmqpError, Symbol
 from mombroker.amqp.frames import AMQP_FRAME, EMPTY, MAX_FRAME, PLAIN, SASL, SASL_FRAME, Parser, frame
 from mombroker.amqp.performatives import Attach, Begin, Close, Detach, Disposition, End, Flow, Init, Open
 from mombroker.amqp.session import Session
@@ -66,7 +66,6 @@ class Connection:
     beat = EMPTY
     first = "AMQP header"
     version = "1.0"
-    uncommitted = 0
 
     def __init__(self, id: str, now: Callable[[], int], settings: Settings):
         self.id, self.now, self.settings = id, now, settings
@@ -78,12 +77,13 @@ class Connection:
         self.notes: list[str] = []
         self.fault = self.client_id = ""
         self.send_every = 0
-        self.expect_every = int(IDLE_MS / BEATS)
+        self.expect_every = 0
         self.written = 0
         self.sessions: dict[int, Session] = {}  # by the client's channel, which is ours, too
         self.parts: dict[int, Session] = {}
         self.most_out = MIN_FRAME
         self.unfinished_deliveries = 0
+        self.temporaries: set[str] = set()  # destinations of ours that are there
         self._parser = Parser()
         self._take = self._header
         self._parted = 0
@@ -119,6 +119,11 @@ class Connection:
                 session.commands = []
         return found
 
+    @property
+    def uncommitted(self) -> int:
+        """Bytes in open transactions."""
+        return sum(each.transactions.bytes for each in self.sessions.values())
+
     def took(self, upto: int) -> list[tuple[int, int]]:
         """What is settled by being written, up to a number of ours: part and tag, the last of each."""
         last: dict[int, int] = {}
@@ -131,7 +136,8 @@ class Connection:
         sessions = self.sessions.values()
         return {
             "subscriptions": sum(len(each.outgoing) for each in sessions),
-            "unsettled": sum(len(each.unsettled) for each in sessions), "transactions": 0,
+            "unsettled": sum(len(each.unsettled) for each in sessions),
+            "transactions": sum(len(each.transactions.open) for each in sessions),
         }  # fmt: skip
 
     def receive(self, data: bytes) -> None:
@@ -262,6 +268,7 @@ class Connection:
         if len(said.container) > MAX_NAME or not said.container.isprintable():
             raise AmqpError(f"a container-id has at most {MAX_NAME} printable characters", INVALID)
         self.most_out = min(MAX_FRAME, max(MIN_FRAME, said.max_frame))
+        self.expect_every = int(IDLE_MS / BEATS)
         if said.idle_ms:
             self.send_every = max(1_000, min(MAX_BEAT_MS, said.idle_ms // 2))
         self.claim = Login("", "", said.container, SOLE in said.desired)
@@ -278,7 +285,7 @@ class Connection:
         claim, self.claim = self.claim, None
         if refusal:
             self._say_open({"amqp:connection-establishment-failed": True})
-            info = {"invalid-field": "container-id"}
+            info = {"invalid-field": Symbol("container-id")}
             self._end(refusal, performatives.error(INVALID, refusal, info))
             return
         self.client_id = claim.client_id

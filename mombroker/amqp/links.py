@@ -21,12 +21,14 @@ class Incoming:
     credit        what the client may still send, `count` what it has begun so far
     unanswered    deliveries that have come and have no outcome yet
     start         how the message that `model` was made of begins, up to its body; empty: there is no such
+    made          the temporary destination that it has made, and `temporary`, if that is a queue
+    coordinator   of transactions
     last          the last command, while another one may join it
     """
 
     __slots__ = (
         "name", "handle", "destination", "credit", "count", "unanswered", "start", "model", "last", "partial",
-        "size", "first", "dead",
+        "size", "first", "dead", "made", "temporary", "coordinator",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, destination: str, count: int):
@@ -39,6 +41,8 @@ class Incoming:
         self.size = 0
         self.first: Transfer | None = None  # its first transfer
         self.dead = False  # it is refused already
+        self.made = self.temporary = ""
+        self.coordinator = False
 
     def begin(self, transfer: Transfer) -> None:
         """A delivery begins. Raises AmqpError."""
@@ -71,21 +75,20 @@ class Outgoing:
     unsettled  deliveries that the client has and has not settled
     pending    deliveries that wait for credit, or for the link to be there
     durable    the durable subscription, which ends with the link if that is closed
-    temporary  the queue that ends with it
+    made       the temporary destination that it has made, and `temporary`, if that is a queue
     """
 
     __slots__ = (
         "name", "handle", "sub", "source", "settled", "credit", "count", "granted", "unsettled", "pending", "durable",
-        "temporary", "attached", "draining", "drained", "head", "end", "shared",
+        "made", "temporary", "attached", "draining", "head", "end", "common",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, sub: str, source: Terminus, settled: bool, channel: int):
         self.name, self.handle, self.sub, self.source, self.settled = name, handle, sub, source, settled
         self.credit = self.count = self.granted = self.unsettled = 0
         self.pending: deque[Delivery] = deque()
-        self.durable = self.temporary = ""
-        self.shared = False
-        self.attached = self.draining = self.drained = False
+        self.durable = self.made = self.temporary = ""
+        self.attached = self.draining = self.common = False
         told = codec.uint(handle)
         start = bytes((0x00, 0x53, 0x14, 0xC0, len(told) + 14, 5))
         self.head = b"\x02\x00" + channel.to_bytes(2, "big") + start + told + b"\x70"

@@ -374,6 +374,16 @@ def decode(body: bytes) -> tuple[Any, int]:
         raise malformed(error) from None
 
 
+def of_coordinator(payload: bytes) -> Declare | Discharge:
+    """What a message to a coordinator says. Raises AmqpError."""
+    if payload[:3] != b"\x00\x53\x77":
+        raise AmqpError("a coordinator takes declare and discharge", INVALID)
+    said, _ = decode(payload[3:])
+    if not isinstance(said, Declare | Discharge):
+        raise AmqpError("a coordinator takes declare and discharge", INVALID)
+    return said
+
+
 # -- to bytes ------------------------------------------------------------------------------------------------------
 
 _ACCEPTED = performative(ACCEPTED, ())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Protocol
 
-from mombroker.amqp import addresses, codec, messages, performatives
+from mombroker.amqp import addresses, codec, messages, performatives, sources
 from mombroker.amqp.codec import INVALID, NOT_FOUND, NULL, PRECONDITION, AmqpError
 from mombroker.amqp.frames import frame
 from mombroker.amqp.links import Incoming, Outgoing, too_large
@@ -26,6 +26,7 @@ from mombroker.amqp.performatives import (
     Attach,
     Begin,
     Coordinator,
+    Declare,
     Detach,
     Disposition,
     Flow,
@@ -34,24 +35,26 @@ from mombroker.amqp.performatives import (
     Transactional,
     Transfer,
 )
-from mombroker.broker import commands
+from mombroker.broker import commands, destinations
 from mombroker.broker.commands import (
     SUBSCRIPTION,
     Command,
     Delivery,
     Disconnect,
     Drained,
+    Find,
+    MakeTemporary,
     Receipt,
     Receipts,
     Refused,
     Reply,
     Send,
     SendRun,
-    Subscribe,
     Sync,
     Unsubscribe,
 )
 from mombroker.broker.shapes import getter
+from mombroker.broker.transactions import Limits, Step, TransactionError, Transactions
 from mombroker.core.errors import MomError
 
 WINDOW = 4_096  # frames that a client may send before it hears of us again
@@ -65,6 +68,7 @@ OUTCOMES = {
 _FIELDS = [each.name for each in fields(Send)]
 _BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
 _values = getter(*_FIELDS)
+_CONDITIONS = {commands.DENIED: codec.DENIED, commands.MISSING: NOT_FOUND, commands.FULL: codec.LIMIT}
 _NO_TRANSFER = -1  # in the place of a tag
 Then = Callable[[Refused | None], None]
 
@@ -77,6 +81,7 @@ class Owner(Protocol):
     now: Callable[[], int]
     most_out: int
     unfinished_deliveries: int
+    temporaries: set[str]
 
     @property
     def max_message(self) -> int: ...
@@ -112,6 +117,7 @@ class Session:
         self._awaited: dict[str, Then] = {}
         self._asked = 0
         self._touched: dict[Incoming, None] = {}
+        self.transactions = Transactions(Limits())
         self._say(performatives.begin(channel, 0, WINDOW, SPACE - 1, performatives.MAX_HANDLE))
 
     def _say(self, body: bytes) -> None:
@@ -159,34 +165,89 @@ class Session:
 
     def _attach_incoming(self, asked: Attach) -> None:
         target = asked.target
-        if target is None or isinstance(target, Coordinator):
-            raise AmqpError("a link needs a target", codec.NOT_IMPLEMENTED)
-        kind = addresses.kind_of(target.capabilities)
-        destination = addresses.one(target.address, kind) if target.address else ""
-        link = Incoming(asked.name, asked.handle, destination, asked.initial_count)
-        self.incoming[asked.handle] = link
+        if target is None:
+            raise AmqpError("a link to send by needs a target", INVALID)
+        link = Incoming(asked.name, asked.handle, "", asked.initial_count)
+        if isinstance(target, Coordinator):
+            link.coordinator = True
+        elif target.dynamic:
+            link.made, address = self._new_temporary(target)
+            link.destination, target = link.made, target._replace(address=address)
+            if link.destination.startswith("temp-queue:"):
+                link.temporary = link.destination
+        elif target.address:
+            link.destination = self._is_there(addresses.one(target.address, addresses.kind_of(target.capabilities)))
         offered = [each for each in asked.desired if each == "DELAYED_DELIVERY"]
         source = (asked.source or Terminus(None)).source()
-        self._attached(asked, source, target.target(), offered)
-        self._top_up(link)
+        self.incoming[asked.handle] = link
+
+        def then(refused: Refused | None) -> None:
+            if self.incoming.get(asked.handle) is not link:
+                return
+            if refused is not None:
+                del self.incoming[asked.handle]
+                self._refuse(asked, refusal(refused))
+                return
+            self._attached(asked, source, target.target(), offered)
+            self._top_up(link)
+
+        if link.temporary:
+            self._ask(MakeTemporary(link.temporary), then)
+        else:
+            then(None)
+
+    def _new_temporary(self, terminus: Terminus) -> tuple[str, str]:
+        """A destination that lives as long as its link, and its address."""
+        self._asked += 1
+        shown = sources.temporary(f"{self.part}.{self._asked}", terminus)
+        name, address = destinations.temporary(shown, self.owner.id)
+        self.owner.temporaries.add(name)
+        return name, address
+
+    def _is_there(self, destination: str) -> str:
+        """A temporary destination of this connection is not made by being used. Raises AmqpError."""
+        kind, _, name = destination.partition(":")
+        if kind.startswith("temp-") and name.startswith(f"{self.owner.id}/"):
+            if destination not in self.owner.temporaries:
+                raise AmqpError(f"{destination} is no more: it ended with the link that made it", NOT_FOUND)
+        return destination
 
     def _attach_outgoing(self, asked: Attach) -> None:
         source = asked.source
-        if source is None or not source.address:
-            raise AmqpError("a link to receive by needs the address of its source", INVALID)
-        wanted = addresses.several(source.address, addresses.kind_of(source.capabilities))
-        settled = asked.sender_settles == SETTLED
+        settled = asked.sender_settles == SETTLED or bool(source and source.copies)
         self._asked += 1
-        link = Outgoing(asked.name, asked.handle, f"{asked.handle}.{self._asked}", source, settled, self.channel)
-        command = Subscribe(link.sub, wanted, "auto" if settled else "individual", credit=0)
-        self.outgoing[asked.handle] = self.subs[link.sub] = link
+        sub = f"{asked.handle}.{self._asked}"
+        link = Outgoing(asked.name, asked.handle, sub, source or Terminus(None), settled, self.channel)
+        command: Command
+        if source is None:  # of a durable subscription that is there
+            link.durable, link.common = sources.subscription(asked.name), sources.GLOBAL in asked.desired
+            source = Terminus(None, 2, "never", capabilities=asked.desired)
+            command = Find(link.durable, link.common)
+        else:
+            if source.dynamic:
+                name, address = self._new_temporary(source)
+                source = source._replace(address=address)
+                wanted: tuple[str, ...] = (name,)
+                link.made = name
+                if name.startswith("temp-queue:"):
+                    link.temporary = name
+            elif source.address:
+                wanted = addresses.several(source.address, addresses.kind_of(source.capabilities))
+                self._is_there(wanted[0])
+            else:
+                raise AmqpError("a link to receive by needs the address of its source", INVALID)
+            command = sources.subscribe(sub, asked.name, source, wanted, settled)
+            if not command.transient:
+                link.durable, link.common = command.durable, command.common
+        self.outgoing[asked.handle] = self.subs[sub] = link
+        source = sources.understood(source)
 
         def then(refused: Refused | None) -> None:
             if self.outgoing.get(asked.handle) is not link:
                 return
             if refused is not None:
                 self._forget(link)
-                self._refuse(asked, AmqpError(refused.message, PRECONDITION))
+                self._refuse(asked, refusal(refused))
                 return
             link.attached = True
             target = (asked.target if isinstance(asked.target, Terminus) else Terminus(None)).target()
@@ -204,20 +265,28 @@ class Session:
             incoming.size = 0
             incoming.over()
             del self.incoming[asked.handle]
-            self._ask(Sync(), lambda refused: self._say(performatives.detach(asked.handle, asked.closed)))
+            self.owner.temporaries.discard(incoming.made)
+            last = Unsubscribe("", temporary=incoming.temporary) if incoming.temporary else Sync()
+            self._ask(last, lambda refused: self._detached(asked, refused))
         # else we have detached it already, and this is the answer
 
     def _detach_outgoing(self, link: Outgoing, asked: Detach) -> None:
         if not link.attached:
             self._say(performatives.attach(link.name, link.handle, SENDER, 2, 0, NULL, NULL, 0, []))
         self._forget(link)
-        command = Unsubscribe(link.sub)
+        ends = bool(link.durable) and asked.closed
+        last = Unsubscribe(link.sub, link.durable if ends else "", ends, common=link.common)
+        if link.source.address is None and not link.source.dynamic:  # it has only looked at its subscription
+            last.sub = ""
+        self.owner.temporaries.discard(link.made)
+        if link.temporary:
+            self.commands.append(last)
+            last = Unsubscribe("", temporary=link.temporary)
+        self._ask(last, lambda refused: self._detached(asked, refused))
 
-        def then(refused: Refused | None) -> None:
-            error = NULL if refused is None else performatives.error(PRECONDITION, refused.message)
-            self._say(performatives.detach(asked.handle, asked.closed, error))
-
-        self._ask(command, then)
+    def _detached(self, asked: Detach, refused: Refused | None) -> None:
+        error = NULL if refused is None else _error(refusal(refused))
+        self._say(performatives.detach(asked.handle, asked.closed, error))
 
     def _forget(self, link: Outgoing) -> None:
         """The link is no more: what its client has not settled goes back."""
@@ -282,12 +351,18 @@ class Session:
     def _take(self, link: Incoming, transfer: Transfer, payload: bytes) -> None:
         """A whole message."""
         self._touched[link] = None
+        if link.coordinator:
+            self._coordinate(link, transfer, payload)
+            return
         receipt = None if transfer.settled else str(transfer.delivery_id)
         try:
             command = self._command(link, payload, receipt)
         except MomError as error:
             if not transfer.settled:
                 self._reject(link, transfer, error)
+            return
+        if isinstance(transfer.state, Transactional):
+            self._send_in_transaction(link, transfer, command)
             return
         if receipt is not None:
             assert transfer.delivery_id is not None, "it was looked at when the delivery began"
@@ -333,12 +408,84 @@ class Session:
         command.receipt = receipt
         return command
 
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def _coordinate(self, link: Incoming, transfer: Transfer, payload: bytes) -> None:
+        """A transaction begins or ends."""
+        try:
+            said = performatives.of_coordinator(payload)
+            if isinstance(said, Declare):
+                self._asked += 1
+                txn = b"%d" % self._asked
+                self.transactions.begin(txn.hex())
+                self._outcome(transfer, performatives.declared(txn))
+                return
+            steps = self.transactions.end(said.txn.hex())
+        except MomError as error:
+            self._reject(link, transfer, error)
+            return
+        if said.fail:
+            self._roll_back(steps)
+            self._outcome(transfer, performatives.described_outcome(Outcome(ACCEPTED)))
+            return
+
+        def then(refused: Refused | None) -> None:
+            if refused is None:
+                self._outcome(transfer, performatives.described_outcome(Outcome(ACCEPTED)))
+                return
+            self._roll_back(steps)
+            self._outcome(transfer, performatives.rejected("amqp:transaction:rollback", refused.message))
+
+        self._ask(commands.Transact(steps), then)
+
+    def _outcome(self, transfer: Transfer, encoded: bytes) -> None:
+        id = transfer.delivery_id or 0
+        self._say(performatives.disposition(RECEIVER, id, id, encoded))
+
+    def _roll_back(self, steps: list[Step]) -> None:
+        """What was consumed goes back, as what has failed."""
+        for step in steps:
+            if isinstance(step, commands.Disposition):
+                self.commands.append(commands.Disposition(step.tag, commands.MODIFIED))
+
+    def _send_in_transaction(self, link: Incoming, transfer: Transfer, command: Send) -> None:
+        txn = transfer.state.txn
+        command.receipt = None
+        link.start, link.last = b"", None
+        try:
+            self.transactions.add(txn.hex(), command, command.size)
+        except TransactionError as error:
+            self._reject(link, transfer, error)
+            return
+        if not transfer.settled:
+            accepted = performatives.described_outcome(Outcome(ACCEPTED))
+            self._outcome(transfer, performatives.transactional(txn, accepted))
+
+    def _settle_in_transaction(self, said: Disposition, state: Transactional) -> None:
+        outcome = state.outcome or Outcome(ACCEPTED)
+        for id in self._named(said.first, said.last):
+            tag, link = self.unsettled.pop(id)
+            link.unsettled -= 1
+            step = self._step(tag, outcome)
+            try:
+                self.transactions.add(state.txn.hex(), step)
+            except TransactionError as error:
+                raise AmqpError(str(error), "amqp:transaction:unknown-id") from None
+            self.commands.append(commands.Uncommitted(tag))
+            if not said.settled:
+                encoded = performatives.transactional(state.txn, performatives.described_outcome(outcome))
+                self._say(performatives.disposition(SENDER, id, id, encoded))
+            if link.credit > link.granted and self.outgoing.get(link.handle) is link:
+                self._grant(link)
+
+    # -- what the client sends, still ------------------------------------------------------------------------------
+
     def _destination(self, head: messages.Head) -> str:
         """Of the anonymous relay."""
         address = messages.address_of(head)
         if not address:
             raise AmqpError("a message to nowhere: its link has no target, and it has no `to`", NOT_FOUND)
-        return addresses.one(address, addresses.coded(head.annotations.get(messages.DEST)))
+        return self._is_there(addresses.one(address, addresses.coded(head.annotations.get(messages.DEST))))
 
     def _reject(self, link: Incoming, transfer: Transfer, error: MomError) -> None:
         condition = error.condition if isinstance(error, AmqpError) else PRECONDITION
@@ -464,15 +611,15 @@ class Session:
         receipt = refused.receipt
         if refused.scope == SUBSCRIPTION and (link := self.subs.get(refused.sub)) is not None and link.attached:
             self._forget(link)
-            error = performatives.error(PRECONDITION, refused.message)
-            self._say(performatives.detach(link.handle, True, error))
+            self._say(performatives.detach(link.handle, True, _error(refusal(refused))))
         elif receipt is None:
             self.owner.note(refused.message)
         elif receipt[0] == "a":
             self._awaited.pop(receipt)(refused)
         else:
             id = int(receipt)
-            rejected = performatives.rejected(PRECONDITION, refused.message)
+            error = refusal(refused)
+            rejected = performatives.rejected(error.condition, str(error))
             self._say(performatives.disposition(RECEIVER, id, id, rejected))
             self._answered(id)
 
@@ -528,7 +675,8 @@ class Session:
             return  # we settle at once what the client sends
         outcome = said.state
         if isinstance(outcome, Transactional):
-            raise AmqpError("a session without a transaction", codec.NOT_IMPLEMENTED)
+            self._settle_in_transaction(said, outcome)
+            return
         if not said.settled and (outcome is None or outcome.code == performatives.RECEIVED):
             return
         for id in self._named(said.first, said.last):
@@ -549,14 +697,18 @@ class Session:
         return [id for at in range(count) if (id := (first + at) % SPACE) in unsettled]
 
     def _settle(self, id: int, tag: int, outcome: Outcome, settled: bool) -> None:
-        command = commands.Disposition(tag, OUTCOMES[outcome.code])
-        if outcome.code == MODIFIED:
-            command.failed, command.undeliverable_here = outcome.failed, outcome.undeliverable_here
+        command = self._step(tag, outcome)
         if settled:
             self.commands.append(command)
             return
         encoded = performatives.described_outcome(outcome)
         self._ask(command, lambda refused: self._say(performatives.disposition(SENDER, id, id, encoded)))
+
+    def _step(self, tag: int, outcome: Outcome) -> commands.Disposition:
+        command = commands.Disposition(tag, OUTCOMES[outcome.code])
+        if outcome.code == MODIFIED:
+            command.failed, command.undeliverable_here = outcome.failed, outcome.undeliverable_here
+        return command
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -568,6 +720,7 @@ class Session:
         self.outgoing.clear()
         self.subs.clear()
         self._stuck.clear()
+        self.transactions.clear()
 
         def over(refused: Refused | None) -> None:
             self.over = True
@@ -591,6 +744,11 @@ def _data(payload: bytes, at: int) -> bytes | None:
         end = at + 5 + int.from_bytes(payload[at + 1 : at + 5], "big")
         return payload[at + 5 :] if end == len(payload) else None
     return None
+
+
+def refusal(refused: Refused) -> AmqpError:
+    """What the broker refuses, in the words of AMQP."""
+    return AmqpError(refused.message, _CONDITIONS.get(refused.cause, PRECONDITION))
 
 
 def _error(error: MomError) -> bytes:

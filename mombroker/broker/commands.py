@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.shapes import getter
+from mombroker.core.errors import MomError
 
 # Outcomes of a delivery, in the words of AMQP 1.0.
 ACCEPTED = "accepted"  # consumed
@@ -24,6 +25,28 @@ MODIFIED = "modified"  # given back and counted as failed: offered again after a
 REQUEUED = "requeued"  # as modified, but offered again though its destination says that such go to the dead letters
 
 MAX_PREFETCH = 10_000  # messages that a subscription may have without settlement
+
+# Why something is refused, where protocols have a word for that.
+DENIED, MISSING, FULL = "denied", "missing", "full"
+
+
+class Denied(MomError):
+    """The user may not."""
+
+    cause = DENIED
+
+
+class Missing(MomError):
+    """What the command names is not there."""
+
+    cause = MISSING
+
+
+class NoRoom(MomError):
+    """A queue has no room."""
+
+    cause = FULL
+
 
 # What a refusal ends.
 COMMAND, SUBSCRIPTION, CONNECTION = "command", "subscription", "connection"
@@ -115,6 +138,7 @@ class Subscribe:
     credit      None: as `prefetch` says, each settlement lets another one come. Else so many messages come, and more
                 only by Flow
     transient   a shared subscription that is not durable: it ends with its last consumer
+    common      a shared subscription of all clients, whatever client id they have
     take_over   the consumer that a durable subscription has, if it is not shared, must go; False: this one is refused
     """
 
@@ -133,6 +157,7 @@ class Subscribe:
     transient: bool = False
     take_over: bool = True
     credit: int | None = None
+    common: bool = False
 
 
 @dataclass(slots=True)
@@ -144,6 +169,24 @@ class Unsubscribe:
     delete: bool = False
     receipt: str | None = None
     temporary: str = ""
+    common: bool = False  # as of Subscribe
+
+
+@dataclass(slots=True)
+class Find:
+    """Is there a durable subscription `durable`? It is refused if there is none."""
+
+    durable: str
+    common: bool = False
+    receipt: str | None = None
+
+
+@dataclass(slots=True)
+class MakeTemporary:
+    """Let there be the queue `temporary` of this connection, before anybody uses it."""
+
+    temporary: str
+    receipt: str | None = None
 
 
 @dataclass(slots=True)
@@ -203,7 +246,10 @@ class Disconnect:
     receipt: str | None = None
 
 
-Command = Send | SendRun | Subscribe | Unsubscribe | Disposition | Uncommitted | Flow | Transact | Sync | Disconnect
+Command = (
+    Send | SendRun | Subscribe | Unsubscribe | Find | MakeTemporary | Disposition | Uncommitted | Flow | Transact | Sync
+    | Disconnect
+)  # fmt: skip
 
 
 class Delivery(NamedTuple):
@@ -250,6 +296,7 @@ class Refused:
     scope   what ends by it: the `command`, which has changed nothing; the `subscription`, with what it had not settled;
             the `connection`
     elsewhere   another server of the bus would take the client
+    cause   DENIED, MISSING, FULL, or nothing of that kind
     """
 
     message: str
@@ -257,6 +304,7 @@ class Refused:
     sub: str = ""
     scope: str = CONNECTION
     elsewhere: bool = False
+    cause: str = ""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,12 @@ def plain(text: str) -> str:
 
 
 class MomError(Exception):
-    """A legal refusal. The CLI prints its sentence and exits with ExitCode.REFUSED."""
+    """A legal refusal. The CLI prints its sentence and exits with ExitCode.REFUSED.
+
+    cause   for protocols that have a word for it: see Refused in broker/commands.py
+    """
+
+    cause = ""
 
 
 class TopologyError(MomError):

@@ -40,6 +40,7 @@ class Timers:
             del self._calls[name]
             call()
 
+        self.unset(name)
         self._calls[name] = self._later(seconds, ring)
 
     def unset(self, name: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mombroker import __version__
-from mombroker.broker import destinations, selectors
+from mombroker.broker import destinations, selectors, transactions
 from mombroker.broker.commands import (
     MODIFIED,
     REJECTED,
@@ -39,12 +39,12 @@ from mombroker.broker.commands import (
 from mombroker.broker.destinations import AGENT, DestinationError
 from mombroker.broker.properties import PropertyError
 from mombroker.broker.shapes import getter
+from mombroker.broker.transactions import Step, TransactionError, Transactions
 from mombroker.core.times import MS
-from mombroker.stomp import foreign, replies, requests, transactions
+from mombroker.stomp import foreign, replies, requests
 from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12, head_of
 from mombroker.stomp.requests import CONTROL, OPTIONS, Now, flag, number
-from mombroker.stomp.transactions import Step, Transactions
 from mombroker.stomp.unsettled import Unsettled
 
 VERSIONS = (V10, V11, V12)
@@ -207,7 +207,7 @@ class Session:
                 if handler is None:
                     raise FrameError(f"{frame.command} in a session that is open already")
                 handler(self, frame)
-            except (FrameError, DestinationError) as error:
+            except (FrameError, DestinationError, TransactionError) as error:
                 receipt = frame.headers.get("receipt") if frame else error.receipt
                 self._leave(Sync(LAST), self._error(str(error), receipt))
 

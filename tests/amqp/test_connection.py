@@ -1,8 +1,11 @@
 """The rules of connections, sessions and links, without sockets."""
 
+from dataclasses import replace
+
 import pytest
 
 from mombroker.amqp import codec, messages, performatives
+from mombroker.amqp.codec import NULL
 from mombroker.amqp.connection import MAX_MARKS
 from mombroker.amqp.frames import EARLY, PLAIN, SASL, frame
 from mombroker.amqp.links import CREDIT
@@ -33,12 +36,16 @@ from mombroker.broker.commands import (
     Disposition,
     Drained,
     Flow,
+    MakeTemporary,
     Receipt,
     Receipts,
     Refused,
     Send,
     SendRun,
+    Subscribe,
     Sync,
+    Transact,
+    Uncommitted,
     Unsubscribe,
 )
 from mombroker.broker.message import ClientMessage
@@ -466,3 +473,156 @@ def test_input_that_is_not_answered_has_a_bound():
     assert len(marks) == MAX_MARKS and at * 60_000 <= (MAX_MARKS + 1) * (320 << 10)
     peer.told(*[Receipt(each.receipt) for each in marks])
     assert not peer.connection.full
+
+
+# -- subscriptions, temporary destinations, transactions -----------------------------------------------------------
+
+
+def subscribed(**source):
+    """The command of a link `link|2` to receive by, from topic `news` or what `source` says."""
+    peer = Peer().began()
+    name, address = source.pop("name", "link|2"), source.pop("address", "news")
+    source.setdefault("capabilities", ["topic"])
+    peer.say(attach(0, RECEIVER, terminus(SOURCE, address, **source), terminus(TARGET, None), name=name))
+    asked = peer.commands()
+    return asked[-1] if asked else peer.take()[-1][1][2].value[1]
+
+
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ({"durable": 2, "expiry": "never"}, {"durable": "link"}), ({"durable": 1}, {"durable": "link"}),
+        ({"capabilities": ["topic", "shared"]}, {"durable": "link", "shared": True, "transient": True}),
+        ({"capabilities": ["topic", "shared"], "durable": 2}, {"durable": "link", "shared": True}),
+        ({"capabilities": ["topic", "shared", "global"]},
+         {"durable": "link", "shared": True, "transient": True, "common": True}),
+        ({"address": "news.*"}, {"destinations": ("topic:news.*",)}),
+        ({"capabilities": ["queue"], "durable": 2}, {"destinations": ("queue:news",)}),
+        ({"capabilities": ["queue"], "mode": "copy"},
+         {"destinations": ("queue:news",), "browser": True, "ack": "auto"}),
+        ({"address": "/queue/news"}, {"destinations": ("queue:news",)}),
+    ],
+)  # fmt: skip
+def test_what_a_source_asks_for_is_a_subscription(source, said):
+    usual = Subscribe("0.1", ("topic:news",), "individual", credit=0, take_over=False, receipt="a2")
+    assert subscribed(**source) == replace(usual, **said)
+
+
+def test_filters_are_a_selector_and_no_local_and_no_others_are_told_back():
+    peer = Peer().began()
+    filters = {"apache.org:selector-filter:string": "a = 1", "apache.org:no-local-filter:list": [], "other": "x"}
+    peer.say(attach(0, RECEIVER, terminus(SOURCE, "orders", filters=filters), terminus(TARGET, None)))
+    (command,) = peer.commands()
+    assert (command.selector, command.no_local) == ("a = 1", True)
+    peer.told(Receipt(command.receipt))
+    assert list(peer.heard[0][1][5].value[7]) == list(filters)[:2]
+
+
+@pytest.mark.parametrize("closed, ends", [(True, True), (False, False)])
+def test_a_durable_subscription_ends_with_a_link_that_is_closed_and_stays_with_one_that_is_detached(closed, ends):
+    peer = receiving("news", 0, durable=2, capabilities=["topic"])
+    peer.say(performatives.detach(0, closed))
+    (command,) = peer.commands()
+    assert (command.sub, command.durable, command.delete) == (peer.sub, "l0" if ends else "", ends)
+
+
+def test_a_link_without_a_source_looks_at_its_durable_subscription_and_may_end_it():
+    peer = Peer().began()
+    peer.say(
+        attach(0, RECEIVER, NULL, terminus(TARGET, None), name="sub"), attach(1, RECEIVER, NULL, NULL, name="none")
+    )
+    find, other = peer.commands()
+    assert (find.durable, other.durable) == ("sub", "none")
+    peer.told(Receipt(find.receipt), Refused("there is none", other.receipt, scope="command", cause="missing"))
+    assert peer.codes() == [ATTACH, ATTACH, DETACH] and peer.heard[0][1][5] is not None
+    assert peer.take()[-1][1][2].value[0] == "amqp:not-found"
+    peer.say(performatives.detach(0, True))
+    (command,) = peer.commands()
+    assert (command.sub, command.durable, command.delete) == ("", "sub", True)
+
+
+@pytest.mark.parametrize("capability, kind", [("temporary-queue", "temp-queue"), ("temporary-topic", "temp-topic")])
+def test_a_dynamic_target_is_a_temporary_destination_of_the_connection_until_its_link_ends(capability, kind):
+    peer = Peer().began()
+    target = terminus(TARGET, None, dynamic=True, capabilities=[capability])
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), target))
+    made = peer.commands()
+    if kind == "temp-queue":
+        assert [type(each) for each in made] == [MakeTemporary] and peer.take() == []
+        peer.told(Receipt(made[0].receipt))
+    address = peer.take()[0][1][6].value[0]
+    assert address.startswith(f"/remote-{kind}/s1/1/")
+    peer.say(attach(1, RECEIVER, terminus(SOURCE, address), terminus(TARGET, None)))
+    (command,) = peer.commands()
+    assert command.destinations[0].startswith(f"{kind}:s1/1/")
+    peer.say(performatives.detach(1, True), performatives.detach(0, True))
+    *_, last = peer.commands()
+    if kind == "temp-queue":
+        assert last.temporary == made[0].temporary
+    peer.take()
+    peer.say(attach(1, RECEIVER, terminus(SOURCE, address), terminus(TARGET, None)))
+    assert peer.codes() == [ATTACH, DETACH] and "is no more" in peer.heard[1][1][2].value[1]
+
+
+def coordinator(peer, handle=9):
+    peer.say(attach(handle, SENDER, terminus(SOURCE, None), codec.performative(performatives.COORDINATOR, [])))
+    peer.take()
+    return peer
+
+
+def declared(peer, id):
+    peer.say(transfer(9, id, b"\x00\x53\x77" + codec.performative(performatives.DECLARE, [])))
+    ((_, fields, _),) = peer.take()
+    assert fields[4].descriptor == performatives.DECLARED
+    return fields[4].value[0]
+
+
+def discharge(txn, fail=False):
+    said = codec.performative(performatives.DISCHARGE, [codec.binary(txn), codec.boolean(fail)])
+    return b"\x00\x53\x77" + said
+
+
+def accepted_in(txn):
+    return performatives.transactional(txn, performatives.described_outcome(ACCEPTED))
+
+
+def test_a_transaction_is_one_command_and_its_discharge_is_answered_when_that_is_durable():
+    peer = coordinator(sending())
+    txn = declared(peer, 0)
+    peer.say(
+        transfer(0, 1, message(b"one"), state=accepted_in(txn)), transfer(0, 2, message(b"two"), state=accepted_in(txn))
+    )
+    assert peer.commands() == [] and peer.connection.uncommitted > 0
+    assert [fields[4].descriptor for _, fields, _ in peer.take()] == [performatives.TRANSACTIONAL] * 2
+    peer.say(transfer(9, 3, discharge(txn)))
+    (command,) = peer.commands()
+    assert isinstance(command, Transact) and [each.body for each in command.commands] == [b"one", b"two"]
+    assert peer.take() == [] and peer.connection.uncommitted == 0
+    peer.told(Receipt(command.receipt))
+    ((_, fields, _),) = peer.take()
+    assert fields[1] == 3 and fields[4].descriptor == performatives.ACCEPTED
+
+
+def test_what_is_settled_in_a_transaction_goes_back_when_that_is_rolled_back_or_refused():
+    for fail in (True, False):
+        peer = coordinator(receiving())
+        peer.told(delivery(peer, 1))
+        peer.take()
+        txn = declared(peer, 0)
+        peer.say(settle(0, None, accepted_in(txn)))
+        assert [type(each) for each in peer.commands() if not isinstance(each, Flow)] == [Uncommitted]
+        peer.say(transfer(9, 1, discharge(txn, fail)))
+        if not fail:
+            (command,) = peer.commands()
+            assert command.commands == [Disposition(1)]
+            peer.told(Refused("queue:x is full", command.receipt, scope="command"))
+            assert peer.heard[-1][1][4].value[0].value[0] == "amqp:transaction:rollback"
+        assert peer.commands() == [Disposition(1, "modified")]
+
+
+def test_a_transaction_that_is_none_is_rejected():
+    peer = coordinator(sending())
+    peer.say(transfer(9, 0, discharge(b"none")), transfer(0, 1, message(b"x"), state=accepted_in(b"none")))
+    assert [fields[4].descriptor for _, fields, _ in peer.take()] == [
+        performatives.REJECTED
+    ] * 2 and not peer.commands()

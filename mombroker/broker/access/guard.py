@@ -19,9 +19,8 @@ from mombroker.broker.access.permission import (
 )
 from mombroker.broker.access.permissions import Permissions
 from mombroker.broker.access.users import NO_LIMITS, UserLimits, Users
-from mombroker.broker.commands import Subscribe
+from mombroker.broker.commands import Denied, Subscribe
 from mombroker.broker.names import subscription_name
-from mombroker.core.errors import MomError
 from mombroker.core.replicated import Replication
 from mombroker.core.times import SECOND
 from mombroker.core.transaction import Transaction
@@ -71,7 +70,7 @@ class Guard:
     def judge(self, action: str, destination: str) -> None:
         """Raises MomError for what it may not do."""
         if self.rights is not None and not self.rights.may(action, destination):
-            raise MomError(denied(self.who, action, destination))
+            raise Denied(denied(self.who, action, destination))
 
     def lacks(self, needs: Needs, steps: Steps | None = None) -> str:
         """Why it may not do all of this; empty if it may. What `steps` do not suffice for it may not."""

@@ -14,9 +14,14 @@ from mombroker.broker.commands import (
     MAX_PREFETCH,
     Ask,
     Command,
+    Denied,
     Disconnect,
     Disposition,
+    Find,
     Flow,
+    MakeTemporary,
+    Missing,
+    NoRoom,
     Receipt,
     Receipts,
     Send,
@@ -89,6 +94,7 @@ class Handlers:
             Send: self._send, SendRun: self._send_run, Disposition: self.settle, Transact: self._transact,
             Sync: self._done, Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
             Subscribe: self._subscribe, Unsubscribe: self._unsubscribe, Ask: self._ask,
+            Find: self._find, MakeTemporary: self._make_temporary,
         }  # fmt: skip
 
     def _send(self, session: Session, command: Send) -> None:
@@ -232,7 +238,7 @@ class Handlers:
 
     def _allowed(self, topic: str) -> None:
         if not self.policies.of(topic).create and name_of(topic) not in self.known:
-            raise MomError(f"{topic} does not exist, and its policy has create = false: see `mom topic create`")
+            raise Missing(f"{topic} does not exist, and its policy has create = false: see `mom topic create`")
 
     def _queue(self, session: Session, destination: str) -> str:
         name = name_of(destination)
@@ -242,7 +248,7 @@ class Handlers:
     def _decided(self, session: Session, name: str, shown: str, cls: type[Queue], state: bytes) -> str:
         """Have somebody made that has this name."""
         if not self.policies.of(shown).create:
-            raise MomError(f"{shown} does not exist, and its policy has create = false: see `mom queue create`")
+            raise Missing(f"{shown} does not exist, and its policy has create = false: see `mom queue create`")
         if session.guard is not None:
             session.guard.judge(CREATE, shown)
         self.names.declare(name, cls.path, state)
@@ -285,7 +291,7 @@ class Handlers:
         if queue.limits.admit(message) if queue is not None else where not in self.full:
             return
         if policy.overflow == "reject":
-            raise MomError(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
+            raise NoRoom(f"{reason}: let somebody take messages from it, or raise the limit of its policy")
         raise Wait(where, policy.block_seconds, f"{reason}, and was so for {policy.block_seconds:g} s", room=True)
 
     def _transact(self, session: Session, command: Transact) -> None:
@@ -380,8 +386,8 @@ class Handlers:
                 self._allowed(destination)
         if first.startswith("temp-") and not _is_own(session, first):
             raise MomError(f"{first} belongs to another connection, which alone may consume from it")
-        if session.guard is not None and (lack := session.guard.lacks(needs(command, session.client_id))):
-            raise MomError(lack)
+        if session.guard is not None and (lack := session.guard.lacks(needs(command, _owner(session, command)))):
+            raise Denied(lack)
         if not first.startswith(("topic:", "temp-topic:")):
             id = self._where(session, first)
             self.names.present(id, first)
@@ -390,7 +396,7 @@ class Handlers:
             session.listen(command, matches)
         else:
             spec = Spec(list(command.destinations), command.selector, no_local, command.shared, not command.transient)
-            name = subscription_name(session.client_id, command.durable, command.transient)
+            name = subscription_name(_owner(session, command), command.durable, command.transient)
             home = self.known.get(name)
             if home is None:
                 home = self._decided(session, name, unquote(name), Subscription, Subscription.new(spec))
@@ -402,12 +408,9 @@ class Handlers:
     def _unsubscribe(self, session: Session, command: Unsubscribe) -> None:
         id = ""
         if command.delete:
-            name = subscription_name(session.client_id, command.durable)
             if session.guard is not None:
-                session.guard.judge(CREATE, unquote(name))
-            id = self.known.get(name, "")
-            if not id:
-                raise MomError(f"there is no durable subscription {command.durable!r}")
+                session.guard.judge(CREATE, unquote(subscription_name(_owner(session, command), command.durable)))
+            id = self._durable(session, command)
             self.names.present(id, f"the durable subscription {command.durable!r}")
         if command.sub:
             session.unsubscribe(command.sub)
@@ -418,6 +421,26 @@ class Handlers:
             self._hold(session, Wait(id, START_S, ""))
         else:
             self._done(session, command)
+
+    def _durable(self, session: Session, command: Find | Unsubscribe) -> str:
+        """The agent of a durable subscription."""
+        id = self.known.get(subscription_name(_owner(session, command), command.durable))
+        if id is None:
+            raise Missing(f"there is no durable subscription {command.durable!r}")
+        return id
+
+    def _find(self, session: Session, command: Find) -> None:
+        self._durable(session, command)
+        self._done(session, command)
+
+    def _make_temporary(self, session: Session, command: MakeTemporary) -> None:
+        self._temporary(session, command.temporary)
+        self._done(session, command)
+
+
+def _owner(session: Session, command: Subscribe | Unsubscribe | Find) -> str:
+    """The client id that is part of the name of a durable or shared subscription."""
+    return "" if command.common else session.client_id
 
 
 def _is_own(session: Session, destination: str) -> bool:

@@ -274,7 +274,7 @@ class Sessions(Native):
                 self._hold(session, wait)
                 break
             except MomError as error:
-                self.refuse(session, Refused(str(error), command.receipt, scope=COMMAND))
+                self.refuse(session, Refused(str(error), command.receipt, scope=COMMAND, cause=error.cause))
             if commands:
                 commands.popleft()
             if not session.key:
@@ -432,7 +432,7 @@ class Sessions(Native):
         session = self.sessions.get(conn)
         if session is None:
             return {"pending": 0, "dropped": 0}
-        return {"pending": len(session.feed.pending) + len(session.feed.later), "dropped": session.feed.dropped}
+        return {"pending": session.feed.count, "dropped": session.feed.dropped}
 
     def host(self, agent: str) -> Native | None:
         kind = agent.partition("/")[2]

@@ -136,7 +136,9 @@ class Session(Native):
     def _new_consumer(self, command: Subscribe, home: str = "") -> SessionConsumer:
         self.number += 1
         take = self.feed.take if self.late is None else self._copy_late
-        consumer = SessionConsumer(self.number, command, home, needs(command, self.client_id), take)
+        consumer = SessionConsumer(
+            self.number, command, home, needs(command, "" if command.common else self.client_id), take
+        )
         self.consumers[consumer.number] = self.subs[command.sub] = consumer
         return consumer
 
@@ -177,7 +179,7 @@ class Session(Native):
 
     def withdraw(self, consumer: SessionConsumer, reason: str) -> None:
         """Its user may not take from there any more: what was not settled goes back, and what is under way."""
-        self.service.refuse(self, Refused(reason, consumer.receipt, consumer.sub, SUBSCRIPTION))
+        self.service.refuse(self, Refused(reason, consumer.receipt, consumer.sub, SUBSCRIPTION, cause=commands.DENIED))
         if self.ended:
             return
         consumer.open = False

@@ -19,8 +19,9 @@ Deliver = Callable[[SessionConsumer, ClientMessage, str, int, Row], None]
 
 class TopicFeed:
     """1. Messages are handed out in the order in which they came, whatever subscription they are for: the first waits
-    until its subscription has credit, and all others behind it.
-    2. `bytes` are those of the bodies in `pending` and `later`.
+    until its subscription has credit, and all others behind it. A subscription whose credit is explicit waits alone,
+    since its client may well want what another one has, and nothing of this one.
+    2. `bytes` are those of the bodies in `pending`, `alone` and `later`.
 
     most_bytes   of these, at most
     held       nothing is handed out
@@ -30,8 +31,8 @@ class TopicFeed:
     """
 
     __slots__ = (
-        "tx", "policies", "conn", "pending", "later", "bytes", "dropped", "_complain_at", "_number", "_deliver",
-        "_alarm", "topics", "most_bytes", "held",
+        "tx", "policies", "conn", "pending", "alone", "later", "bytes", "dropped", "_complain_at", "_number",
+        "_deliver", "_alarm", "topics", "most_bytes", "held",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +46,7 @@ class TopicFeed:
     ):
         self.tx, self.policies, self.topics, self.conn = tx, policies, topics, conn
         self.pending: deque[tuple[SessionConsumer, ClientMessage, str, int]] = deque()
+        self.alone: dict[SessionConsumer, deque[Row]] = {}
         self.later: list[tuple[int, int, SessionConsumer, ClientMessage, str]] = []  # delayed: a heap, by time
         self.bytes, self.most_bytes = 0, PENDING_BYTES
         self.dropped, self.held = 0, False
@@ -59,16 +61,25 @@ class TopicFeed:
             heappush(self.later, (message.due, self._number, consumer, message, id))
             self.bytes += len(message.body)
             self._alarm(message.due)
-        elif not self.pending and consumer.credit > 0 and consumer.room > 0 and not message.expires:  # as most often
+        elif not (self.pending or self.alone) and consumer.credit > 0 and consumer.room > 0 and not message.expires:
             self._hand(consumer, message, id, 1)
         else:
             self.wait(consumer, (message, id, 1), False)
             self.hand_out()
-        if self.pending or self.later:
+        if self.pending or self.later or self.alone:
             self._shorten(message.destination)
 
+    @property
+    def count(self) -> int:
+        """Of messages that wait."""
+        return len(self.pending) + len(self.later) + sum(map(len, self.alone.values()))
+
     def wait(self, consumer: SessionConsumer, row: Row, first: bool) -> None:
-        self.pending.appendleft((consumer, *row)) if first else self.pending.append((consumer, *row))
+        if consumer.explicit:
+            rows = self.alone.setdefault(consumer, deque())
+            rows.appendleft(row) if first else rows.append(row)
+        else:
+            self.pending.appendleft((consumer, *row)) if first else self.pending.append((consumer, *row))
         self.bytes += len(row[0].body)
 
     def again(self, consumer: SessionConsumer, row: Row) -> None:
@@ -81,6 +92,8 @@ class TopicFeed:
 
     def hand_out(self) -> None:
         now = self.tx.now
+        for consumer in list(self.alone) if not self.held else ():
+            self._hand_out_alone(consumer, now)
         while self.pending and not self.held:
             consumer, message, id, count = self.pending[0]
             if message.expires and message.expires <= now:
@@ -90,6 +103,16 @@ class TopicFeed:
                 return
             self._next()
             self._hand(consumer, message, id, count)
+
+    def _hand_out_alone(self, consumer: SessionConsumer, now: int) -> None:
+        rows = self.alone[consumer]
+        while rows and consumer.credit > 0 and consumer.room > 0:
+            message, id, count = rows.popleft()
+            self.bytes -= len(message.body)
+            if not message.expires or message.expires > now:
+                self._hand(consumer, message, id, count)
+        if not rows:
+            del self.alone[consumer]
 
     def _hand(self, consumer: SessionConsumer, message: ClientMessage, id: str, count: int) -> None:
         consumer.credit -= 1
@@ -113,8 +136,21 @@ class TopicFeed:
     def _shorten(self, topic: str) -> None:
         """Of what waits too long the oldest goes; of what is delayed, what would have come first."""
         limit = self.policies.of(topic).max_pending
-        while len(self.pending) + len(self.later) > limit or self.bytes > self.most_bytes:
-            self._drop(self._next() if self.pending else self._due()[0])
+        while self.count > limit or self.bytes > self.most_bytes:
+            self._drop(self._oldest())
+
+    def _oldest(self) -> SessionConsumer:
+        """Take out what goes first; whose it was."""
+        if self.pending:
+            return self._next()
+        if not self.alone:
+            return self._due()[0]
+        consumer = max(self.alone, key=lambda each: len(self.alone[each]))
+        message, _, _ = self.alone[consumer].popleft()
+        self.bytes -= len(message.body)
+        if not self.alone[consumer]:
+            del self.alone[consumer]
+        return consumer
 
     def _drop(self, consumer: SessionConsumer) -> None:
         """The client does not get a message; the log says so now and then."""
@@ -131,18 +167,22 @@ class TopicFeed:
     def leave(self, consumer: SessionConsumer) -> None:
         """Its subscription has ended."""
         self.pending = deque(entry for entry in self.pending if entry[0] is not consumer)
+        self.alone.pop(consumer, None)
         self.later = sorted(entry for entry in self.later if entry[2] is not consumer)
         self.bytes = self._bytes()
         self.hand_out()
 
     def clear(self) -> None:
         self.pending.clear()
+        self.alone.clear()
         self.later.clear()
         self.bytes = 0
 
     def _bytes(self) -> int:
         waiting = [message for _, message, _, _ in self.pending] + [message for _, _, _, message, _ in self.later]
+        waiting += [message for rows in self.alone.values() for message, _, _ in rows]
         return sum(len(message.body) for message in waiting)
 
     def check(self) -> None:
-        assert self.bytes == self._bytes(), "bytes that wait miscounted"
+        assert self.bytes == self._bytes(), "2: bytes that wait miscounted"
+        assert all(self.alone.values()), "an empty line is kept"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mombroker.broker.commands import COMMAND, Disposition, Refused, Send, SendRun
+from mombroker.broker.commands import COMMAND, FULL, Disposition, Refused, Send, SendRun
 from mombroker.broker.session.session import Session
 from mombroker.broker.topic.routing import Topics
 from mombroker.core import times
@@ -124,7 +124,10 @@ class Waiting:
             if session.key != PACE:
                 session.unanswered(session.key)
         else:
-            self._refuse(session, Refused(session.reason, session.commands[0].receipt, scope=COMMAND))
+            self._refuse(
+                session,
+                Refused(session.reason, session.commands[0].receipt, scope=COMMAND, cause=FULL if session.room else ""),
+            )
             if session.ended:
                 return
             session.commands.popleft()

@@ -11,7 +11,10 @@ from mombroker.broker.commands import (
     REQUEUED,
     SUBSCRIPTION,
     Disposition,
+    Find,
     Flow,
+    MakeTemporary,
+    Refused,
     Send,
     Subscribe,
     Sync,
@@ -282,14 +285,13 @@ def test_a_closed_subscription_is_not_drained_any_more():
 
 
 def test_a_drain_of_topics_brings_what_may_come_now():
-    """What waits behind another subscription's message stays behind it: the order of topics is one of the session."""
+    """What waits for another subscription's credit holds up nothing: its client takes when it likes."""
     b = Broker()
     client = lasting(b).subscribe("s", T, credit=0).subscribe("t", "topic:u", ack="individual", credit=0)
     b.connect().send(T, "1", "2").send("topic:u", "3").send(T, "4")
     assert client.do(Flow("s", 1, True)).texts == ["1"] and client.drains == [("s", 1)]
-    assert client.do(Flow("s", 9, True)).texts == ["1", "2"] and client.drains[1:] == [("s", 2)]
-    assert client.do(Flow("t", 9)).texts == [*"123"]
-    assert client.do(Flow("s", 1)).texts == [*"1234"]
+    assert client.do(Flow("s", 9, True)).texts == [*"124"] and client.drains[1:] == [("s", 3)]
+    assert client.do(Flow("t", 9)).texts == [*"1243"]
 
 
 def test_settling_messages_of_topics_brings_no_credit_where_that_is_explicit():
@@ -377,3 +379,61 @@ def test_of_a_topic_what_is_undeliverable_here_is_gone():
     b.now += SECOND
     b.pump()
     assert client.texts == ["1", "2"]
+
+
+def test_a_subscription_with_explicit_credit_holds_up_no_other_of_its_session():
+    b = Broker()
+    client = b.connect("a", strict=False)
+    client.subscribe("idle", "topic:one", credit=0, ack="individual")
+    client.subscribe("busy", "topic:two", credit=1, ack="individual")
+    sender = b.connect().send("topic:one", "1", "2").send("topic:two", "3", "4").send("topic:one", "5")
+    assert client.texts == ["3"]
+    client.do(Flow("idle", 2))
+    assert client.texts == ["3", "1", "2"]
+    client.do(Flow("busy", 5), Flow("idle", 5))
+    assert client.texts == ["3", "1", "2", "4", "5"]
+    sender.send("topic:one", "6").send("topic:two", "7")
+    assert client.texts[-2:] == ["6", "7"]
+
+
+def test_what_waits_for_explicit_credit_is_bounded_too():
+    b = Broker()
+    b.ask("a", "set_policy", match="topic:*", values={"max_pending": 3})
+    client = (
+        b.connect("a", strict=False).subscribe("idle", "topic:one", credit=0).subscribe("other", "topic:two", credit=0)
+    )
+    b.connect().send("topic:one", "1", "2", "3").send("topic:two", "4")
+    assert b.servers["a"].clients.dropped == 1
+    client.do(Flow("idle", 9), Flow("other", 9))
+    assert client.texts == ["2", "3", "4"]
+
+
+def test_a_durable_subscription_is_found_or_is_not_there():
+    b = Broker()
+    client = b.connect("a", "me", strict=False).subscribe("s", "topic:news", durable="d")
+    client.do(Find("d", receipt="1"), Find("none", receipt="2"), Find("d", True, receipt="3"))
+    assert (
+        client.receipts == ["1"]
+        and [reply.cause for reply in client.told if isinstance(reply, Refused)] == ["missing"] * 2
+    )
+
+
+def test_a_common_subscription_is_that_of_all_clients():
+    b = Broker()
+    for client_id in ("one", "two"):
+        client = b.connect("a", client_id, strict=False)
+        client.subscribe("s", "topic:news", durable="d", shared=True, common=True)
+    b.connect().send("topic:news", "1", "2", "3", "4")
+    assert len(client.texts) == 2 and b.queue("sub::d")
+    client.unsubscribe("s", common=True).do(Unsubscribe("", "d", True, "x", common=True))
+    assert "consumer" in client.refusals[-1]
+
+
+def test_a_temporary_queue_is_there_before_anybody_uses_it_and_is_of_all_parts_of_its_connection():
+    b = Broker()
+    client, other = b.connect("a", strict=False), b.connect("a", strict=False)
+    name = f"temp-queue:{client.session}/x"
+    client.do(MakeTemporary(name, "1"))
+    other.send(name, "early")
+    client.do(MakeTemporary(name, "2")).subscribe("s", name)
+    assert client.receipts == ["1", "2"] and client.texts == ["early"]

@@ -95,7 +95,7 @@ def test_each_option_of_a_subscribe_reaches_its_destination(name):
         "destinations": ("topic:b",), "ack": "client", "selector": "x = 1", "durable": "e", "shared": True,
         "transient": True, "priority": 7, "prefetch": 7, "credit": 7, "take_over": False,
     }.get(name, True)  # fmt: skip
-    durable = "d" if name in ("durable", "shared", "transient", "destinations") else ""
+    durable = "d" if name in ("durable", "shared", "transient", "destinations", "common") else ""
 
     def asked(command):
         b = Broker()

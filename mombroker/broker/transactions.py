@@ -1,13 +1,19 @@
-"""The open transactions of one session: what they will do, within bounds."""
+"""The open transactions of one session of a protocol: what they will do, within bounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from mombroker.broker.commands import Disposition, Send
-from mombroker.stomp.frames import FrameError
+from mombroker.core.errors import MomError
 
 Step = Send | Disposition
+
+
+class TransactionError(MomError):
+    """A transaction cannot be begun, or not take up more: the command is refused."""
+
+    receipt = None  # as FrameError has it
 
 
 @dataclass(slots=True)
@@ -34,17 +40,17 @@ class Transactions:
         self.frames = self.bytes = 0
 
     def begin(self, name: str) -> None:
-        """Raises FrameError, as all here."""
+        """Raises TransactionError, as all here."""
         if name in self.open:
-            raise FrameError(f"transaction {name!r} is open already")
+            raise TransactionError(f"transaction {name!r} is open already")
         if len(self.open) >= self.limits.open:
-            raise FrameError(f"{self.limits.open} transactions are open: COMMIT or ABORT one first")
+            raise TransactionError(f"{self.limits.open} transactions are open: COMMIT or ABORT one first")
         self.open[name] = Transaction()
 
     def add(self, name: str, step: Step, size: int = 0) -> None:
         limits, transaction = self.limits, self._known(name)
         if self.frames >= limits.frames or self.bytes + size > limits.bytes:
-            raise FrameError(
+            raise TransactionError(
                 f"too much for transaction {name!r}: open transactions have at most {limits.frames} frames and "
                 f"{limits.bytes} bytes, all together"
             )
@@ -67,7 +73,7 @@ class Transactions:
 
     def _known(self, name: str) -> Transaction:
         if name not in self.open:
-            raise FrameError(f"there is no open transaction {name!r}")
+            raise TransactionError(f"there is no open transaction {name!r}")
         return self.open[name]
 
     def check(self) -> None:

@@ -1,0 +1,61 @@
+"""Qpid JMS, the client of AMQP for Java: what Jakarta Messaging asks for, row by row; qpid/ has its part."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.amqp.server import one_server
+
+PROJECT = Path(__file__).parent / "qpid"
+HOME = Path(sys.prefix) / "qpid"  # where Maven puts the libraries and what it compiles
+LIBRARIES = "dependency:copy-dependencies"
+
+
+def jdk():
+    return next((f"{tool} is missing" for tool in ("mvn", "javac") if shutil.which(tool) is None), "")
+
+
+@pytest.fixture(scope="module")
+def java():
+    """Runs a class of ours; its output. Without Maven it is skipped, but not where nothing may be skipped."""
+    if lack := jdk():
+        assert "MOM_SKIP_NOTHING" not in os.environ, f"install maven and a JDK: {lack}"
+        pytest.skip(f"Qpid JMS needs Maven and a JDK: {lack}")
+    shutil.copytree(PROJECT, HOME, dirs_exist_ok=True)
+    if not (HOME / "lib").is_dir():
+        maven = ["mvn", "-q", "-B", LIBRARIES, f"-DoutputDirectory={HOME / 'lib'}"]
+        subprocess.run(maven, cwd=HOME, check=True)
+    path = f"{HOME / 'classes'}{os.pathsep}{HOME / 'lib'}/*"
+    sources = map(str, HOME.glob("src/main/java/*.java"))
+    subprocess.run(["javac", "-nowarn", "-d", HOME / "classes", "-cp", path, *sources], check=True, capture_output=True)
+
+    def run(name, *words):
+        done = subprocess.run(["java", "-cp", path, name, *words], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = one_server(tmp_path_factory.mktemp("solo"))
+    yield made
+    made.down()
+
+
+@pytest.fixture(scope="module")
+def rows(java, server):
+    """What became of each row, all in one run."""
+    said = java("Checklist", f"amqp://127.0.0.1:{server.port}")
+    return dict(line.rsplit(": ", 1) if line.endswith(": ok") else line.split(": ", 1) for line in said.splitlines())
+
+
+def test_each_row_of_jakarta_messaging_is_right(java, rows, server):
+    assert len(rows) > 100 and list(rows) == java("Checklist").splitlines()
+    assert {name: said for name, said in rows.items() if said != "ok"} == {}
+    assert "Traceback" not in Path(server.file.parent, "main", "log.txt").read_text(), "it was told as a fault of ours"
