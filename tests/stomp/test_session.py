@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mombroker.broker import transactions
 from mombroker.broker.commands import (
     MODIFIED,
     REJECTED,
@@ -31,7 +32,6 @@ from mombroker.broker.message import BROKERS_OWN, ClientMessage
 from mombroker.broker.properties import pack, unpack
 from mombroker.core.times import LAST_NS
 from mombroker.stomp import session as rules
-from mombroker.broker import transactions
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12
 from mombroker.stomp.requests import ROWS, truth
