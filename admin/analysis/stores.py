@@ -62,7 +62,7 @@ def _places(path: Path, topology: "Topology | None") -> list[tuple[str, Path]]:
         from mombroker.net import config
 
         topology = config.load(path)
-    there = [(server.name, Path(server.data)) for server in topology.servers.values()]
+    there = [(server.name, Path(store.folder_of(server))) for server in topology.servers.values()]
     return [(name, data) for name, data in there if (data / STORE).exists()]
 
 

@@ -87,13 +87,13 @@ def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> 
 
 def at_hand(topology: "Topology") -> "dict[str, SqliteReader]":
     """The stores that are on this machine."""
-    return _readers(server for server in topology.servers.values() if (Path(server.data) / STORE).exists())
+    return _readers(each for each in topology.servers.values() if (Path(store.folder_of(each)) / STORE).exists())
 
 
 def _readers(servers: "Iterable[Server]") -> "dict[str, SqliteReader]":
     from mombroker.admin.analysis.stores import check_owner
 
-    readers = {server.name: store.read(server.data) for server in servers}
+    readers = {server.name: store.read(store.folder_of(server)) for server in servers}
     for name, reader in readers.items():
         check_owner(reader, name, reader.path.parent)
     return readers

@@ -61,7 +61,7 @@ def tail(file: Path, server: str | None, lines: int, follow: bool, output: str, 
         if name not in COLUMNS:
             raise click.UsageError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
     servers = options.chosen(options.load(file), server)
-    readers = {each.name: store.read(each.data) for each in servers}
+    readers = {each.name: store.read(store.folder_of(each)) for each in servers}
     after = {name: max(0, last(reader) - lines) for name, reader in readers.items()}
     while True:
         records = [record for name, reader in readers.items() for record in _new(name, reader, after)]
@@ -146,7 +146,8 @@ def audit(file: Path, server: str | None, everything: bool, output: str, columns
       mom log audit --server paris --all -o json
     """
     servers = options.chosen(options.load(file), server)
-    found = [(each.name, record) for each in servers for record in every(store.read(each.data)) if record.kind == ADMIN]
+    readers = {each.name: store.read(store.folder_of(each)) for each in servers}
+    found = [(name, record) for name, reader in readers.items() for record in every(reader) if record.kind == ADMIN]
     rows = []
     for name, record in sorted(found, key=lambda pair: pair[1].done):
         said = json.loads(record.detail)
@@ -294,7 +295,7 @@ def _places(
 
     places = stores.find(source, topology, note if refuse else None)
     for name, each in topology.servers.items() if topology else ():
-        if name not in places and Path(each.data) not in broken:
+        if name not in places and Path(store.folder_of(each)) not in broken:
             click.echo(f"mom: the store of {name} is not on this machine", err=True)
     return places
 

@@ -1,6 +1,7 @@
 """`mom replica`: the replicas of a server."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,14 @@ POLL_S = 0.02
 PATIENCE_S = 10.0  # for another one to lead
 
 
+timeout_option = click.option(
+    "--timeout", type=options.Seconds(min=0), default=600.0, show_default=True, help="Wait at most so many seconds."
+)
+
+
 @click.group()
 def replica() -> None:
-    """The replicas of a server: status, transfer."""
+    """The replicas of a server: status, transfer, add, remove, replace."""
 
 
 @replica.command()
@@ -74,6 +80,90 @@ def transfer(file: Path, server: str | None, to: str | None) -> None:
     if found["leader"] != to:
         raise MomError(f"{to} does not lead {at.name}: {found['leader'] or 'nobody'} does; see `mom replica status`")
     click.echo(f"{to} leads {at.name}")
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file.")
+@click.argument("new", metavar="REPLICA")
+@timeout_option
+def add(file: Path, server: str | None, new: str, timeout: float) -> None:
+    """Let one more replica join, which the topology file has and which runs.
+
+    It gets all that the server has, and votes when it is not far behind. The file of all replicas must name it:
+    those of this machine read it anew, for others there is `mom server reload`.
+
+    \b
+    Example:
+      mom replica add p4
+    """
+    _change(file, server, "", new, timeout)
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file.")
+@click.argument("old", metavar="REPLICA")
+@timeout_option
+def remove(file: Path, server: str | None, old: str, timeout: float) -> None:
+    """Let a replica leave for good, whether it runs or not. Then it can be stopped, and taken out of the file.
+
+    \b
+    Example:
+      mom replica remove p3
+    """
+    _change(file, server, old, "", timeout)
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file.")
+@click.argument("old", metavar="REPLICA")
+@click.argument("new", required=False, metavar="[NEW]")
+@timeout_option
+def replace(file: Path, server: str | None, old: str, new: str | None, timeout: float) -> None:
+    """Put a replica in the place of one that is lost: under another name, or the same with an empty folder.
+
+    The old one leaves first, then the new one votes, as soon as it has all; until then one more loss stops the server.
+
+    \b
+    Example:
+      mom replica replace p3
+      mom replica replace p3 p4
+    """
+    _change(file, server, old, new or old, timeout)
+
+
+def _change(file: Path, name: str | None, old: str, new: str, timeout: float) -> None:
+    topology = options.load(file)
+    at = _replicated(topology, name)
+    for view in at.views() if new else ():
+        with suppress(MomError):
+            options.ask(topology, view, "reload")
+    asked = options.ask(topology, at, "change_replicas", old=old, new=new)
+    deadline, said = time.monotonic() + timeout, ""
+    while True:
+        try:
+            found = options.ask(topology, at, "replicas")
+        except MomError:  # another one is to lead
+            found = {}
+        if found and not found["changing"]:
+            if _done(found, asked):
+                break
+            options.ask(topology, at, "change_replicas", old=old, new=new)
+        if found and found["changing"] != said:
+            said = found["changing"]
+            click.echo(said, err=True)
+        if time.monotonic() > deadline:
+            raise MomError(f"it is not done within {timeout:g} s ({said}): it goes on; see `mom replica status`")
+        time.sleep(POLL_S)
+    what = [f"{asked['new']} has joined"] * bool(new) + [f"{asked['old']} has left"] * bool(asked["old"])
+    click.echo(", ".join(what))
+
+
+def _done(found: dict[str, Any], asked: dict[str, Any]) -> bool:
+    members = [*found["voters"], *found["learners"]]
+    return asked["old"] not in members and (not asked["new"] or asked["new"] in found["voters"])
 
 
 def _replicated(topology: "Topology", name: str | None) -> "Server":

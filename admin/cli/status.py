@@ -137,6 +137,8 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return f"{wait['agent']} moves to {wait['to']} and waits for {wait['reason']}"
         case "change":
             return f"{wait['packets']} messages wait here for other domains: {wait['reason']}"
+        case "replica":
+            return str(wait["reason"])
         case "full":
             return f"clients and operators wait to send: {wait['reason']}"
         case "credit":

@@ -29,7 +29,7 @@ def path_argument(command: options.F) -> options.F:
 
 def _path(file: Path, server: str | None, path: Path | None) -> Path:
     """The store at `path` if one is named, else that of a server of the file."""
-    return path or Path(options.pick(options.load(file), server).data)
+    return path or Path(stores.folder_of(options.pick(options.load(file), server)))
 
 
 @store.command()

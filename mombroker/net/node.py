@@ -36,6 +36,7 @@ from mombroker.net.links import Links
 from mombroker.net.peertls import PeerTls
 from mombroker.net.resources import disk_bytes, process, resources
 from mombroker.net.secret import secret_of
+from mombroker.net.tidying import tidy
 from mombroker.net.verbs import ProcessVerbs
 from mombroker.net.watchdog import Committing, Running
 from mombroker.stomp.protocol import Stomp
@@ -50,9 +51,7 @@ COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
 LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
 PRUNE_EVERY_S = 60.0
-TIDY_S, TIDY_WAIT_S = 0.005, 0.02  # of work on a log or file that is too large, and then for clients at least
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
-DAY_NS = 86_400_000_000_000
 
 T = TypeVar("T")
 
@@ -101,6 +100,7 @@ class Seat(Protocol):
 
     def when_leased(self, call: Callable[[], None]) -> None: ...
     def complete(self, status: dict[str, Any]) -> None: ...
+    def explain(self, why: dict[str, Any]) -> None: ...
 
 
 class Node:
@@ -184,6 +184,7 @@ class Node:
         self.admin = AdminPort(self.driver.post, requests.after)
         if seat is not None:
             requests.add(seat.verbs)
+            requests.after["why"] = seat.explain
             self.server.neighbours.term = seat.term
             self.links = seat.links
             return
@@ -321,22 +322,18 @@ class Node:
     def _tidy(self) -> None:
         """Keep the log within the bounds of the topology file's [log] table."""
         room = self.server.limits.max_store
-        max_bytes, days = log_bounds(self.shared.topology.log, room)
-        start, more = time.monotonic(), True
         try:
-            while more and time.monotonic() - start < TIDY_S:
-                more = self.store.prune_log(max_bytes, days * DAY_NS, self.driver.now()) > 0
-                if self.driver.committing:
-                    more = True  # the prune goes with the next batch; whether the file is to shrink is asked then
-                    break
-                more = self.store.tidy() or more
-            if not more:
-                self.store.sync_mark()
+            wait = tidy(
+                self.store,
+                log_bounds(self.shared.topology.log, room),
+                self.driver.now(),
+                lambda: self.driver.committing,
+            )
         except (StoreFailed, StoreError) as error:
             self.driver.fail(error)
             return
         near = self.server.alarms.last.bytes > room // 2  # then the log may be what takes the room
-        wait = max(TIDY_WAIT_S, 4 * (time.monotonic() - start)) if more else 1.0 if near else PRUNE_EVERY_S
+        wait = wait or (1.0 if near else PRUNE_EVERY_S)
         self._prune = self.shared.reactor.callLater(wait, self._tidy)
 
     # -- outputs of the driver ---------------------------------------------------------------------------------------
@@ -377,7 +374,8 @@ class Node:
         """Take over what may change while a server runs: certificate, limits, bounds of the log. Sentences about it."""
         was, at = self.shared.topology.servers[self.name], topology.servers[self.name]
         notes = []
-        if replace(was, certificate="", private_key="") != replace(at, certificate="", private_key=""):
+        apart: dict[str, Any] = {"certificate": "", "private_key": "", "replicas": ()}
+        if replace(was, **apart) != replace(at, **apart):
             notes.append(f"reads what has changed in [servers.{self.name}] at its next start only")
         if line := self.server.truth.stands(topology):
             notes.append(line)

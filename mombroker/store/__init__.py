@@ -6,20 +6,22 @@ SQLite is loaded by the functions that need it, so that the simulator starts wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mombroker.core.meta import APPLIED
 from mombroker.store.base import Store
 from mombroker.store.folder import token
 
 if TYPE_CHECKING:
-    from mombroker.core.topology import Topology
+    from mombroker.core.topology import Server, Topology
     from mombroker.store.reader import SqliteReader
     from mombroker.store.salvaging import Lines
     from mombroker.store.sqlite import SqliteStore
 
-__all__ = ["Store", "accept", "backup", "compact", "open", "read", "salvage", "token", "verify"]
+__all__ = ["Store", "accept", "backup", "compact", "folder_of", "open", "read", "salvage", "token", "verify"]
 
 
 def open(path: str | PathLike[str], topology: Topology, server: str, *, adopt: bool = False) -> SqliteStore:
@@ -38,6 +40,23 @@ def read(path: str | PathLike[str]) -> SqliteReader:
     from mombroker.store.reader import SqliteReader
 
     return SqliteReader(path)
+
+
+def folder_of(server: Server) -> str:
+    """Where to read what a server has; of one with replicas that of this machine whose rows are the newest."""
+    kept = [view.data for view in server.views() if not (view.replica and view.place.witness)]
+    return max(kept, key=_applied) if server.replicas and not server.replica else server.data
+
+
+def _applied(path: str) -> int:
+    """The entry that the rows of a replica are as of; -1: there are none, or they cannot be read."""
+    from mombroker.core.errors import StoreError
+
+    try:
+        with closing(read(path)) as found:
+            return int(found.meta(APPLIED).get(APPLIED, 0))
+    except StoreError:
+        return -1
 
 
 def verify(path: str | PathLike[str]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import secrets
+import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,28 +15,33 @@ from twisted.python.failure import Failure
 
 from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError, StoreError, StoreFailed
+from mombroker.core.limits import Limits
 from mombroker.core.meta import CLEAN
 from mombroker.core.raft.messages import Members
-from mombroker.core.raft.replica import LEADER
+from mombroker.core.raft.replica import LEADER, Replica
 from mombroker.core.topology import Server, Topology
 from mombroker.net import joining
 from mombroker.net.committer import Done, Split
 from mombroker.net.connection import Times
 from mombroker.net.files import Log
 from mombroker.net.links import Links
-from mombroker.net.node import Node, Shared, peer_tls
+from mombroker.net.node import Node, Shared, log_bounds, peer_tls
 from mombroker.net.replicas.consensus import Consensus
+from mombroker.net.replicas.membership import Membership
+from mombroker.net.replicas.report import Report
 from mombroker.net.replicas.standby import Standby, StandbyPort
 from mombroker.net.replicas.verbs import ReplicaVerbs
 from mombroker.net.replicas.ways import Ways
 from mombroker.net.replicas.wire import Told
 from mombroker.net.secret import secret_of
+from mombroker.net.tidying import TIDY_WAIT_S, tidy
 from mombroker.net.watchdog import Committing, Running
 from mombroker.store import folder, packed
 from mombroker.store.replica import ReplicaStore
 
 PART_S = 1.0  # that the others are given to take over, when this one stops
 LOOK_S = 0.02
+TIDY_EVERY_S = 5.0
 
 
 class ReplicatedNode:
@@ -63,6 +70,7 @@ class ReplicatedNode:
         self.node: Node | None = None
         self.term = 0
         self.dead = False
+        self._tidying: Any = None
         self._opening = False  # the server, in a thread
         self._stopping = self._leads = False
         self._proposed = self._agreed = 0  # the terms in which the first rows were proposed, and decided
@@ -91,6 +99,9 @@ class ReplicatedNode:
         self.standby = Standby(topology, self.says)
         verbs = ReplicaVerbs(self)
         self.verbs: object = verbs
+        report = self.report = Report(self)
+        self.complete, self.explain, self.rows = report.complete, report.explain, report.rows
+        self.membership = Membership(self._replica, self._is_witness)
         self.port = StandbyPort({"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew}, self.says)
         self.links = Links(
             shared.reactor, self.name, self.standby, self.standby.post, self.log, self.port, self.secret, token,
@@ -99,6 +110,20 @@ class ReplicatedNode:
         self.consensus = Consensus(
             shared.reactor, store, shared.committer(), Split(shared.reactor, shared.commits), self.ways.send, self
         )
+
+    def _tidy(self) -> None:
+        """Keep the store small, as a server does with its own."""
+        busy = self.consensus.writing is not None
+        wait = TIDY_WAIT_S
+        if not busy:
+            topology = self.shared.topology
+            bounds = log_bounds(topology.log, Limits(**topology.limits).max_store)
+            try:
+                wait = tidy(self.store, bounds, time.time_ns(), lambda: False) or TIDY_EVERY_S
+            except (StoreFailed, StoreError) as error:
+                self.failed(error)
+                return
+        self._tidying = self.shared.reactor.callLater(wait, self._tidy)
 
     def listen(self) -> None:
         """Raises MomError."""
@@ -110,6 +135,7 @@ class ReplicatedNode:
         self.log(f"replica {self.store.id} is at {self.at.listen}, store {self.at.data}, with {known}")
         self.ways.start()
         self.consensus.start()
+        self._tidy()
 
     async def stop(self) -> None:
         """Let another one take over, close everything."""
@@ -132,7 +158,7 @@ class ReplicatedNode:
         voters = set(members.voters) - set(members.witnesses) - {self.store.id}
         return {
             told.replica: told.id for told in self.ways.told()
-            if told.id in voters and not told.stopping and self._up(told.id)
+            if told.id in voters and not told.stopping and self.up(told.id)
         }  # fmt: skip
 
     def _best(self) -> str:
@@ -159,6 +185,23 @@ class ReplicatedNode:
         assert node is not None, "no server runs here"
         self.shared.reactor.callLater(0, lambda: defer.ensureDeferred(self._leave(node, id)))
         return self.ways.names[id]
+
+    def change(self, old: str, new: str) -> tuple[str, str]:
+        """One replica leaves, another one joins, by their names. Raises MomError."""
+        if new and new not in self.ways.ways:
+            raise MomError(
+                f"{self.at.replica} knows no replica {new}: write it into the topology file of all replicas, and run "
+                "`mom server reload` for each"
+            )
+        found = self.membership.begin(old, new, self.ids())
+        self.consensus.pump()
+        return found
+
+    def _replica(self) -> Replica:
+        return self.consensus.replica
+
+    def _is_witness(self, name: str) -> bool:
+        return any(place.witness for place in self.at.replicas if place.name == name)
 
     async def _leave(self, node: Node, id: str) -> None:
         await node.leave()
@@ -188,6 +231,9 @@ class ReplicatedNode:
 
     def _end(self) -> None:
         self.dead = True
+        if self._tidying is not None:
+            self._tidying.cancel()
+            self._tidying = None
         self.consensus.stop()
         self.ways.stop()
         if self.node is not None:
@@ -199,8 +245,6 @@ class ReplicatedNode:
             if isinstance(error, StoreFailed | StoreError):
                 self.log(str(error))
             else:
-                import traceback
-
                 self.log("stopped by an error of the program: " + "".join(traceback.format_exception(error)))
             self.abort()
             self._failed(self, error)
@@ -287,6 +331,11 @@ class ReplicatedNode:
             self.ways.say()
         if not leads and self.node is not None:
             self._retire()
+        if self.membership.busy:
+            if leads:
+                self.membership.go_on()
+            else:
+                self.membership.end()
         if self.node is None and not self._opening and replica.leads and self.store.keeps and not self._stopping:
             if self.store.applied() == replica.log.commit:
                 self._take_over()
@@ -346,6 +395,22 @@ class ReplicatedNode:
     def when_leased(self, call: Callable[[], None]) -> None:
         self.consensus.when_leased(call)
 
+    # -- for operators, and the watchdog -----------------------------------------------------------------------------
+
+    @property
+    def leads(self) -> bool:
+        """And its server works."""
+        return self.node is not None and self.node.working
+
+    def ids(self) -> dict[str, str]:
+        """Of the stores of the others, by the names of these."""
+        return {name: id for id, name in self.ways.names.items()}
+
+    def up(self, id: str) -> bool:
+        """It has answered within the last election timeout."""
+        other = self.consensus.replica.others.get(id)
+        return other is not None and self.consensus.now() - other.heard < self.consensus.times.election
+
     @property
     def running(self) -> str:
         """For the watchdog: the reaction under way on it."""
@@ -375,47 +440,3 @@ class ReplicatedNode:
     @property
     def watched(self) -> tuple[Running, Committing, Log]:
         return self, self, self.log
-
-    # -- what operators see ----------------------------------------------------------------------------------------
-
-    def rows(self) -> dict[str, Any]:
-        """Of each replica its place, and, where this one leads, how far it has come."""
-        replica, found = self.consensus.replica, []
-        ids = {name: id for id, name in self.ways.names.items()} | {self.at.replica: self.store.id}
-        members = replica.members
-        for place in self.at.replicas:
-            id = ids.get(place.name, "")
-            row: dict[str, Any] = {"replica": place.name, "id": id, "listen": place.listen}
-            row["role"] = _role(members, id, self.leader == place.name)
-            if replica.role == LEADER:
-                match = replica.log.stable if id == self.store.id else 0
-                if id in replica.others:
-                    match = replica.others[id].match
-                row |= {"behind": replica.log.last - match, "up": place.name == self.at.replica or self._up(id)}
-            found.append(row)
-        leads = self.node is not None and self.node.working
-        return {
-            "server": self.name, "replica": self.at.replica, "leads": leads, "leader": self.leader,
-            "term": replica.term, "replicas": found,
-        }  # fmt: skip
-
-    def _up(self, id: str) -> bool:
-        """It has answered within the last election timeout."""
-        consensus = self.consensus
-        other = consensus.replica.others.get(id)
-        return other is not None and consensus.now() - other.heard < consensus.times.election
-
-    def complete(self, status: dict[str, Any]) -> None:
-        found = self.rows()
-        status["replicas"] = found["replicas"]
-        status["term"] = found["term"]
-
-
-def _role(members: Members, id: str, leads: bool) -> str:
-    if leads:
-        return "leader"
-    if id in members.witnesses:
-        return "witness"
-    if id in members.voters:
-        return "follower"
-    return "learner" if id in members.learners else "no member"

@@ -841,9 +841,9 @@ def test_a_mark_never_goes_back(tmp_path, played):
 
 HURRIED = """
 import signal, sys
-from mombroker.net import config, node, service
+from mombroker.net import config, node, service, tidying
 node.PRUNE_EVERY_S = 0.05
-signal.signal(signal.SIGUSR1, lambda *_: setattr(node, "DAY_NS", 1))  # from then on all records are too old
+signal.signal(signal.SIGUSR1, lambda *_: setattr(tidying, "DAY_NS", 1))  # from then on all records are too old
 sys.exit(service.serve(config.load(sys.argv[1]), "a"))
 """
 
