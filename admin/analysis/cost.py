@@ -9,7 +9,6 @@ waits for its agent (`queue`). Parts that the log does not know are null.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -45,27 +44,6 @@ def schema(ddl: str) -> Callable[[Step], Step]:
         return checked
 
     return decorate
-
-
-def within(log: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
-    """The records of messages that were sent at `since` or later and before `until`, whenever they were written: a
-    message is in it with all of them, or with none. A `relay` does not say when its message was sent: the `send` does,
-    and where the log has none, it goes by its own time, as does what is about no message. Commits do, too; a later one
-    is in it if it tells when a packet that is in it was durable."""
-    if not since and not until:
-        return log
-    own, relay = F.col("time"), (F.col("kind") == "relay") & (F.col("origin") != NO_ID)
-    sends = log.where("kind = 'send'").groupBy("origin", "number").agg(F.min("sent").alias("begun"))
-    rows = log.where(~relay).withColumn("begun", F.col("sent"))
-    rows = rows.unionByName(log.where(relay).join(sends, ["origin", "number"], "left"))
-    at = F.when(F.col("begun") > 0, F.timestamp_micros(F.floor(F.col("begun") / 1000))).otherwise(own)
-    rows = rows.where(at >= since) if since else rows
-    if not until:
-        return rows.select(log.columns)
-    found = rows.where(at < until).select(log.columns)
-    after = packets(found).select("server", "incarnation", F.col("next").alias("commit"))
-    late = rows.where((F.col("kind") == "commit") & (at >= until)).select(log.columns)
-    return found.unionByName(late.join(after, ["server", "incarnation", "commit"], "left_semi"))
 
 
 # -- what is on the wire -----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mombroker.admin.analysis import files, schema
@@ -202,6 +203,7 @@ class _Draft:
         )  # fmt: skip
         self.count = 0
         self.first_sent = 0  # ns, of all messages that its records are about; 0: of none
+        self.relays = 0
         self.waiting: list[pa.RecordBatch] = []
         self.held = 0
 
@@ -214,6 +216,7 @@ class _Draft:
         self.waiting.append(batch)
         sent = batch.column("sent").to_numpy()
         self.first_sent = min(sent[sent > 0].min(initial=self.first_sent or LAST), LAST) % LAST
+        self.relays += pc.sum(pc.equal(batch.column("kind"), "relay")).as_py() or 0
         self.count += batch.num_rows
         self.held += batch.num_rows
         if self.held >= GROUP_RECORDS:
@@ -227,7 +230,7 @@ class _Draft:
 
     def close(self, hi: int) -> None:
         self._write()
-        self.writer.add_key_value_metadata({files.FIRST_SENT: str(self.first_sent)})
+        self.writer.add_key_value_metadata({files.FIRST_SENT: str(self.first_sent), files.RELAYS: str(self.relays)})
         self.writer.close()
         file = files.place(self.target, self.server, self.incarnation, self.lo, hi, self.day)
         assert self.count == file.records, "a file holds what its name says"

@@ -35,6 +35,7 @@ DRAFT = (
 KNOWN = ".exported"  # the folder of what has been exported, a file for each store
 SPARE_SECONDS = 3600.0  # that the parts of a joined file stay for those who read them
 FIRST_SENT = "mombroker.first_sent"  # in a file's metadata: when the first message that it is about was sent, ns
+RELAYS = "mombroker.relays"  # likewise: records of kind `relay`
 LATE_SECONDS = 60.0  # that a record is written after its message was sent, if it does not say when that was
 ALWAYS = schema.NAMES[1 : schema.NAMES.index("commits")]  # columns that each file has, of whatever version
 
@@ -104,29 +105,49 @@ def chosen(target: Path) -> list[File]:
     return found
 
 
-def of_time(found: Iterable[File], since: int | None, until: int | None) -> list[File]:
-    """Those of these files that may have records of messages which were sent at `since` or later and before `until`
-    (ns). A file tells when the first message that it is about was sent; of one that does not, all is possible."""
-    late = int(LATE_SECONDS * 1e9)
-    first_day = None if since is None else f"{datetime.fromtimestamp((since - late) // 10**9 - 86_400, UTC):%Y-%m-%d}"
-    return [
-        file for file in found if (first_day is None or file.day >= first_day) and _of_time(file, since, until, late)
-    ]
+class Times(NamedTuple):
+    """What a file says of the times of its records, ns; None: it does not say."""
+
+    first: float  # written
+    last: float
+    sent: int | None  # the first message that it is about; 0: it is about none
+    relays: bool  # it may have records of kind `relay`
 
 
-def _of_time(file: File, since: int | None, until: int | None, late: int) -> bool:
+def times(file: File) -> Times | None:
     with reading(file) as part:
         about = part.metadata
         groups = [about.row_group(number) for number in range(about.num_row_groups)]
         names = [groups[0].column(at).path_in_schema for at in range(about.num_columns)]
-        times = [group.column(names.index("time")).statistics for group in groups]
-        if not all(each is not None and each.has_min_max for each in times):
-            return True
-        first, last = min(each.min for each in times).timestamp(), max(each.max for each in times).timestamp()
-        sent = (about.metadata or {}).get(FIRST_SENT.encode())
-    if since is not None and last * 1e9 < since - late:
+        written = [group.column(names.index("time")).statistics for group in groups]
+        said = about.metadata or {}
+    if not all(each is not None and each.has_min_max for each in written):
+        return None
+    first, last = min(each.min for each in written), max(each.max for each in written)
+    sent, relays = (said.get(key.encode()) for key in (FIRST_SENT, RELAYS))
+    return Times(first.timestamp() * 1e9, last.timestamp() * 1e9, None if sent is None else int(sent), relays != b"0")
+
+
+def of_time(found: Iterable[File], since: int | None, until: int | None) -> tuple[list[File], bool]:
+    """Those of these files that may have records of messages which were sent at `since` or later and before `until`
+    (ns), and whether there may be relays among them. Of a file that does not tell its times, all is possible."""
+    late = int(LATE_SECONDS * 1e9)
+    first_day = "" if since is None else f"{datetime.fromtimestamp((since - late) // 10**9 - 86_400, UTC):%Y-%m-%d}"
+    chosen, relays = [], False
+    for file in found:
+        if file.day < first_day:
+            continue
+        about = times(file)
+        if about is None or _of_time(about, since, until, late):
+            chosen.append(file)
+            relays = relays or about is None or about.relays
+    return chosen, relays
+
+
+def _of_time(about: Times, since: int | None, until: int | None, late: int) -> bool:
+    if since is not None and about.last < since - late:
         return False
-    return until is None or first * 1e9 <= until + late or sent is None or 0 < int(sent) < until + late
+    return until is None or about.first <= until + late or about.sent is None or 0 < about.sent < until + late
 
 
 Ranges = list[tuple[int, int]]  # of records, first and last, in order and without touching each other

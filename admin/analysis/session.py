@@ -176,12 +176,13 @@ def _shim(home: Path) -> Path:
 # -- session -----------------------------------------------------------------------------------------------------------
 
 
-def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkSession":
+def session(master: str = "", memory: str = "1g", records: int = 0, **settings: object) -> "SparkSession":
     """The Spark session, with the data source `mombroker` registered; started if there is none.
 
     `master` is as Spark takes it; without it that of `spark-submit`, or this machine with all its cores. `memory` is
-    that of the driver, which on local[*] does all the work. `settings` are more of Spark's, with _ for the dots: where
-    a session runs already they are all that changes in it, since what the analysis finds depends on none of our own.
+    that of the driver, which on local[*] does all the work. `records`, if known, are those of the log that it is for.
+    `settings` are more of Spark's, with _ for the dots: where a session runs already they are all that changes in it,
+    since what the analysis finds depends on none of our own.
     Raises SparkMissing, JavaNotFound, MomError where Spark does not start.
     """
     if not MASTERS.match(master):
@@ -209,7 +210,7 @@ def session(master: str = "", memory: str = "1g", **settings: object) -> "SparkS
             if master == "yarn" and not any(map(os.environ.get, HADOOP)):
                 raise MomError(f"Spark does not start on yarn: let {' or '.join(HADOOP)} name its configuration")
             prepare_java()  # else the JVM runs already, and has its settings
-            conf |= _start(master or "local[*]", memory, own.pop(JVM, ""))
+            conf |= _start(master or "local[*]", memory, own.pop(JVM, ""), 0 < records < FEW)
     for name, text in (conf | own).items():
         builder = builder.config(name, text)
     try:
@@ -283,27 +284,30 @@ def _always() -> dict[str, str]:
 
 # What pays in a JVM that lives for a minute. A query is code that Spark has just made and that runs for seconds: so the
 # better compiler comes only to what has run 30 times as often as it waits for otherwise (its share of the CPU time
-# falls from two fifths to one fifth), and the collector is the one that takes least in all; docs/cost-analysis.md has
-# the figures. Neither where the user has chosen, that is where the pattern is among the options: of two collectors the
-# JVM dies, and of two thresholds the later one holds, which may be ours.
+# falls from two fifths to one fifth), or never where the log has FEW records, and the collector is the one that takes
+# least in all; docs/cost-analysis.md has the figures. Neither where the user has chosen, that is where the pattern is
+# among the options: of two collectors the JVM dies, and of two thresholds the later one holds, which may be ours.
+FEW = 5_000_000
+COMPILER = r"-XX:(Tier4|TieredStopAtLevel|CompileThreshold|[+-]TieredCompilation)"
 TUNED = (
     (r"-XX:[+-]Use\w*GC\b", "-XX:+UseParallelGC"),
     (
-        r"-XX:(Tier4|CompileThreshold|[+-]TieredCompilation)",
+        COMPILER,
         "-XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 "
         "-XX:Tier4BackEdgeThreshold=1200000",
     ),
 )
+TUNED_FOR_FEW = (TUNED[0], (COMPILER, "-XX:TieredStopAtLevel=1"))
 
 
-def _tuned(options: str) -> str:
+def _tuned(options: str, few: bool = False) -> str:
     """These options of the JVM with ours. One that does not know ours starts all the same."""
     said = " ".join([options, *(os.environ.get(name, "") for name in OPTIONS)])
-    ours = [option for pattern, option in TUNED if not re.search(pattern, said)]
+    ours = [option for pattern, option in (TUNED_FOR_FEW if few else TUNED) if not re.search(pattern, said)]
     return " ".join(["-XX:+IgnoreUnrecognizedVMOptions", *ours, options]).strip()
 
 
-def _start(master: str, memory: str, options: str = "") -> dict[str, str]:
+def _start(master: str, memory: str, options: str = "", few: bool = False) -> dict[str, str]:
     """What must be known before the JVM starts, which gets these options too. The environment tells its launcher."""
     import pyspark
 
@@ -325,7 +329,7 @@ def _start(master: str, memory: str, options: str = "") -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        JVM: f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder} {_tuned(options)}",
+        JVM: f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder} {_tuned(options, few)}",
     }
     if re.match(r"local|spark://(127\.|localhost)", master):  # nobody elsewhere need reach us
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -91,17 +91,17 @@ def read(
         loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
         if columns:
             loading = loading.schema(", ".join(f"`{name}` {schema.TYPES[name]}" for name in columns))
-        return loading.option("since", _utc(since).isoformat() if since else "").load(str(path))
+        return loading.option("since", utc(since).isoformat() if since else "").load(str(path))
     chosen = files.chosen(path)
     _known(servers, dict.fromkeys(file.server for file in chosen), "there are no records of server")
     _known(kinds, KINDS, NO_KIND)
-    found = _parquet(spark, path, chosen)
+    found = parquet(spark, path, chosen)
     for name, values in (("server", servers), ("kind", kinds)):
         if values:
             found = found.where(found[name].isin(*values))
     if since:
-        eve = _utc(since) - timedelta(days=1)  # the first record of a commit may be younger than the day of its file
-        found = found.where((found["day"] >= f"{eve:%Y-%m-%d}") & (found["time"] >= _utc(since)))
+        eve = utc(since) - timedelta(days=1)  # the first record of a commit may be younger than the day of its file
+        found = found.where((found["day"] >= f"{eve:%Y-%m-%d}") & (found["time"] >= utc(since)))
     return found.select(*(columns or schema.NAMES))
 
 
@@ -143,33 +143,14 @@ def told(log: DataFrame, topology: Topology | None = None) -> DataFrame:
     )
 
 
-def window(spark: SparkSession, path: str | Path, since: datetime | None, until: datetime | None) -> DataFrame:
-    """Of an export all records that may be of messages sent at `since` or later and before `until`, and few others:
-    what `cost.within` needs. Files and parts of files of other times are not read.
-
-    Of what does not say when its message was sent, relays, what was written until a minute after `until`. Raises
-    MomError.
-    """
-    begin, end = (_nanoseconds(_utc(time)) if time else 0 for time in (since, until))
-    chosen = files.of_time(files.chosen(Path(path)), begin or None, end or None)
-    if not chosen:
-        raise MomError("the log has nothing that was sent in this time; see --since and --until")
-    found = _parquet(spark, Path(path), chosen)
-    late = timedelta(seconds=files.LATE_SECONDS)
-    if since:
-        found = found.where((found["time"] >= _utc(since) - late) | (found["sent"] >= begin))
-    if until:
-        found = found.where((found["time"] <= _utc(until) + late) | ((found["sent"] > 0) & (found["sent"] < end)))
-    return found.select(*schema.NAMES)
-
-
-def _parquet(spark: SparkSession, path: Path, chosen: Sequence[files.File]) -> DataFrame:
+def parquet(spark: SparkSession, path: Path, chosen: Sequence[files.File]) -> DataFrame:
+    """All that these files of an export at `path` hold."""
     sized(spark, sum(file.records for file in chosen))
     reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path.absolute()))
     return reader.parquet(*[str(file.path.absolute()) for file in chosen])
 
 
-def _utc(time: datetime) -> datetime:
+def utc(time: datetime) -> datetime:
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -292,12 +273,12 @@ def _true(options: Any, name: str, default: bool) -> bool:
 def _time(options: Any) -> int:
     text = str(options.get("since", ""))
     try:
-        return _nanoseconds(_utc(datetime.fromisoformat(text))) if text else 0
+        return nanoseconds(utc(datetime.fromisoformat(text))) if text else 0
     except (ValueError, OverflowError):
         raise MomError(f"since = {text!r} is no time like 2026-03-01T12:00:00") from None
 
 
-def _nanoseconds(time: datetime) -> int:
+def nanoseconds(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1) * 1000
 
 

@@ -195,12 +195,13 @@ def records(
 
 def chosen(folder: Path, master: str, memory: str, since: datetime | None, until: datetime | None) -> "DataFrame":
     """The log of an export; of a time, the messages that were sent then. Raises MomError if there are none."""
-    source, cost = extra("analysis.source"), extra("analysis.cost")
-    spark = extra("analysis.session").session(master, memory)
+    files = extra("analysis.files")
+    found = sum(file.records for file in files.chosen(folder))
+    spark = extra("analysis.session").session(master, memory, found)
     if not since and not until:
-        return cast("DataFrame", source.read(spark, folder))
+        return cast("DataFrame", extra("analysis.source").read(spark, folder))
     # Every figure reads it: found once, it is kept.
-    log: DataFrame = cost.within(source.window(spark, folder, since, until), since, until).persist()
+    log: DataFrame = extra("analysis.windows").read(spark, folder, since, until).persist()
     if not (records := log.count()):
         raise MomError("the log has nothing that was sent in this time; see --since and --until")
     extra("analysis.partitions").sized(spark, records)

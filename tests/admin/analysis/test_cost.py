@@ -272,12 +272,12 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
 @pytest.fixture(scope="module")
 def halves(recorded):
     """The log of what was sent before a time, and of what was sent from then on."""
-    from mombroker.admin.analysis import cost
+    from mombroker.admin.analysis import windows
 
     sent = sorted(row.sent for row in recorded.log.where("kind = 'send'").select("sent").collect())
     cut = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[len(sent) // 2] // 1000)
-    assert cost.within(recorded.log, cut, cut).isEmpty()
-    return cost.within(recorded.log, None, cut), cost.within(recorded.log, cut, None)
+    assert windows.within(recorded.log, cut, cut).isEmpty()
+    return windows.within(recorded.log, None, cut), windows.within(recorded.log, cut, None)
 
 
 def test_a_report_stands_where_a_bus_of_one_server_is_advised(recorded, figures, monkeypatch):
@@ -308,20 +308,27 @@ def test_a_message_is_in_one_part_of_the_time_with_all_of_its_records(recorded, 
     assert others[0] + others[1] == others[2]
 
 
-def test_what_is_read_of_a_time_has_all_that_is_of_its_messages(recorded, monkeypatch):
-    """Even if what is read besides is but a second."""
-    from mombroker.admin.analysis import cost, files, source
+@pytest.mark.parametrize("relays", [True, False])
+def test_what_is_read_of_a_time_has_all_that_is_of_its_messages(relays, recorded, played, tmp_path, monkeypatch):
+    """Even if what is read besides is but a second; where no file has a relay, nothing is."""
+    from mombroker.admin.analysis import export, files, source, stores, windows
 
     monkeypatch.setattr(files, "LATE_SECONDS", 1.0)
-    sent = sorted(row.sent for row in recorded.log.where("kind = 'send'").select("sent").collect())
-    times = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[at] // 1000) for at in (50, len(sent) // 2)]
-    spark, exported = recorded.log.sparkSession, recorded.folder / "exported"
-    window = source.window(spark, exported, *times)
-    keys = ("server", "seq")
-    found, true = (
-        {tuple(row) for row in cost.within(log, *times).select(*keys).collect()} for log in (window, recorded.log)
+    spark, exported = recorded.log.sparkSession, recorded.folder / "exported" if relays else tmp_path
+    if not relays:
+        list(export.export(stores.read(played.folder), exported))
+    log = source.read(spark, exported)
+    assert any(files.times(file).relays for file in files.chosen(exported)) is relays
+    sent = sorted(row.sent for row in log.where("kind = 'send'").select("sent").collect())
+    late, early = (
+        datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[at] // 1000) for at in (len(sent) // 2, 50)
     )
-    assert found == true and found
+    for times in ((early, late), (late, None), (None, early)):
+        found, true = (
+            {tuple(row) for row in rows.select("server", "seq").collect()}
+            for rows in (windows.read(spark, exported, *times), windows.within(log, *times))
+        )
+        assert found == true and found
 
 
 def test_a_part_of_the_time_has_all_times_of_its_messages(recorded, halves):

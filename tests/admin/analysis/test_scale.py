@@ -67,7 +67,7 @@ def analyses(log):
     """Every DataFrame that a report collects or keeps."""
     from pyspark.sql import functions as F
 
-    from mombroker.admin.analysis import cost
+    from mombroker.admin.analysis import cost, windows
 
     flowing, took, crossed = cost.flows(log), cost.taken(log), cost.hops(log)
     talking, spreads = cost.agents(flowing), cost.spread(crossed, cost.links(took))
@@ -81,7 +81,7 @@ def analyses(log):
         "spread": spreads, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
         "arrivals": cost.arrivals(log, {"s01": 5}), "waits": cost.waits(log),
         "waiting": cost.waiting(cost.waits(log)), "meters": cost.meters(log),
-        "within": cost.within(log, SECOND, SECOND), "packets": cost.packets(log),
+        "within": windows.within(log, SECOND, SECOND), "packets": cost.packets(log),
     }  # fmt: skip
 
 

@@ -91,7 +91,8 @@ def test_a_session_of_this_machine_is_quiet_and_for_this_machine_alone(monkeypat
 CHOICES = (  # where, what, and of the two settings of ours those that stay
     ("", "", ["UseParallelGC", "Tier4"]),
     ("", "-Dx=y", ["UseParallelGC", "Tier4"]),
-    ("", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", ["Tier4"]),
+    ("", "-XX:+UseSerialGC", ["Tier4"]),
+    ("", "-XX:TieredStopAtLevel=1", ["UseParallelGC"]),
     ("JDK_JAVA_OPTIONS", "-XX:+UseG1GC", ["Tier4"]),
     ("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC -XX:CompileThresholdScaling=4", []),
     ("SPARK_SUBMIT_OPTS", "-XX:Tier4InvocationThreshold=7000", ["UseParallelGC"]),
@@ -106,6 +107,8 @@ def test_the_jvm_is_tuned_where_the_user_has_not_chosen(place, choice, ours, mon
     said = session._tuned("" if place else choice)
     assert [name for name in ("UseParallelGC", "Tier4") if f"-XX:{name}" in said.replace("+", "")] == ours
     assert said.endswith(choice) or place
+    few = session._tuned("" if place else choice, few=True)
+    assert few.count("TieredStopAtLevel=1") == ("Tier4" in ours) + ("" if place else choice).count("TieredStopAtLevel")
 
 
 @pytest.mark.spark
