@@ -5,6 +5,7 @@ if __name__ == "agents":
 
 from mombroker.agents.agent import Agent, reacts
 from mombroker.agents.declaring import Reject, agent
+from mombroker.agents.groups import Group, View
 from mombroker.agents.messages import Delivered, consumes, subscribes
 from mombroker.agents.notifications import (
     DeferDone,
@@ -24,6 +25,7 @@ __all__ = [
     "DeferFailed",
     "Delivered",
     "Expired",
+    "Group",
     "Item",
     "Items",
     "ReactionFailed",
@@ -31,6 +33,7 @@ __all__ = [
     "Table",
     "Undeliverable",
     "UnknownAgent",
+    "View",
     "agent",
     "consumes",
     "faults",

@@ -11,12 +11,14 @@ from typing import Any, TypeVar, Unpack
 from mombroker.agents import messages
 from mombroker.agents import notifications as notes
 from mombroker.agents.declaring import Reject
+from mombroker.agents.groups import Group, cast_of, view_of
 from mombroker.agents.messages import Delivered, Options
 from mombroker.agents.notifications import pack, unpack
 from mombroker.agents.tables import Items, Table
 from mombroker.core import times
 from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, UnknownNotification
+from mombroker.core.groups.view import CAST, VIEW
 from mombroker.core.names import CREATE
 from mombroker.core.reaction import ANSWER, ASK, DELETE, Reaction, Retry
 
@@ -124,7 +126,7 @@ class Agent:
     def sender(self) -> str:
         """The id of the agent that sent the notification at hand; of a client, an address that answers go to, at any
         time and from any agent."""
-        return self._now_reacting().message.source
+        return self._now_reacting().source
 
     @property
     def message_id(self) -> str:
@@ -206,6 +208,32 @@ class Agent:
         """Take no more; what is under way goes back."""
         self._now_reacting().stop(consumer)
 
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def join(self, group: str) -> None:
+        """Be a member of a group, which is made when the first one joins. The reaction to View tells that it is so.
+
+        With a `restore` the agent begins with the state of the eldest member, before it reacts to its first View. It
+        does not move to another server meanwhile. Raises UnknownName for a group that is being made (the reaction runs
+        again once it is there), MomError.
+        """
+        self._now_reacting().join(group, type(self).restore is not Agent.restore)
+
+    def leave(self, group: str) -> None:
+        """Be no member any more, after the casts of the view at hand; the last View says so. Raises UnknownName."""
+        self._now_reacting().leave(group)
+
+    def group(self, name: str) -> Group:
+        """A group, to cast to; whoever is no member may, too."""
+        return Group(self, name)
+
+    def snapshot(self, group: str) -> Any:
+        """What a new member of a group is to begin with: a plain value. It is taken at the beginning of its view."""
+        return None
+
+    def restore(self, group: str, state: Any) -> None:
+        """Begin with what another member had when this agent's first view began."""
+
     # -- agents --------------------------------------------------------------------------------------------------
 
     def create(self, cls: type[Agent], *, server: str = "", **fields: Any) -> str:
@@ -255,7 +283,7 @@ class Agent:
         method, note = self._reactions.get(message.type), None
         if message.type == ASK:
             method, note = self._question_of(message.payload)
-        if method is None and message.type not in (CREATE, DELETE):
+        if method is None and message.type not in (CREATE, DELETE, CAST, VIEW):
             if message.type in _OPTIONAL:
                 return
             raise UnknownNotification(f"{type(self).__name__} has no reaction to {message.type}")
@@ -263,7 +291,11 @@ class Agent:
         try:
             if reaction.first:
                 self.on_create()
-            if method is not None:
+            if message.type == VIEW:
+                self._react_to_view(reaction)
+            elif message.type == CAST:
+                self._react_to_cast(reaction)
+            elif method is not None:
                 method(self, notes.decode(message.type, message.payload) if note is None else note)
             elif message.type == CREATE:
                 self.on_create()
@@ -288,6 +320,27 @@ class Agent:
             raise UnknownNotification(str(error)) from None
         except (TypeError, ValueError) as error:
             raise UnknownNotification(f"{me} was asked with what is no question: {error}") from None
+
+    def _react_to_view(self, reaction: Reaction) -> None:
+        note, giver, lacking = view_of(reaction.message.payload)
+        group, number = note.group, note.number
+        if self.id in lacking and (found := reaction.groups.state(self.id, group, number)) is not None:
+            self.restore(group, unpack(found))
+            reaction.restored(group)
+        if giver == self.id:
+            state = pack(self.snapshot(group), f"{type(self).__name__}'s snapshot")
+            reaction.give(group, number, lacking, state)
+        method = self._reactions.get(_VIEWED)
+        if method is not None:
+            method(self, note)
+
+    def _react_to_cast(self, reaction: Reaction) -> None:
+        sender, type_, fields = cast_of(reaction.message.payload)
+        method = self._reactions.get(type_)
+        if method is None:
+            raise UnknownNotification(f"{type(self).__name__} has no reaction to {type_}")
+        reaction.source = sender
+        method(self, notes.decode(type_, fields))
 
     def _react_to_delivered(self, reaction: Reaction) -> None:
         self._reaction = reaction
@@ -341,8 +394,10 @@ class Agent:
 
 
 _DELIVERED = Delivered.__wire_name__
+_VIEWED = "mom.View"
 # Names that came later: a class from before that has one of its own keeps it.
 _LATER = {"delivered", "every", "migrate", "put", "publish", "consume", "subscribe", "stop"}
+_LATER |= {"join", "leave", "group", "snapshot", "restore"}
 _RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} - _LATER | {"id"}
 
 # An agent that does not care for news of its own failed sends need not say so.

@@ -14,6 +14,8 @@ from mombroker.core.collection import Collections
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.destinations import ACCEPTED, FAILED, REJECTED
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
+from mombroker.core.groups.bus import TYPES as MEMBERS
+from mombroker.core.groups.bus import Groups, waits_for
 from mombroker.core.ids import identity
 from mombroker.core.inbox import Entry, Inbox, Inboxes
 from mombroker.core.message import BOUNCE, Message, new_message
@@ -262,8 +264,13 @@ class Engine:
         if resident is None:
             self._react_absent(box, entry)
             return
-        authors = self.clients.authors
-        reaction = Reaction(self.tx, self.names, authors, agent, message, self.residents)
+        authors, groups = self.clients.authors, self.clients.groups
+        if groups.waits(agent):
+            self._await(box, entry, waits_for(agent))
+            return
+        if message.type in MEMBERS and not self._in_view(box, entry, groups):
+            return
+        reaction = Reaction(self.tx, self.names, authors, groups, agent, message, self.residents)
         if message.type in authors.types and not self._incoming(box, entry, reaction):
             return
         self.running = agent
@@ -329,6 +336,19 @@ class Engine:
             self.inboxes.finish(box, entry)
         return bool(reaction.incoming)
 
+    def _in_view(self, box: Inbox, entry: Entry, groups: Groups) -> bool:
+        """A cast or view for a member. False if that is nothing to react to now."""
+        try:
+            if groups.meets(box.agent, entry.message):
+                return True
+        except UnknownName as error:
+            self._await(box, entry, error.name)
+            return False
+        where = entry.domain, entry.peer, entry.received, entry.delivered
+        self.record("react", entry.message, box.agent, *where, detail=entry.message.type)
+        self.inboxes.finish(box, entry)
+        return False
+
     def _give_back(self, box: Inbox, entry: Entry, outcome: str, reason: str) -> None:
         """The reaction to what a destination has given failed: it is the destination that says what becomes of it."""
         message, agent = entry.message, box.agent
@@ -389,6 +409,7 @@ class Engine:
             del self.residents.loaded[box.agent]
             self.natives.remove(box.agent)
             self.clients.authors.gone(box.agent)
+            self.clients.groups.gone(box.agent)
             self.on_delete(box.agent)
             where = entry.domain, entry.peer, entry.received
             self.record("delete", message, box.agent, *where, detail=resident.path)
@@ -461,6 +482,10 @@ class Engine:
             self.on_delete(agent)
             box.stuck = None
             self.inboxes.wake(box)
+
+    def hand_over(self, message: Message, agent: str) -> None:
+        """A message that has waited for its turn enters an agent's inbox."""
+        self.inboxes.add(message, agent, "", "", self.tx.now, 0)
 
     def vanish(self, agent: str) -> None:
         """All that there is of an agent goes, except its inbox: what waits there is for nobody."""

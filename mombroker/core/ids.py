@@ -11,7 +11,7 @@ from mombroker.core.errors import MomError, plain
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 AGENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-OURS = ("queue:", "sub:", "share:", "topic:", "conn:", "reply:")  # of destinations, subscriptions, sessions, answers
+OURS = ("queue:", "sub:", "share:", "topic:", "group:", "conn:", "reply:")  # of what the broker keeps, and answers
 
 
 ADDRESS_CHARS = 512  # that authors and operators may write

@@ -9,6 +9,7 @@ from mombroker.core.batch import Damage
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collection, Collections
 from mombroker.core.destinations import Destinations
+from mombroker.core.groups.bus import Groups
 from mombroker.core.message import Message, Note
 from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
@@ -68,6 +69,8 @@ class Clients(Protocol):
 
     @property
     def authors(self) -> Destinations: ...  # what authors' agents do with queues and topics
+    @property
+    def groups(self) -> Groups: ...  # of agents
     @property
     def questions(self) -> Asked: ...  # what clients have asked agents
 

@@ -10,6 +10,7 @@ from mombroker.core.batch import EVERY, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.destinations import Destinations, Incoming, Source
 from mombroker.core.errors import MomError
+from mombroker.core.groups.bus import CASTS, JOIN, LEAVE, PUT, SEND, Groups
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.limits import Limits
 from mombroker.core.message import Message, new_message
@@ -83,6 +84,8 @@ class Kept(Protocol):
 class Reaction:
     """What one reaction may do; nothing of it happens unless the reaction succeeds.
 
+    groups     of agents
+    source     who has sent the message, if not the agent that it came from
     incoming   what it is a reaction to, if that has come from a destination
     delivered  the same, as its author gets it
     first      the agent is made by it
@@ -92,6 +95,8 @@ class Reaction:
         "tx",
         "names",
         "destinations",
+        "groups",
+        "source",
         "agent",
         "message",
         "incoming",
@@ -107,11 +112,13 @@ class Reaction:
         tx: Transaction,
         names: Names,
         destinations: Destinations,
+        groups: Groups,
         agent: str,
         message: Message,
         kept: Kept,
     ):
         self.tx, self.names, self.destinations, self.agent, self.message = tx, names, destinations, agent, message
+        self.groups, self.source = groups, message.source
         self.now, self._kept = tx.now, kept
         self.incoming: list[Incoming] = []
         self.delivered: Any = None
@@ -207,14 +214,44 @@ class Reaction:
             raise TypeError(f"stop takes what consume or subscribe returned, not a {type(number).__name__}")
         self.ops.append(("stop", number))
 
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def join(self, group: str, needs: bool) -> None:
+        """Be a member of a group, which is made if need be. Raises UnknownName, MomError."""
+        self.groups.may_join(self.agent)
+        self.ops.append((JOIN, (group, self.groups.home(group, True), needs)))
+
+    def leave(self, group: str) -> None:
+        """Be none any more. Raises UnknownName, MomError."""
+        self.ops.append((LEAVE, (group, self.groups.home(group, False))))
+
+    def cast(self, group: str, type: str, payload: bytes, total: bool) -> None:
+        """Send to all members of a group. Raises UnknownName, MomError."""
+        self._check_size("a notification", len(payload))
+        self.ops.append((CASTS, (group, self.groups.home(group, False), type, payload, total)))
+
+    def give(self, group: str, number: int, to: list[str], state: bytes) -> None:
+        """Give members of a view a state."""
+        self.ops.append(("give", (group, number, to, state)))
+
+    def restored(self, group: str) -> None:
+        """The state that it was to begin with is its own now."""
+        self.ops.append(("restored", group))
+
     def apply(self, send: Callable[[Message], None], timers: Timers) -> None:
         """The reaction succeeded: do what it asked for, in its order."""
-        destinations, agent = self.destinations, self.agent
+        destinations, groups, agent, waits = self.destinations, self.groups, self.agent, False
         for kind, value in self.ops:
-            if kind == "send":
+            if kind in (CASTS, JOIN, LEAVE) or (waits and kind in (SEND, PUT)):
+                waits = groups.act(agent, kind, value)
+            elif kind == "send":
                 send(value)
             elif kind == "put":
                 destinations.send(agent, value)
+            elif kind == "give":
+                groups.give(agent, *value)
+            elif kind == "restored":
+                groups.restored(agent, value)
             elif kind == "task":
                 timers.add(value)
             elif kind == "cancel":

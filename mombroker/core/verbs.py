@@ -116,6 +116,8 @@ class AgentVerbs:
             raise MomError(f"{id} is the server's own: queues and subscriptions have `mom queue move`")
         if id in self.arrivals.coming:
             raise MomError(f"{id} has not come yet from {self.arrivals.coming[id].source}: ask again in a moment")
+        if groups := self.engine.clients.groups.has(id):
+            raise MomError(f"{id} is a member of group {groups[0]}: it moves once it has left that")
         return self.departures.begin(id, row[0], to)
 
     @changes

@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--replicas", action="store_true", help="some servers have replicas, which fail meanwhile")
     parser.add_argument("--losses", action="store_true", help="servers die with their disks, and are declared lost")
     parser.add_argument("--travels", action="store_true", help="agents move meanwhile, from server to server")
+    parser.add_argument("--groups", action="store_true", help="agents join groups, leave them, and cast")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")
     args = parser.parse_args()
     first, _, last = args.seeds.partition(":")
@@ -43,6 +44,7 @@ def main() -> int:
             result = run(
                 seed, backends=args.backends.split(","), program=args.clients, relayouts=args.relayouts,
                 replicated=ReplicatedNode if args.replicas else None, losses=args.losses, travels=args.travels,
+                groups=args.groups,
             )  # fmt: skip
             done += 1
             counts.update(result.counts)

@@ -14,6 +14,7 @@ from mombroker.sim.cluster import Workload
 from mombroker.sim.damage import aside
 from mombroker.sim.domains import BACKENDS, draw_domains
 from mombroker.sim.faults import Faults, draw
+from mombroker.sim.groups import Groups
 from mombroker.sim.losses import Losses
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
@@ -83,14 +84,17 @@ def cluster(
     replicated: type[ReplicatedNode] | None = None,
     losses: bool = False,
     travels: bool = False,
+    groups: bool = False,
 ) -> Trial:
     """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work. With `relayouts` the
-    domains change meanwhile, with `losses` servers die with their disks, with `travels` agents move; some servers are
-    `replicated`."""
+    domains change meanwhile, with `losses` servers die with their disks, with `travels` agents move, with `groups` they
+    join groups, leave and cast; some servers are `replicated`."""
     world = World(seed)
     rng = world.rng
     workload: Workload
-    if program != AGENTS:
+    if groups:
+        workload = Groups(rng, rng.choice((50, 150, 300)))
+    elif program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:
         workload = rng.choice((Wander,) if losses else WORKLOADS)(rng, rng.choice((50, 150, 300)))
@@ -123,10 +127,11 @@ def run(
     replicated: type[ReplicatedNode] | None = None,
     losses: bool = False,
     travels: bool = False,
+    groups: bool = False,
 ) -> Run:
     """Everything about the run that `seed` stands for. Clients are in it only if `program` names theirs."""
     result = Run(seed, program)
-    made = cluster(seed, node, faults, backends, program, relayouts, replicated, losses, travels)
+    made = cluster(seed, node, faults, backends, program, relayouts, replicated, losses, travels, groups)
     try:
         result.wrong += made.run(made.world.rng.choice((100, 400, 1000)) * MS)
         result.wrong += judge(made)[0]
@@ -151,7 +156,7 @@ def run(
     for more in (made.relayouts, made.replicas, made.losses):
         if more is not None:
             result.counts |= more.counts()
-    if isinstance(made.workload, Travels):
+    if isinstance(made.workload, Travels | Groups):
         result.counts |= made.workload.counts(made)
     if isinstance(made.workload, Clients):
         result.counts |= made.workload.counts()

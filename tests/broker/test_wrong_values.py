@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from contextlib import suppress
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import KINDS
 from mombroker.core.batch import Batch, InRow, TaskRow
-from mombroker.core.errors import SENTENCE_CHARS, PeerError, UnknownNotification
+from mombroker.core.errors import SENTENCE_CHARS, PeerError, UnknownName, UnknownNotification
 from mombroker.core.events import Admin, ClientClosed, ClientCommands, LinkDown, LinkFrames
 from mombroker.core.message import BOUNCE, Message, new_message
 from tests.broker.bench import Broker
@@ -76,6 +77,9 @@ class Town:
         b.ask("a", "move_destination", destination="queue:far", to="b")  # both wait for what clients have
         b.ask("b", "move_destination", destination="queue:leaving", to="c")
         server = b.servers["b"]
+        with suppress(UnknownName):
+            server.clients.groups.home("g", make=True)
+        b.pump()
         self.proxy = next(id for id in server.natives.agents if id.startswith("b/conn:"))
         self.link = server.channel.domains["x"].link("a")
         proxy = server.natives.agents[self.proxy]
@@ -101,6 +105,13 @@ class Town:
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
             "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2]),
             "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),
+            **dict.fromkeys(("g.leave", "g.join"), ("b/group:g", [True])), "g.restored": ("b/group:g", []),
+            "g.flush": ("b/group:g", [1, 1, {"a/x": 5}]), "g.place": ("b/group:g", [f"{AGENTS}.Count", b"\x90"]),
+            "g.prepare": ("b/_groups", [1, 1, ["a/x"]]), "g.placed": ("b/_groups", ["b/clerk"]),
+            "g.busy": ("b/_groups", ["g", 1, ["b/clerk"]]),
+            "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True]),
+            "g.view": ("b/clerk", ["g", 1, ["b/clerk"], ["b/clerk"], ["a/x"], "a/y", ["b/clerk"], {"a/y": 1}]),
+            "g.cast": ("b/clerk", ["g", 1, "a/x", f"{AGENTS}.Count", b"\x90", 1, {"a/x": 1}]),
             "m.ready": ("b/queue:leaving", ["b/queue:leaving"]), "c.moved": (self.proxy, [number, "c/queue:far"]),
         }  # fmt: skip
 

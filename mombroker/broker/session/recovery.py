@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgpack
 
+from mombroker.broker.groups.group import Group
 from mombroker.broker.protocol import Gone
 from mombroker.broker.queue.arrival import BEHIND
 from mombroker.broker.queue.dedup import PRODUCERS
@@ -15,8 +16,10 @@ from mombroker.broker.topic.subscription import Subscription, SubscriptionServic
 from mombroker.broker.topic.topic import Topic
 from mombroker.core.natives import Natives
 
-NATIVES: dict[str, type[Queue] | type[Topic]] = {cls.path: cls for cls in (Queue, Subscription, Topic)}
-OWNED = ("queue:", "sub:", "share:", "topic:")
+NATIVES: dict[str, type[Queue] | type[Topic] | type[Group]] = {
+    cls.path: cls for cls in (Queue, Subscription, Topic, Group)
+}
+OWNED = ("queue:", "sub:", "share:", "topic:", "group:")
 KEPT = {*LANES, DELAYED, EXPIRING, PRODUCERS, BEHIND}  # the collections of a queue
 PAGE = 256  # of held messages read at once
 

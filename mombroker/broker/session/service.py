@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from mombroker.broker.access.guard import Access
 from mombroker.broker.authors.consumers import AgentConsumers
 from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
+from mombroker.broker.groups.members import Members
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of
 from mombroker.broker.native import Native
@@ -46,6 +47,7 @@ from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import KINDS, note_of
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
+from mombroker.core.groups.bus import TYPES as MEMBERS
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.natives import Natives
@@ -92,6 +94,7 @@ class Sessions(Native):
             natives.types.check(kind, note_of)
         self.topics = Topics(natives, self)
         self.authors = AgentConsumers(natives, self.policies, self.topics)
+        self.groups = Members(natives, self.authors.send)
         self.pool = Pool()
         self.questions = Questions(natives)
         self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
@@ -127,6 +130,7 @@ class Sessions(Native):
     def recover(self) -> None:
         recover(self, self.topics)
         self.authors.recover()
+        self.groups.recover()
         self.access.users.recover()
 
     def step(self, event: Any) -> None:
@@ -444,6 +448,8 @@ class Sessions(Native):
         """Nobody is there any more: give back what can be given back. True: the message itself is of no use."""
         post = self.natives.post
         _, _, kind = agent.partition("/")
+        if message.type in MEMBERS:
+            return True
         if kind.startswith("conn:") or message.type in self.authors.types:
             if message.type == Dispatch.wire:
                 note: Dispatch = note_of(message)

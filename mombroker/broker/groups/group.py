@@ -1,0 +1,125 @@
+"""Group: the home of a group of agents. It decides the views, and places the casts that are in total order."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+from urllib.parse import unquote
+
+import msgpack
+
+from mombroker.broker.groups.notes import Flush, Join, Leave, Place, Placed, Prepare, Restored, Told, Viewed
+from mombroker.broker.native import Native
+from mombroker.broker.wire import Note, pack
+from mombroker.core.groups.home import JOIN, LEAVE, Home
+from mombroker.core.groups.view import View
+from mombroker.core.ids import home_of
+from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.natives import Natives
+from mombroker.core.transaction import COMMIT
+
+SERVERS = "_groups"  # who has the members of a server
+
+
+class Around(Protocol):
+    natives: Natives
+
+
+class Group(Native):
+    """1. Its row says all that its home has decided.
+
+    placed   casts that it has placed, since the server has started
+    """
+
+    path = "mombroker.broker.groups.group:Group"
+
+    __slots__ = ("name", "home", "placed", "ends")
+
+    def __init__(self, service: Around, id: str, state: bytes = b""):
+        super().__init__(service.natives, id)
+        self.name = name_of_group(id)
+        self.home = Home(self._where, self._prepare, self._announce)
+        self.placed = 0
+        self.ends = False
+        if state:
+            values, self.ends = msgpack.unpackb(state)
+            self.home.load(values)
+
+    def pack(self) -> bytes:
+        packed: bytes = pack([self.home.values(), self.ends])
+        return packed
+
+    # -- what its home says ------------------------------------------------------------------------------------------
+
+    def _where(self, agent: str) -> str:
+        return self.natives.names.homes.home(agent)
+
+    def _prepare(self, servers: list[str], number: int, attempt: int, out: list[str]) -> None:
+        dests = tuple(f"{server}/{SERVERS}" for server in servers)
+        self._send(dests, Prepare(number, attempt, out))
+
+    def _announce(self, view: View, agents: list[str]) -> None:
+        note = Viewed(
+            self.name, view.number, view.members, view.joined, view.left, view.giver, view.lacking, view.cut
+        )  # fmt: skip
+        servers = self.tx.topology.servers
+        self._send(tuple(agent for agent in agents if self._where(agent) in servers), note)
+        if self.ends and not view.members:
+            self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
+
+    def _send(self, dests: tuple[str, ...], note: Note) -> None:
+        if dests:
+            self.natives.send(new_message(self.tx, self.id, dests, note.wire, note.pack(), flags=BOUNCE))
+
+    # -- what it is told ---------------------------------------------------------------------------------------------
+
+    def joins(self, note: Join, message: Message) -> None:
+        if self._where(message.source) in self.tx.topology.servers:
+            self.home.wish(JOIN, message.source, note.needs)
+        self._changed()
+
+    def leaves(self, note: Leave, message: Message) -> None:
+        if note.gone:
+            self.home.gone(message.source)
+        self.home.wish(LEAVE, message.source)
+        self._changed()
+
+    def flushes(self, note: Flush, message: Message) -> None:
+        self.home.flushed(home_of(message.source), note.number, note.attempt, note.casts)
+        self._changed()
+
+    def restored(self, note: Restored, message: Message) -> None:
+        self.home.restored(message.source)
+        self._changed()
+
+    def places(self, note: Place, message: Message) -> None:
+        """Here is its place: what we send to the members is delivered in the order in which we send it."""
+        self.placed += 1
+        members, source = self.home.members, message.source
+        self._send(tuple(members), Told(self.name, self.home.number, source, note.type, note.payload))
+        if source not in members:
+            self.natives.post(self.id, f"{self._where(source)}/{SERVERS}", Placed(source))
+        self.tx.urgency = COMMIT
+
+    def end(self) -> None:
+        """All members leave, and the group is gone."""
+        self.ends = True
+        self.home.close()
+        if not (self.home.members or self.home.change):
+            self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
+        self._changed()
+
+    handlers: ClassVar[Any] = {
+        Join.wire: joins, Leave.wire: leaves, Flush.wire: flushes, Restored.wire: restored, Place.wire: places,
+    }  # fmt: skip
+
+    def _changed(self) -> None:
+        self.change()
+        self.tx.urgency = COMMIT
+
+    def check(self) -> None:
+        self.home.check()
+
+
+def name_of_group(id: str) -> str:
+    """The name of a group, as authors write it."""
+    return unquote(id.partition("/")[2].partition(":")[2])

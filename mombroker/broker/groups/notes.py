@@ -1,0 +1,184 @@
+"""What the home of a group and the servers of its members tell each other, and what members get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from mombroker.broker.shapes import Count
+from mombroker.broker.wire import SHAPES, Note
+from mombroker.core.groups.view import CAST, VIEW
+from mombroker.core.ids import ID_CHARS, SERVER_NAME, home_of, is_id
+
+GROUP_CHARS = 200  # of the name of a group
+
+
+class GroupNote(Note):
+    """One that names agents."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """Raises ValueError."""
+        note = cls(*SHAPES[cls].read(values))
+        if not all(_is_agent(each) for each in note.agents()):
+            raise ValueError("no agents")
+        return note
+
+    def agents(self) -> list[str]:
+        return []
+
+
+def _is_agent(text: str) -> bool:
+    one_line = len(text) <= ID_CHARS and "\n" not in text
+    return one_line and is_id(text) and SERVER_NAME.fullmatch(home_of(text)) is not None
+
+
+# -- to the home -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Join(Note):
+    """An agent, which is the source, wants to be a member. `needs`: it has a use for the state of others."""
+
+    wire = "g.join"
+    needs: bool = False
+
+
+@dataclass(slots=True)
+class Leave(Note):
+    """An agent, which is the source, wants to be none. `gone`: it was deleted."""
+
+    wire = "g.leave"
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Flush(GroupNote):
+    """A server, which is the source, has flushed for a view. `casts` as in Home.flushed."""
+
+    wire = "g.flush"
+    number: Count
+    attempt: Count
+    casts: dict[str, Count] = field(default_factory=dict)
+
+    def agents(self) -> list[str]:
+        return [*self.casts]
+
+
+@dataclass(slots=True)
+class Place(Note):
+    """An agent, which is the source, asks the home for a cast in total order."""
+
+    wire = "g.place"
+    type: str
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Restored(Note):
+    """A member, which is the source, has got its state."""
+
+    wire = "g.restored"
+
+
+# -- to the members' servers -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Prepare(GroupNote):
+    """A view of a group, which is the source, is to follow: flush, without those that are `out`."""
+
+    wire = "g.prepare"
+    number: Count
+    attempt: Count
+    out: list[str] = field(default_factory=list)
+
+    def agents(self) -> list[str]:
+        return self.out
+
+
+@dataclass(slots=True)
+class Placed(GroupNote):
+    """What an agent has asked for is placed, and goes to no member on this server."""
+
+    wire = "g.placed"
+    agent: str
+
+    def agents(self) -> list[str]:
+        return [self.agent]
+
+
+@dataclass(slots=True)
+class Busy(GroupNote):
+    """Who is to give members a state, as of the beginning of a view, waits for one itself: they had better not wait."""
+
+    wire = "g.busy"
+    group: str
+    number: Count
+    to: list[str]
+
+    def agents(self) -> list[str]:
+        return self.to
+
+
+@dataclass(slots=True)
+class State(GroupNote):
+    """A page of what a member gives to others of a group, as of the beginning of a view."""
+
+    wire = "g.state"
+    group: str
+    number: Count
+    to: list[str]
+    page: bytes
+    at: Count = 0
+    last: bool = True
+
+    def agents(self) -> list[str]:
+        return self.to
+
+
+# -- to members --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Viewed(GroupNote):
+    """A view of a group, which is the source; see core/groups/view.py. Without members: the group is gone."""
+
+    wire = VIEW
+    group: str
+    number: Count
+    members: list[str]
+    joined: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    giver: str = ""
+    lacking: list[str] = field(default_factory=list)
+    cut: dict[str, Count] = field(default_factory=dict)
+
+    def agents(self) -> list[str]:
+        return [
+            *self.members,
+            *self.joined,
+            *self.left,
+            *self.lacking,
+            *self.cut,
+            *([self.giver] if self.giver else []),
+        ]
+
+
+@dataclass(slots=True)
+class Told(GroupNote):
+    """A cast: a notification, by its wire name and its packed fields. `seq` and `after` as in core/groups/view.py."""
+
+    wire = CAST
+    group: str
+    number: Count
+    sender: str
+    type: str
+    payload: bytes
+    seq: Count = 0
+    after: dict[str, Count] = field(default_factory=dict)
+
+    def agents(self) -> list[str]:
+        return [self.sender, *self.after]

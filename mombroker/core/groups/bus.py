@@ -1,0 +1,38 @@
+"""Groups of agents, as far as the engine knows of them: what agents ask of the broker (broker/groups/)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from mombroker.core.groups.view import CAST, VIEW
+from mombroker.core.message import Message
+
+TYPES = frozenset((CAST, VIEW))  # of messages to members
+
+# What a reaction does of which the order counts, once a cast of it has to wait: see Members.act.
+SEND, PUT, JOIN, LEAVE, CASTS = "send", "put", "join", "leave", "cast"
+
+
+class Groups(Protocol):
+    """What authors' agents do with groups."""
+
+    hand_over: Callable[[Message, str], None]  # into an agent's inbox
+    wake: Callable[[str], None]  # whoever waits for this goes on
+    moving: Callable[[str], bool]  # is this agent on its way to another server?
+
+    def home(self, group: str, make: bool) -> str: ...  # the agent of a group; raises UnknownName, MomError
+    def may_join(self, agent: str) -> None: ...  # raises MomError
+    def waits(self, agent: str) -> bool: ...  # for a cast of its own, until which it reacts to nothing
+    def act(self, agent: str, kind: str, value: Any) -> bool: ...  # True if it waits from now on
+    def meets(self, agent: str, message: Message) -> bool: ...  # one of TYPES, in its turn; raises UnknownName
+    def state(self, agent: str, group: str, number: int) -> bytes | None: ...  # to begin with, in this view
+    def restored(self, agent: str, group: str) -> None: ...
+    def give(self, agent: str, group: str, number: int, to: list[str], state: bytes) -> None: ...
+    def gone(self, agent: str) -> None: ...  # it was deleted
+    def has(self, agent: str) -> list[str]: ...  # the groups that it is in, or is to be
+
+
+def waits_for(agent: str) -> str:
+    """What an agent waits for whose cast has to wait."""
+    return f"casts of {agent}"

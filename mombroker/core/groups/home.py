@@ -1,0 +1,195 @@
+"""The home of a group: it decides the views (protocols §10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mombroker.core.groups.view import View
+
+JOIN, LEAVE = "join", "leave"
+
+
+@dataclass(slots=True)
+class Change:
+    """The next view, until all that are asked have flushed.
+
+    out      members that are not asked, and are not in the next view
+    waits    servers that have not flushed yet
+    attempt  how often they were asked: once more whenever somebody else is out
+    """
+
+    members: list[str]
+    joined: list[str]
+    out: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    attempt: int = 0
+    cut: dict[str, int] = field(default_factory=dict)
+
+    def values(self) -> list[Any]:
+        return [self.members, self.joined, self.out, self.waits, self.attempt, self.cut]
+
+
+class Home:
+    """1. There is one change at a time, and it waits for somebody.
+    2. Who wishes to join or leave, and is not dealt with yet, is in `wishes`; without a change only members that have
+       still to give others their state.
+    3. Members without a state are members, and somebody else is to give them one.
+
+    number    of the view
+    members   of it, the eldest first
+    lacking   those that have not got a state yet, and who is to give them one; empty: nobody can as yet
+    wishes    what agents have asked for, the first one first: (JOIN or LEAVE, agent, whether it needs a state)
+    """
+
+    __slots__ = ("where", "prepare", "announce", "number", "members", "lacking", "wishes", "change", "needs")
+
+    def __init__(
+        self,
+        where: Callable[[str], str],
+        prepare: Callable[[list[str], int, int, list[str]], None],
+        announce: Callable[[View, list[str]], None],
+    ):
+        """`where`: the server of an agent. `prepare` asks servers to flush: of which view, which attempt, without
+        whom. `announce` tells agents a view."""
+        self.where, self.prepare, self.announce = where, prepare, announce
+        self.number = 0
+        self.members: list[str] = []
+        self.lacking: dict[str, str] = {}
+        self.wishes: list[tuple[str, str, bool]] = []
+        self.needs: list[str] = []  # joiners of the change that need a state
+        self.change: Change | None = None
+
+    # -- what members want -------------------------------------------------------------------------------------------
+
+    def wish(self, what: str, agent: str, needs: bool = False) -> None:
+        """An agent is to join or leave. Who is what it wishes to be stays that."""
+        self.wishes.append((what, agent, needs))
+        self._begin()
+
+    def close(self) -> None:
+        """All are to leave."""
+        self.wishes = [(LEAVE, agent, False) for agent in self.members]
+        if self.change is not None:
+            self.wishes += [(LEAVE, agent, False) for agent in self.change.joined]
+        self._begin()
+
+    def restored(self, agent: str) -> None:
+        """A member has got its state."""
+        if self.lacking.pop(agent, None):
+            self._begin()
+
+    def gone(self, agent: str) -> None:
+        """It does nothing any more: whoever waits for its state gets another one's, with the next view."""
+        self.lacking = {each: "" if giver == agent else giver for each, giver in self.lacking.items()}
+
+    def _begin(self) -> None:
+        if self.change is not None:
+            return
+        members, joined, left = list(self.members), list[str](), list[str]()
+        self.needs = []
+        wishes, self.wishes, givers = self.wishes, [], set(self.lacking.values())
+        for what, agent, needs in wishes:
+            waits = what == LEAVE and agent in givers
+            if waits or agent in joined or agent in left or any(agent == later for _, later, _ in self.wishes):
+                self.wishes.append((what, agent, needs))  # in a later change
+            elif what == JOIN and agent not in members:
+                members.append(agent)
+                joined.append(agent)
+                if needs:
+                    self.needs.append(agent)
+            elif what == LEAVE and agent in members:
+                members.remove(agent)
+                left.append(agent)
+        if joined or left:
+            self.change = Change(members, joined)
+            self._ask()
+
+    def _ask(self) -> None:
+        """Have all members flush that are there."""
+        change = self.change
+        assert change is not None, "nothing is to change"
+        change.attempt += 1
+        change.cut = {}
+        change.waits = list(dict.fromkeys(self.where(agent) for agent in self.members if agent not in change.out))
+        if change.waits:
+            self.prepare(list(change.waits), self.number + 1, change.attempt, list(change.out))
+        else:
+            self._install()
+
+    # -- what servers say --------------------------------------------------------------------------------------------
+
+    def flushed(self, server: str, number: int, attempt: int, casts: dict[str, int]) -> None:
+        """A server has flushed. `casts`: of its members, how many each has made in the view that ends; of those that
+        are out, how many it has delivered."""
+        change = self.change
+        if change is None or (number, attempt) != (self.number + 1, change.attempt) or server not in change.waits:
+            return
+        change.waits.remove(server)
+        for agent, count in casts.items():
+            change.cut[agent] = max(count, change.cut.get(agent, 0))
+        if not change.waits:
+            self._install()
+
+    def without(self, servers: Iterable[str]) -> None:
+        """These are not waited for any more: their members are out."""
+        gone = {*servers}
+        change = self.change
+        if change is None:
+            out = [agent for agent in self.members if self.where(agent) in gone]
+            if not out:
+                self.wishes = [wish for wish in self.wishes if self.where(wish[1]) not in gone]
+                return
+            self.change = Change([agent for agent in self.members if agent not in out], [], out)
+            self._ask()
+            return
+        out = [agent for agent in self.members if self.where(agent) in gone and agent not in change.out]
+        if out or any(self.where(agent) in gone for agent in change.joined):
+            change.out += out
+            change.joined = [agent for agent in change.joined if self.where(agent) not in gone]
+            change.members = [agent for agent in change.members if self.where(agent) not in gone]
+            self._ask()
+
+    def _install(self) -> None:
+        change = self.change
+        assert change is not None, "nothing is to change"
+        old, self.members, self.change = self.members, change.members, None
+        self.number += 1
+        left = [agent for agent in old if agent not in change.members]
+        for agent in change.out:
+            self.gone(agent)
+        needs = [agent for agent in self.needs if agent in change.joined]
+        self.lacking = {agent: giver for agent, giver in self.lacking.items() if agent in change.members}
+        self.lacking |= dict.fromkeys(needs, "")
+        lacking, giver = [agent for agent, giver in self.lacking.items() if not giver], self._giver(change.joined)
+        self.lacking |= dict.fromkeys(lacking, giver)
+        for agent in lacking:
+            if giver in ("", agent):
+                del self.lacking[agent]
+        view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut)
+        self.announce(view, [*old, *change.joined])
+        self._begin()
+
+    def _giver(self, joined: list[str]) -> str:
+        """Who gives its state: the eldest member that has one, or is to get one, or begins without."""
+        old = [agent for agent in self.members if agent not in joined]
+        able = [agent for agent in old if agent not in self.lacking] or [agent for agent in old if self.lacking[agent]]
+        return next(iter(able or old), "")
+
+    # -- its row -----------------------------------------------------------------------------------------------------
+
+    def values(self) -> list[Any]:
+        change = self.change and self.change.values()
+        return [self.number, self.members, self.lacking, self.wishes, self.needs, change]
+
+    def load(self, values: list[Any]) -> None:
+        self.number, self.members, self.lacking, wishes, self.needs, change = values[:6]
+        self.wishes = [(what, agent, needs) for what, agent, needs in wishes]
+        self.change = Change(*change) if change else None
+
+    def check(self) -> None:
+        assert self.change is None or self.change.waits, "1: a change waits for nobody"
+        givers = set(self.lacking.values())
+        assert self.change is not None or all(agent in givers for _, agent, _ in self.wishes), "2: a wish is forgotten"
+        assert set(self.lacking) <= set(self.members), "3: who has left lacks a state"

@@ -1,0 +1,112 @@
+"""One agent's membership of a group, on the agent's server: what is delivered in which view (protocols §10.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mombroker.core.groups.view import Cast, View
+
+
+class Member:
+    """1. Casts are delivered in the view that they were made in, those of each member in its order.
+    2. A view ends when all its casts are delivered that its successor names; others of it are refused.
+    3. From its FLUSH to the next view an agent makes no casts, and those of members that are out wait.
+
+    number     of the view that it is in; 0: it has asked to join, and is in none yet
+    members    of that view
+    sent       its own casts in it
+    had        casts of each member that were delivered in it
+    inhibited  it has flushed, or is to
+    barred     members that are out
+    held       what waits: casts, and views
+    """
+
+    __slots__ = ("agent", "number", "members", "sent", "had", "told", "inhibited", "barred", "held")
+
+    def __init__(self, agent: str):
+        self.agent, self.number, self.sent = agent, 0, 0
+        self.members: list[str] = []
+        self.had: dict[str, int] = {}
+        self.told: dict[str, int] = {}  # of `had`, what its last cast has said
+        self.inhibited = False
+        self.barred: list[str] = []
+        self.held: list[Cast | View] = []
+
+    @property
+    def inside(self) -> bool:
+        return self.agent in self.members
+
+    def cast(self) -> Cast:
+        """Its next one."""
+        assert self.inside and not self.inhibited, "it may not cast now"
+        self.sent += 1
+        after = {each: count for each, count in self.had.items() if each != self.agent and self.told.get(each) != count}
+        self.told = dict(self.had)
+        return Cast(self.number, self.agent, self.sent, after)
+
+    def prepare(self, number: int, out: list[str]) -> dict[str, int] | None:
+        """The next view is being made: what to tell its home; None: what comes before that has not come yet."""
+        if self.number + 1 != number:
+            return None
+        self.inhibited = True
+        self.barred += [agent for agent in out if agent not in self.barred]
+        return {self.agent: self.sent, **{agent: self.had.get(agent, 0) for agent in self.barred}}
+
+    def offer(self, item: Cast | View) -> tuple[list[Cast | View], list[Cast]]:
+        """Something has come. What is delivered now, in this order, and casts that are refused."""
+        if item.number < self.number or (type(item) is View and item.number == self.number):
+            return [], [item] if type(item) is Cast else []
+        if type(item) is Cast and item.number == self.number and item.seq and item.seq <= self.had.get(item.sender, 0):
+            return [], []  # one that has been forwarded, too
+        self.held.append(item)
+        done: list[Cast | View] = []
+        refused: list[Cast] = []
+        while (found := next((each for each in self.held if self._is_due(each)), None)) is not None:
+            self.held.remove(found)
+            done.append(found)
+            if type(found) is View:
+                refused += self._install(found)
+            elif type(found) is Cast and found.seq:
+                self.had[found.sender] = found.seq
+        return done, refused
+
+    def _is_due(self, item: Cast | View) -> bool:
+        if type(item) is View:
+            had = self.had
+            next_one = item.number == self.number + 1 or not self.inside
+            return next_one and all(had.get(agent, 0) >= count for agent, count in self.cut(item).items())
+        if type(item) is not Cast or item.number != self.number:
+            return False
+        if not item.seq:
+            return True
+        if item.sender in self.barred:
+            view = next((each for each in self.held if type(each) is View and each.number == self.number + 1), None)
+            if view is None or item.seq > view.cut.get(item.sender, 0):
+                return False
+        return item.seq == self.had.get(item.sender, 0) + 1 and all(
+            self.had.get(agent, 0) >= count for agent, count in item.after.items()
+        )
+
+    def cut(self, view: View) -> dict[str, int]:
+        """What must be delivered before this view: nothing, if it is the first one here."""
+        return view.cut if self.inside and view.number == self.number + 1 else {}
+
+    def _install(self, view: View) -> list[Cast]:
+        self.number, self.members = view.number, view.members
+        self.sent, self.had, self.told, self.barred, self.inhibited = 0, {}, {}, [], False
+        late = [each for each in self.held if type(each) is Cast and each.number < view.number]
+        self.held = [each for each in self.held if each.number >= view.number and each not in late]
+        return late
+
+    # -- its row -----------------------------------------------------------------------------------------------------
+
+    def values(self) -> list[Any]:
+        return [self.agent, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred]
+
+    def load(self, values: list[Any]) -> None:
+        _, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred = values[:8]
+
+    def check(self) -> None:
+        assert all(each.number >= self.number for each in self.held), "1: a cast of a view that is over waits"
+        assert not any(self._is_due(each) for each in self.held), "2: what is due waits"
+        assert self.inhibited or not self.barred, "3: somebody is out, and no view follows"

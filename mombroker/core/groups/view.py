@@ -1,0 +1,43 @@
+"""What a group's home announces, and what its members send each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+CAST, VIEW = "g.cast", "g.view"  # what members get: the types of these messages
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """A view that begins. Its members are in the order in which they have joined, the eldest first.
+
+    joined, left   against the view before
+    giver          the member that gives its state, as of the beginning of this view, to those that are
+    lacking        one; who is the giver itself, or has none, begins without
+    cut            casts of the view before, by member: so many of each are delivered in it, and no others
+    """
+
+    number: int
+    members: list[str]
+    joined: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    giver: str = ""
+    lacking: list[str] = field(default_factory=list)
+    cut: dict[str, int] = field(default_factory=dict)
+    of: Any = None  # what has brought it
+
+
+@dataclass(slots=True, eq=False)
+class Cast:
+    """A cast of a view, at one of its members.
+
+    seq     of the sender's casts in this view, from 1; 0: the home has placed it, and it is in total order
+    after   casts that the sender had when it made this one, since the one before it: how many of each member's
+    """
+
+    number: int
+    sender: str
+    seq: int
+    after: dict[str, int] = field(default_factory=dict)
+    of: Any = None

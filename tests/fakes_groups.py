@@ -1,0 +1,64 @@
+"""Groups that are broken on purpose: each must be caught by what the simulator's agents have seen."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mombroker.broker.groups.members import Members
+from mombroker.core.groups.home import Home
+from mombroker.core.groups.member import Member
+
+
+def no_flush(home: Home) -> None:
+    """The home installs a view at once."""
+    home._install()
+
+
+def no_wait(cast: Any) -> Any:
+    """A member sends on before the home has placed its cast."""
+
+    def casts(members: Members, *args: Any) -> bool | None:
+        done: bool | None = cast(members, *args)
+        return True if done is None else done
+
+    return casts
+
+
+def not_inhibited(prepare: Any) -> Any:
+    """A member that has flushed casts on."""
+
+    def prepares(member: Member, *args: Any) -> Any:
+        told = prepare(member, *args)
+        member.inhibited = False
+        return told
+
+    return prepares
+
+
+def no_wait_for_state(members: Members, agent: str, message: Any) -> bool:
+    """A new member begins before it has the state of others."""
+    return True
+
+
+def patient(members: Members, message: Any) -> None:
+    """Members wait for each other's states, whoever waits already."""
+
+
+CONTROLS: dict[str, tuple[type, str, Any]] = {
+    "no flush": (Home, "_ask", no_flush),
+    "no wait": (Members, "_cast", no_wait(Members._cast)),
+    "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
+    "no wait for a state": (Members, "meets", no_wait_for_state),
+    "waits in a circle": (Members, "_gives_up", patient),
+}
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    cls, method, variant = CONTROLS[name]
+    right = getattr(cls, method)
+    setattr(cls, method, variant)
+    try:
+        yield
+    finally:
+        setattr(cls, method, right)

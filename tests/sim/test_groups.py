@@ -1,0 +1,29 @@
+"""Groups in the simulator: joins, leaves and casts under crashes, cuts and failing reactions."""
+
+import pytest
+
+from mombroker.sim.seeds import run
+from tests.fakes_groups import CONTROLS, broken
+
+SHOWN = {
+    "no flush": 12, "no wait": 1, "not inhibited": 5, "no wait for a state": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [*range(1, 7)])
+def test_members_of_a_view_have_the_same_casts(seed):
+    result = run(seed, groups=True)
+    assert not result.wrong
+    assert result.counts["views"] > 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20))
+def test_members_of_a_view_have_the_same_casts_in_many_runs(part):
+    assert [seed for seed in range(100 * part, 100 * part + 100) if run(seed, groups=True).wrong] == []
+
+
+@pytest.mark.parametrize("control", SHOWN)
+def test_what_is_broken_is_caught(control):
+    with broken(control):
+        assert run(SHOWN[control], groups=True).wrong, f"look for another seed of {control}, one of {len(CONTROLS)}"
