@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from mombroker.core.errors import MomError
 from mombroker.net import certificates
 from mombroker.net.peertls import PeerTls, name_of
-from tests.net.town import Town
+from tests.net.town import NOTE, Town
 
 
 def made(folder):
@@ -86,35 +86,71 @@ def test_messages_travel_behind_tls_and_operators_are_heard(town):
         t.said("b", "127.0.0.1 speaks plain text: set [bus] ca, and a certificate, there too")
 
 
-def test_all_certificates_and_their_signer_are_replaced_while_servers_work(town):
-    """Two of those that sign are known during the change; nothing is lost, and no server is stopped."""
+class Load:
+    """Each server sends one note after the other to the boxes of all others, and does not wait for anything."""
+
+    def __init__(self, town):
+        self.town, self.count, self.answers = town, 0, []
+        self.timer = town.reactor.callLater(0, self._go)
+
+    def _go(self):
+        self.count += 1
+        for name in self.town.names:
+            boxes = [f"{other}/box-{other}" for other in self.town.names if other != name]
+            args = {"to": boxes, "type": f"{NOTE}Note", "fields": {"text": f"{name} {self.count}"}}
+            self.town.node(name).admin.ask("send", args, self.answers.append)
+        self.timer = self.town.reactor.callLater(0.005, self._go)
+
+    def arrives(self):
+        """What is sent from now on, too: that all links work."""
+        now = self.count + 1
+        for name in self.town.names:
+            wanted = {f"{other} {now}" for other in self.town.names if other != name}
+            self.town.until(lambda name=name, wanted=wanted: wanted <= set(self.town.got(name)))
+
+    def ends(self):
+        """All that was sent is there, once and in order."""
+        self.timer.cancel()
+        for name in self.town.names:
+            expected = {
+                other: [f"{other} {at}" for at in range(1, self.count + 1)]
+                for other in self.town.names
+                if other != name
+            }
+            self.town.until(lambda name=name: len(self.town.got(name)) >= 2 * self.count)
+            got = self.town.got(name)
+            assert {other: [text for text in got if text.startswith(other)] for other in expected} == expected
+        assert not any(isinstance(answer, str) for answer in self.answers)
+
+
+def test_all_certificates_and_their_signer_are_replaced_under_load(town):
+    """Two of those that sign are known during the change; nothing is lost, nobody is stopped or refused."""
     t = town(names="abc").up()
-    sent = []
+    load, other = Load(t), certificates.authority("town", made(t.folder / "other"))
+    connected = [0]
 
-    def work(text):
-        sent.append(text)
-        t.send("a", "Note", "b/box-b", text=text)
+    def connect_again():
+        for name in "abc":
+            for conn in list(t.node(name).links._all):
+                connected[0] += 1
+                conn.close()
+        load.arrives()
 
-    work("before")
-    t.until(lambda: t.got("b") == sent)
-    other = certificates.authority("town", made(t.folder / "other"))
+    load.arrives()
     for name in "abc":
         t.put(t.cas[name], pem(t.signer) + pem(other))
     for name in "abc":
         t.certify(name, signer=other)
-        work(f"new {name}")
-        for conn in list(t.node(name).links._all):
-            conn.close()
-        t.until(lambda: t.got("b") == sent)
+        connect_again()
     for name in "abc":
         t.put(t.cas[name], pem(other))
-        for conn in list(t.node(name).links._all):
-            conn.close()
-    work("after")
-    t.until(lambda: t.got("b") == sent)
+    connect_again()
+    load.ends()
+    assert connected[0] >= 4 * 3
     for name in "abc":
         t.ask(name, "status")
         assert any("has read the certificate" in line for line in t.lines[name])
+        assert [line for line in t.lines[name] if "closed the connection" in line or "keeps" in line] == []
 
 
 @pytest.mark.parametrize("what, mine, theirs", [
