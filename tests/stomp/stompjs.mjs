@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { Client } from "@stomp/stompjs";
 
-const brokerURL = `ws://127.0.0.1:${process.argv[2]}/ws`;
+const brokerURLs = process.argv[2].split(",").map((port) => `ws://127.0.0.1:${port}/ws`);
+const [brokerURL] = brokerURLs;
 const steps = process.argv.slice(3);
 
 function connect(config = {}) {
@@ -131,6 +132,22 @@ const all = {
     assert.equal(socket.protocol, "v12.stomp");
     socket.close();
     await new Promise((resolve) => { socket.onclose = resolve; });
+  },
+  async failover() {
+    let tried = 0;
+    const client = await connect({
+      reconnectDelay: 200,
+      beforeConnect: (it) => { it.brokerURL = brokerURLs[tried++ % brokerURLs.length]; },
+    });
+    await send(client, "/queue/js-failover", "before");
+    const again = new Promise((resolve) => { client.onConnect = resolve; });
+    console.log("kill the leader");
+    await again;
+    await send(client, "/queue/js-failover", "after");
+    const box = inbox(client, "/queue/js-failover");
+    assert.equal((await box.next()).body, "before");
+    assert.equal((await box.next()).body, "after");
+    await client.deactivate();
   },
   async error() {
     const client = await connect({ reconnectDelay: 0 });

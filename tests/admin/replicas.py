@@ -1,0 +1,119 @@
+"""Servers with replicas as real processes, for tests."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import time
+from contextlib import ExitStack
+
+from mombroker import jms
+from mombroker.core.errors import MomError
+from mombroker.net import adminclient, config
+from tests.admin.processes import Processes, free_ports
+
+PATIENCE_S = 60
+
+
+def ports_in_a_row(count):
+    """The first of so many that nobody listens on now, as far as one can tell."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+
+
+class Replicated(Processes):
+    """A server with replicas among the processes.
+
+    server   its name
+    names    of its replicas
+    url      with which clients find it
+    """
+
+    server = "main"
+    names = ("r1", "r2", "r3")
+
+    def ask(self, replica):
+        """What a replica tells; None if it does not answer."""
+        try:
+            with adminclient.connect(config.load(self.file), f"{self.server}/{replica}") as client:
+                return client.request("replicas")
+        except MomError:
+            return None
+
+    def leader(self):
+        """The name of the replica that serves, once there is one."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            for replica in self.names:
+                if (found := self.ask(replica)) is not None and found["leads"]:
+                    return replica
+            time.sleep(0.1)
+        raise AssertionError([log.read_text() for log in self.folder.glob("*/log.txt")])
+
+    def pid(self, replica):
+        return int((self.folder / replica / "lock").read_text())
+
+    def kill(self, replica):
+        """Its process, with its disk."""
+        os.kill(self.pid(replica), signal.SIGKILL)
+        shutil.rmtree(self.folder / replica)
+
+
+class Trial(Replicated):
+    """`mom run --replicas 3` in a folder of its own."""
+
+    def __init__(self, folder):
+        super().__init__(folder / "mombroker-data" / "mombroker.toml")
+        first = ports_in_a_row(9)
+        self.folder = folder / "mombroker-data"
+        self.ports, self.http = [*range(first, first + 3)], [*range(first + 6, first + 9)]
+        self.process = self.popen(
+            "run", "--replicas", "3", "--stomp", f"127.0.0.1:{first}", "--listen", f"127.0.0.1:{first + 5}",
+            "--http", f"127.0.0.1:{first + 6}", "--amqp", "none", "--data", str(self.folder), stderr=None,
+        )  # fmt: skip
+        self.url = f"failover:({','.join(f'stomp://127.0.0.1:{port}' for port in self.ports)})"
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE_S) == 0
+
+
+class Bus(Replicated):
+    """A plain server `b`, which is the registry, and `a`, which has replicas."""
+
+    server = "a"
+    names = ("a1", "a2", "a3")
+
+    def __init__(self, folder):
+        super().__init__(folder / "bus.toml")
+        self.folder = folder
+        ports = free_ports(8)
+        places = [
+            f'{{ name = "{name}", listen = "127.0.0.1:{ports[at]}", stomp = "127.0.0.1:{ports[at + 3]}", '
+            f'data = "{name}" }}'
+            for at, name in enumerate(self.names)
+        ]
+        self.url = ",".join(f"stomp://127.0.0.1:{port}" for port in ports[3:6])
+        self.urls["b"] = f"stomp://127.0.0.1:{ports[7]}"
+        self.file.write_text(
+            f'[bus]\nname = "test"\nregistry = "b"\n[servers.a]\nanonymous = true\nreplicas = [{", ".join(places)}]\n'
+            f'[servers.b]\nlisten = "127.0.0.1:{ports[6]}"\nstomp = "127.0.0.1:{ports[7]}"\nanonymous = true\n'
+            'data = "b"\n[domains.d]\nservers = ["a", "b"]\n'
+        )
+
+
+def receive_all(url, queue):
+    with jms.connect(url) as context:
+        consumer = context.consumer(queue)
+        found = []
+        while (message := consumer.receive(2)) is not None:
+            found.append(message.body)
+        return found
