@@ -60,9 +60,11 @@ def _listed(file: Path, server: str | None) -> str:
         )
     if at.stomp is None:
         raise MomError(f"{at.name} has no `stomp` in the topology file: give --url, or name another server")
-    host, port = address(at.stomp)
-    host = "127.0.0.1" if host in WILDCARD else f"[{host}]" if ":" in host else host
-    return f"stomp://{host}:{port}"
+    urls = []
+    for host, port in (address(view.stomp) for view in at.views() if view.stomp):
+        host = "127.0.0.1" if host in WILDCARD else f"[{host}]" if ":" in host else host
+        urls.append(f"stomp://{host}:{port}")
+    return ",".join(urls)  # of replicas one takes clients
 
 
 def message_options(command: options.F) -> options.F:

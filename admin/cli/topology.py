@@ -93,14 +93,15 @@ def describe(bus: Topology) -> dict[str, Any]:
     """All that a topology file says, and what follows from it."""
     servers = [
         {
-            "server": server.name,
+            "server": server.label,
             "listen": server.listen,
             "stomp": server.stomp,
             "amqp": server.amqp,
             "data": server.data,
             "domains": [domain.name for domain in bus.domains_of(server.name)],
         }
-        for server in bus.servers.values()
+        for each in bus.servers.values()
+        for server in each.views()
     ]
     domains = [
         {

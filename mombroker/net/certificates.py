@@ -103,8 +103,10 @@ def _subject(name: str) -> x509.Name:
 
 def _names(bus: str, server: Server) -> list[x509.GeneralName]:
     """Who it is, and where clients reach it."""
-    places = [getattr(server, what) for what in CLIENTS]
-    hosts = [server.host, *(address(each)[0] for each in places if each)]
+    hosts = []
+    for view in server.views():
+        places = [getattr(view, what) for what in CLIENTS]
+        hosts += [view.host, *(address(each)[0] for each in places if each)]
     if any(is_loopback(host) for host in hosts):
         hosts += ["localhost", "127.0.0.1", "::1"]
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(name_of(bus, server.name))]

@@ -1,5 +1,8 @@
 """A server of several replicas, as real processes: what has a receipt outlives the machine that gave it."""
 
+import os
+import signal
+import socket
 import time
 
 import pytest
@@ -42,6 +45,47 @@ def bus(tmp_path):
     made.up()
     yield made
     made.down()
+
+
+class Raw:
+    """A STOMP client that does nothing by itself."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self.say("CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        assert self.socket.recv(4096).startswith(b"CONNECTED")
+
+    def say(self, frames):
+        self.socket.sendall(frames.encode())
+
+    def rest(self):
+        """What it hears until the connection ends."""
+        found = b""
+        try:
+            while data := self.socket.recv(4096):
+                found += data
+        except ConnectionResetError:
+            pass
+        return found.decode()
+
+
+def test_a_leader_that_has_stood_still_gives_no_receipt(trial):
+    old = trial.leader()
+    client = Raw(trial.ports[trial.names.index(old)])
+    os.kill(pid := trial.pid(old), signal.SIGSTOP)
+    try:
+        client.say("SEND\ndestination:/queue/q\nreceipt:1\n\nlost\0")
+        client.say("SUBSCRIBE\ndestination:/queue/q\nid:s\nreceipt:2\n\n\0")
+        others = [name for name in trial.names if name != old]
+        while not any((trial.ask(name) or {"leads": False})["leads"] for name in others):
+            time.sleep(0.05)
+        ports = [trial.ports[trial.names.index(name)] for name in others]
+        with jms.connect(",".join(f"stomp://127.0.0.1:{port}" for port in ports)) as context:
+            context.send("q", "kept")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "RECEIPT" not in client.rest()
+    assert receive_all(trial.url, "q") == ["kept"]
 
 
 def test_neighbours_take_a_new_leader_for_a_restart_and_a_lost_replica_is_replaced(bus):

@@ -31,9 +31,7 @@ class Membership:
         members, mine = self.replica().members, self.replica().id
         joins = ids.get(new, "")
         if new and not joins:
-            raise MomError(
-                f"replica {new} has not been met: start it, and have it in the topology file of {name_of(mine)}"
-            )
+            raise MomError(f"replica {new} was not met yet: start it, with the topology file of the others")
         leaves = next((id for id in members.all if old and name_of(id) == old and id != joins), "")
         if old and not leaves and not (joins and joins in members.all):
             raise MomError(f"{old} is no other replica of this server: see `mom replica status`")

@@ -100,7 +100,7 @@ def frame_of(envelope: Envelope) -> list[Any]:
 
 def envelope_of(frame: list[Any]) -> Envelope:
     """Raises PeerError."""
-    if len(frame) < 3 or frame[0] not in WHAT or type(frame[1]) is not str or type(frame[2]) is not str:
+    if [type(each) for each in frame[:3]] != [str] * 3 or frame[0] not in WHAT:
         raise PeerError("a replica says what is no message")
     make: Callable[..., Message]
     make, kinds = WHAT[frame[0]]
