@@ -80,6 +80,8 @@ def bus(folder) -> Processes:
 class Asker(threading.Thread):
     """Asks both tellers in turn until it is told to stop, and reads the answers from a queue of its own."""
 
+    answer = "tellers.Answer"
+
     def __init__(self, number: int, urls: list[str]):
         super().__init__(daemon=True)
         self.queue, self.first = f"answers-{number}", number
@@ -111,7 +113,7 @@ class Asker(threading.Thread):
 
     def _hear(self, message: jms.Message) -> None:
         said = message.body
-        assert message.type == "tellers.Answer", message.raw
+        assert message.type == self.answer, message.raw
         assert message.correlation_id == f"c{said['number']}"
         self.answers.setdefault(said["number"], set()).add((said["teller"], said["place"]))
         self.unmarked[said["number"]] += not message.redelivered
