@@ -258,7 +258,7 @@ class Delivery(NamedTuple):
     tag       unique on the connection and rising; ack modes other than auto settle it by Disposition
     id        of the message: `server#number`
     count     deliveries so far, this one included; above 1 it may have been seen before
-    expires   of the message, by the client's clock
+    expires   of the message, by the client's clock, and when it was due, if its sender had it delayed
     """
 
     sub: str
@@ -268,6 +268,7 @@ class Delivery(NamedTuple):
     count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks a delivery
     expires: int = 0
     ack: str = "auto"
+    due: int = 0
 
     @property
     def body(self) -> bytes:

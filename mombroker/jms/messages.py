@@ -32,10 +32,10 @@ KEYWORDS = {word.upper() for word in selectors.KEYWORDS.values()}
 TEXT, BYTES, MAP, STREAM, JSON, NONE = "text", "bytes", "map", "stream", "json", "none"
 CONTENT = {MAP: "application/msgpack", STREAM: "application/msgpack", JSON: "application/json"}
 COUNT, GROUP, GROUP_SEQ = "JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"
-DELAY = "delivery-delay"  # ms, of a message that was delayed
+DUE = "JMSDeliveryTime"  # ms, of a message that was delayed
 VALUES = (str, bytes, bool, int, float, type(None))
 # Not properties: the fields of a message, and what frames are handled by.
-FIELDS = CONTROL | PROPERTIES | STANDARD.keys() | {TYPES, DELAY}
+FIELDS = CONTROL | PROPERTIES | STANDARD.keys() | {TYPES}
 REFUSED = FIELDS | {"unseen", "requeue", "id", "receipt-id"}  # of other frames
 
 
@@ -227,8 +227,8 @@ class Message:
 
     @property
     def delivery_time(self) -> float:
-        """Before which it was not to be delivered, in seconds since 1970: `timestamp` and the sender's `delay`."""
-        return self.timestamp + int(self.headers.get(DELAY, 0)) / 1_000
+        """Before which it was not to be delivered, in seconds since 1970: `timestamp` and its sender's delay."""
+        return int(self.headers.get(DUE, 0)) / 1_000 or self.timestamp
 
     @property
     def expires(self) -> float | None:

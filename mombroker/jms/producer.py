@@ -13,7 +13,7 @@ from mombroker.jms import checks
 from mombroker.jms.destinations import Destination, Temporary, to_send
 from mombroker.jms.errors import IllegalState, InvalidDestination, JmsError, MessageFormat
 from mombroker.jms.machine import AGAIN, Call, Headers, Part
-from mombroker.jms.messages import CONTENT, DELAY, GROUP, GROUP_SEQ, encode, property_headers
+from mombroker.jms.messages import CONTENT, GROUP, GROUP_SEQ, encode, property_headers
 from mombroker.stomp.requests import ROWS
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Producer:
         if options.ttl is not None:
             headers["expiration"] = str(max(1, times.in_ms(options.ttl)))
         if options.delay:
-            headers["AMQ_SCHEDULED_DELAY"] = headers[DELAY] = str(times.in_ms(options.delay))
+            headers["AMQ_SCHEDULED_DELAY"] = str(times.in_ms(options.delay))
         if options.group:
             headers |= {GROUP: options.group, GROUP_SEQ: str(options.group_seq)}
         for name, text in (("type", options.type), ("correlation-id", options.correlation_id)):

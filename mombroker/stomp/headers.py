@@ -58,7 +58,7 @@ def unescape(text: str, version: str = V12) -> str:
 # What MESSAGE alone says (replies.py): a property of such a name, which no SEND can have, is not told.
 SAID = frozenset((
     "destination", "message-id", "timestamp", "JMSXDeliveryCount", "subscription", "ack", "redelivered", "priority",
-    "expires", "persistent", "content-length", "amq-msg-type", *BROKERS_OWN,
+    "expires", "JMSDeliveryTime", "persistent", "content-length", "amq-msg-type", *BROKERS_OWN,
 ))  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool, know
 
     A client that sees no content-length may take the body for text: it is left out where the sender left it out.
     """
-    sub, _, _, put, count, expires, ack = delivery
+    sub, _, _, put, count, expires, ack, _ = delivery
     body, alike = put.body, put.alike
     counted = put.kind != "text" or b"\0" in body
     if alike is None or expires or count > 1:
@@ -60,6 +60,8 @@ def _head(delivery: Delivery, version: str, named: bool, counted: bool) -> Head:
         rest += f"\npriority:{put.priority}"
     if delivery.expires:
         rest += f"\nexpires:{delivery.expires // MS}"
+    if delivery.due:
+        rest += f"\nJMSDeliveryTime:{delivery.due // MS}"
     if not put.persistent:
         rest += "\npersistent:false"
     if put.annotations:

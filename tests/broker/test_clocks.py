@@ -78,6 +78,18 @@ def test_a_consumer_sees_times_of_the_clock_that_is_right(far, home):
     assert (given.message.timestamp, given.expires) == (b.now, b.now + 60 * SECOND)
 
 
+@pytest.mark.parametrize("home", ["a", "b"])
+@pytest.mark.parametrize("far", ["", "a", "b", "ab"])
+def test_a_consumer_sees_when_a_message_was_to_be_delivered(far, home):
+    b = Broker(PAIR)
+    b.ask(home, "create_queue", destination="queue:in")
+    reader = ahead(b, *far).connect("b").subscribe("s", "queue:in")
+    due = b.now + 60 * SECOND
+    b.connect("a").send("queue:in", "1", delay=60 * SECOND).send("queue:in", "2")
+    wait(b, 70)
+    assert {given.body: given.due for given in reader.got} == {b"1": due, b"2": 0}
+
+
 @pytest.mark.parametrize("far", ["a", "b", "ab"])
 def test_a_notification_lives_as_long_as_its_sender_says(far):
     """If the sender is ahead, nobody knows how long it has been under way."""

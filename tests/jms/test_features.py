@@ -6,12 +6,14 @@ import threading
 import pytest
 
 from mombroker import jms
+from mombroker.broker import properties
 from mombroker.jms import context as contexts
 from mombroker.jms.machine import Taken
 from mombroker.jms.producer import Options
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND
 from mombroker.stomp.requests import ROWS
+from tests.broker.bench import Broker
 from tests.broker.samples import others
 from tests.jms.memory import Memory, cord
 from tests.stomp.test_foreign import asked
@@ -138,7 +140,13 @@ def test_when_a_message_was_to_be_delivered(broker):
     broker.later(6)
     now, late = sorted(context.browser("orders"), key=lambda message: message.body, reverse=True)
     assert late.delivery_time == late.timestamp + 5 and now.delivery_time == now.timestamp
-    assert "delivery-delay" not in late.properties
+    other = Broker.connect(broker, "a")  # of another kind
+    other.send("queue:others", "x", delay=7 * 10**9)
+    other.send("queue:others", "y", properties=properties.pack({"JMSDeliveryTime": "5"}))
+    broker.later(8)
+    now, then = sorted(context.browser("others"), key=lambda message: message.body, reverse=True)
+    assert then.delivery_time == then.timestamp + 7 and now.delivery_time == now.timestamp
+    assert "JMSDeliveryTime" in late.headers and "JMSDeliveryTime" not in late.properties
 
 
 def test_a_stream(broker):

@@ -71,7 +71,7 @@ def test_what_a_message_says_by_itself_is_on_one_list():
     for kind in ("text", "bytes", "map"):
         put = ClientMessage("queue:q", "/queue/q", 9, 1, kind=kind, persistent=False, body=b"\0")
         put.annotations = dict.fromkeys(BROKERS_OWN, "x")  # told or not, they are nobody else's
-        names |= {name for name, _ in said(put, count=2, expires=1_000_000, ack="client")}
+        names |= {name for name, _ in said(put, count=2, expires=1_000_000, ack="client", due=1_000_000)}
     assert names == SAID and names <= CONTROL
 
 

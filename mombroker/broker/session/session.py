@@ -274,7 +274,10 @@ class Session(Native):
         expires = message.expires
         if expires:
             expires -= self.clock.ahead
-        reply = _delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack))
+        due = message.due
+        if due:
+            due -= self.clock.ahead
+        reply = _delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack, due))
         self.service.replies[self.conn].append(reply)
         self.tx.urgency = COMMIT
 
