@@ -15,6 +15,7 @@ from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.main import cli
 from mombroker.agents.agent import path_of
 from mombroker.agents.declaring import NAMES
+from mombroker.agents.testing import Bus as Kit
 from mombroker.broker import properties
 from tests.admin.processes import Processes, free_ports
 from tests.broker.bench import Broker
@@ -132,6 +133,97 @@ def test_the_tests_that_are_shown_pass(tmp_path):
         [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )  # fmt: skip
     assert "22 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Makes a module of a program of docs/patterns.md."""
+
+    def make(name, words):
+        module = types.ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(fenced("docs/patterns.md", "python", words), module.__dict__)
+        return module
+
+    return make
+
+
+def test_the_saga_that_is_shown_gives_back_what_it_has_taken(tmp_path):
+    """docs/patterns.md"""
+    (tmp_path / "travel.py").write_text(fenced("docs/patterns.md", "python", "class Agency"))
+    (tmp_path / "test_shown.py").write_text(fenced("docs/patterns.md", "python", "mom_bus"))
+    words = ["-p", "mombroker.agents.pytest_plugin", "-p", "no:cacheprovider", "-q", str(tmp_path / "test_shown.py")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert "10 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_request_that_is_passed_on_is_answered_by_the_other(shown):
+    """docs/patterns.md"""
+    made = shown("shown_desk_expert", "class Expert")
+    bus = Kit({"a/desk": made.Desk, "c/expert": made.Expert}, servers=["b"], seed=1, crashes=4)
+    assert [bus.request("desk", made.Ask(words), server="b").words for words in ("one", "two")] == ["ONE", "TWO"]
+    bus.check()
+
+
+@pytest.mark.parametrize("crashes", [0, 6])
+def test_an_auction_ends_with_the_last_bid_or_in_time(shown, crashes):
+    """docs/patterns.md"""
+    made = shown("shown_auction", "class House")
+    bidders = {"b/ann": (made.Bidder, {"most": 3}), "c/bob": (made.Bidder, {"most": 5})}
+    bus = Kit({"a/house": (made.House, {"bidders": ["ann", "bob"]}), **bidders}, seed=crashes, crashes=crashes)
+    assert bus.request("house", made.Auction("vase")) == made.Sold("vase", "c/bob", 5)
+    bus.kill("c", down=float("inf"))
+    bus.send("house", made.Auction("clock", seconds=10), server="a")
+    bus.advance(5)
+    assert list(bus.state("house")["open"]["clock"]["bids"].values()) == [3]
+    bus.advance(6)
+    assert bus.state("house")["open"] == {}
+    bus.start("c")
+    bus.settle()
+    assert not bus.deadletters()
+    bus.check()
+
+
+def test_a_lease_ends_unless_it_is_renewed(shown):
+    """docs/patterns.md"""
+    made = shown("shown_lease", "class Lease")
+    bus = Kit({"a/lease": made.Lease}, servers=["b"])
+    bus.receive("/topic/leases", server="b")
+    assert bus.request("lease", made.Renew("ann"), server="b") == {"yours": True}
+    assert bus.request("lease", made.Renew("bob"), server="a") == {"yours": False}
+    for _ in range(3):
+        bus.advance(20)
+        assert bus.request("lease", made.Renew("ann"), server="b") == {"yours": True}
+    bus.kill("a", down=40)
+    bus.advance(45)
+    (ended,) = bus.receive("/topic/leases")
+    assert ended.json() == {"ended": "ann"} and bus.request("lease", made.Renew("bob"), server="a") == {"yours": True}
+    bus.check()
+
+
+def test_who_has_not_come_for_a_day_is_forgotten(shown):
+    """docs/patterns.md"""
+
+    def rows(bus):
+        shown = bus.show("visits")
+        return shown["tables"]["seen"]["rows"], shown["items"]["last"]["rows"]
+
+    made = shown("shown_visits", "class Visits")
+    bus = Kit({"a/visits": made.Visits}, servers=["b"])
+    made.PIECE = 20
+    for number in range(150):
+        bus.put("/queue/visits", f"v{number % 100}", server="b")
+    bus.settle()
+    assert rows(bus) == (100, 100)
+    bus.advance(86_400 - 3_600)
+    for name in ("v0", "v99"):
+        bus.put("/queue/visits", name, server="b")
+    bus.advance(7_200)
+    seen = bus.show("visits")["tables"]["seen"]["first"]
+    assert rows(bus) == (2, 2) and [row["value"][0] for row in seen] == [3, 2]
+    bus.check()
 
 
 def test_the_table_that_is_shown_keeps_prices(monkeypatch):
