@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from mombroker.admin.analysis import pictures, report
@@ -97,9 +98,10 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     )  # fmt: skip
     for name, where in tables:
         rows = _at(figures, where)
-        parts += [f"<h2>{name}</h2>", _table(rows) if rows else "<p>None.</p>"]
-        if name == "What the audit found" and rows:
-            parts.append("<ul>" + "".join(f"<li>{escape(_found(row))}</li>" for row in rows[:ROWS]) + "</ul>")
+        flat = [{column: value for column, value in row.items() if column != "causes"} for row in rows]
+        parts += [f"<h2>{name}</h2>", _table(flat) if rows else "<p>None.</p>"]
+        if where == "findings" and rows:
+            parts.append("<ul>" + "".join(f"<li>{escape(sentence(row))}</li>" for row in rows[:ROWS]) + "</ul>")
     words = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in WORDS.items())
     parts += [
         "<h2>Words and units</h2>",
@@ -155,12 +157,18 @@ def _by_domain(links: Sequence[Figures]) -> list[str]:
     return list(found)
 
 
-def _found(row: Figures) -> str:
+def sentence(row: Figures) -> str:
     """One of the findings of a link, as a sentence."""
     way = f", last from {row['from']} to {row['to']} in {row['domain']} ({row['ordering']})" if row["domain"] else ""
     message, agent, before = row["message"], row["agent"], row["before"]
     if row["finding"] == "violation" and before:
-        return f"{agent} reacted to {message} only after {before}, though {message} is a cause of it{way}"
+        told = f"{agent} reacted to {message} only after {before}, though {message} is a cause of it{way}"
+        chain = row.get("causes", ())
+        steps = [f"{each['agent']} sent {each['message']}" for each in chain[:1]]
+        for one, other in pairwise(chain):
+            had = "sent" if one["agent"] == other["agent"] else "got"
+            steps.append(f"{other['agent']}, which had {had} that, sent {other['message']}")
+        return told + (f": {'; '.join(steps)}" if steps else "")
     said = {"duplicate": "reacted twice to", "unsent": "reacted to what nobody sent:", "lost": "never got"}
     return f"{agent} {said.get(row['finding'], row['finding'])} {message}{way}"
 

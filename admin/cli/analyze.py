@@ -120,6 +120,8 @@ def report(
                 click.echo(f"mom: {sentence}", err=True)
         figures, load = reports.analyse(log, topology, found, messages=reports.SAMPLE if advise else 0)
         figures["holes"] = holes
+        if found and topology is not None:
+            extra("audit.chains").explain(figures["findings"], topology, folder)
     for row in [figures["totals"], *figures["links"]] if price else ():
         row["price"] = None if row["wire_bytes"] is None else round(row["wire_bytes"] / books.GB * price, 6)
     if advise and topology is not None:
@@ -141,7 +143,14 @@ def report(
         if rows:
             click.echo(f"\n{name}")
             most = TOP if name in LONG else len(rows)
-            show(rows[:most], output, "", BRIEF.get(name, ""))
+            show(
+                [{key: row[key] for key in row if key != "causes"} for row in rows[:most]],
+                output,
+                "",
+                BRIEF.get(name, ""),
+            )
+            for row in rows[:most] if name == "findings" else ():
+                click.echo(f"- {page.sentence(row)}")
             if name in notes:
                 click.echo(notes[name])
             if len(rows) > most:

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -64,6 +65,52 @@ def test_each_finding_is_joined_with_its_link(spark, played, faulty):
     assert located == expected and len({place for place in located.values() if place[0]}) > 1
 
 
+def lives(target):
+    """Of each agent what it sent and reacted to, in order."""
+    found = defaultdict(list)
+    for rows in planted.read(target).values():
+        for row in rows:
+            if row["kind"] in ("send", "react"):
+                found[row["agent"]].append((row["kind"], (row["origin"], row["number"])))
+    return found
+
+
+def caused(found, late):
+    """All messages that were sent after their sender had sent it, or reacted to it, or to one of these."""
+    places = defaultdict(list)
+    for agent, events in found.items():
+        for at, (_, id) in enumerate(events):
+            places[id].append((agent, at))
+    seen, left, begun = {late}, [late], {}
+    while left:
+        for agent, at in places[left.pop()]:
+            for kind, id in found[agent][at + 1 : begun.get(agent)]:
+                if kind == "send" and id not in seen:
+                    seen.add(id)
+                    left.append(id)
+            begun[agent] = min(at + 1, begun.get(agent, at + 1))
+    return seen - {late}
+
+
+def test_a_violation_has_the_chain_by_which_the_one_message_is_a_cause_of_the_other(played, faulty):
+    from mombroker.admin.audit.chains import chains
+
+    target, _ = faulty
+    violations = [(late, before) for _, late, before in judge(played.topology, target).violations]
+    found = lives(target)
+    sent = sorted(id for events in found.values() for kind, id in events if kind == "send")
+    pairs = [(late, before) for late in sent[:: len(sent) // 15] for before in sent[7 :: len(sent) // 15]]
+    told = chains(played.topology, target, [*violations, *pairs])
+    assert violations and set(told) >= set(violations) and max(map(len, told.values())) > 4
+    after = {late: caused(found, late) for late, _ in pairs}
+    assert {pair for pair in pairs if pair in told} == {pair for pair in pairs if pair[1] in after[pair[0]]}
+    for (late, before), chain in told.items():
+        assert chain[0][1] == late and chain[-1][1] == before
+        for (_, one), (agent, other) in pairwise(chain):
+            events = [id for _, id in found[agent]]
+            assert events.index(one) < found[agent].index(("send", other))
+
+
 @pytest.mark.long
 def test_the_report_has_them(played, faulty):
     target, wrong = faulty
@@ -72,3 +119,6 @@ def test_the_report_has_them(played, faulty):
     rows = json.loads(run.stdout)["findings"]
     assert {row["finding"] for row in rows} >= {"duplicate", "unsent", "violation"}
     assert all(row["count"] and "#" in row["message"] for row in rows)
+    for row in rows:
+        ends = [each["message"] for each in (*row["causes"][:1], *row["causes"][-1:])]
+        assert ends == ([row["message"], row["before"]] if row["finding"] == "violation" else [])

@@ -350,5 +350,11 @@ def test_a_finding_is_a_sentence():
     row = {"finding": "violation", "agent": "c/x", "message": "a#1", "before": "b#2", "domain": "d", "ordering": "ks",
            "from": "a", "to": "c"}  # fmt: skip
     said = "c/x reacted to a#1 only after b#2, though a#1 is a cause of it, last from a to c in d (ks)"
-    assert page._found(row) == said
-    assert page._found({**row, "finding": "lost", "before": None, "domain": None}) == "c/x never got a#1"
+    assert page.sentence(row) == said
+    sent = [("a/x", "a#1"), ("a/x", "a#2"), ("b/y", "b#2")]
+    row["causes"] = [{"agent": agent, "message": message} for agent, message in sent]
+    chain = "a/x sent a#1; a/x, which had sent that, sent a#2; b/y, which had got that, sent b#2"
+    assert page.sentence(row) == f"{said}: {chain}"
+    shown = page.page({**figures(log()), "findings": [{**row, "count": 1}]}, None)
+    assert chain in shown and "<th>causes" not in shown and "[{" not in shown
+    assert page.sentence({**row, "finding": "lost", "before": None, "domain": None}) == "c/x never got a#1"
