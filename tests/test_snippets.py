@@ -135,6 +135,21 @@ def test_the_tests_that_are_shown_pass(tmp_path):
     assert "22 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_the_first_agent_is_tested_deployed_and_used_as_it_is_written(tmp_path):
+    """docs/first-agent.md, in an empty folder on other ports."""
+    page, listen, stomp = "docs/first-agent.md", *free_ports(2)
+    for name, kind, words in (
+        ("votes.py", "python", "class Ballot"), ("test_votes.py", "python", "mom_bus"),
+        ("mombroker.toml", "toml", "[bus]"), ("vote.py", "python", "import stomp"),
+    ):  # fmt: skip
+        text = fenced(page, kind, words).replace("16370", str(listen)).replace("61670", str(stomp))
+        (tmp_path / name).write_text(text)
+    shown = shell(commands(page, "mom up --detach"), tmp_path)
+    assert "1 passed" in shown and '{"tea": 2, "coffee": 1}' in shown
+    assert re.search(r"^class +votes:Ballot$", shown, re.M) and shown.endswith("stopped main\n"), shown
+    assert len(commands(page, "mom up --detach")) + len(commands(page, "pip install")) <= 10
+
+
 @pytest.fixture
 def shown(monkeypatch):
     """Makes a module of a program of docs/patterns.md."""
