@@ -255,6 +255,35 @@ def test_the_table_that_is_shown_keeps_prices(monkeypatch):
     assert b.ask("b", "deadletters")["count"] == 0
 
 
+CASHIER = """
+@notification
+class Pay:
+    who: str
+
+class Cashier(Agent):
+    @reacts
+    def pay(self, note: Pay):
+        self.group("ledger").cast(Paid(note.who, 5))
+"""
+
+
+def test_the_ledgers_that_are_shown_keep_the_same(monkeypatch):
+    """docs/agents.md"""
+    module = types.ModuleType("shown_ledger")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(fenced("docs/agents.md", "python", "class Ledger") + CASHIER, module.__dict__)
+    bus = Kit({**{f"{server}/ledger-{server}": module.Ledger for server in "ab"}, "c/cashier": module.Cashier})
+    bus.settle()
+    for who in ("ada", "bob", "ada"):
+        bus.send("cashier", module.Pay(who))
+    bus.settle()
+    bus.kill("b")
+    bus.send("cashier", module.Pay("bob"))
+    bus.settle()
+    assert [bus.state(f"ledger-{server}")["balances"] for server in "ab"] == 2 * [{"ada": 10, "bob": 10}]
+    bus.check()
+
+
 def test_the_desk_that_is_shown_sells_what_is_ordered(monkeypatch):
     """docs/agents.md"""
     module = types.ModuleType("shown_desk")
