@@ -581,12 +581,12 @@ class Channel:
         self.engine.deliver(message, local, received=self.tx.now)
 
     def cut_off(self, server: str) -> set[str]:
-        """The servers to or from which something may be lost with this one."""
-        relaying = {name for name, part in self.tx.topology.domains.items() if server in part}
-        relaying = {name for name in relaying if ordering.backend(self.tx.topology.domains[name].backend).relays}
+        """The servers to or from which something may be lost with this one: those to which the way leads through one of
+        its domains. Where it is no router, and passes nothing on, what waits for its messages is lost all the same."""
+        its = {name for name, part in self.tx.topology.domains.items() if server in part}
         return {
             home for home in self.tx.topology.servers if home != self.tx.name
-            and any(hop == server or domain in relaying for domain, hop in self.routes.path(home))
+            and any(domain in its for domain, _ in self.routes.path(home))
         }  # fmt: skip
 
     # -- commits -----------------------------------------------------------------------------------------------

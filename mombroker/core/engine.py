@@ -29,6 +29,8 @@ from mombroker.core.topology import AgentDecl
 from mombroker.core.transaction import COMMIT, LINGER
 
 RETRY = Retry()
+TABLES = "_tables"  # what a newcomer's agents wait for, as for a name
+MISSED = "its sender missed that, with a server which is lost"
 RUN = 16  # reactions of one agent before it is another's turn
 
 
@@ -147,6 +149,9 @@ class Engine:
 
     def _create(self, message: Message, agent: str) -> bool:
         """True if the agent's own first reaction is to follow."""
+        if message.origin in self.natives.newcomers.unmet:  # it did not know yet that its name is free again
+            self.record("drop", message, agent, detail=f"it was for the former {self.tx.name}, which is lost")
+            return False
         packed, _, state = message.payload.partition(b"\n")
         path = packed.decode(errors="replace")
         ours = message.origin == self.tx.name
@@ -243,6 +248,9 @@ class Engine:
         native = self.natives.agents.get(agent)
         if native is not None:
             self._react_native(box, entry, native)
+            return
+        if self.natives.newcomers.waiting:  # it does not know yet where others live
+            self._await(box, entry, TABLES)
             return
         if message.expires and self.clock.by_ours(message.expires, message) <= self.tx.now:
             self.inboxes.finish(box, entry)
@@ -367,10 +375,9 @@ class Engine:
             return
         self.inboxes.finish(box, entry)
         message, id, where = entry.message, identity(box.agent), (entry.domain, entry.peer, entry.received)
-        if self.names.homes.home(id) != self.tx.name:  # it was sent by who did not know yet where it lives
-            self.record("redeliver", message, id, *where, detail="its agent lives elsewhere")
-            data = message.payload, message.expires, message.flags
-            self.send(new_message(self.tx, message.source, (id,), message.type, *data))
+        home = self.names.homes.home(id)
+        if home != self.tx.name:  # sent on it would come behind what its sender has sent there since
+            self.dead.undeliverable(message, id, f"{MISSED}: {id} lives on {home}")
             return
         self.dead.orphan(message, id, "unknown agent", "nobody is there", *where)
 
@@ -493,6 +500,10 @@ class Engine:
         self.natives.remove(agent)
         self.clients.authors.gone(agent)
         self.clients.questions.left(agent)
+
+    def tables_came(self) -> None:
+        """A newcomer knows what all know."""
+        self.name_known(TABLES)
 
     def name_known(self, name: str) -> None:
         """Reactions that needed this name, or one of this pattern, go on."""

@@ -45,6 +45,7 @@ class Names(Replicated):
     wanted      names that the broker here has asked for
     elsewhere   the server that what is new is made on, while this one is drained; empty: here
     distance    the links to another server; raises MomError for one that is not on this bus
+    is_here     does an agent live here, or is it on its way here?
     on_known    called with a name that is known now
     on_change   called with a name that is known now, or no longer
     on_move     called with a name whose agent has moved, its former id and its new one
@@ -59,6 +60,7 @@ class Names(Replicated):
         self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
         self.elsewhere = str(self.tx.reader.meta().get(DRAINING, ""))
+        self.is_here: Callable[[str], bool]
         self.on_known: Callable[[str], None]
         self.on_change: Callable[[str], None]
         self.on_move: Callable[[str, str, str], None]
@@ -174,6 +176,22 @@ class Names(Replicated):
             if self.homes.home(id) == server:
                 self._forgotten(name, id)
 
+    def again(self) -> None:
+        """A server is lost, and what was on its way over it: what we have asked for, that an agent of ours is gone, and
+        that one was to be made here."""
+        for name, id in list(self.known.items()):
+            self._unmade(name, id)
+        wanted, self.wanted = self.wanted, set()
+        for name in wanted:  # who waits for it asks anew
+            self.on_known(name)
+            self.on_change(name)
+
+    def _unmade(self, name: str, id: str) -> None:
+        """Nobody has the name of an agent that was to live here, and does not."""
+        declared = any(agent.name == name for agent in self.tx.topology.agents)
+        if self.homes.home(id) == self.tx.name and not declared and not self.is_here(id):
+            self.forget(name, id)
+
     def forget(self, name: str, id: str) -> None:
         """The agent of this name is gone for good."""
         self.ask(FORGET, f"{name}\n{id}".encode())
@@ -243,6 +261,8 @@ class Names(Replicated):
             self.known[name] = id
             self.keep(name, id)
             self.on_known(name)
+        if not asker:
+            self._unmade(name, id)
         if asker == self.tx.name:
             self.settle(name, {"name": name, "agent": self.known[name]})
         self.wanted.discard(name)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
@@ -40,7 +40,8 @@ class Attached:
 class Newcomers:
     """1. The registry tells the revision that brings a newcomer by one multicast, and it holds from its delivery on.
        Who sends to the newcomer has delivered it, and so has its sponsor, over which all ways to the newcomer lead.
-    2. What the sponsor sends a newcomer first are its replicated tables. The newcomer obeys no client before.
+    2. What the sponsor sends a newcomer first are its replicated tables. The newcomer obeys no client before, and no
+       agent of an author reacts to anything.
     3. What a server has told of its tables before it knew the newcomer, the sponsor passes on where it delivers it.
     4. Whoever learns of a newcomer tells it and its sponsor so: KNOWN. Without the KNOWN of all, a subscription of the
        newcomer is not known everywhere.
@@ -50,6 +51,7 @@ class Newcomers:
     waiting    our tables have not come yet
     tables     each gives what must be told of a table, so that who has nothing has all of it
     joined     called with newcomers that are known here from now on
+    begun      called when our tables have come
     met        called when servers have learned of us, or our tables have come
     """
 
@@ -57,6 +59,7 @@ class Newcomers:
         self.tx, self._send, self._types = tx, send, types
         self.tables: list[Callable[[], Iterator[Row]]] = []
         self.joined: Callable[[list[str]], None]
+        self.begun: Callable[[], None]
         self.met: Callable[[], None]
         rows = {key.removeprefix(ATTACHED): json.loads(str(row)) for key, row in tx.reader.meta(ATTACHED).items()}
         self.attached = {server: Attached(*row) for server, row in rows.items()}
@@ -123,6 +126,15 @@ class Newcomers:
         dests = tuple(f"{name}/{AGENT}" for name in servers)
         self._send(new_message(self.tx, f"{self.tx.name}/{AGENT}", dests, type, payload, flags=BOUNCE))
 
+    def again(self, others: Container[str]) -> None:
+        """What was under way between us and these may be lost: our tables for newcomers, and KNOWN."""
+        for name, each in self.attached.items():
+            sponsors = each.sponsor == self.tx.name and f"{JOINING}{name}" in self.tx.reader.meta(JOINING)
+            if sponsors and name in others:
+                self.tell_tables([name])
+            if told := [server for server in (each.sponsor, name) if server in others]:
+                self._post(told, KNOWN, json.dumps([name]).encode())
+
     def pass_on(self, message: Message) -> None:
         """A server has told something of its tables, perhaps before it knew of newcomers of ours."""
         if not self._mine:
@@ -176,6 +188,7 @@ class Newcomers:
                 self.tx.rows.meta[WAITING] = None
                 self.tx.note(f"has the tables of {origin}, and serves clients from now on")
                 self._post((origin,), KNOWN, json.dumps([me]).encode())
+                self.begun()
             if server == origin:
                 self.tx.rows.meta[f"{JOINING}{server}"] = None
         self._look()

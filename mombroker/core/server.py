@@ -137,6 +137,7 @@ class AgentServer:
         groups.moving = self.departures.leaving.__contains__
         self.clients.leaving = self.arrivals.leaving = self.change.leaving
         self.dead_letters.settle = self.clients.orphan
+        self.names.is_here, self.newcomers.begun = self._is_here, self.engine.tables_came
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()
         self.departures.recover()
@@ -271,6 +272,10 @@ class AgentServer:
         self.departures.left(server)
         self.arrivals.left(server)
 
+    def _is_here(self, id: str) -> bool:
+        """Does an agent live here, or is it on its way here?"""
+        return id in self.arrivals.coming or self.tx.written("agents", id) is not None
+
     def _deleted(self, id: str) -> None:
         """An agent is gone for good."""
         self.departures.deleted(id)
@@ -300,6 +305,7 @@ class AgentServer:
         self.departures.again()
         self.arrivals.again()
         self.names.install(declared)
+        self.names.again()
         for agent in declared:
             self.names.declared(agent.name, True)
         domains = tuple(domain.name for domain in topology.domains_of(server))
@@ -308,6 +314,7 @@ class AgentServer:
         )  # fmt: skip
         if others := cut_off - {server}:
             self.clients.cut_off(others)
+            self.newcomers.again(others)
         if topology.registry == self.name:  # what was held for something that is lost may have been a decision
             rest = [name for name in topology.servers if name not in (server, self.name)]
             self.newcomers.tell_tables(rest)

@@ -24,7 +24,6 @@ class Fates:
         self.reacted: set[tuple[MessageId, str]] = set()
         self.dead: dict[tuple[MessageId, str], str] = {}  # with the reason
         self.buried: set[tuple[MessageId, str]] = set()  # those, by the addresses that they bore
-        self.again: set[tuple[MessageId, str]] = set()  # sent on, to where their agents live now, as other messages
         self.deleted: set[str] = set()
         self.expired: set[MessageId] = set()  # on their way: not for agents where they had arrived before
         for log in logs:
@@ -32,8 +31,6 @@ class Fates:
                 kind, id, agent = record.kind, (record.origin, record.number), record.agent
                 if kind == "react":
                     self.reacted.add((id, agent))
-                elif kind == "redeliver":
-                    self.again.add((id, identity(agent)))
                 elif kind == "delete":
                     self.deleted.add(agent)
                 elif kind in ("dead", "expire", "drop"):
@@ -45,7 +42,7 @@ class Fates:
 
     def awaited(self, id: MessageId, agent: str) -> bool:
         """Must (or did) this agent react to it? A tombstone updates clocks, and nobody reacts to it."""
-        if id in self.expired or (id, agent) in self.again or UNKNOWN in self.dead.get((id, agent), ""):
+        if id in self.expired or UNKNOWN in self.dead.get((id, agent), ""):
             return (id, agent) in self.reacted
         return (id, agent) not in self.dead
 

@@ -56,15 +56,15 @@ class Heirs(Clients):
         self.pace = self.rng.choice((1, 3)) * MS
         self.ended = False
         self.meant: dict[Sent, str] = {}  # the queue that a word is about
-        self.cluster: Trial
 
-    def begin(self, cluster: Trial, span: int) -> None:
+    def begin(self, cluster: Cluster, span: int) -> None:
+        assert isinstance(cluster, Trial), "servers may be lost"
+        self.losses = cluster.losses
         self.ends, self.usual = cluster.world.now + span, span // 15
         super().begin(cluster, span)
 
     def fenced(self) -> bool:
-        losses = self.cluster.losses
-        free = losses.waiting if losses is not None else ()
+        free = self.losses.waiting if self.losses is not None else ()
         up = [node.server for node in self.cluster.nodes.values() if node.up]
         return any(name in server.lost.known for name in free for server in up)
 
