@@ -270,6 +270,7 @@ class Successor(Node):
         after = int(former.disk.store.meta().get(NEXT, 0)) + 1_000_000
         self.invitation = {**invitation, "now": after * 1000}
         super().__init__(cluster, former.name, cluster.world.about(cluster.faults.commit) + MS // 20)
+        self.epoch = former.epoch  # what is on its way to that does not come here
 
     def new_store(self, number: int) -> MemoryStore:
         topology, rows = newcomers.rows(self.name, self.invitation)
