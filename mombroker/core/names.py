@@ -182,7 +182,7 @@ class Names(Replicated):
         for name, id in list(self.known.items()):
             self._unmade(name, id)
         wanted, self.wanted = self.wanted, set()
-        for name in wanted:  # who waits for it asks anew
+        for name in sorted(wanted):  # who waits for it asks anew
             self.on_known(name)
             self.on_change(name)
 

@@ -387,6 +387,8 @@ class Clients(Workload):
         """Rows of messages, and of connections that are gone."""
         found = []
         for name, node in cluster.nodes.items():
+            if node.gone:
+                continue
             disk, alive = node.disk.store.disk, node.server.natives.agents
             kept = (DAMAGED, ASKED, CONSUMERS)
             items = disk.items.values()

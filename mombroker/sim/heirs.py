@@ -60,6 +60,8 @@ class Heirs(Clients):
     def begin(self, cluster: Cluster, span: int) -> None:
         assert isinstance(cluster, Trial), "servers may be lost"
         self.losses = cluster.losses
+        if self.losses is not None:
+            self.losses.removes = self.rng.random() < 0.5
         self.ends, self.usual = cluster.world.now + span, span // 15
         super().begin(cluster, span)
 

@@ -4,9 +4,11 @@ place, while all works under faults; some die in the middle of a change of the d
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
+from mombroker import ordering
 from mombroker.core import lost_inside, newcomers, revision, undelivered
 from mombroker.core.gate import GATE
 from mombroker.core.ids import identity
@@ -44,6 +46,7 @@ class Losses:
     """ghosts    servers whose disks are gone
     dead      the last ones that were lost together, and `epoch`, that their domains begin under
     waiting   lost servers in whose place nobody has begun
+    removes   nobody is to begin in their places, where that can be; and so many were `taken_out`
     carried_out, given_up   changes that the lost ones held up
     """
 
@@ -55,7 +58,8 @@ class Losses:
         self.epoch = 0
         self.waiting: list[str] = []
         self.late: set[str] = set()  # of these, those whose place is free for a while
-        self.came_back = self.carried_out = self.given_up = 0
+        self.removes = False
+        self.came_back = self.carried_out = self.given_up = self.taken_out = 0
 
     def schedule(self, span: int, changing: bool) -> None:
         """With `changing` the domains change meanwhile, and most are lost in the middle of that."""
@@ -152,7 +156,14 @@ class Losses:
                 if up and self.rng.random() < 0.5:
                     args = {"domain": domain.name, "servers": lost, "epoch": self.epoch}
                     self.around.ask(self.rng.choice(up), "lose", args)
-        self._start(done)
+        there = self.topology.servers
+        self.taken_out += sum(name not in there for name in self.waiting)
+        self.waiting = [name for name in self.waiting if name in there]
+        without = _without(self.topology, self.waiting) if self.removes and self.waiting else None
+        if without is None:
+            self._start(done)
+        elif done:
+            self._take_out(without)
         for name in self.waiting:
             if self.rng.random() < 0.25:
                 self._haunt(nodes[name])
@@ -199,6 +210,13 @@ class Losses:
         if done and self.rng.random() < 0.2:
             self.late.clear()
 
+    def _take_out(self, without: Topology) -> None:
+        """Nobody in their places: the bus goes by a topology without them."""
+        node = self.around.nodes[self.around.topology.registry or ""]
+        if node.up and all(node.server.lost.decided(name) for name in self.waiting):
+            args = {"text": revision.text_of(without), "revision": node.server.truth.number, "lost": self.waiting}
+            self.around.ask(node.name, "apply_topology", args)
+
     def settle(self) -> None:
         """The faults are over: every place is taken."""
         self.late.clear()
@@ -237,7 +255,8 @@ class Losses:
         dead = [record for node in self.around.nodes.values() for record in node.trace if record.kind == "dead"]
         told = [record for record in dead if "which is lost" in record.detail]
         return {
-            "losses": len(self.ghosts), "told": len(told), "in_change": self.carried_out, "given_up": self.given_up,
+            "losses": len(self.ghosts), "taken_out": self.taken_out, "told": len(told),
+            "in_change": self.carried_out, "given_up": self.given_up,
             "came_back": self.came_back, "told_unknown": sum("unknown" in record.detail for record in told),
         }  # fmt: skip
 
@@ -277,6 +296,24 @@ class Successor(Node):
         made = MemoryStore(topology, self.name, f"{self.name}.again{self.cluster.world.now}.{number}")
         made.disk.meta.update(rows)
         return made
+
+
+def _without(topology: Topology, lost: list[str]) -> Topology | None:
+    """The same with nobody in the places of those that are lost; None if the others need somebody there."""
+    its = [domain for name in lost for domain in topology.domains_of(name)]
+    if any(len(topology.domains_of(name)) > 1 for name in lost):
+        return None
+    if any(len(domain.members) > 2 and ordering.backend(domain.backend).relays for domain in its):
+        return None
+    domains = {}
+    for domain in topology.domains.values():
+        members = tuple(member for member in domain.members if member not in lost)
+        if len(members) > 1:
+            plain = domain if len(members) > 2 else replace(domain, backend="", options={})
+            domains[domain.name] = replace(plain, members=members)
+    servers = {name: server for name, server in topology.servers.items() if name not in lost}
+    agents = [agent for agent in topology.agents if agent.server not in lost]
+    return replace(topology, servers=servers, domains=domains, agents=agents, checked=True)
 
 
 def _copy(data: bytes, agent: str) -> tuple[MessageId, str]:

@@ -370,7 +370,7 @@ class Sessions(Native):
                 )
                 session.reply(Refused(reason))
                 self.close(session)
-        self.topics.tell_again(servers)
+        self.topics.tell_again(sorted(servers))
 
     def left(self, server: str) -> None:
         """Another server has left the bus: its clients hold nothing any more, and nobody subscribes there."""
