@@ -106,7 +106,7 @@ def measure(
     looks, done = Rounds(folder or Path(gettempdir())), 0
     total = (rounds + 1) * sum(map(len, curves.values()))
     for curve, sizes in curves.items():
-        with ours(folder) as (bus, target):
+        with ours(folder) as (bus, target, _):
             for number in range(rounds + 1):
                 for size in sizes:
                     progress(done, total)

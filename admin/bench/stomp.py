@@ -1,4 +1,4 @@
-"""What a STOMP broker costs, ours or another's: flow, fan-out, backlog and drain, at several windows and sizes."""
+"""What a broker of STOMP or AMQP costs, ours or another's: flow, fan-out, backlog and drain, by window and size."""
 
 import os
 import time
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
 
+from mombroker.admin.bench.amqpload import AmqpConsumer, AmqpProducer
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Rounds, Row
 from mombroker.admin.bench.stompload import Broker, Consumer, Producer, broker, drive
@@ -55,14 +56,18 @@ def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
 
 
 @contextmanager
-def ours(folder: Path | None, log: bool = True) -> Iterator[tuple[Bus, Target]]:
-    """A server of our own, `s1`, for the time of the measurement."""
+def ours(folder: Path | None, log: bool = True) -> Iterator[tuple[Bus, Target, Target]]:
+    """A server of our own, `s1`, for the time of the measurement: by STOMP, and by AMQP."""
     topology = build({}, name="stomp", servers=["s1"])
-    (port,) = free_ports(1)
-    topology.servers["s1"] = replace(topology.servers["s1"], stomp=f"127.0.0.1:{port}", anonymous=True)
+    port, amqp = free_ports(2)
+    topology.servers["s1"] = replace(
+        topology.servers["s1"], stomp=f"127.0.0.1:{port}", amqp=f"127.0.0.1:{amqp}", anonymous=True
+    )
     topology.log["enabled"] = log
     with Bus(topology, [["s1"]], folder=folder) as bus:
-        yield bus, Target("mombroker", Broker("127.0.0.1", port), [bus.processes[0].pid])
+        pids = [bus.processes[0].pid]
+        by_amqp = Target("mombroker by AMQP", Broker("127.0.0.1", amqp, amqp=True), pids)
+        yield bus, Target("mombroker", Broker("127.0.0.1", port), pids), by_amqp
 
 
 def measure(
@@ -72,11 +77,13 @@ def measure(
     rounds: int,
     folder: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    by_amqp: bool = False,
 ) -> list[Row]:
-    """In each round every case is run with every broker in turn."""
+    """In each round every case is run with every broker in turn; `by_amqp`: with our own by AMQP, too."""
     with ExitStack() as stack:
         if not brokers:
-            brokers = [stack.enter_context(ours(folder))[1]]
+            _, stomp, amqp = stack.enter_context(ours(folder))
+            brokers = [stomp, amqp] if by_amqp else [stomp]
         looks = Rounds(folder or Path(gettempdir()))
         runs = [(case, target) for case in cases for target in brokers]
         for number in range(rounds):
@@ -106,17 +113,25 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
             nonlocal got
             got += some
 
-        def consumers() -> list[Consumer]:
-            made = []
+        def consumers() -> list[Consumer | AmqpConsumer]:
+            made: list[Consumer | AmqpConsumer] = []
             for number in range(case.consumers):
                 name = names[number % len(names)]
+                if target.at.amqp:
+                    made.append(AmqpConsumer(target.at, name.rpartition("/")[2], kind == "topic", case.prefetch, came))
+                    stack.callback(made[-1].line.close)
+                    continue
                 made.append(Consumer(target.at, [(name, {})], case.ack, case.prefetch, came))
                 stack.callback(made[-1].line.close)
             return made
 
-        producers = []
+        producers: list[Producer | AmqpProducer] = []
         for number in range(case.producers):
             name = names[number % len(names)]
+            if target.at.amqp:
+                producers.append(AmqpProducer(target.at, name, case.size, case.persistent, case.window))
+                stack.callback(producers[-1].line.close)
+                continue
             producers.append(Producer(target.at, [f"destination:{name}"], case.size, case.persistent, case.window))
             stack.callback(producers[-1].line.close)
 

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from mombroker.core.errors import MomError
@@ -30,6 +31,7 @@ class Broker:
     port: int
     login: str = ""
     passcode: str = ""
+    amqp: bool = False
 
     @property
     def name(self) -> str:
@@ -37,15 +39,17 @@ class Broker:
 
 
 def broker(url: str) -> Broker:
-    """Of `stomp://USER:PASSCODE@HOST:PORT`. Raises MomError."""
+    """Of `stomp://USER:PASSCODE@HOST:PORT`, or `amqp://...`. Raises MomError."""
     try:
         parts = urlsplit(url if "://" in url else f"stomp://{url}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if host is None or parts.scheme != "stomp":
-        raise MomError(f"{url!r} is no broker: write stomp://[USER:PASSCODE@]HOST[:PORT]")
-    return Broker(host, port or 61613, unquote(parts.username or ""), unquote(parts.password or ""))
+    if host is None or parts.scheme not in ("stomp", "amqp"):
+        raise MomError(f"{url!r} is no broker: write stomp://[USER:PASSCODE@]HOST[:PORT], or amqp://...")
+    amqp = parts.scheme == "amqp"
+    user, passcode = unquote(parts.username or ""), unquote(parts.password or "")
+    return Broker(host, port or (5672 if amqp else 61613), user, passcode, amqp)
 
 
 class Line:
@@ -59,9 +63,12 @@ class Line:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""
         self.at = at
+        self.login()
+
+    def login(self) -> None:
         headers = [("accept-version", V12), ("host", "/"), ("heart-beat", "0,0")]
-        if at.login:
-            headers += [("login", at.login), ("passcode", at.passcode)]
+        if self.at.login:
+            headers += [("login", self.at.login), ("passcode", self.at.passcode)]
         self.ask(encode("CONNECT", headers), b"CONNECTED")
 
     def ask(self, frame: bytes, answer: bytes) -> bytes:
@@ -224,7 +231,16 @@ class Consumer:
         self.line.ask(b"UNSUBSCRIBE\nid:0\nreceipt:down\n\n\0", b"RECEIPT")
 
 
-def drive(sides: Sequence[Producer | Consumer], done: Callable[[], bool]) -> None:
+class Side(Protocol):
+    """A producer or a consumer."""
+
+    @property
+    def line(self) -> Line: ...
+
+    def heard(self) -> None: ...
+
+
+def drive(sides: Sequence[Side], done: Callable[[], bool]) -> None:
     """Let them work until `done`. Raises MomError when nothing comes for long."""
     with selectors.DefaultSelector() as selector:
         for side in sides:

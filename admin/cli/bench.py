@@ -358,6 +358,7 @@ def loop(waiting: list[int], events: int, rounds: int, output: str, columns: str
 @click.option("--consumers", type=click.IntRange(1), default=1, show_default=True, help="Connections that receive.")
 @click.option("--queues", type=click.IntRange(1), default=1, show_default=True, help="That they are spread over.")
 @click.option("--prefetch", type=click.IntRange(1), default=1_000, show_default=True, help="Of each consumer.")
+@click.option("--amqp", is_flag=True, help="Our own server by AMQP 1.0, too, where consumers accept one by one.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
 @folder_option
 @output_options
@@ -374,12 +375,15 @@ def stomp(
     consumers: int,
     queues: int,
     prefetch: int,
+    amqp: bool,
     rounds: int,
     folder: Path | None,
     output: str,
     columns: str,
 ) -> None:
     """Clients and a STOMP broker, ours or another's: messages a second, and the broker's CPU time for each.
+
+    A URL amqp://... is one of AMQP 1.0.
 
     rate counts what is received, fill_rate what a backlog is sent at. broker_us is the CPU time of the broker's
     processes per message received, client_us that of this command. p50_ms and p99_ms are from a SEND to its RECEIPT.
@@ -388,6 +392,7 @@ def stomp(
     \b
     Example:
       mom bench stomp
+      mom bench stomp --amqp --window 512
       mom bench stomp --kind fan-out --volatile --consumers 10 --window 512
       mom bench stomp --url stomp://127.0.0.1:61613 --pid 4711 --url stomp://guest:guest@127.0.0.1:61614 --pid 815
     """
@@ -401,7 +406,7 @@ def stomp(
         for kind in kinds for size in sizes for window in windows
     ]  # fmt: skip
     with Bar("rounds") as bar:
-        rows = stomp.measure(stomp.targets(urls, pids), cases, messages, rounds, folder, bar.at)
+        rows = stomp.measure(stomp.targets(urls, pids), cases, messages, rounds, folder, bar.at, amqp)
     show(rows, output, columns, BRIEF_STOMP)
 
 

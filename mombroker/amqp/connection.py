@@ -124,6 +124,11 @@ class Connection:
         """Bytes in open transactions."""
         return sum(each.transactions.bytes for each in self.sessions.values())
 
+    @property
+    def wants(self) -> bool:
+        """`asked` has something."""
+        return any(session.commands for session in self.parts.values())
+
     def took(self, upto: int) -> list[tuple[int, int]]:
         """What is settled by being written, up to a number of ours: part and tag, the last of each."""
         last: dict[int, int] = {}
@@ -135,8 +140,8 @@ class Connection:
     def counts(self) -> dict[str, Any]:
         sessions = self.sessions.values()
         return {
-            "subscriptions": sum(len(each.outgoing) for each in sessions),
-            "unsettled": sum(len(each.unsettled) for each in sessions),
+            "subscriptions": sum(len(each.outbound.links) for each in sessions),
+            "unsettled": sum(len(each.outbound.unsettled) for each in sessions),
             "transactions": sum(len(each.transactions.open) for each in sessions),
         }  # fmt: skip
 
@@ -176,10 +181,10 @@ class Connection:
     def put(self, data: bytes) -> None:
         self.output.append(data)
 
-    def put_auto(self, data: bytes, session: Session, tag: int) -> None:
+    def put_auto(self, data: bytes, part: int, tag: int) -> None:
         self.output.append(data)
         self.written += 1
-        self._autos.append((self.written, session.part, tag))
+        self._autos.append((self.written, part, tag))
 
     def note(self, line: str) -> None:
         self.notes.append(line)
@@ -323,7 +328,7 @@ class Connection:
         elif session is None:
             raise AmqpError(f"channel {found.channel} has no session", NOT_ALLOWED)
         elif kind is performatives.Transfer:
-            session.transfer(said, found.body[at:])
+            session.transfer(said, found.body[at:], self._parser)
         elif kind is End:
             self._end_session(session)
         elif kind in _OF_SESSION:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from mombroker.amqp import codec
 from mombroker.amqp.codec import AmqpError
 from mombroker.amqp.performatives import SPACE, Terminus, Transfer
-from mombroker.broker.commands import MAX_PREFETCH, Delivery, Send, SendRun
+from mombroker.broker.commands import MAX_PREFETCH, Delivery
 
 CREDIT = 1_000  # deliveries that a client may send before they are answered
 Values = tuple[Any, ...]
+Flow = Callable[[int, int, int, bool], bytes]  # of handle, count, credit, drain
 
 
 class Incoming:
@@ -21,14 +23,14 @@ class Incoming:
     credit        what the client may still send, `count` what it has begun so far
     unanswered    deliveries that have come and have no outcome yet
     start         how the message that `model` was made of begins, up to its body; empty: there is no such
-    made          the temporary destination that it has made, and `temporary`, if that is a queue
+    made          the temporary destination that ends with it
     coordinator   of transactions
-    last          the last command, while another one may join it
+    last          number of the last delivery, while others may join its command; else -1
     """
 
     __slots__ = (
         "name", "handle", "destination", "credit", "count", "unanswered", "start", "model", "last", "partial",
-        "size", "first", "dead", "made", "temporary", "coordinator",
+        "size", "first", "dead", "made", "coordinator",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, destination: str, count: int):
@@ -36,12 +38,12 @@ class Incoming:
         self.credit, self.count, self.unanswered = 0, count, 0
         self.start = b""
         self.model: tuple[Values, Values, Values] | None = None
-        self.last: Send | SendRun | None = None
+        self.last = -1
         self.partial: list[bytes] = []  # of a delivery that is not whole
         self.size = 0
         self.first: Transfer | None = None  # its first transfer
         self.dead = False  # it is refused already
-        self.made = self.temporary = ""
+        self.made = ""
         self.coordinator = False
 
     def begin(self, transfer: Transfer) -> None:
@@ -54,10 +56,11 @@ class Incoming:
         self.count = (self.count + 1) % SPACE
         self.first, self.size, self.dead = transfer, 0, False
 
-    def over(self) -> list[bytes]:
-        """The delivery has ended: its pieces, if there were several."""
-        pieces, self.partial, self.first = self.partial, [], None
-        return pieces
+    def over(self) -> tuple[list[bytes], int]:
+        """The delivery has ended: its pieces, and how many bytes they have."""
+        pieces, size = self.partial, self.size
+        self.partial, self.size, self.first = [], 0, None
+        return pieces, size
 
     def room(self) -> int:
         """The credit that it should have, if it should have another one now; else 0."""
@@ -73,22 +76,26 @@ class Outgoing:
     credit     what the client still takes, `count` what it was given so far
     granted    of the credit, what the broker has and has not used
     unsettled  deliveries that the client has and has not settled
-    pending    deliveries that wait for credit, or for the link to be there
+    pending    deliveries that wait for credit, the window, or the link to be there
+    draining   the broker has not yet said that it has nothing more; `drained`, it has, and some of it is pending
+    flow_said  makes a flow of it
     durable    the durable subscription, which ends with the link if that is closed
-    made       the temporary destination that it has made, and `temporary`, if that is a queue
+    made       the temporary destination that ends with it
     """
 
     __slots__ = (
         "name", "handle", "sub", "source", "settled", "credit", "count", "granted", "unsettled", "pending", "durable",
-        "made", "temporary", "attached", "draining", "head", "end", "common",
+        "made", "attached", "draining", "drained", "flow_said", "head",
+        "end", "common",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, sub: str, source: Terminus, settled: bool, channel: int):
         self.name, self.handle, self.sub, self.source, self.settled = name, handle, sub, source, settled
         self.credit = self.count = self.granted = self.unsettled = 0
         self.pending: deque[Delivery] = deque()
-        self.durable = self.made = self.temporary = ""
-        self.attached = self.draining = self.common = False
+        self.durable = self.made = ""
+        self.attached = self.draining = self.drained = self.common = False
+        self.flow_said: Flow | None = None
         told = codec.uint(handle)
         start = bytes((0x00, 0x53, 0x14, 0xC0, len(told) + 14, 5))
         self.head = b"\x02\x00" + channel.to_bytes(2, "big") + start + told + b"\x70"
@@ -104,15 +111,15 @@ class Outgoing:
         under_way = self.granted + len(self.pending)
         return max(0, min(self.credit - under_way, MAX_PREFETCH - under_way - self.unsettled))
 
-    def transfer(self, delivery_id: int, payload: bytes, most: int) -> list[bytes]:
-        """The frames of a delivery, each of at most `most` bytes."""
+    def transfer(self, delivery_id: int, payload: bytes, most: int) -> bytes | list[bytes]:
+        """The frame of a delivery, or the frames, each of at most `most` bytes."""
         self.credit -= 1
         self.count = (self.count + 1) % SPACE
         id = delivery_id.to_bytes(4, "big")
         start = b"".join((self.head, id, b"\xa0\x04", id, self.end))
         size = len(start) + 4 + len(payload)
         if size <= most:
-            return [b"".join((size.to_bytes(4, "big"), start, payload))]
+            return b"".join((size.to_bytes(4, "big"), start, payload))
         return self._several(id, payload, most)
 
     def _several(self, id: bytes, payload: bytes, most: int) -> list[bytes]:

@@ -33,7 +33,7 @@ from mombroker.amqp.codec import (
 from mombroker.broker import properties, wire
 from mombroker.broker.commands import Ask, Delivery, Send
 from mombroker.broker.destinations import AGENT, shown_as
-from mombroker.broker.message import BROKERS_OWN, ClientMessage
+from mombroker.broker.message import BROKERS_OWN, Alike, ClientMessage
 from mombroker.core import times
 from mombroker.core.times import MS
 
@@ -362,9 +362,19 @@ def _header(delivery: Delivery, now: Callable[[], int]) -> bytes:
     )
 
 
-def payload(delivery: Delivery, now: Callable[[], int]) -> bytes:
-    """All sections of a message, for one receiver."""
+Starts = dict[Alike, bytes]  # what runs have in common before their data
+
+
+def payload(delivery: Delivery, now: Callable[[], int], known: Starts) -> bytes:
+    """All sections of a message, for one receiver. `known`: of messages that are delivered together."""
     message = delivery.message
+    if (alike := message.alike) is not None and delivery.count == 1:
+        body = message.body
+        if (start := known.get(alike)) is not None:
+            size = len(body)
+            return b"".join((start, b"\xa0%c" % size if size < 256 else b"\xb0" + size.to_bytes(4, "big"), body))
+        if message.form[:2] == FORM + AS_DATA and not (message.annotations or delivery.expires):
+            known[alike] = _usual_header(message.persistent, message.priority) + message.form[2:] + b"\x00\x53\x75"
     head, form = _header(delivery, now), message.form
     if form[:1] != FORM:
         return head + _sections(delivery) + _body_of(message)

@@ -51,7 +51,8 @@ class PartedClient(Client):
         if not self.session.reply_to(part, replies) and part in self.numbers:
             self.gateway.strike(self.numbers.pop(part))
         self._put_out()
-        self.gateway.reactor.callLater(0, self._go_on)  # not while the agent server lets go of its outputs
+        if self.session.wants:
+            self.gateway.reactor.callLater(0, self._go_on)  # not while the agent server lets go of its outputs
 
     def _go_on(self) -> None:
         if not self.closing and not self.lost:

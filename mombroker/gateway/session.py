@@ -94,6 +94,10 @@ class PartedSession(Session, Protocol):
     def asked(self) -> list[tuple[int, list[Command]]]: ...
 
     @property
+    def wants(self) -> bool:
+        """`asked` has something."""
+
+    @property
     def claim(self) -> Login | None: ...
 
     def claimed(self, refusal: str) -> None:

@@ -287,8 +287,11 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
     assert (fan_out["ack"], fan_out["persistent"], backlog["ack"], flow[0]["ack"]) == (
         "auto", False, "client", "client-individual",
     )  # fmt: skip
+    by_stomp, by_amqp = rows_of("stomp", *words, "--window", 64, "--amqp")
+    assert [row.pop("broker") for row in (by_stomp, by_amqp)] == ["mombroker", "mombroker by AMQP"]
+    by_stomp["broker"] = by_amqp["broker"] = "mombroker"
     assert backlog["fill_rate"] > 0 and fan_out["fill_rate"] is None
-    for row in [*flow, backlog, fan_out]:
+    for row in [*flow, backlog, fan_out, by_stomp, by_amqp]:
         assert min(row[key] for key in ("rate", "broker_us", "broker_c", "client_us", "p50_ms", "f_ms", "c_us")) > 0
         assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
 
@@ -307,6 +310,7 @@ def test_growth_runs_each_curve_at_each_size(tmp_path):
 def test_brokers_are_named_by_their_urls_and_processes():
     assert stompload.broker("stomp://ann:a%40b@host:1") == stompload.Broker("host", 1, "ann", "a@b")
     assert stompload.broker("host") == stompload.Broker("host", 61613)
+    assert stompload.broker("amqp://host") == stompload.Broker("host", 5672, amqp=True)
     (target,) = stomp.targets(["stomp://h:1"], [[os.getpid()]])
     assert (target.name, target.pids) == ("h:1", [os.getpid()])
     for wrong in ("http://host", "stomp://host:x", "stomp://"):

@@ -8,6 +8,7 @@ from mombroker.amqp import codec, messages, performatives
 from mombroker.amqp.codec import NULL
 from mombroker.amqp.connection import MAX_MARKS
 from mombroker.amqp.frames import EARLY, PLAIN, SASL, frame
+from mombroker.amqp.inbound import MAX_RUN
 from mombroker.amqp.links import CREDIT
 from mombroker.amqp.performatives import (
     ATTACH,
@@ -27,7 +28,6 @@ from mombroker.amqp.performatives import (
     TRANSFER,
     Outcome,
 )
-from mombroker.amqp.session import MAX_RUN
 from mombroker.broker import properties
 from mombroker.broker.commands import (
     SUBSCRIPTION,
@@ -259,7 +259,7 @@ def test_a_message_that_is_too_large_is_refused_while_it_still_arrives():
 
 def test_credit_comes_with_the_answers():
     peer = sending()
-    link = peer.connection.sessions[0].incoming[0]
+    link = peer.connection.sessions[0].inbound.links[0]
     peer.say(*[transfer(0, id, message(b"x")) for id in range(CREDIT)])
     assert link.credit == 0 and FLOW not in peer.codes()
     peer.told(*[Receipt(str(id)) for id in range(CREDIT // 2)])
@@ -499,7 +499,7 @@ def subscribed(**source):
         ({"address": "news.*"}, {"destinations": ("topic:news.*",)}),
         ({"capabilities": ["queue"], "durable": 2}, {"destinations": ("queue:news",)}),
         ({"capabilities": ["queue"], "mode": "copy"},
-         {"destinations": ("queue:news",), "browser": True, "ack": "auto"}),
+         {"destinations": ("queue:news",), "browser": True, "ack": "auto", "sub": "0.1b"}),
         ({"address": "/queue/news"}, {"destinations": ("queue:news",)}),
     ],
 )  # fmt: skip

@@ -1,0 +1,196 @@
+"""Producers and consumers of any AMQP 1.0 broker in one thread, as those of stompload.py: made to cost next to nothing
+beside the broker. Frames that go out are cut from one buffer, in which only their numbers change."""
+
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+
+from mombroker.admin.bench.stompload import FRAMES, Broker, Line
+from mombroker.amqp import codec, performatives
+from mombroker.amqp.codec import NULL, boolean, optional, performative, string, symbol, symbols, ubyte, uint, ushort
+from mombroker.amqp.frames import PLAIN, SASL, SASL_FRAME, frame
+from mombroker.core.errors import MomError
+
+WINDOW = 1 << 20  # frames that a session may have under way
+ACCEPTED = performatives.described_outcome(performatives.Outcome(performatives.ACCEPTED))
+_NUMBER = struct.Struct(">I").pack_into
+_SIZE = struct.Struct(">I").unpack_from
+
+
+class AmqpLine(Line):
+    """A connection with one session. `frames` are those that have come and nobody has taken."""
+
+    def __init__(self, at: Broker):
+        self.tail = b""
+        super().__init__(at)
+
+    def login(self) -> None:
+        plain = f"\0{self.at.login}\0{self.at.passcode}".encode()
+        mechanism, response = ("PLAIN", plain) if self.at.login else ("ANONYMOUS", b"")
+        init = performative(performatives.INIT, [symbol(mechanism), codec.binary(response)])
+        self.socket.sendall(SASL + frame(init, kind=SASL_FRAME))
+        self._until(performatives.OUTCOME)
+        opened = [string(f"bench-{time.monotonic_ns()}"), string(self.at.host), uint(65_536), ushort(10), NULL]
+        begun = [NULL, uint(0), uint(WINDOW), uint(WINDOW)]
+        self.socket.sendall(
+            PLAIN + frame(performative(performatives.OPEN, opened)) + frame(performative(performatives.BEGIN, begun))
+        )
+        self._until(performatives.BEGIN)
+
+    def _until(self, code: int) -> bytes:
+        """What a frame says that has this code; the others are dropped."""
+        while True:
+            for found in self.split(self._checked(self.socket.recv(1 << 16))):
+                if found[:4] != b"AMQP" and found[start(found) + 2] == code:
+                    return found
+
+    def attach(self, role: bool, source: bytes, target: bytes) -> bytes:
+        """Wait until it is there."""
+        parts = [string("l"), uint(0), boolean(role), ubyte(0), ubyte(0), source, target]
+        self.socket.settimeout(30)
+        self.socket.sendall(frame(performative(performatives.ATTACH, [*parts, NULL, NULL, uint(0)])))
+        found = self._until(performatives.FLOW if role == performatives.SENDER else performatives.ATTACH)
+        self.socket.setblocking(False)
+        return found
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The frames, and headers, that are whole by now."""
+        data, at, found = self.tail + data, 0, []
+        while len(data) - at >= 8:
+            size = 8 if data[at : at + 4] == b"AMQP" else _SIZE(data, at)[0]
+            if at + size > len(data):
+                break
+            found.append(data[at : at + size])
+            at += size
+        self.tail = data[at:]
+        return found
+
+    def _checked(self, data: bytes) -> bytes:
+        if not data:
+            raise MomError(f"{self.at.name} ends a connection")
+        return data
+
+
+def start(found: bytes) -> int:
+    """Where the body of a frame begins."""
+    return found[4] * 4
+
+
+def said(found: bytes) -> tuple[int, list[object]]:
+    """Code and fields of a performative."""
+    described, _ = codec.value(found, start(found))
+    return described.descriptor, described.value
+
+
+class AmqpProducer:
+    """Sends `count` messages, with at most `window` that are not accepted yet."""
+
+    def __init__(self, at: Broker, address: str, size: int, durable: bool, window: int):
+        self.line = AmqpLine(at)
+        target = performative(performatives.TARGET, [string(address), NULL, NULL, NULL, NULL, NULL, NULL])
+        self.line.attach(performatives.SENDER, performative(performatives.SOURCE, []), target)
+        head = bytes((0x00, 0x53, 0x14, 0xC0, 12, 5, 0x43, 0x70, 0, 0, 0, 0, 0xA0, 1, 0, 0x43, 0x42))
+        header = performative(0x70, [boolean(durable)])
+        one = frame(head + header + b"\x00\x53\x75" + codec.binary(b"x" * size))
+        self.length, self.round = len(one), FRAMES
+        self.frames = bytearray(one * FRAMES)
+        self.window = min(window, FRAMES // 2)
+        self.number = 0
+        self.count = self.sent = self.done = self.seen = 0
+        self.under_way: deque[tuple[int, float]] = deque()
+        self.waits: list[tuple[float, int]] = []
+
+    def start(self, count: int) -> None:
+        self.count, self.sent, self.done, self.seen = count, 0, 0, 0
+        self.under_way.clear()
+        self.waits = []
+        self.go(self.window)
+
+    def go(self, room: int) -> None:
+        left = min(room, self.count - self.sent)
+        if left <= 0:
+            return
+        self.under_way.append((self.sent + left, time.perf_counter()))
+        while left:
+            at = self.sent % self.round
+            some = min(left, self.round - at)
+            length, frames = self.length, self.frames
+            for place in range(at * length + 16, (at + some) * length, length):
+                _NUMBER(frames, place, self.number)
+                self.number += 1
+            self.line.send(bytes(frames[at * length : (at + some) * length]))
+            self.sent += some
+            left -= some
+
+    def heard(self) -> None:
+        some = 0
+        for found in self.line.split(self.line.receive()):
+            if found[start(found) + 2] == performatives.DISPOSITION:
+                _, fields = said(found)
+                first, last = fields[1], fields[2] if len(fields) > 2 and fields[2] is not None else fields[1]
+                state = fields[4] if len(fields) > 4 else None
+                if not isinstance(state, codec.Described) or state.descriptor != performatives.ACCEPTED:
+                    raise MomError(f"{self.line.at.name} does not accept a message")
+                assert isinstance(first, int) and isinstance(last, int), "numbers of deliveries"
+                some += last - first + 1
+        if not some:
+            return
+        self.done += some
+        self.go(some)
+        now, under_way = time.perf_counter(), self.under_way
+        while under_way and under_way[0][0] <= self.done:
+            upto, since = under_way.popleft()
+            self.waits.append((now - since, upto - self.seen))
+            self.seen = upto
+
+    @property
+    def finished(self) -> bool:
+        return self.done >= self.count
+
+
+class AmqpConsumer:
+    """Takes messages and accepts them, each lot at once. `came(n)` is told of each."""
+
+    def __init__(self, at: Broker, address: str, topic: bool, prefetch: int, came: Callable[[int], None]):
+        self.line = AmqpLine(at)
+        self.came, self.prefetch = came, prefetch
+        self.got = 0
+        capabilities = symbols(["topic"]) if topic else NULL
+        source = performative(
+            performatives.SOURCE, [string(address), *[NULL] * 9, optional(lambda found: found, capabilities)]
+        )
+        self.line.attach(performatives.RECEIVER, source, performative(performatives.TARGET, []))
+        self.left = 0
+        self._grant()
+
+    def _grant(self) -> None:
+        self.left = self.prefetch
+        self.line.send(frame(performatives.flow(0, WINDOW, 0, WINDOW, 0, self.got, self.prefetch)))
+
+    def heard(self) -> None:
+        first = last = -1
+        some = 0
+        for found in self.line.split(self.line.receive()):
+            at = start(found)
+            if found[at + 2] == performatives.TRANSFER:
+                _, fields = said(found)
+                last = fields[1] if isinstance(fields[1], int) else last
+                first = last if first < 0 else first
+                some += 1
+        if not some:
+            return
+        self.line.send(frame(performatives.disposition(performatives.RECEIVER, first, last, ACCEPTED)))
+        self.got += some
+        self.left -= some
+        if self.left <= self.prefetch // 2:
+            self._grant()
+        self.came(some)
+
+    def leave(self) -> None:
+        """All that it has settled is so when this returns."""
+        self.line.socket.setblocking(True)
+        if self.line.rest:
+            self.line.socket.sendall(self.line.rest)
+        self.line.socket.sendall(frame(performatives.detach(0, True)))
+        self.line._until(performatives.DETACH)
