@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from mombroker.broker.authors.consumers import AgentConsumers
+from mombroker.broker.queue.messages import QueueMessages
 from mombroker.core.destinations import ACCEPTED
 from mombroker.core.engine import Engine
 from mombroker.core.message import Message
@@ -68,6 +69,17 @@ def not_given_back(give_back: Old) -> Old:
         give_back(engine, box, entry, ACCEPTED, reason)
 
     return accept
+
+
+def never_written(write: Old) -> Old:
+    """What agents still have when the batch closes gets no row."""
+
+    def forget(messages: QueueMessages) -> None:
+        for item in messages.late.values():
+            item.message = None
+        messages.late = {}
+
+    return forget
 
 
 def overtaking(apply: Old) -> Old:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from mombroker.broker.authors.consumers import AgentConsumers
+from mombroker.broker.queue.messages import QueueMessages
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.engine import Engine
 from mombroker.core.reaction import Reaction
@@ -38,6 +39,9 @@ CONTROLS = {
     ),
     "put and published before the commit": Control(
         partial(replaced, Reaction, "put", fakes.sent_at_once), (0, 1, 2), FAILING
+    ),
+    "what agents have gets no row": Control(
+        partial(replaced, QueueMessages, "write", fakes.never_written), (0, 1, 2), FAILING
     ),
     "sent in another order": Control(partial(replaced, Reaction, "apply", fakes.overtaking), (0, 1, 2)),
     "a restart gives back what agents have": Control(
