@@ -141,9 +141,10 @@ def test_a_class_is_renamed_and_changed_server_by_server_under_load(tmp_path):
 
     def answered(more: int) -> None:
         """Until so many more answers have come."""
-        wanted = sum(len(customer.answers) for customer in customers) + more
+        wanted, end = sum(len(customer.answers) for customer in customers) + more, time.monotonic() + PATIENCE_S
         while sum(len(customer.answers) for customer in customers) < wanted:
             assert all(customer.is_alive() for customer in customers), [customer.error for customer in customers]
+            assert time.monotonic() < end, processes.mom_any("status").output
             time.sleep(0.05)
 
     answered(BETWEEN)
@@ -161,7 +162,8 @@ def test_a_class_is_renamed_and_changed_server_by_server_under_load(tmp_path):
         assert customer.error is None and not customer.is_alive(), (customer.error, len(customer.asked))
     report = processes.settle()
     letters = processes.json("agent", "deadletters", "list")
-    ids = [row["agent"] for row in processes.json("agent", "list") if row["class"] == "accounts:Account"]
+    rows = processes.json("agent", "list", "--limit", "100000")
+    ids = [row["agent"] for row in rows if row["class"] == "accounts:Account"]
     wallets = [processes.json("agent", "show", id)["fields"] for id in ids]
     processes.down()
     assert [server.wait() for server in servers.values()] == [0] * len(SERVERS)
