@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from mombroker import ordering
+from mombroker.broker.message import ClientMessage
 from mombroker.core import causality, revision
 from mombroker.core.batch import InRow, ItemRow, LinkRow
 from mombroker.core.dead_letters import DEAD, LETTERS
@@ -91,6 +92,7 @@ class _Logs:
     holes: list[str] = field(default_factory=list)
     records: int = 0
     lives: dict[str, dict[int, list[causality.Event]]] = field(default_factory=dict)  # of agents that moved, by part
+    sent_on: dict[MessageId, MessageId] = field(default_factory=dict)  # what another server has sent in place of what
     addresses: dict[Pair, str] = field(default_factory=dict)  # where a message was sent to an agent that had moved
 
 
@@ -106,6 +108,7 @@ def audit(
         _read(logs, server, store, progress)
     for agent, parts in logs.lives.items():
         logs.events[agent] = deque(event for part in sorted(parts) for event in parts[part])
+    _follow(logs)
     revisions = in_force(topology, stores)
     for router, id in logs.cut_off:
         logs.ended.update((agent, id) for agent in beyond(revisions, router, id, logs.sends.get(id, ())))
@@ -192,6 +195,7 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
     if RESET in store.meta():
         logs.retired.add(server)  # it took the place of a lost store
     journeys = Journeys(server)
+    further: tuple[MessageId, str] | None = None  # a message in the name of another server's client, by this record
     for seq, record in _records(store, 0):
         if seq != logs.upto[server] + 1:
             logs.retired.add(server)
@@ -203,6 +207,9 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
         logs.upto[server] = seq
         kind, origin, number, agent, dests = record[:5]
         id = (origin, number)
+        if further is not None and kind == "drop" and origin == further[1]:
+            logs.sent_on[further[0]] = id
+        further = None
         if kind == "move":
             journeys.follow(kind, number, agent, record.detail)
             here = logs.lives.setdefault(agent, {})
@@ -212,6 +219,8 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
             # What a server sends again in the name of a far agent is no event of that agent.
             part = journeys.part(agent)
             process = agent if part != NOT_HERE else f"{server}/_{agent}"
+            if part == NOT_HERE and record.detail == ClientMessage.wire:
+                further = id, home_of(agent)
             ids = tuple(map(identity, dests))
             logs.addresses.update(((to, id), dest) for to, dest in zip(ids, dests, strict=True) if to != dest)
             logs.sends.setdefault(id, ids)
@@ -226,6 +235,22 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
         logs.records += 1
         if logs.records % PAGE == 0:
             progress(logs.records)
+
+
+def _follow(logs: _Logs) -> None:
+    """A message of a client that another server has sent on, to the queue that had the name by then, is still that
+    message: it must not come behind what its sender has sent there itself."""
+    for id, former in logs.sent_on.items():
+        dests = logs.sends.pop(id)
+        if former in logs.sends:
+            logs.sends[former] += dests
+        logs.reacted |= {(agent, former) for agent in dests if (agent, id) in logs.reacted}
+    for agent, events in list(logs.events.items()) if logs.sent_on else ():
+        logs.events[agent] = deque(
+            ("send", process, id, logs.sends[id]) if kind == "send" else (kind, process, logs.sent_on.get(id, id))
+            for kind, process, id, *_ in events
+            if kind != "send" or id not in logs.sent_on
+        )
 
 
 def _note(logs: _Logs, process: str, part: int, event: causality.Event) -> None:

@@ -19,6 +19,7 @@ class Heir(Client):
 
     work: Heirs
     faithful = 0.9
+    own = ""  # the queue that it uses first, which is made on its server if nobody was there before
 
     def pause(self) -> int:
         """Much is sent from a fence on until somebody is in the place of the lost server, little before, and seldom
@@ -34,7 +35,7 @@ class Heir(Client):
             return
         if not connection.subs:
             connection.listen(WORD)
-        queue = self.rng.choice(self.work.queues)
+        queue, self.own = self.own or self.rng.choice(self.work.queues), ""
         for _ in range(self.rng.choice((1, 2))):
             self.work.given_up(connection.send(queue, self.rng.random() < 0.5))
         if self.rng.random() < 0.3:
@@ -71,11 +72,13 @@ class Heirs(Clients):
         return any(name in server.lost.known for name in free for server in up)
 
     def cast(self) -> Sequence[Client]:
-        self.queues = [f"queue:n{n}" for n in range(self.rng.choice((2, 5, 10)))]
-        for name in self.queues:
+        homes = self.rng.sample(self.servers, min(len(self.servers), 8))
+        clients = [Heir(self, home=home) for home in homes]
+        self.queues = [f"queue:n{n}" for n in range(len(clients))]
+        for client, name in zip(clients, self.queues, strict=True):
             self.lasts(Stream((name,), "queue", received=True))
-        homes = self.rng.sample(self.servers, min(len(self.servers), 5))
-        return [Heir(self, home=home) for home in homes]
+            client.own = name
+        return clients
 
     def given_up(self, sent: Sent) -> Sent:
         """A message that may be lost."""

@@ -7,12 +7,15 @@ from unittest.mock import patch
 
 import pytest
 
+from mombroker.admin.audit.bus import Findings, audit
 from mombroker.broker.session.service import Sessions
 from mombroker.core import undelivered
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.losses import Losses
+from mombroker.sim.checkers import judge
 from mombroker.sim.programs import HEIRS
-from mombroker.sim.seeds import run
+from mombroker.sim.seeds import cluster, run
+from mombroker.sim.world import MS
 from tests import fakes_losses as fakes
 
 DIRECT = ("", "", "matrix", "rst", "ks", "vector")
@@ -52,9 +55,22 @@ def test_queues_that_are_lost_and_made_anew_keep_the_order_of_their_senders():
     assert sent["losses"] and sent["seen"]
 
 
+def taken_out_under_load(seed: int) -> tuple[list[str], Findings]:
+    """What the clients say of a run, and what `mom check` says of its logs."""
+    made = cluster(seed, backends=DIRECT, losses=True, program=HEIRS)
+    wrong = made.run(made.world.rng.choice((100, 400, 1000)) * MS)
+    assert made.losses is not None and made.losses.taken_out
+    stores = {name: node.disk.store for name, node in made.nodes.items() if not node.gone}
+    return wrong + judge(made)[0], audit(made.losses.topology, stores)
+
+
 def test_what_is_sent_on_to_a_queue_that_was_made_anew_comes_too_late():
+    wrong, found = taken_out_under_load(1)
+    assert not wrong and found.clean and found.reactions
     with patch.object(Sessions, "_follow", fakes.sent_on(Sessions._follow)):
-        assert any("before" in line for line in run(1, backends=DIRECT, losses=True, program=HEIRS).wrong)
+        wrong, found = taken_out_under_load(1)
+    assert any("before" in line for line in wrong)
+    assert found.violations and not (found.unsent or found.duplicates or found.lost)
 
 
 @pytest.mark.long
