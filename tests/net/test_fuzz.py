@@ -13,10 +13,11 @@ from twisted.internet import task
 from twisted.internet.address import IPv4Address
 
 from mombroker.core.errors import MomError
+from mombroker.core.strangers import MAX_KINDS, PERIOD_S
 from mombroker.net import certificates, wire
 from mombroker.net.connection import Times
 from mombroker.net.handshake import PEER, dialer
-from mombroker.net.links import MAX_LOGINS, Links, _Accepting
+from mombroker.net.links import MAX_LOGINS, MAX_SAID, Links, _Accepting
 from mombroker.net.peertls import PeerTls, name_of
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
@@ -25,8 +26,7 @@ from tests.net.cable import Desk, End
 
 SINK = "tests.core.sample_agents:Sink"
 SECRET = b"secret"
-ROUND = 100  # after so many all is looked at
-MUCH = 64 << 10  # bytes of a frame that is not whole
+ROUND = max(100, COUNT // 100)  # after so many all is looked at
 
 
 class Listening(Bus):
@@ -47,7 +47,7 @@ class Listening(Bus):
         )  # fmt: skip
         self.links._numbers = 1 << 40  # those of the bus are below
         self.accepting = None
-        self.heard = 0
+        self.heard = self.logins = 0
 
     def release(self, name, ready):
         if name == "a":
@@ -64,8 +64,9 @@ class Listening(Bus):
 
     def greet(self, peer):
         """As `a` would, if it had whatever `b` believes of it."""
-        link = self.link()
-        return replace(self.hello, sent=1 << 40, acked=0, received=max(link.acked, self.hello.received), limit=1 << 40)
+        link, (_, term) = self.link(), self.servers["b"].neighbours.terms.get("a", ("", 0))
+        received = max(link.acked, self.hello.received)
+        return replace(self.hello, term=term, sent=1 << 40, acked=0, received=received, limit=1 << 40)
 
     def frames(self):
         """That would be right now."""
@@ -81,7 +82,8 @@ class Listening(Bus):
         self.send("c", "b/b", Put(f"from c {self.heard}"))
         assert f"from c {self.heard}" in self.fields("b/b")["got"]
         assert len(self.links._all) == len(self.links._logins) == len(self.links._by_number) == 0
-        assert len(self.lines) < 1_000
+        minutes = 1 + self.clock.seconds() / PERIOD_S
+        assert len(self.lines) <= minutes * MAX_KINDS + self.logins * (MAX_SAID + 1)
         self.clock.advance(0)
 
 
@@ -126,6 +128,7 @@ class Stranger:
                 for frame in frames:
                     out = steps.send(frame)
             except StopIteration:
+                self.bus.logins += 1
                 return True
             except MomError:
                 return False
@@ -150,6 +153,18 @@ def test_anybody_before_the_login():
     assert bus.accept().log_in(at_random)
 
 
+def wrong(at_random, bus):
+    """Frames whose bytes are wrong, or what they say, or the packet that one brings."""
+    good = bus.frames()
+    match at_random.randrange(3):
+        case 0:
+            return mutated(at_random, [wire.encode(each) if each else wire.HEARTBEAT for each in good])
+        case 1:
+            return wire.encode(changed(at_random, at_random.choice(good)))
+    packets = [mutated(at_random, [packet]) for packet in at_random.choices(bus.packets, k=at_random.randint(1, 3))]
+    return wire.encode(["data", "d", bus.link().received + 1, packets])
+
+
 def test_a_neighbour_after_its_login():
     """Its frames are wrong in their bytes or in what they say; what is right of them takes effect, in order."""
     bus, at_random, said, refused = Listening(), random.Random(2), 0, 0
@@ -157,14 +172,10 @@ def test_a_neighbour_after_its_login():
         stranger = bus.accept()
         assert stranger.log_in(at_random), bus.lines[-1]
         while not stranger.conn.closing and said < COUNT:
-            good = bus.frames()
-            data = mutated(at_random, [wire.encode(each) if each else wire.HEARTBEAT for each in good])
-            if at_random.random() < 0.7:
-                data = wire.encode(changed(at_random, at_random.choice(good)))
-            stranger.say(at_random, data)
+            stranger.say(at_random, wrong(at_random, bus))
             said += 1
-            if len(stranger.conn._decoder._buffer) > MUCH:
-                break  # it waits for the rest of a frame
+            if stranger.conn._decoder._buffer:
+                break  # the rest of its frame never comes
             bus.servers["b"].turn(bus.now)
             if said % 10 == 0:
                 bus.release("b", bus.commit("b"))
