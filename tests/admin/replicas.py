@@ -75,11 +75,15 @@ class Trial(Replicated):
         first = ports_in_a_row(9)
         self.folder = folder / "mombroker-data"
         self.ports, self.http = [*range(first, first + 3)], [*range(first + 6, first + 9)]
+        self.url = f"failover:({','.join(f'stomp://127.0.0.1:{port}' for port in self.ports)})"
+        self.begin()
+
+    def begin(self):
+        first = self.ports[0]
         self.process = self.popen(
             "run", "--replicas", "3", "--stomp", f"127.0.0.1:{first}", "--listen", f"127.0.0.1:{first + 5}",
             "--http", f"127.0.0.1:{first + 6}", "--amqp", "none", "--data", str(self.folder), stderr=None,
         )  # fmt: skip
-        self.url = f"failover:({','.join(f'stomp://127.0.0.1:{port}' for port in self.ports)})"
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)

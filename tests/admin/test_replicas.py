@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from mombroker import jms
+from mombroker import jms, store
+from tests.admin.processes import free_ports
 from tests.admin.replicas import PATIENCE_S, Bus, Trial, receive_all
 
 
@@ -45,6 +46,17 @@ def bus(tmp_path):
     made.up()
     yield made
     made.down()
+
+
+def test_all_replicas_stop_and_start_again(trial):
+    trial.leader()
+    with jms.connect(trial.url) as context:
+        context.send("q", "kept")
+    trial.end()
+    assert 1 in [store.read(trial.folder / name).meta()["clean"] for name in trial.names], "it was no good stop"
+    trial.begin()
+    trial.leader()
+    assert receive_all(trial.url, "q") == ["kept"]
 
 
 class Raw:
@@ -113,3 +125,22 @@ def test_neighbours_take_a_new_leader_for_a_restart_and_a_lost_replica_is_replac
     found = receive_all(bus.url, "q")
     assert found == ["first", *map(str, range(100)), "last"]
     bus.settle()
+
+
+def test_one_more_replica_joins_and_another_one_leaves(bus):
+    bus.leader()
+    with jms.connect(bus.url) as context:
+        context.send("q", "kept")
+    (port,) = free_ports(1)
+    place = f', {{ name = "a4", listen = "127.0.0.1:{port}", data = "a4" }}]'
+    bus.file.write_text(bus.file.read_text().replace(" }]\n", " }" + place + "\n"))
+    bus.run("up", "--detach", "-s", "a/a4")
+    assert "a4" in bus.mom("replica", "add", "a4", "-s", "a").stdout
+    assert "leads" in bus.mom("replica", "remove", bus.leader(), "-s", "a", code=1).stderr
+    gone = next(name for name in bus.names if name != bus.leader())
+    bus.mom("replica", "remove", gone, "-s", "a")
+    rows = bus.json("replica", "status", "-s", "a")
+    assert {row["replica"]: row["role"] for row in rows}[gone] == "no member"
+    bus.mom("replica", "transfer", "a4", "-s", "a")
+    assert "a4" in [row["replica"] for row in bus.json("replica", "status", "-s", "a") if row["role"] == "leader"]
+    assert bus.json("queue", "show", "q", "-s", "a")["messages"] == 1

@@ -277,16 +277,23 @@ class ReplicatedNode:
         )
 
     def _met(self, told: Told) -> None:
-        """Another one has told of itself. The first replica of the file founds the group, when none has anything."""
-        if self.store.founded or self.consensus.writing is not None or self.dead:
-            return
+        """Another one has told of itself."""
+        if not (self.store.founded or self.dead):
+            self._look_for_group()
+
+    def _look_for_group(self) -> None:
+        """Somebody knows the group that we are of; or the first replica of the file founds it, when all others are
+        there and none has anything."""
         others = self.ways.told()
-        if told.members and self.store.id in told.first().all:
-            self._found(told.first())
-        elif (
-            self.at.replicas[0].name == self.at.replica and len(others) == len(self.ways.ways)
-            and not any(other.founded for other in others)
-        ):  # fmt: skip
+        if self.consensus.writing is not None:
+            return
+        for told in others:
+            if told.members and self.store.id in (first := told.first()).all:
+                self._found(first)
+                return
+        if self.at.replicas[0].name != self.at.replica or len(others) < len(self.ways.ways):
+            return
+        if not any(other.founded for other in others):
             ids = {other.replica: other.id for other in others} | {self.at.replica: self.store.id}
             voters = tuple(ids[place.name] for place in self.at.replicas)
             witnesses = tuple(ids[place.name] for place in self.at.replicas if place.witness)
@@ -324,6 +331,8 @@ class ReplicatedNode:
 
     def stepped(self) -> None:
         """The replica has taken a step: does the server begin here, or end?"""
+        if not self.store.founded:
+            self._look_for_group()
         replica = self.consensus.replica
         leads = replica.role == LEADER and replica.term == self.term
         if self._leads != (replica.role == LEADER):
@@ -352,7 +361,7 @@ class ReplicatedNode:
         node, term = self.make(), self.term
         opened = threads.deferToThreadPool(self.shared.reactor, self.shared.commits, node.open)
         opened.addCallback(lambda _: self._opened(node, term))
-        opened.addErrback(self._unopened)
+        opened.addErrback(self._unopened, term)
 
     def _agree(self, error: Exception | None) -> None:
         self._agreed = self.term
@@ -372,8 +381,10 @@ class ReplicatedNode:
         gc.collect()
         gc.freeze()
 
-    def _unopened(self, failure: Failure) -> None:
-        self.failed(failure.value or MomError("the server cannot begin"))
+    def _unopened(self, failure: Failure, term: int) -> None:
+        self._opening = False
+        if self.consensus.replica.term == term:  # else another one leads, and has changed what was read here
+            self.failed(failure.value or MomError("the server cannot begin"))
 
     def _retire(self) -> None:
         node, self.node = self.node, None
