@@ -40,6 +40,7 @@ from mombroker.store import folder, packed
 from mombroker.store.replica import ReplicaStore
 
 PART_S = 1.0  # that the others are given to take over, when this one stops
+KNOW_S = 0.2  # in which the leader, if it is told to stop, too, says so
 LOOK_S = 0.02
 TIDY_EVERY_S = 5.0
 
@@ -145,6 +146,8 @@ class ReplicatedNode:
             await self.node.stop()
             if best := self._best():
                 self._hand_to(best)
+        else:
+            await self._look_until(lambda: False, KNOW_S)
         await self._look_until(self._parted)
         self._end()
         await self.links.stop()
@@ -209,7 +212,7 @@ class ReplicatedNode:
             self._hand_to(id)
 
     def _parted(self) -> bool:
-        """Nobody needs us for what is under way."""
+        """Nobody needs us for what is under way: a leader that stops, too, for its last batch."""
         replica = self.consensus.replica
         if replica.role == LEADER:
             return not replica.target
