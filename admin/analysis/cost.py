@@ -20,6 +20,7 @@ ENDS = ("react", "expire", "dead", "drop")  # what can become of a message at an
 TOOK = (*ENDS, "forward")  # records of a packet that was in order, where it came from in `peer`
 QUANTILES = (0.5, 0.95, 0.99)
 BITS = 8  # that are kept of a time in a percentile: it is known to 1/256
+MS = 1e6  # ns
 NO_CLOCKS: Mapping[str, int] = {}
 SHORT_LIVED = "(/(?:conn|temp-queue|temp-topic)):.*$"
 CONNECTION = "/conn:"

@@ -5,7 +5,8 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from mombroker.admin.analysis import pictures, report
+from mombroker.admin.analysis import pictures
+from mombroker.admin.analysis.figures import TIMES
 from mombroker.core.topology import Topology
 
 Figures = Mapping[str, Any]
@@ -88,7 +89,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     parts += ["<h2>At a glance</h2>"]
     parts.append(_side(pictures.bars(name, _at(figures, where), *columns) for name, where, *columns in charts))
     times = [*_at(figures, "latency.parts"), *_at(figures, "latency.whole")]
-    parts += ["<h2>Time of a copy</h2>", _table(times), f"<p>{escape(report.TIMES)}</p>"]
+    parts += ["<h2>Time of a copy</h2>", _table(times), f"<p>{escape(TIMES)}</p>"]
     tables = (
         ("Domains", "domains"), ("Back ends", "orderings"), ("Servers", "servers"),
         ("Delay by hops", "latency.by_hops"), ("Who waits for whom", "waits"), ("Anomalies", "anomalies"),

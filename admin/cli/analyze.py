@@ -137,7 +137,8 @@ def report(
     show_one(figures["totals"], output)
     tables = {name: figures[name] for name in TABLES[:2]} | percentiles(figures)
     notes = {
-        "time of a copy": reports.TIMES, "time by domain": "of crossings of links", "time by hops": "of copies",
+        "time of a copy": extra("analysis.figures").TIMES, "time by domain": "of crossings of links",
+        "time by hops": "of copies",
     }  # fmt: skip
     for name, rows in (tables | {name: figures[name] for name in TABLES}).items():
         if rows:

@@ -116,7 +116,7 @@ def test_the_whole_report_adds_up(recorded, figures):
 def test_the_parts_and_the_rest_are_the_whole_and_the_rest_is_the_time_before_the_last_relay(
     spark, arrow, tmp_path, backend
 ):
-    from mombroker.admin.analysis import cost, export, report, source, stores
+    from mombroker.admin.analysis import cost, export, figures, source, stores
 
     names = [f"s{at}" for at in range(1, 8)]
     topology = layouts.build({"d1": names}, ordering=backend)
@@ -125,7 +125,7 @@ def test_the_parts_and_the_rest_are_the_whole_and_the_rest_is_the_time_before_th
     list(export.export(stores.read(tmp_path / "bus"), tmp_path / "exported"))
     log = source.read(spark, tmp_path / "exported")
     delays = cost.delays(cost.spread(cost.hops(log), cost.links(cost.taken(log))))
-    latency = report._latency({"arrivals": cost.arrivals(log).collect(), "delays": delays.collect()})
+    latency = figures.latency({"arrivals": cost.arrivals(log).collect(), "delays": delays.collect()})
 
     passages = [one for each in truth.passages.values() for one in each]
     firsts = {}
@@ -241,6 +241,7 @@ def test_the_page_needs_nothing_beside_it(recorded, figures):
 def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypatch):
     """Of a log in which each message stays on its server, say."""
     from mombroker.admin.analysis import report
+    from mombroker.admin.analysis.figures import TIMES
     from mombroker.admin.topology.costs import Load
 
     sentence = "no message in this log has left its server: there is nothing to go by"
@@ -254,7 +255,7 @@ def test_a_report_stands_where_no_advice_can_be_had(recorded, figures, monkeypat
     tables = {name: [line.split() for line in rest] for name, *rest in map(str.splitlines, shown.split("\n\n"))}
     assert tables["time of a copy"][0] == ["part", "seconds", "pct", "p50_ms", "p95_ms", "p99_ms"]
     assert [line[0] for line in tables["time of a copy"][1:7]] == ["store", "link", "hold", "queue", "rest", "all"]
-    assert tables["time of a copy"][7] == report.TIMES.split()
+    assert tables["time of a copy"][7] == TIMES.split()
     assert [float(line[3]) for line in tables["time of a copy"][1:5]] == [
         part["p50_ms"] for part in rest["latency"]["parts"]
     ]

@@ -11,7 +11,8 @@ from pyspark.sql import Row  # noqa: E402
 
 import mombroker  # noqa: E402
 from mombroker import ordering  # noqa: E402
-from mombroker.admin.analysis import page, pictures, report  # noqa: E402
+from mombroker.admin.analysis import figures as making  # noqa: E402
+from mombroker.admin.analysis import page, pictures, report, timeline, traffic  # noqa: E402
 from mombroker.core import layouts  # noqa: E402
 
 SECOND = 10**9
@@ -77,12 +78,15 @@ def complete(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
 def anomalies(rows: dict[str, list[Row]], servers: int = 3) -> list[tuple[str, str]]:
     rows = complete(rows)
     topology = layouts.build({"d1": [f"s{at + 1}" for at in range(servers)]})
-    return [(row["kind"], row["where"]) for row in report._anomalies(rows, topology, *report._span(rows["machines"]))]
+    return [
+        (row["kind"], row["where"])
+        for row in making.figures(rows, topology, *report.span(rows["machines"]))["anomalies"]
+    ]
 
 
 def figures(rows: dict[str, list[Row]]) -> dict[str, Any]:
     rows = complete(rows)
-    return report._figures(rows, None, *report._span(rows["machines"]))
+    return making.figures(rows, None, *report.span(rows["machines"]))
 
 
 def test_a_calm_log_has_no_anomalies():
@@ -196,7 +200,7 @@ def test_who_waits_for_whom_is_named_the_heaviest_first():
         Row(domain="d1", server="s1", member=at, messages=at, hold=at * SECOND, longest=5_000_000) for at in (1, 2)
     ]
     topology = layouts.build({"d1": ["s1", "s2", "s3"]})
-    found = report._waits(log(waiting=waiting), topology)
+    found = making.waits(log(waiting=waiting), topology)
     assert [(row["waits_for"], row["seconds"], row["longest_ms"]) for row in found] == [("s3", 2, 5), ("s2", 1, 5)]
 
 
@@ -252,16 +256,17 @@ def test_a_wrong_clock_makes_no_server_silent_and_hides_none(off):
     pairs = [(a, b) for a in names for b in names if a != b]
     links = [delay(f"s{b}", f"s{a}", least=1000 + far(b) - far(a)) for a, b in pairs]
     out = [stamped(f"s{a}", f"s{b}") for a, b in pairs]
-    found = report._anomalies(
-        complete(log(machines=machines, delays=links, stamped=out)), None, *report._span(machines)
-    )
+    rows = complete(log(machines=machines, delays=links, stamped=out))
+    found = making.figures(rows, None, *report.span(machines))["anomalies"]
     assert [(row["where"], row["text"]) for row in found if row["kind"] == "silent server"] == [
         ("s4", "its last record is 70.0 s before the end")
     ]
 
 
 def test_holds_that_grow_and_bad_ends_and_clocks_are_told():
-    rows = log(holds=[Row(domain="d1", slot=slot, messages=1, hold=slot * 3 * SECOND) for slot in range(report.SLOTS)])
+    rows = log(
+        holds=[Row(domain="d1", slot=slot, messages=1, hold=slot * 3 * SECOND) for slot in range(timeline.SLOTS)]
+    )
     rows["taken"].append(taken("s3", "", 2, "dead", "s3/gone"))
     rows["delays"][0] = delay("s2", "s1", least=-5, early=3, ahead=5)
     assert anomalies(rows) == [("growing holds", "d1"), ("dead", "s3/gone"), ("clocks", "s1 to s2")]
@@ -296,7 +301,7 @@ def test_the_log_says_what_the_model_says_too():
     rows["arrivals"].append(
         Row(server="s1", origin="s1", hops=0, copies=70, queue=9, total=9, queue_ns=NS, total_ns=NS)
     )
-    assert report._load(None, rows, 0).seen == {"control_bytes": 10, "packets": 1, "hops": 1, "delay_ms": 4}
+    assert traffic.load(None, rows, 0).seen == {"control_bytes": 10, "packets": 1, "hops": 1, "delay_ms": 4}
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

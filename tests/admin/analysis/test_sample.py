@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pytest
 
-from mombroker.admin.analysis import report
+from mombroker.admin.analysis import traffic
 
 pytestmark = pytest.mark.spark
 
@@ -24,16 +24,16 @@ def sent(spark, *phases):
 
 def test_what_is_rare_and_slow_has_no_more_than_its_share(spark):
     log, times = sent(spark, (900, 0.001, 1), (100, 0.1, 3))
-    found = report.sends(log, times, 200)
+    found = traffic.sends(log, times, 200)
     assert sorted(set(map(len, (send.dests for send in found)))) == [1, 3] and found == sorted(found)
-    assert 100 <= len(found) <= 100 + report.PARTS
+    assert 100 <= len(found) <= 100 + traffic.PARTS
     assert sum(len(send.dests) == 1 for send in found) == pytest.approx(90, abs=3)
-    assert report.sends(log, times, 1000) == sorted(report.sends(log, times, 10**9))
-    assert len(report.sends(log, times, 1000)) == 1000
+    assert traffic.sends(log, times, 1000) == sorted(traffic.sends(log, times, 10**9))
+    assert len(traffic.sends(log, times, 1000)) == 1000
 
 
 def test_a_pause_costs_nothing_of_the_sample(spark):
     log, times = sent(spark, (300, 0.01, 1), (1, 20_000, 1), (300, 0.01, 2))
-    found = report.sends(log, times, 200)
+    found = traffic.sends(log, times, 200)
     assert [sum(len(send.dests) == count for send in found) for count in (1, 2)] == pytest.approx([50, 50], abs=2)
-    assert len(report.sends(log, times, 2)) == 2  # one of each part that has any
+    assert len(traffic.sends(log, times, 2)) == 2  # one of each part that has any
