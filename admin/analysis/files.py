@@ -68,12 +68,17 @@ def is_export(target: Path) -> bool:
 
 def every(target: Path, server: str = "*") -> list[File]:
     """All files that are whole, or those of a server, in order of server, store and records."""
-    found = []
-    for path in target.glob(f"day=*/server={server}/*.parquet"):
-        if name := NAME.fullmatch(path.name):
-            day, server = path.parts[-3].removeprefix("day="), path.parts[-2].removeprefix("server=")
-            found.append(File(server, name[1], int(name[2]), int(name[3]), day, path))
-    return sorted(found)
+    found = [named(path) for path in target.glob(f"day=*/server={server}/*.parquet")]
+    return sorted(file for file in found if file)
+
+
+def named(path: str | Path) -> File | None:
+    """What a name says; nothing, if it is not one of ours."""
+    path = Path(path)
+    if name := NAME.fullmatch(path.name):
+        day, server = path.parts[-3].removeprefix("day="), path.parts[-2].removeprefix("server=")
+        return File(server, name[1], int(name[2]), int(name[3]), day, path)
+    return None
 
 
 def cover(files: Iterable[File]) -> tuple[list[File], list[File]]:
@@ -132,16 +137,21 @@ def of_time(found: Iterable[File], since: int | None, until: int | None) -> tupl
     """Those of these files that may have records of messages which were sent at `since` or later and before `until`
     (ns), and whether there may be relays among them. Of a file that does not tell its times, all is possible."""
     late = int(LATE_SECONDS * 1e9)
-    first_day = "" if since is None else f"{datetime.fromtimestamp((since - late) // 10**9 - 86_400, UTC):%Y-%m-%d}"
     chosen, relays = [], False
-    for file in found:
-        if file.day < first_day:
-            continue
+    for file in since_day(found, since):
         about = times(file)
         if about is None or _of_time(about, since, until, late):
             chosen.append(file)
             relays = relays or about is None or about.relays
     return chosen, relays
+
+
+def since_day(found: Iterable[File], since: int | None) -> list[File]:
+    """Those whose days may have records of messages that were sent at `since` (ns) or later."""
+    if since is None:
+        return list(found)
+    first = datetime.fromtimestamp((since - int(LATE_SECONDS * 1e9)) // 10**9 - 86_400, UTC)
+    return [file for file in found if file.day >= f"{first:%Y-%m-%d}"]
 
 
 def _of_time(about: Times, since: int | None, until: int | None, late: int) -> bool:

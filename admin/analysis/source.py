@@ -36,7 +36,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from mombroker import store
-from mombroker.admin.analysis import files, schema, stores
+from mombroker.admin.analysis import files, remote, schema, stores
 from mombroker.admin.analysis.partitions import sized
 from mombroker.core.errors import MomError
 from mombroker.core.meta import INCARNATION
@@ -74,7 +74,8 @@ def read(
     since: datetime | None = None,
     columns: Sequence[str] = (),
 ) -> DataFrame:
-    """The log records that `path` leads to: an export, several, or stores as the data source takes them.
+    """The log records that `path` leads to: an export, also one on a file system of Spark's (s3a://bucket/exported),
+    several, or stores as the data source takes them.
 
     With `servers`, `kinds`, `since` or `columns` only theirs; the others are not even read. Of an export, each record
     once, whatever run or compaction is under way. Raises MomError if there are none, or no such servers, kinds or
@@ -83,16 +84,16 @@ def read(
     _known(columns, schema.NAMES, "there is no column")
     if not isinstance(path, str | Path):
         return reduce(
-            DataFrame.unionByName, [read(spark, each, servers, kinds, since, columns) for each in _once(path)]
+            DataFrame.unionByName, [read(spark, each, servers, kinds, since, columns) for each in _once(spark, path)]
         )
-    path = Path(path)
-    if not files.is_export(path):
+    path = path if remote.is_remote(path) else Path(path)
+    if isinstance(path, Path) and not files.is_export(path):
         register(spark)
         loading = spark.read.format("mombroker").options(servers=",".join(servers), kinds=",".join(kinds))
         if columns:
             loading = loading.schema(", ".join(f"`{name}` {schema.TYPES[name]}" for name in columns))
         return loading.option("since", utc(since).isoformat() if since else "").load(str(path))
-    chosen = files.chosen(path)
+    chosen = remote.chosen(spark, path) if isinstance(path, str) else files.chosen(path)
     _known(servers, dict.fromkeys(file.server for file in chosen), "there are no records of server")
     _known(kinds, KINDS, NO_KIND)
     found = parquet(spark, path, chosen)
@@ -105,14 +106,15 @@ def read(
     return found.select(*(columns or schema.NAMES))
 
 
-def _once(paths: Sequence[str | Path]) -> list[Path]:
+def _once(spark: SparkSession, paths: Sequence[str | Path]) -> list[str | Path]:
     """Raises MomError where two of these exports have records of one store."""
-    found = [Path(path) for path in paths]
+    found = [path if remote.is_remote(path) else Path(path) for path in paths]
     if not found:
         raise MomError("name at least one export, topology file or data folder")
-    logs: dict[tuple[str, str], Path] = {}
+    logs: dict[tuple[str, str], str | Path] = {}
     for path in found:
-        for log in {file.log for file in files.every(path)} if files.is_export(path) else ():
+        there = remote.chosen(spark, path) if isinstance(path, str) else files.every(path)
+        for log in {file.log for file in there}:
             if log in logs:
                 raise MomError(
                     f"{logs[log]} and {path} both have records of the same store of {log[0]}: name one of them"
@@ -143,11 +145,12 @@ def told(log: DataFrame, topology: Topology | None = None) -> DataFrame:
     )
 
 
-def parquet(spark: SparkSession, path: Path, chosen: Sequence[files.File]) -> DataFrame:
+def parquet(spark: SparkSession, path: str | Path, chosen: Sequence[files.File]) -> DataFrame:
     """All that these files of an export at `path` hold."""
     sized(spark, sum(file.records for file in chosen))
-    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", str(path.absolute()))
-    return reader.parquet(*[str(file.path.absolute()) for file in chosen])
+    base = path.rstrip("/") if isinstance(path, str) else str(path.absolute())
+    reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", base)
+    return reader.parquet(*["/".join((base, *file.path.parts[-3:])) for file in chosen])
 
 
 def utc(time: datetime) -> datetime:

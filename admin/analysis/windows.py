@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from mombroker.admin.analysis import cost, files, schema, source
+from mombroker.admin.analysis import cost, files, remote, schema, source
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read(spark: SparkSession, path: Path, since: datetime | None, until: datetime | None) -> DataFrame:
+def read(spark: SparkSession, path: str | Path, since: datetime | None, until: datetime | None) -> DataFrame:
     """Of an export what `within` keeps; files, and parts of files, of other times are not read.
 
     A message says in all of its records when it was sent, but for relays: of these what was written from a minute
     before `since` to a minute after `until`. Raises MomError.
     """
     begin, end = (source.nanoseconds(source.utc(time)) if time else None for time in (since, until))
-    chosen, relays = files.of_time(files.chosen(path), begin, end)
+    if isinstance(path, str):  # to look into its files is Spark's
+        chosen, relays = files.since_day(remote.chosen(spark, path), begin), True
+    else:
+        chosen, relays = files.of_time(files.chosen(path), begin, end)
     if not chosen:
         raise MomError("the log has nothing that was sent in this time; see --since and --until")
     found, late = source.parquet(spark, path, chosen), timedelta(seconds=files.LATE_SECONDS)

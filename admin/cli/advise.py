@@ -9,7 +9,7 @@ import click
 
 from mombroker.admin.analysis import extra
 from mombroker.admin.cli import options
-from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, records
+from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, Source, records
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, show, write
 from mombroker.admin.topology.costs import DIRECT, SAMPLE
 from mombroker.core.errors import MomError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.file_option
-@click.option("--log", "source", type=click.Path(path_type=Path), help="An export, or stores. [default: those of FILE]")
+@click.option("--log", "source", type=Source(), help="An export, or stores. [default: those of FILE]")
 @click.option("--max-domain", type=click.IntRange(2), help="Servers of a domain, at most. [default: any number]")
 @click.option(
     "--back-ends", default=",".join(DIRECT), show_default=True, help="Back ends that a domain may have, with commas."
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @form_option("table")
 def advise(
     file: Path,
-    source: Path | None,
+    source: str | Path | None,
     max_domain: int | None,
     back_ends: str,
     packet: float | None,

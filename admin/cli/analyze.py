@@ -32,7 +32,18 @@ NO_ADVICE: dict[str, Any] = {  # and why, as its verdict
     "proposed": {},
 }  # fmt: skip
 KINDS = "an export, a topology file, a data folder, or a folder of data folders"
-SOURCE = click.argument("source", type=click.Path(path_type=Path), envvar="MOM_FILE", default=options.DEFAULT_FILE)
+
+
+class Source(click.ParamType[str | Path]):
+    """A path, or the address of an export on a file system of Spark's."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | Path:
+        return value if "://" in str(value) else Path(value)
+
+
+SOURCE = click.argument("source", type=Source(), envvar="MOM_FILE", default=options.DEFAULT_FILE)
 MASTER = click.option(
     "--master", default="", help="Where Spark runs, as it takes it. [default: this machine, or as spark-submit says]"
 )
@@ -72,7 +83,7 @@ analyze.add_command(books.compare)
 @MEMORY
 @form_option("table")
 def report(
-    source: Path,
+    source: str | Path,
     file: Path | None,
     html: Path | None,
     advise: bool,
@@ -86,15 +97,16 @@ def report(
 ) -> None:
     """Tell from the logs what ordering has cost: bytes, disk, time, and who waited for whom.
 
-    SOURCE is an export (see `mom log export`), a topology file, a data folder, or a folder of data folders; the servers
-    may run. Spark does the work, on this machine unless --master names another. Of a message that --since and --until
-    choose all records are read, also those that were written later.
+    SOURCE is an export (see `mom log export`), also by an address that Spark can read, a topology file, a data folder,
+    or a folder of data folders; the servers may run. Spark does the work, on this machine unless --master names
+    another. Of a message that --since and --until choose all records are read, also those that were written later.
 
     \b
     Example:
       mom analyze report bus.toml
       mom analyze exported --since 2026-03-01 --until 2026-03-02
       mom analyze exported --file bus.toml --html report.html
+      mom analyze s3a://bucket/exported
       mom analyze exported -o json > costs.json
     """
     reports, page = extra("analysis.report"), extra("analysis.page")
@@ -105,6 +117,8 @@ def report(
         raise click.UsageError("advice needs the topology: name its file by --file")
     if check and topology is None:
         raise click.UsageError("a check needs the topology: name its file by --file")
+    if check and isinstance(source, str):
+        raise click.UsageError(f"a check needs an export on this machine: copy {source}")
     if check and (since or until):
         raise click.UsageError("a check needs the whole log: leave --since and --until away")
     if advise and topology is not None:
@@ -113,14 +127,14 @@ def report(
         holes = lacking(folder)
         log = chosen(folder, master, memory, since, until)
         found = None
-        if check and topology is not None:
+        if check and topology is not None and isinstance(folder, Path):
             with Bar("log records") as bar:
                 found = extra("audit.export").audit(topology, folder, at_hand(topology), progress=bar.at)
             for sentence in [*absent(found), *([partly(found)] if found.unjudged else [])]:
                 click.echo(f"mom: {sentence}", err=True)
         figures, load = reports.analyse(log, topology, found, messages=reports.SAMPLE if advise else 0)
         figures["holes"] = holes
-        if found and topology is not None:
+        if found and topology is not None and isinstance(folder, Path):
             extra("audit.chains").explain(figures["findings"], topology, folder)
     for row in [figures["totals"], *figures["links"]] if price else ():
         row["price"] = None if row["wire_bytes"] is None else round(row["wire_bytes"] / books.GB * price, 6)
@@ -185,17 +199,19 @@ BRIEF = {
 }
 
 
-def topology_of(source: Path, file: Path | None) -> "Topology | None":
+def topology_of(source: str | Path, file: Path | None) -> "Topology | None":
     """The one that is named; else SOURCE, if that is a file."""
     if file is not None:
         return options.load(file)
+    if isinstance(source, str):
+        return None
     source = options.source(source, KINDS)
     return None if source.is_dir() else options.load(source)
 
 
 @contextmanager
 def records(
-    source: Path, master: str, memory: str, since: datetime | None, until: datetime | None
+    source: str | Path, master: str, memory: str, since: datetime | None, until: datetime | None
 ) -> "Iterator[DataFrame]":
     """The log as a DataFrame."""
     with exported(source) as folder:
@@ -203,10 +219,9 @@ def records(
         yield chosen(folder, master, memory, since, until)
 
 
-def chosen(folder: Path, master: str, memory: str, since: datetime | None, until: datetime | None) -> "DataFrame":
+def chosen(folder: str | Path, master: str, memory: str, since: datetime | None, until: datetime | None) -> "DataFrame":
     """The log of an export; of a time, the messages that were sent then. Raises MomError if there are none."""
-    files = extra("analysis.files")
-    found = sum(file.records for file in files.chosen(folder))
+    found = 0 if isinstance(folder, str) else sum(file.records for file in extra("analysis.files").chosen(folder))
     spark = extra("analysis.session").session(master, memory, found)
     if not since and not until:
         return cast("DataFrame", extra("analysis.source").read(spark, folder))
@@ -219,10 +234,13 @@ def chosen(folder: Path, master: str, memory: str, since: datetime | None, until
 
 
 @contextmanager
-def exported(source: Path) -> Iterator[Path]:
+def exported(source: str | Path) -> Iterator[str | Path]:
     """An export of the log. What is none yet is exported to a folder that goes away: one pass over the stores is
     cheaper than one for each table."""
     files = extra("analysis.files")
+    if isinstance(source, str):
+        yield source
+        return
     with tempfile.TemporaryDirectory(prefix="mombroker-log-") as folder:
         source = options.source(source, KINDS)
         if not (source.is_dir() and files.is_export(source)):
@@ -245,9 +263,10 @@ def exported(source: Path) -> Iterator[Path]:
             raise
 
 
-def lacking(folder: Path) -> list[str]:
-    """A sentence on each run of records that an export lacks; they are told, and the command fails at its end."""
-    holes: list[str] = extra("analysis.files").holes(folder)
+def lacking(folder: str | Path) -> list[str]:
+    """A sentence on each run of records that an export lacks; they are told, and the command fails at its end. Of one
+    that is not on this machine nothing is known."""
+    holes: list[str] = [] if isinstance(folder, str) else extra("analysis.files").holes(folder)
     for sentence in holes:
         click.echo(f"mom: {sentence}", err=True)
     if holes:

@@ -14,10 +14,12 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
 from mombroker import store
 from mombroker.admin.analysis import schema
 from mombroker.admin.bench import logs
+from mombroker.admin.cli.main import cli
 from mombroker.core.errors import MomError
 from mombroker.store import columns
 
@@ -391,3 +393,26 @@ def test_a_stream_that_lost_records_says_so(spark, played, tmp_path):
         plan(7)
     (part,) = plan(7, failondataloss="false")
     assert part.after >= 99 and plan(0) == [part]
+
+
+def test_an_export_on_a_file_system_of_sparks_is_read_by_its_address(spark, played, exported):
+    from mombroker.admin.analysis import source, windows
+
+    address, since = f"file://{exported}/", middle(played, "s09")
+    here, there = source.read(spark, exported), source.read(spark, address)
+    assert there.schema == here.schema and there.count() == here.count() and there.exceptAll(here).isEmpty()
+    for times in ((since, None), (None, since)):
+        a, b = (windows.read(spark, each, *times).select("server", "seq") for each in (exported, address))
+        assert 0 < a.count() == b.count() and a.exceptAll(b).isEmpty()
+    with pytest.raises(MomError, match="both have records of the same store"):
+        source.read(spark, [exported, address])
+    with pytest.raises(MomError, match="there are no exported records in file:///nowhere"):
+        source.read(spark, "file:///nowhere")
+    for words in (
+        ["analyze", "nobody://bucket/exported"],
+        ["topology", "advise", str(played.file), "--log", "nobody://x"],
+    ):
+        run = CliRunner().invoke(cli, words)
+        assert run.exit_code == 1 and "cannot be listed: No FileSystem for scheme" in run.output
+    run = CliRunner().invoke(cli, ["analyze", address, "--file", str(played.file), "--check"])
+    assert run.exit_code == 2 and "a check needs an export on this machine" in run.output
