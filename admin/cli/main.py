@@ -28,7 +28,7 @@ COMMANDS = {
     "bench": (
         "bench",
         "bench",
-        "Measure a bus on this machine: pingpong, hop, commit, recover, orderings, loop, stomp, growth, chaos.",
+        "Measure a bus, here: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "completion": (
