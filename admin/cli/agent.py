@@ -146,7 +146,8 @@ def move(file: Path, server: str | None, agent: str, to: str, wait: bool, output
     """
     topology = options.load(file)
     options.pick(topology, to)
-    begun = options.ask(topology, options.home(topology, agent, server), "move_agent", agent=agent, to=to)
+    home = options.home(topology, agent, server)
+    begun = moves.begin(lambda: options.ask(topology, home, "move_agent", agent=agent, to=to))
     show_one(moves.follow_agent(topology, begun) if wait else begun, output, columns)
 
 

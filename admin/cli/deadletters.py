@@ -1,7 +1,7 @@
 """`mom agent deadletters`: messages that no agent could take."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,10 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
+if TYPE_CHECKING:
+    from mombroker.net.adminclient import AdminClient
+
+PAGE = 1_000
 BRIEF = "server,id,agent,type,source,attempts,reason"
 
 
@@ -36,7 +40,7 @@ def list_letters(file: Path, server: str | None, limit: int, output: str, column
     rows: list[dict[str, Any]] = []
     for each, found in options.answers(options.load(file), server, "deadletters", limit=limit):
         rows += ({"server": each.name, **letter} for letter in found["letters"])
-        if output == "table" and found["count"] > len(found["letters"]):
+        if found["count"] > len(found["letters"]):
             click.echo(f"mom: {each.name} has {found['count']}, {limit} are shown; see --limit", err=True)
     show(rows, output, columns, BRIEF)
 
@@ -59,10 +63,13 @@ def show_letter(file: Path, server: str | None, id: int, output: str, columns: s
 @deadletters.command()
 @options.file_option
 @options.server_option("The server that has them.")
-@click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1, required=True)
+@click.argument("ids", metavar="ID...", type=options.ROW, nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All that are there now; without --server those of all servers.")
 @click.option("--to", metavar="QUEUE", default="", help="Another queue; for what no client has sent, another agent.")
 @output_options
-def retry(file: Path, server: str | None, ids: tuple[int, ...], to: str, output: str, columns: str) -> None:
+def retry(
+    file: Path, server: str | None, ids: tuple[int, ...], every: bool, to: str, output: str, columns: str
+) -> None:
     """Send dead letters again, as new messages: they come late by nature.
 
     Each goes to whoever has the name by now that its agent or queue had; a queue that is gone is made anew.
@@ -71,8 +78,30 @@ def retry(file: Path, server: str | None, ids: tuple[int, ...], to: str, output:
     Example:
       mom agent deadletters retry --server lyon 4711 4712
       mom agent deadletters retry --server lyon 4711 --to orders.late
+      mom agent deadletters retry --all
     """
-    show([{"id": id, **_ask(file, server, "retry", id, target=to)} for id in ids], output, columns)
+    if every == bool(ids):
+        raise click.UsageError("name dead letters by ID, or --all")
+    if not every:
+        show([{"id": id, **_ask(file, server, "retry", id, target=to)} for id in ids], output, columns)
+        return
+    topology = options.load(file)
+    rows: list[dict[str, Any]] = []
+    for at in [options.pick(topology, server)] if server else topology.servers.values():
+        with options.connect(topology, at) as client:
+            for id in _all(client):
+                rows.append({"server": at.name, "id": id, **client.request("retry", id=id, target=to)})
+    show(rows, output, columns)
+
+
+def _all(client: "AdminClient") -> list[int]:
+    """The ids of the dead letters that a server has now, not of those that come of trying these again."""
+    found: list[int] = []
+    after: list[int] | None = None
+    while letters := client.request("deadletters", after=after, limit=PAGE)["letters"]:
+        found += [letter["id"] for letter in letters]
+        after = [letters[-1]["time"], letters[-1]["id"]]
+    return found
 
 
 @deadletters.command()

@@ -19,7 +19,7 @@ from mombroker.admin.cli.output import echo_json, output_options, show, whole
 from mombroker.core.batch import Reader
 from mombroker.core.errors import MomError, StoreError
 from mombroker.core.meta import GRAPH, SERVER
-from mombroker.core.topology import Topology
+from mombroker.core.topology import Topology, listed
 from mombroker.store.base import Store
 from mombroker.store.folder import STORE, Lock
 
@@ -61,7 +61,7 @@ def _store_of(topology: Topology, name: str) -> bool:
 @domain.command("reset")
 @options.file_option
 @click.argument("server")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.yes_option
 @output_options
 def reset(file: Path, server: str, yes: bool, output: str, columns: str) -> None:
     """Go on after the store of SERVER was lost for good, or was restored from an old copy.
@@ -79,8 +79,7 @@ def reset(file: Path, server: str, yes: bool, output: str, columns: str) -> None
     lost = options.pick(topology, server)
     program = agents.program(topology)
     _present(topology, set(topology.servers) - {server})
-    if not yes:
-        click.confirm(f"Give up the store of {server} in {lost.data}, with its agents and queues?", abort=True)
+    options.confirm(yes, f"Give up the store of {server} in {lost.data}, with its agents and queues?")
     with contextlib.ExitStack() as stack:
         found = open_all(stack, topology, [name for name in topology.servers if name != server])
         plan = surgery.plan(topology, server, found, program, time.time_ns())
@@ -126,8 +125,9 @@ def show_report(report: surgery.Report, output: str, columns: str, saved: Path) 
 @click.command("adopt")
 @options.file_option
 @click.option("--drop", is_flag=True, help="Give up all that servers hold which the file does not have any more.")
+@options.yes_option
 @output_options
-def adopt(file: Path, drop: bool, output: str, columns: str) -> None:
+def adopt(file: Path, drop: bool, yes: bool, output: str, columns: str) -> None:
     """Put the stores of all servers under the domains of the topology file FILE. All servers must be stopped.
 
     New servers and domains can be attached at any time. Any other change of the domains needs a bus in which nothing
@@ -140,7 +140,7 @@ def adopt(file: Path, drop: bool, output: str, columns: str) -> None:
     \b
     Example:
       mom topology adopt mombroker.toml
-      mom topology adopt mombroker.toml --drop
+      mom topology adopt mombroker.toml --drop --yes
     """
     topology = options.load(file)
     metas: dict[str, leaving.Meta] = {}
@@ -154,6 +154,7 @@ def adopt(file: Path, drop: bool, output: str, columns: str) -> None:
     with contextlib.ExitStack() as stack:
         found = open_all(stack, topology, topology.servers, adopt=True)
         left = _left(stack, topology, metas)
+        options.confirm(yes, f"Put the stores of {listed(topology.servers, 12)} under the domains of {file}?")
         report = surgery.adopt(topology, found, left, drop)
     if output == "json":
         echo_json(report.as_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,23 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
-from mombroker.net.adminclient import NotRunning
+from mombroker.net.adminclient import NoAnswer, NotRunning
 
 EVERY_S = 0.2
 SILENT_S = 60.0  # of both servers
+
+
+def begin(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer to a request to move something. Raises MomError, which says what to do if there was none."""
+    try:
+        return ask()
+    except NoAnswer as error:
+        raise MomError(f"{error}; it may have begun: ask again when that server runs") from None
+
+
+def _fixed(begun: dict[str, Any]) -> dict[str, Any]:
+    """What an answer says that is true at the end, too."""
+    return {name: value for name, value in begun.items() if name not in ("moving", "waits_for")}
 
 
 def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +47,7 @@ def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
                         raise MomError(f"{error}; it goes on by itself when both servers run") from None
             there, left = at.get(begun["to"]), at.get(begun["from"])
             if there is not None and not there["moving"]:
-                return {**begun, "messages": there["messages"], "seconds": round(time.monotonic() - started, 1)}
+                return {**_fixed(begun), "messages": there["messages"], "seconds": round(time.monotonic() - started, 1)}
             if at:
                 heard = time.monotonic()
             if left is not None:
@@ -63,7 +77,7 @@ def follow_agent(topology: Topology, begun: dict[str, Any]) -> dict[str, Any]:
                 except MomError:
                     heard = time.monotonic()  # it answers, and has it not, or not yet
             if "to" in at and not at["to"]["moving"]:
-                return {**begun, "seconds": round(time.monotonic() - started, 1)}
+                return {**_fixed(begun), "seconds": round(time.monotonic() - started, 1)}
             if (left := at.get("from")) is not None:
                 heard = time.monotonic()
                 if not left["moving"] and left["waits_for"]:

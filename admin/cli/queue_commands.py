@@ -165,7 +165,7 @@ def _move(noun: Noun) -> click.Command:
         if target is None and where:
             raise click.UsageError("--where chooses messages; --to moves all of it")
         if target is None:
-            found = named.ask("move_destination", to=home, release=release)
+            found = moves.begin(lambda: named.ask("move_destination", to=home, release=release))
             show_one(found if no_wait else moves.follow(named.file, found), output, columns)
             return
         to = destinations.queue_of(target)

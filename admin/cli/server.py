@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 POLL = 0.1  # seconds between two looks at what a server does
 STAYS = ("dead letters", "user")  # what nobody moves
 PATIENCE = 60.0  # for one to be ready
+CLOSED = 2.0  # it runs, and lets us not in, which at its begin may be for a moment
 
 
 @click.group()
@@ -144,17 +145,26 @@ def drain(file: Path, name: str, to: str, release: bool, end: bool, timeout: flo
       mom server drain lyon --to paris
       mom server drain lyon --end
     """
+    from mombroker.net.adminclient import NoAnswer, NotRunning
+
     topology = options.load(file)
     at = options.pick(topology, name)
-    options.ask(topology, at, "drain", to=to, release=release, end=end)
+
+    def ask(verb: str, **args: Any) -> dict[str, Any]:
+        try:
+            return options.ask(topology, at, verb, **args)
+        except (NoAnswer, NotRunning) as error:
+            raise MomError(f"{error}; then drain it again, which goes on where it was") from None
+
+    ask("drain", to=to, release=release, end=end)
     deadline = time.monotonic() + timeout
-    while not end and (left := options.ask(topology, at, "holdings")["holdings"]):
+    while not end and (left := ask("holdings")["holdings"]):
         if time.monotonic() > deadline or all(_stays(each) for each in left):
             show(left, output, columns, "kind,name,messages,waits_for")
             options.fail_at_end(f"{name} still holds this")
             return
         time.sleep(5 * POLL)
-        options.ask(topology, at, "drain", to=to, release=release)
+        ask("drain", to=to, release=release)
     click.echo(f"{name} {'takes new work' if end else 'holds nothing'}", err=True)
 
 
@@ -180,11 +190,15 @@ def _ordered(topology: "Topology", at: "Server", order: str) -> bool:
     begin = log.stat().st_size if log.exists() else 0
     if not supervisor.order(Path(at.data), order):
         return False
-    deadline = time.monotonic() + PATIENCE
+    deadline, closed = time.monotonic() + PATIENCE, 0.0
     while True:
         if _process(at) not in (0, was):
             if adminclient.ready(topology, at.label, PATIENCE):
                 return True
+            if not (why := adminclient.no_access(topology, at.label)):
+                closed = 0.0
+            elif time.monotonic() - (closed := closed or time.monotonic()) > CLOSED:
+                raise MomError(f"{at.label} runs, and cannot be asked: {why}")
         if log.exists() and log.stat().st_size > begin and supervisor.GAVE_UP in supervisor.last_line(log):
             raise MomError(f"{at.label} did not start: {supervisor.last_line(log, before=1) or f'see {log}'}")
         if time.monotonic() > deadline:

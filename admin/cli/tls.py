@@ -20,7 +20,7 @@ def tls() -> None:
 @tls.command()
 @options.file_option
 @click.option(
-    "--to", "folder", type=Target(folder=True), default=Path("tls"), show_default=True,
+    "--to", "folder", type=click.Path(path_type=Path), default=Path("tls"), show_default=True,
     help="The folder, beside the topology file.",
 )  # fmt: skip
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are good.")
@@ -49,7 +49,8 @@ def init(file: Path, folder: Path, days: int, joins: tuple[str, ...], output: st
 
     path = options.found(file)
     topology = options.load(file)
-    made = certificates.for_bus(topology, path.parent / folder, days, [_newcomer(topology, each) for each in joins])
+    where = Target(folder=True).convert(path.parent / folder, None, None)
+    made = certificates.for_bus(topology, where, days, [_newcomer(topology, each) for each in joins])
     show([{"server": name, "certificate": str(where), "names": names} for name, where, names in made], output, columns)
     if topology.ca is None:
         lines = [f'[bus] ca = "{folder}/ca.pem"']

@@ -11,12 +11,14 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
     from mombroker.admin.topology.stand import Stand
     from mombroker.core.topology import Topology
 
 RETRY_S = 0.5
+TOLD_S = 30.0  # until it is said again
 
 
 @click.command()
@@ -26,7 +28,8 @@ def status(file: Path, output: str, columns: str) -> None:
     """Show how far a change of the domains is on each server.
 
     The phases are `ready` (it can do it), `frozen` (what enters the domains that change waits, `gate` messages so far),
-    `draining` (it has switched, and lets these in), `switched` (others have not yet). Without a change there is none.
+    `draining` (it has switched, and lets these in), `switched` (others have not yet). Without a change there is none,
+    but for `joining`: the server has joined the bus, and was not started yet.
 
     \b
     Example:
@@ -47,22 +50,36 @@ def status(file: Path, output: str, columns: str) -> None:
 
 @click.command()
 @options.file_option
+@options.yes_option
 @form_option("table")
-def abort(file: Path, output: str) -> None:
+def abort(file: Path, yes: bool, output: str) -> None:
     """Give up a change of the domains that has not begun: nothing has changed then.
 
     It begins as soon as all servers that it concerns have said that they can. From then on it goes on by itself; change
-    the domains back when it is over.
+    the domains back when it is over. If none is under way, and a server has joined the bus and was never started, that
+    is taken out again, as by `mom server lost NAME --remove`.
 
     \b
     Example:
       mom topology abort
+      mom topology abort --yes
     """
+    from mombroker.admin.topology import under_way
+
     stand = _look(file)
     topology = stand.topology
     registry = topology.registry or next(iter(topology.servers))
     if why := stand.servers[registry].why:
         raise MomError(f"only the registry {registry} can give a change up: {why}")
+    bus = options.ask(topology, topology.servers[registry], "topology_status")["bus"]
+    if not bus and (new := under_way.joining(under_way.statuses(topology))):
+        from mombroker.admin.cli.lost import lost
+
+        click.echo(f"{listed(new, 12)} joined the bus, and did not begin", err=True)
+        click.get_current_context().invoke(lost, file=file, names=tuple(new), remove=True, yes=yes, output=output)
+        return
+    if bus:
+        options.confirm(yes, f"Give up the change to revision {bus['change']} of the topology?")
     done = options.ask(topology, topology.servers[registry], "topology_abort")
     if output == "json":
         echo_json(done)
@@ -81,16 +98,19 @@ def wait_for(topology: "Topology", number: int) -> None:
 def when_they_run(change: Callable[[], dict[str, Any]], names: str) -> dict[str, Any]:
     """Begin a change that needs newcomers, as soon as they answer."""
     with Bar(f"waits for {names}") as bar:
-        said = False
+        began, said = time.monotonic(), -1
         while True:
             try:
                 return change()
             except MomError as error:
                 if "not answer" not in str(error):
                     raise
-            if not said:
-                said = True
-                bar.say(f"{names} joined: start them by `mom server start`, or `mom server join` on their machines")
+            if said < (often := int((time.monotonic() - began) / TOLD_S)):
+                said = often
+                bar.say(
+                    f"{names} joined: start them by `mom server start`, or `mom server join` on their machines; `mom "
+                    "topology abort` takes out again who has not begun"
+                )
             time.sleep(RETRY_S)
 
 

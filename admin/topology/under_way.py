@@ -12,6 +12,7 @@ from mombroker.core.topology import Topology
 from mombroker.net import adminclient
 
 POLL_S = 0.1
+UNKNOWN, JOINING = "unknown", "joining"  # phases of servers that do not answer
 Rows = list[dict[str, Any]]
 NOBODY: Mapping[str, str] = {}
 
@@ -19,7 +20,7 @@ NOBODY: Mapping[str, str] = {}
 def statuses(topology: Topology, silent: Mapping[str, str] = NOBODY) -> Rows:
     """Of each server: the revision that it works under, its phase in a change, how many messages wait there for the end
     of that, and what it waits for. `bus` is what the registry says of all. One that does not answer has the phase
-    `unknown`; those of `silent`, with the reason, are not asked."""
+    `unknown`, or `joining` if it was never started; those of `silent`, with the reason, are not asked."""
 
     def row(name: str) -> dict[str, Any]:
         try:
@@ -28,9 +29,22 @@ def statuses(topology: Topology, silent: Mapping[str, str] = NOBODY) -> Rows:
             with adminclient.connect(topology, name, PATIENCE_S) as client:
                 return client.request("topology_status")
         except MomError as error:
-            return {"revision": 0, "phase": "unknown", "change": 0, "gate": 0, "waits_for": [str(error)], "bus": {}}
+            return {
+                "revision": 0, "phase": UNKNOWN, "change": 0, "gate": 0, "waits_for": [str(error)], "bus": {},
+                "joining": [],
+            }  # fmt: skip
 
-    return [{"server": name, **found} for name, found in of_all(topology.servers, row).items()]
+    rows = [{"server": name, **found} for name, found in of_all(topology.servers, row).items()]
+    expected = joining(rows)
+    for each in rows:
+        if each["phase"] == UNKNOWN and each["server"] in expected:
+            each |= {"phase": JOINING, "waits_for": [f"its first start, by `mom server start {each['server']}`"]}
+    return rows
+
+
+def joining(rows: Rows) -> list[str]:
+    """Servers that have joined the bus, and were not started yet."""
+    return [name for row in rows for name in row.get("joining", ())]
 
 
 def left(rows: Rows) -> list[str]:
@@ -60,7 +74,7 @@ def follow(
     most, still = -1, 0.0
     while True:
         rows = statuses(topology)
-        known = [row for row in rows if row["phase"] != "unknown"]
+        known = [row for row in rows if row["phase"] not in (UNKNOWN, JOINING)]
         have = sum(row["revision"] >= number and row["phase"] in ("", "switched") for row in known)
         over = not any(row["bus"] or row["phase"] for row in known)
         if known and have == len(known) and over:

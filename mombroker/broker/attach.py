@@ -39,7 +39,7 @@ def attach(server: AgentServer) -> Sessions:
         UserVerbs(sessions.access),
         PermissionVerbs(sessions.access),
     )
-    server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator))
+    server.requests.add(TopologyVerbs(server.truth), ChangeVerbs(server.change, server.coordinator, server.newcomers))
     server.requests.add(LossVerbs(server.losses, server.lost))
     server.requests.add(JoinVerbs(server.truth, server.newcomers))
     return sessions

@@ -194,6 +194,12 @@ class Newcomers:
         self._look()
         self.met()
 
+    def expected(self) -> Iterator[str]:
+        """Those behind us that are new to the bus, and have not begun."""
+        for name, row in self.attached.items():
+            if row.sponsor == self.tx.name and not row.epoch and self.tx.written("meta", f"{JOINING}{name}"):
+                yield name
+
     def invitation(self, server: str) -> dict[str, Any]:
         """What `rows` makes a newcomer's first rows of; from others than its sponsor, who that is. Raises MomError."""
         row = self.attached[server]

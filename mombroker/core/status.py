@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mombroker.core import times
+from mombroker.core import revision, times
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.link import Link
 from mombroker.core.message import decode
+from mombroker.core.meta import HISTORY
 from mombroker.core.passage import MOVING
 from mombroker.core.reconfiguration import FROZEN
 from mombroker.core.requests import Reply, reads
@@ -145,6 +146,14 @@ def _problems(server: AgentServer) -> list[str]:
             f"{waits}; {len(server.channel.gate)} messages wait here to enter what changes: start who is down, or, if "
             "a store is gone for good, run `mom server lost` for it; `mom topology status` tells of all"
         )
+    known = revision.history(server.reader.meta(HISTORY))
+    for name in server.newcomers.expected():
+        begun = known.get(server.newcomers.attached[name].revision, (0, "", []))[0]
+        if server.tx.now - begun > AWAY_NS:
+            out.append(
+                f"{name} has joined the bus, and has not begun: start it by `mom server start {name}`, or `mom server "
+                f"join` on its machine, or take it out again by `mom topology abort`"
+            )
     if to := server.names.elsewhere:
         out.append(
             f"{server.name} is drained to {to}: it lets no client in, and makes nothing new, until `mom server drain "

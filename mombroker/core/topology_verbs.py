@@ -55,13 +55,15 @@ class TopologyVerbs:
 class ChangeVerbs:
     """What operators may ask about a change of the domains that is under way."""
 
-    def __init__(self, change: Reconfiguration, coordinator: Coordinator):
-        self.change, self.coordinator = change, coordinator
+    def __init__(self, change: Reconfiguration, coordinator: Coordinator, newcomers: Newcomers):
+        self.change, self.coordinator, self.newcomers = change, coordinator, newcomers
 
     @reads
     def topology_status(self) -> Reply:
-        """How far a change of the domains is on the server, and what it waits for; on the registry that of all."""
-        return {**self.change.status(), "bus": self.coordinator.status()}
+        """How far a change of the domains is on the server, and what it waits for; on the registry that of all. And
+        which servers behind this one have joined the bus, and were not started yet."""
+        joining = list(self.newcomers.expected())
+        return {**self.change.status(), "bus": self.coordinator.status(), "joining": joining}
 
     @changes
     def topology_abort(self) -> Reply:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mombroker.core.errors import MomError, PeerError, PeerRefused
-from mombroker.core.topology import Server, Topology
+from mombroker.core.topology import Server, Topology, is_loopback
 from mombroker.net import wire
 from mombroker.net.handshake import ADMIN, JOIN, NONCE_BYTES, dialer
 from mombroker.store.folder import STORE, TOKEN
@@ -249,6 +249,17 @@ def ready(topology: Topology, label: str, timeout: float) -> bool:
         return False
 
 
+def no_access(topology: Topology, label: str) -> str:
+    """Why a server that runs cannot be asked from here; empty if that is not so."""
+    try:
+        connect(topology, label).close()
+    except NoAccess as error:
+        return str(error)
+    except MomError:
+        pass
+    return ""
+
+
 def tls_of(topology: Topology) -> tuple[str, str] | None:
     """What a program of the operator needs for the links' ports of this bus."""
     return (topology.ca, topology.name) if topology.ca else None
@@ -260,10 +271,20 @@ def _no_token(at: Server, path: Path) -> MomError:
     try:
         socket.create_connection((at.host, at.port), KNOCK_S).close()
     except OSError:
-        ran = f"{at.label} does not run" if known else f"there is no {path}: {at.label} has never run here"
-        return NotRunning(f"{ran}; start it by `mom server start {at.label}`")
+        start = f"start it by `mom server start {at.label}`"
+        if known:
+            return NotRunning(f"{at.label} does not run; {start}")
+        return NotRunning(
+            f"there is no {path}: {at.label} has never run here; {start}, or bring its folder back if it was removed"
+        )
     if known:
         return NoAccess(f"{at.name} runs, but its token {path} is gone; start it again, and it makes a new one")
+    if is_loopback(at.host) and not path.parent.exists():
+        return NoAccess(
+            f"somebody listens at {at.listen}, and the folder {path.parent} of {at.name} is not there: if it was "
+            f"removed, stop {at.name} and bring the folder back, or run `mom server lost {at.name}`; else give the "
+            f"topology file that {at.name} runs with"
+        )
     return NoAccess(
         f"somebody listens at {at.listen}, but {at.name} has no token in {path.parent}; give the topology file that "
         f"{at.name} runs with, or run this on its machine"

@@ -125,7 +125,7 @@ def loads(text: str, base: Path, source: str = "topology", warn: Callable[[str],
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         what, _, line = str(error).partition(" (at line ")
         where = f"{source}:{line.partition(',')[0]}" if line else source
-        raise TopologyError([f"{where}: not TOML: {what[:1].lower()}{what[1:]}"]) from None
+        raise TopologyError([f"{where}: not TOML: {what[:1].lower()}{what[1:]}; correct this line"]) from None
     reading = _Reading(base, warn)
     topology = reading.topology(content)
     faults = [*reading.faults, *reading.kept(topology.faults()), *_ordering_faults(topology)]

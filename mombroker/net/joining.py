@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from mombroker import store as stores
 from mombroker.core import newcomers
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, address
 from mombroker.net.adminclient import AdminClient, NoAnswer, NotRunning, tls_of
 from mombroker.store.folder import STORE
-from mombroker.store.sqlite import SqliteStore
+from mombroker.store.sqlite import SqliteStore, used
 
 KNOCK_S = 1.0  # for a neighbour to answer at a first start
 MOST_ASKED = 8  # of the others
@@ -23,7 +25,14 @@ Invitation = dict[str, Any]
 
 
 def has_store(data: str) -> bool:
-    return (Path(data) / STORE).exists()
+    """Is there a store that a server has been at work with? Who was refused at its first start may be new still."""
+    if not (Path(data) / STORE).exists():
+        return False
+    try:
+        with closing(stores.read(data)) as found:
+            return used(found.meta())
+    except MomError:  # whoever opens it says why
+        return True
 
 
 def client(me: str, at: str, secret: bytes, timeout: float = 10.0, tls: tuple[str, str] | None = None) -> AdminClient:

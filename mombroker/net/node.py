@@ -431,7 +431,10 @@ def peer_tls(topology: Topology, name: str, log: Log) -> PeerTls | None:
     if not topology.ca:
         return None
     at = topology.servers[name]
-    return PeerTls(topology.name, name, topology.ca, at.certificate, at.private_key, log)
+    made = PeerTls(topology.name, name, topology.ca, at.certificate, at.private_key, log)
+    if why := made.trouble():
+        log(why)
+    return made
 
 
 def _stomp_settings(at: Server, limits: Limits) -> Settings:

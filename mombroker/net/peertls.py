@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL, crypto
 from twisted.internet.interfaces import IOpenSSLContextFactory
@@ -83,6 +85,7 @@ class PeerTls:
                 f"the links of {me} are to use TLS, since [bus] ca is set: give [servers.{me}] a certificate, as "
                 "`mom tls init` makes it"
             )
+        self.me = me
         self.bus, self.ca, self.certificate, self.key, self.log = bus, ca, certificate, key or certificate, log
         self._wrong: WeakKeyDictionary[SSL.Connection, int] = WeakKeyDictionary()
         self._read = self._stamps()
@@ -123,6 +126,22 @@ class PeerTls:
             ) from None
         return context, min(int(each.not_valid_after_utc.timestamp()) for each in chain)
 
+    def trouble(self) -> str:
+        """What others will find wrong with our certificate, in a sentence; empty if nothing."""
+        chain = x509.load_pem_x509_certificates(Path(self.certificate).read_bytes())
+        signers = [*chain[1:], *x509.load_pem_x509_certificates(Path(self.ca).read_bytes())]
+        mine, now, made = chain[0], datetime.now(UTC), "`mom tls init` makes a new one"
+        if not any(_signed(mine, by) for by in signers):
+            return f"{self.certificate} is signed by nobody in {self.ca}, so no peer lets {self.me} in: {made}"
+        if not mine.not_valid_before_utc <= now <= datetime.fromtimestamp(self.expires, UTC):
+            what = "is not good yet" if now < mine.not_valid_before_utc else "has ended"
+            return f"{self.certificate} {what}, by this machine's clock, so no peer lets {self.me} in: {made}"
+        try:
+            check_name(self.bus, self.me, uris(mine))
+        except PeerRefused as error:
+            return f"no peer lets {self.me} in: {error}"
+        return ""
+
     def getContext(self) -> SSL.Context:
         """For a new connection."""
         stamps = self._stamps()
@@ -131,6 +150,8 @@ class PeerTls:
             try:
                 self.context, self.expires = self._load()
                 self.log(f"has read the certificate {self.certificate} anew")
+                if why := self.trouble():
+                    self.log(why)
             except MomError as error:
                 self.log(f"keeps the certificate that it has: {error}")
         return self.context
@@ -173,6 +194,14 @@ class PeerTls:
         if any(sign in text.lower() for sign in PLAIN_ON_TLS):
             return PeerRefused(f"{who} speaks plain text: set [bus] ca, and a certificate, there too")
         return PeerError(f"no TLS: {text}")
+
+
+def _signed(certificate: x509.Certificate, by: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(by)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def client_context(ca: str) -> ssl.SSLContext:

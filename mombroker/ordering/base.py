@@ -72,7 +72,7 @@ class Ordering:
     def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
         """One sentence per fault of a domain's options (values as in the topology file, members by name)."""
         known = f"it has {', '.join(cls.options)}" if cls.options else "this back end has none"
-        return [f"unknown option {name!r}: {known}" for name in options if name not in cls.options]
+        return [f"unknown option {name!r}: {known}; take it out" for name in options if name not in cls.options]
 
     @classmethod
     def resolve(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class Daisy(Ordering):
     def validate(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> list[str]:
         found = super().validate(members, options) + faults(members, options)
         if options.get("relay", "eager") not in ("eager", "stable"):
-            found.append(f'relay is "eager" or "stable", not {options["relay"]!r}')
+            found.append(f'relay is none of two: write "eager" or "stable", not {options["relay"]!r}')
         return found
 
     @classmethod

@@ -69,11 +69,15 @@ def faults(members: Sequence[str], options: Mapping[str, Any]) -> list[str]:
     if found:
         return found
     named = list(leaves(groups))
-    found += [f"{name!r} in groups is no server of this domain" for name in dict.fromkeys(named) if name not in members]
+    found += [
+        f"{name!r} in groups is no server of this domain: take it out, or name it in `servers`"
+        for name in dict.fromkeys(named)
+        if name not in members
+    ]
     found += [f"{name!r} is in two groups: take it out of one" for name in members if named.count(name) > 1]
     missing = [name for name in members if name not in named]
     if missing:
-        found.append(f"{', '.join(missing)} in no group: every server of the domain has one")
+        found.append(f"{', '.join(missing)} in no group: add each to one of `groups`")
     if not found:
         connect = [group.connector for group in plant(groups, connectors) if group.parent != TOP]
         found += [

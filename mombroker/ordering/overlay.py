@@ -167,7 +167,9 @@ def _faults(members: tuple[str, ...], links: Any) -> list[str]:
         return ['links is a list of pairs of servers: write links = [["a", "b"], ["b", "c"]]']
     faults = []
     strangers = {name: None for link in links for name in link if name not in members}
-    faults += [f"{name!r} in links is no server of this domain" for name in strangers]
+    faults += [
+        f"{name!r} in links is no server of this domain: take it out, or name it in `servers`" for name in strangers
+    ]
     faults += [f"the link [{u!r}, {u!r}] connects a server with itself: take it out" for u, v in links if u == v]
     seen = set()
     for link in map(frozenset, links):

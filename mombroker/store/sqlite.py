@@ -22,7 +22,19 @@ from sqlite_utils import Database
 from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
-from mombroker.core.meta import CUT, DROPPED, EXPORTED, INCARNATION, LOST, NOW, SERVER, TOPOLOGY, VERSION
+from mombroker.core.meta import (
+    CLEAN,
+    CUT,
+    DROPPED,
+    EXPORTED,
+    INCARNATION,
+    LOST,
+    NOW,
+    RESET,
+    SERVER,
+    TOPOLOGY,
+    VERSION,
+)
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.core.trace import Entry
 from mombroker.store import columns, folder, mark, schema, sums
@@ -78,6 +90,12 @@ META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 META_GONE = "DELETE FROM meta WHERE key = ?"
 LOG = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 LOG_PRUNED = "DELETE FROM log WHERE id < ?"
+
+
+def used(meta: Meta) -> bool:
+    """Has the server of a store been at work with it, or was it made for one that was? Else it knows nothing yet, and
+    is bound to no order."""
+    return int(meta.get(VERSION, 0)) < SCHEMA or any(key in meta for key in (CLEAN, NOW, RESET, TOPOLOGY))
 
 
 class SqliteStore(SqliteReader):
@@ -182,7 +200,8 @@ class SqliteStore(SqliteReader):
             )
         if CUT in meta and not self.replica:
             raise StoreError(f"{self.path} is of one replica of {meta[SERVER]}: nobody else may write to it")
-        older = bool(meta) and TOPOLOGY not in meta  # then the file is all that tells of its order
+        unused = bool(meta) and not used(meta)  # its server was refused before its first commit
+        older = bool(meta) and not unused and TOPOLOGY not in meta  # then the file is all that tells of its order
         if older and not adopt and (changes := difference(meta, wanted)):
             raise StoreError(
                 f"{self.path} was made under another order than that of the topology file: {changes}; "
@@ -198,8 +217,9 @@ class SqliteStore(SqliteReader):
         conn.execute("BEGIN IMMEDIATE")
         try:
             schema.migrate(self.db, int(meta.get(VERSION, 0)), SCHEMA)
-            if not meta:
-                meta = wanted | {INCARNATION: secrets.token_hex(8)}
+            if not meta or unused:
+                meta = wanted | {INCARNATION: meta.get(INCARNATION) or secrets.token_hex(8)}
+                conn.execute("DELETE FROM meta")
                 conn.executemany(META, summed(meta.items()))
             conn.executemany(META, summed([(VERSION, SCHEMA)]))  # always: it is found out now if it cannot be written
             conn.execute("COMMIT")

@@ -115,6 +115,12 @@ def test_dead_letters_are_listed_shown_retried_and_dropped(bus):
     assert bus.json("agent", "deadletters", "retry", "--server", "b", id)[0]["to"] == ["b/bob"]
     bus.settle()
     (again,) = bus.json("agent", "deadletters", "list", "--server", "b")
+    (row,) = bus.json("agent", "deadletters", "retry", "--all")
+    assert (row["server"], row["id"]) == ("b", again["id"])
+    while (left := bus.json("agent", "deadletters", "list")) in ([], [again]):
+        time.sleep(0.05)
+    (again,) = left
+    assert "by ID, or --all" in bus.mom("agent", "deadletters", "retry", "--server", "b", code=2).stderr
     bus.mom("agent", "deadletters", "drop", "--server", "b", str(again["id"]), "--yes")
     assert bus.json("agent", "deadletters", "list") == []
     assert "no dead letter" in bus.mom("agent", "deadletters", "show", "--server", "b", id, code=1).stderr

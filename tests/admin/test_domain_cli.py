@@ -81,7 +81,7 @@ def test_reset_works_after_another_server_has_left_the_bus(tmp_path):
     made(tmp_path, "abcd")
     log(tmp_path, "a", ("a", 1, ("c/queue:keep", "b/sink")), ("c", 1, ("d/sink",)), ("c", 2, ("b/sink",)))
     file = bus(tmp_path, "abd")
-    assert mom("topology", "adopt", file).exit_code == 0
+    assert mom("topology", "adopt", "--yes", file).exit_code == 0
     shutil.rmtree(tmp_path / "b")
     result = mom("domain", "reset", "b", "--yes", "-f", file, "-o", "json")
     assert result.exit_code == 0, result.output
@@ -163,7 +163,7 @@ def test_a_changed_file_is_refused_by_the_stores_until_it_is_adopted(tmp_path):
     made(tmp_path)
     file = bus(tmp_path, "abcd")
     topology = config.load(file)
-    result = mom("topology", "adopt", file)
+    result = mom("topology", "adopt", "--yes", file)
     assert result.exit_code == 0, result.output
     assert "all clocks were started anew" in result.stdout
     for name, server in topology.servers.items():
@@ -173,7 +173,7 @@ def test_a_changed_file_is_refused_by_the_stores_until_it_is_adopted(tmp_path):
 def test_adopt_does_not_take_an_absent_store_for_a_new_server(tmp_path):
     made(tmp_path)
     (tmp_path / "c").rename(tmp_path / "elsewhere")
-    result = mom("topology", "adopt", bus(tmp_path, "abcd"))
+    result = mom("topology", "adopt", "--yes", bus(tmp_path, "abcd"))
     assert result.exit_code == 1 and "no store of c" in result.stderr
     assert not (tmp_path / "d").exists()
 
@@ -188,26 +188,26 @@ def test_a_server_that_holds_something_leaves_the_file_only_by_drop(tmp_path):
     with contextlib.closing(stores.open(tmp_path / "a", config.load(file), "a")) as store:
         store.commit(Batch(meta={"name:queue:in": "c/queue:in", "name:far": "b/far", "topic:c:7": "topic:t"}))
     file = bus(tmp_path, "ab")
-    result = mom("topology", "adopt", file)
+    result = mom("topology", "adopt", "--yes", file)
     assert result.exit_code == 1
     for what in ("queue:in with 1 message", "durable subscription me:daily", "agent x", "1 dead letter", "--drop"):
         assert what in result.stderr
     with contextlib.closing(stores.open(tmp_path / "c", config.load(bus(tmp_path, "abc")), "c")):
-        result = mom("topology", "adopt", bus(tmp_path, "ab"), "--drop")
+        result = mom("topology", "adopt", "--yes", bus(tmp_path, "ab"), "--drop")
         assert result.exit_code == 1 and "in use by process" in result.stderr
-    result = mom("topology", "adopt", file, "--drop")
+    result = mom("topology", "adopt", "--yes", file, "--drop")
     assert result.exit_code == 0, result.output
     assert "c left the bus" in result.stdout and "names withdrawn: queue:in" in result.stdout
     for name in "ab":
         meta = stores.read(tmp_path / name).meta()
         assert [key for key in meta if key.startswith(("name:", "topic:"))] == ["name:far"]
-    assert mom("topology", "adopt", file).exit_code == 0
+    assert mom("topology", "adopt", "--yes", file).exit_code == 0
 
 
 def test_a_server_that_holds_nothing_leaves_and_one_whose_store_is_not_here_is_asked_for(tmp_path):
     made(tmp_path)
     (tmp_path / "c").rename(tmp_path / "elsewhere.c")
-    assert mom("topology", "adopt", bus(tmp_path, "ab")).exit_code == 0
+    assert mom("topology", "adopt", "--yes", bus(tmp_path, "ab")).exit_code == 0
     (tmp_path / "b" / "store.sqlite").rename(tmp_path / "lost.sqlite")
-    result = mom("topology", "adopt", bus(tmp_path, "a"))
+    result = mom("topology", "adopt", "--yes", bus(tmp_path, "a"))
     assert result.exit_code == 1 and "the store of b is not here" in result.stderr

@@ -154,6 +154,22 @@ def test_a_server_leaves_while_the_others_work_with_all_that_it_holds_if_that_is
         time.sleep(0.1)
 
 
+def test_a_server_that_joined_and_never_begins_is_named_and_taken_out_again(bus):
+    was, text = number(bus), bus.file.read_text()
+    (port,) = free_ports(1)
+    begin = text.index("[domains.")
+    bus.file.write_text(f'{text[:begin]}[servers.d]\nlisten = "127.0.0.1:{port}"\ndata = "d"\n{text[begin:]}')
+    wanted(bus, {"x": "ad", "y": "dc"}, "")
+    assert "start d, and apply" in bus.mom("topology", "apply", "--yes", "--no-wait").stdout
+    (row,) = [row for row in bus.json("topology", "status") if row["phase"] == "joining"]
+    assert (row["server"], row["waits_for"]) == ("d", ["its first start, by `mom server start d`"])
+    said = bus.mom("topology", "abort", "--yes")
+    assert "d joined the bus, and did not begin" in said.stderr and "d is out of the bus" in said.stdout
+    assert number(bus) == was + 2 and [row["server"] for row in bus.json("topology", "status")] == ["a", "c"]
+    bus.file.write_text(text)
+    assert "no change of the domains is under way" in bus.mom("topology", "abort", "--yes", code=1).stderr
+
+
 def test_one_apply_attaches_a_newcomer_and_changes_the_domains_that_it_is_to_be_in(bus):
     """It waits until the newcomer runs; what was cut short in between goes on when the file is applied again."""
     was = number(bus)

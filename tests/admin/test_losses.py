@@ -61,9 +61,9 @@ def test_a_server_is_taken_away_and_a_dead_letter_for_its_queue_ends_nobody(bus)
     whole = bus.file.read_text()
     text = whole[: whole.index("[servers.c]")] + whole[whole.index("[domains.x]") : whole.index("[domains.y]")]
     bus.file.write_text(text)
-    refused = bus.mom("topology", "adopt", code=1).stderr
+    refused = bus.mom("topology", "adopt", "--yes", code=1).stderr
     assert "c still holds queue:DLQ.orders" in refused and "--drop" in refused
-    assert "names withdrawn: queue:DLQ.orders" in bus.mom("topology", "adopt", "--drop").stdout
+    assert "names withdrawn: queue:DLQ.orders" in bus.mom("topology", "adopt", "--yes", "--drop").stdout
     bus.up()
     bus.mom("send", "-s", "a", "/queue/orders", "late", "--ttl", "0.1")
     assert bus.mom("receive", "-s", "b", "/queue/DLQ.orders", "--timeout", "20").stdout == "late\n"

@@ -153,13 +153,14 @@ def test_all_certificates_and_their_signer_are_replaced_under_load(town):
         assert [line for line in t.lines[name] if "closed the connection" in line or "keeps" in line] == []
 
 
-@pytest.mark.parametrize("what, mine, theirs", [
-    ("signer", "the certificate of b is signed by nobody in", "does not take our certificate"),
-    ("name", "the certificate of b names mom:town/c, not mom:town/b", "names mom:town/c, not mom:town/b"),
-    ("ended", "the certificate of b has ended, by our clock", "does not take our certificate"),
-    ("plain", "b speaks plain text: set [bus] ca", "speaks TLS, and we do not: set [bus] ca here, too"),
+@pytest.mark.parametrize("what, mine, theirs, start", [
+    ("signer", "the certificate of b is signed by nobody in", "does not take our certificate", "is signed by nobody"),
+    ("name", "the certificate of b names mom:town/c, not mom:town/b", "names mom:town/c, not", "no peer lets b in:"),
+    ("ended", "the certificate of b has ended, by our clock", "does not take our certificate", "has ended, by this"),
+    ("plain", "b speaks plain text: set [bus] ca", "speaks TLS, and we do not: set [bus] ca here, too", ""),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_neighbour_is_one_sentence_and_nothing_of_it_is_believed(town, what, mine, theirs):
+def test_what_is_wrong_with_a_neighbour_is_one_sentence_and_nothing_of_it_is_believed(town, what, mine, theirs, start):
+    """Its own server says so at its start."""
     t = town()
     if what == "signer":
         trustme.CA().issue_cert("b.example").private_key_and_cert_chain_pem.write_to_path(t.file("b"))
@@ -170,6 +171,8 @@ def test_what_is_wrong_with_a_neighbour_is_one_sentence_and_nothing_of_it_is_bel
     else:
         t.cas["b"] = None
     t.up()
+    assert any(start in line for line in t.lines["b"])
+    assert not any("lets" in line for line in t.lines["a"])
     t.send("a", "Note", "b/box-b", text="1")
     t.said("a", mine)
     assert not any(each.up for name in "ab" for each in t.node(name).links.neighbours.values())

@@ -56,7 +56,7 @@ FAULTS = {
     "a stranger": ({"groups": [["a", "b"], ["c", "d", "e", "x"]]}, "'x' in groups is no server of this domain"),
     "twice": ({"groups": [["a", "b"], ["b", "c", "d", "e"]]}, "'b' is in two groups: take it out of one"),
     "twice in one": ({"groups": [["a", "b", "b"], ["c", "d", "e"]]}, "'b' is in two groups: take it out of one"),
-    "missing": ({"groups": [["a", "b"], ["c"]]}, "d, e in no group: every server of the domain has one"),
+    "missing": ({"groups": [["a", "b"], ["c"]]}, "d, e in no group: add each to one of `groups`"),
     "connectors": ({"groups": [[*NAMES]], "connectors": "a"}, "connectors is a list of servers"),
     "alone": ({"connectors": ["a"]}, "connectors without groups"),
     "two of one group": ({"groups": [["a", "b"], ["c", "d", "e"]], "connectors": ["b", "a"]}, "'a' in connectors"),

@@ -12,6 +12,7 @@ from mombroker import store
 from mombroker.core.batch import LINK_BITS, Batch, InRow, ItemRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
+from mombroker.core.meta import CLEAN
 from mombroker.core.topology import Domain
 from tests.store.samples import T0, Model, reads, record, sample, topology
 
@@ -67,7 +68,9 @@ def test_the_store_of_another_server_is_refused(tmp_path):
 
 
 def test_another_order_is_refused_unless_it_is_to_be_adopted(tmp_path):
-    store.open(tmp_path, topology(), "paris").close()
+    made = store.open(tmp_path, topology(), "paris")
+    made.commit(Batch(meta={CLEAN: 0}))
+    made.close()
     other = topology(core=Domain("core", ("paris", "nice", "lyon"), "ks"))
     assert refusal(tmp_path, other) == (
         f"{tmp_path / 'store.sqlite'} was made under another order than that of the topology file: "
@@ -78,6 +81,18 @@ def test_another_order_is_refused_unless_it_is_to_be_adopted(tmp_path):
     adopting.commit(Batch(meta=dict(identity(other, "paris"))))
     adopting.close()
     store.open(tmp_path, other, "paris").close()
+
+
+def test_a_store_whose_server_was_refused_at_its_first_start_is_bound_to_no_order(tmp_path):
+    made = store.open(tmp_path, topology(), "paris")
+    incarnation = made.meta()["incarnation"]
+    made.close()
+    other = topology(core=Domain("core", ("paris", "nice", "lyon"), "ks"))
+    made = store.open(tmp_path, other, "paris")
+    assert made.meta().items() >= identity(other, "paris").items() and made.meta()["incarnation"] == incarnation
+    made.commit(Batch(meta={CLEAN: 0}))
+    made.close()
+    assert "was made under another order" in refusal(tmp_path, topology())
 
 
 def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path):
