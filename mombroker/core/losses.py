@@ -31,6 +31,10 @@ from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
 
 FENCED, TELLING, DRAINING, DONE = "fenced", "telling", "draining", "switched"  # phases
+CHANGING = (
+    "takes part in a change of the domains that has begun, and that the registry has to end: start that if it is down, "
+    "see `mom topology status`, and ask again"
+)
 PAGE = 64  # packets that become dead letters at once
 ANSWER_NS = 4 * times.SECOND  # for all to be connected; whoever is up takes a round trip
 
@@ -96,11 +100,8 @@ class Losses:
                 f"{topology.registry} is the registry, which decides names: stop all servers and run `mom domain "
                 "reset` for it"
             )
-        if (row := self.tx.written("meta", PLAN)) is not None and json.loads(str(row))["phase"] == FROZEN:
-            raise MomError(
-                f"{me} takes part in a change of the domains, which the registry has to end: start that, see `mom "
-                "topology status`, and ask again"
-            )
+        if self._frozen():
+            raise MomError(f"{me} {CHANGING}")
         if up := [server for server in servers if self._link(domain, server).conn]:
             raise MomError(
                 f"{up[0]} is connected to {me}, so it is not lost: stop it by `mom server stop {up[0]}`, or have it "
@@ -119,6 +120,11 @@ class Losses:
         self._ring(self.until)
         self._look(domain)
 
+    def _frozen(self) -> bool:
+        """Do we take part in a change of the domains that has begun?"""
+        row = self.tx.written("meta", PLAN)
+        return row is not None and json.loads(str(row))["phase"] == FROZEN
+
     def _away(self, domain: str) -> list[str]:
         """Those that are left, and are not connected."""
         loss = self.losses.get(domain)
@@ -133,10 +139,12 @@ class Losses:
             self.tx.urgency = COMMIT
             return
         asked = self._asked.pop(domain)
-        if now < asked.epoch:  # else it was begun by another one, and is over
+        begins = now < asked.epoch  # else it was begun by another one, and is over
+        refused = f"{self.tx.name} {CHANGING}" if begins and self._frozen() else ""  # since it was asked
+        if begins and not refused:
             self._begin(domain, asked.epoch, asked.servers)
         for ticket in asked.tickets:
-            self._answer(ticket, {"domain": domain, "epoch": max(now, asked.epoch)})
+            self._answer(ticket, refused or {"domain": domain, "epoch": max(now, asked.epoch)})
 
     def hurry(self) -> None:
         """Nobody waits for ever for a server that is down."""

@@ -156,6 +156,9 @@ class Losses:
                 if up and self.rng.random() < 0.5:
                     args = {"domain": domain.name, "servers": lost, "epoch": self.epoch}
                     self.around.ask(self.rng.choice(up), "lose", args)
+        if self.changing and self._held_up():
+            self._work(self._in_change())  # the operator asks for all of it again
+            return
         there = self.topology.servers
         self.taken_out += sum(name not in there for name in self.waiting)
         self.waiting = [name for name in self.waiting if name in there]
@@ -169,6 +172,13 @@ class Losses:
                 self._haunt(nodes[name])
         if self.waiting or not done:
             self.world.after(EVERY, self._declare)
+
+    def _held_up(self) -> bool:
+        """One that came back with its old disk has let a change begin, and is gone again."""
+        registry = self.around.nodes[self.around.topology.registry or ""]
+        run = registry.server.coordinator.run if registry.up else None
+        inside = {} if run is None or run.phase == ASKED else {*run.inside}
+        return any(name in inside and self.around.nodes[name].gone for name in self.waiting)
 
     def _haunt(self, ghost: Node) -> None:
         """It comes back with its old disk, for a moment."""

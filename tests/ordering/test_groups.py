@@ -65,7 +65,7 @@ FAULTS = {
         {"groups": [["a", "b"], ["c", "d", "e"]], "connectors": ["b", "b"]},
         "'b' is twice in connectors",
     ),
-    "relay": ({"relay": "lazy"}, 'relay is "eager" or "stable", not \'lazy\''),
+    "relay": ({"relay": "lazy"}, 'relay is none of two: write "eager" or "stable", not \'lazy\''),
     "unknown": ({"group": []}, "unknown option 'group': it has groups, connectors, relay"),
 }
 
