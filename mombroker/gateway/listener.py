@@ -252,6 +252,13 @@ class Gateway:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
+    def hold(self) -> None:
+        """New clients wait until `let_in`, in the system's queue."""
+        self._ports.hold()
+
+    def let_in(self) -> None:
+        self._ports.let_in()
+
     def deaf(self) -> None:
         """Take no new clients."""
         self._ports.close()

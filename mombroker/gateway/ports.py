@@ -42,7 +42,7 @@ class Ports:
         self.reactor, self.name, self.say, self.files = reactor, name, say, files
         self.numbers: dict[str, int] = {}
         self._listening: list[Any] = []
-        self._closed = False
+        self._closed = self._held = False
         self._short: Any = None  # of file descriptors: the call that looks whether they suffice again
 
     def listen(self, what: str, where: Address, protocol: str, factory: Any) -> None:
@@ -57,7 +57,25 @@ class Ports:
                 f"that address, or change `{what}`"
             ) from None
         self._listening.append(listening)
+        if self._held:
+            listening.stopReading()
         self.numbers[what] = listening.getHost().port
+
+    def hold(self) -> None:
+        """Let new clients wait, in the system's queue, until `let_in`."""
+        self._held = True
+        for listening in self._listening:
+            listening.stopReading()
+
+    def let_in(self) -> None:
+        if self._held and not self._closed:
+            self._held = False
+            if self._short is None:
+                self._read()
+
+    def _read(self) -> None:
+        for listening in self._listening:
+            listening.startReading()
 
     def no_room(self) -> bool:
         """Whether so few file descriptors are left that new clients must wait, in the system's queue."""
@@ -76,8 +94,8 @@ class Ports:
         if self._closed:
             return
         if not self.files.crowded():
-            for listening in self._listening:
-                listening.startReading()
+            if not self._held:
+                self._read()
             if self.files.eased():
                 self.say("", f"{self.name} has file descriptors again: new clients come in")
                 return

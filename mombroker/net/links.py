@@ -182,6 +182,11 @@ class Links:
             if not (each.up or each.connector or each.timer):
                 self._connect(each)
 
+    def looking(self) -> bool:
+        """Is an attempt of `look` under way, and has no neighbour let us in yet?"""
+        each = self.neighbours.values()
+        return any(one.connector is not None for one in each) and not any(one.up for one in each)
+
     def hand(self, server: Doorman, post: Callable[[Any], None], admin: Owner) -> None:
         """From now on these are the connections of another agent server, in place of the one before, whose
         connections end at once; those of replicas stay."""

@@ -51,6 +51,7 @@ COMMITTERS = 8  # writer threads of a process
 TASKS = 8  # deferred functions that run at once in a process
 LOGINS = 2  # passcodes that are checked at once in a process; each takes 128 MiB
 PRUNE_EVERY_S = 60.0
+LOOK_S, LOOK_EVERY_S = 0.5, 0.01  # clients wait at a start, at most, for a neighbour to be found
 LOG_BYTES, LOG_DAYS = 1_000_000_000, 30  # kept of a server's log, unless [log] says otherwise
 
 T = TypeVar("T")
@@ -130,6 +131,7 @@ class Node:
         self.program = agents.program(shared.topology)
         self._failed, self._quit, self._reload = failed, quit, reload
         self._prune: Any = None
+        self._looking: Any = None  # the call that lets clients in
 
     def open(self) -> None:
         """Open the store and recover. Blocks; needs no reactor thread. Raises MomError."""
@@ -207,6 +209,8 @@ class Node:
 
     def listen(self) -> None:
         """Open the ports. Raises MomError."""
+        if self.again:
+            self.gateway.hold()
         if self.seat is None:
             self.links.listen()
         else:
@@ -270,6 +274,18 @@ class Node:
         self.working = True
         if self.again:
             self.links.look()
+            self._let_in(self.links.reactor.seconds() + LOOK_S)
+
+    def _let_in(self, end: float) -> None:
+        """Let clients in, once a neighbour has, or none can be reached: one may say that this store was declared lost,
+        and nobody is to work with it then."""
+        self._looking, reactor = None, self.links.reactor
+        if self.driver.dead:
+            return
+        if self.links.looking() and reactor.seconds() < end:
+            self._looking = reactor.callLater(LOOK_EVERY_S, self._let_in, end)
+        else:
+            self.gateway.let_in()
 
     async def stop(self) -> None:
         """Take no new work, make durable what is there, let it leave, close everything."""
@@ -315,9 +331,10 @@ class Node:
             self.links.abort()
 
     def _still(self) -> None:
-        if self._prune is not None:
-            self._prune.cancel()
-            self._prune = None
+        for call in (self._prune, self._looking):
+            if call is not None:
+                call.cancel()
+        self._prune = self._looking = None
 
     def _tidy(self) -> None:
         """Keep the log within the bounds of the topology file's [log] table."""

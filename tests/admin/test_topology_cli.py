@@ -136,7 +136,7 @@ def test_show_tells_what_each_domain_costs_and_stands():
         ('{ backend = "daisy", groups = [["paris"], ["lyon"]] }', "nice in no group"),
         ('{ backend = "daisy", groups = [["paris", "rome"], ["lyon", "nice"]] }', "'rome' in groups is no server"),
         ('{ backend = "daisy", groups = [["paris", "lyon"], ["lyon", "nice"]] }', "'lyon' is in two groups"),
-        ('{ backend = "daisy", relay = "lazy" }', 'relay is "eager" or "stable"'),
+        ('{ backend = "daisy", relay = "lazy" }', 'write "eager" or "stable"'),
         ('"fifo"', "fifo keeps causal order between two servers, not among 3: choose matrix"),
         ('"vektor"', "no ordering back end is named 'vektor': choose one of"),
     ],
