@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.following import wait_for
 from mombroker.admin.cli.output import echo_json, form_option, show
-from mombroker.admin.cli.topology_status import wait_for
 from mombroker.core.errors import MomError
 from mombroker.core.topology import listed
 

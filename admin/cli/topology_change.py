@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.following import wait_for, when_they_run
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
-from mombroker.admin.cli.topology_status import wait_for, when_they_run
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 

@@ -1,24 +1,17 @@
 """`mom topology status` and `abort`: a change of the domains that is under way."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show
-from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
     from mombroker.admin.topology.stand import Stand
-    from mombroker.core.topology import Topology
-
-RETRY_S = 0.5
-TOLD_S = 30.0  # until it is said again
 
 
 @click.command()
@@ -85,33 +78,6 @@ def abort(file: Path, yes: bool, output: str) -> None:
         echo_json(done)
     else:
         click.echo(f"the change to revision {done['change']} is given up: nothing has changed")
-
-
-def wait_for(topology: "Topology", number: int) -> None:
-    """Until a change that has begun is over everywhere."""
-    from mombroker.admin.topology import under_way
-
-    with Bar("servers that have switched") as bar:
-        under_way.follow(topology, number, bar.at, bar.say)
-
-
-def when_they_run(change: Callable[[], dict[str, Any]], names: str) -> dict[str, Any]:
-    """Begin a change that needs newcomers, as soon as they answer."""
-    with Bar(f"waits for {names}") as bar:
-        began, said = time.monotonic(), -1
-        while True:
-            try:
-                return change()
-            except MomError as error:
-                if "not answer" not in str(error):
-                    raise
-            if said < (often := int((time.monotonic() - began) / TOLD_S)):
-                said = often
-                bar.say(
-                    f"{names} joined: start them by `mom server start`, or `mom server join` on their machines; `mom "
-                    "topology abort` takes out again who has not begun"
-                )
-            time.sleep(RETRY_S)
 
 
 def _look(file: Path) -> "Stand":

@@ -23,14 +23,15 @@ from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import (
-    CLEAN,
     CUT,
+    DIGEST,
     DROPPED,
     EXPORTED,
+    GRAPH,
     INCARNATION,
     LOST,
     NOW,
-    RESET,
+    ORDER,
     SERVER,
     TOPOLOGY,
     VERSION,
@@ -93,9 +94,10 @@ LOG_PRUNED = "DELETE FROM log WHERE id < ?"
 
 
 def used(meta: Meta) -> bool:
-    """Has the server of a store been at work with it, or was it made for one that was? Else it knows nothing yet, and
-    is bound to no order."""
-    return int(meta.get(VERSION, 0)) < SCHEMA or any(key in meta for key in (CLEAN, NOW, RESET, TOPOLOGY))
+    """Has a store more than it was made with? Else its server was refused before its first commit: it knows nothing,
+    and is bound to no order."""
+    made = (SERVER, GRAPH, ORDER, VERSION, INCARNATION)
+    return int(meta.get(VERSION, 0)) < SCHEMA or any(key not in made and not key.startswith(DIGEST) for key in meta)
 
 
 class SqliteStore(SqliteReader):
@@ -200,7 +202,7 @@ class SqliteStore(SqliteReader):
             )
         if CUT in meta and not self.replica:
             raise StoreError(f"{self.path} is of one replica of {meta[SERVER]}: nobody else may write to it")
-        unused = bool(meta) and not used(meta)  # its server was refused before its first commit
+        unused = bool(meta) and not adopt and not used(meta)  # its server was refused before its first commit
         older = bool(meta) and not unused and TOPOLOGY not in meta  # then the file is all that tells of its order
         if older and not adopt and (changes := difference(meta, wanted)):
             raise StoreError(
