@@ -52,6 +52,7 @@ class Server:
     client_ca     PEM file of those that sign certificates of clients, which name a user each
     http_origins  whose pages may open a WebSocket, beside this port's own
     replicas      where it is several times; what of its settings each has for itself is here that of the first
+    redirect      those that do not lead answer clients of `stomp`
     replica       the one of them that this is, with its settings; empty: none, or any
     """
 
@@ -73,6 +74,7 @@ class Server:
     amqp: str | None = None
     amqp_tls: str | None = None
     replicas: tuple[Place, ...] = ()
+    redirect: bool = False
     replica: str = ""
 
     @property

@@ -50,6 +50,7 @@ SERVER = {
     "type_headers": (bool, "type_headers = true"),
     "hide_version": (bool, "hide_version = true"),
     "data": (str, 'data = "var/paris"'),
+    "redirect": (bool, "redirect = true"),
     "replicas": (list, 'replicas = [{ name = "p1", listen = "10.0.0.1:16300" }]'),
 }
 REPLICA = {
@@ -191,6 +192,7 @@ class _Reading:
             table.get("hide_version", False), table.get("http"), table.get("http_tls"),
             tuple(table.get("http_origins", ())), self.path(table.get("client_ca")),
             table.get("amqp"), table.get("amqp_tls"), places,
+            table.get("redirect", False),
         )  # fmt: skip
         if not places:
             return made
@@ -363,7 +365,7 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     toml.write(out, "[bus]", {**bus, "allow": list(topology.allow) or None})
     for name, server in topology.servers.items():
         table = {
-            **_placed(server, place), "anonymous": server.anonymous or None,
+            **_placed(server, place), "redirect": server.redirect or None, "anonymous": server.anonymous or None,
             "type_headers": server.type_headers or None, "hide_version": server.hide_version or None,
             "http_origins": list(server.http_origins) or None, "client_ca": place(server.client_ca) or None,
         }  # fmt: skip

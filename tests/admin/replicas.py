@@ -105,7 +105,8 @@ class Bus(Replicated):
             f'data = "{name}" }}'
             for at, name in enumerate(self.names)
         ]
-        self.url = ",".join(f"stomp://127.0.0.1:{port}" for port in ports[3:6])
+        self.ports = ports[3:6]
+        self.url = ",".join(f"stomp://127.0.0.1:{port}" for port in self.ports)
         self.urls["b"] = f"stomp://127.0.0.1:{ports[7]}"
         self.file.write_text(
             f'[bus]\nname = "test"\nregistry = "b"\n[servers.a]\nanonymous = true\nreplicas = [{", ".join(places)}]\n'

@@ -100,6 +100,30 @@ def test_a_leader_that_has_stood_still_gives_no_receipt(trial):
     assert receive_all(trial.url, "q") == ["kept"]
 
 
+def test_a_standby_that_is_to_answer_clients_tells_them_who_leads(tmp_path):
+    bus = Bus(tmp_path)
+    bus.file.write_text(bus.file.read_text().replace("[servers.a]\n", "[servers.a]\nredirect = true\n"))
+    bus.up()
+    try:
+        leader = bus.leader()
+        where = bus.ports[bus.names.index(leader)]
+        for name, port in zip(bus.names, bus.ports, strict=True):
+            if name != leader:
+                with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+                    client.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+                    said = client.recv(4096).decode()
+                assert (
+                    said.startswith("ERROR\n") and f"standby\\c the leader is {leader} at 127.0.0.1\\c{where}" in said
+                )
+                assert f"leader:127.0.0.1\\c{where}" in said and "elsewhere:true" in said
+        bus.mom("replica", "transfer", "-s", "a")
+        with jms.connect(bus.url) as context:
+            context.send("q", "found")
+        assert receive_all(bus.url, "q") == ["found"]
+    finally:
+        bus.down()
+
+
 def test_neighbours_take_a_new_leader_for_a_restart_and_a_lost_replica_is_replaced(bus):
     bus.leader()
     with jms.connect(bus.url) as at_a, jms.connect(bus.urls["b"]) as at_b:

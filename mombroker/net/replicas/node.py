@@ -28,6 +28,7 @@ from mombroker.net.links import Links
 from mombroker.net.node import Node, Shared, log_bounds, peer_tls
 from mombroker.net.replicas.consensus import Consensus
 from mombroker.net.replicas.membership import Membership
+from mombroker.net.replicas.redirect import Redirect
 from mombroker.net.replicas.report import Report
 from mombroker.net.replicas.standby import Standby, StandbyPort
 from mombroker.net.replicas.verbs import ReplicaVerbs
@@ -98,6 +99,7 @@ class ReplicatedNode:
             shared.reactor, self.at, self.secret, self.times, self.log, self.tls, self.tell, self._met, self._heard
         )
         self.standby = Standby(topology, self.says)
+        self.redirect: Redirect | None = None  # while another one leads
         verbs = ReplicaVerbs(self)
         self.verbs: object = verbs
         report = self.report = Report(self)
@@ -129,6 +131,7 @@ class ReplicatedNode:
     def listen(self) -> None:
         """Raises MomError."""
         self.links.listen()
+        self._stand_by()
 
     def start(self) -> None:
         replica = self.consensus.replica
@@ -237,6 +240,7 @@ class ReplicatedNode:
         if self._tidying is not None:
             self._tidying.cancel()
             self._tidying = None
+        self._stand_in()
         self.consensus.stop()
         self.ways.stop()
         if self.node is not None:
@@ -316,11 +320,26 @@ class ReplicatedNode:
 
     def says(self) -> str:
         """Who leads, in a sentence."""
-        leader = self.leader
-        if not leader:
-            return f"standby: {self.label} does not know who leads {self.name} now"
-        place = next(place for place in self.at.replicas if place.name == leader)
-        return f"standby: the leader is {leader} at {place.stomp or place.stomp_tls or place.listen}"
+        return self._leads_where()[0]
+
+    def _leads_where(self) -> tuple[str, str]:
+        """The same, and where clients find it; empty if nobody knows."""
+        place = next((place for place in self.at.replicas if place.name == self.leader), None)
+        if place is None:
+            return f"standby: {self.label} does not know who leads {self.name} now", ""
+        where = place.stomp or place.stomp_tls or ""
+        return f"standby: the leader is {place.name} at {where or place.listen}", where
+
+    def _stand_by(self) -> None:
+        """Neighbours, operators and clients are told who leads. Raises MomError."""
+        if self.at.redirect:
+            self.redirect = Redirect(self.shared.reactor, self.at, self._leads_where)
+            self.redirect.listen()
+
+    def _stand_in(self) -> None:
+        if self.redirect is not None:
+            self.redirect.close()
+            self.redirect = None
 
     @property
     def leader(self) -> str:
@@ -375,6 +394,15 @@ class ReplicatedNode:
         if self.dead or self._stopping or replica.role != LEADER or replica.term != term:
             return
         self.node = node
+        if self.redirect is None:
+            self._serve(node)
+        else:
+            self._stand_in()
+            self._when_closed(lambda: self._serve(node))
+
+    def _serve(self, node: Node) -> None:
+        if self.node is not node or self.dead:
+            return
         try:
             node.listen()
         except MomError as error:
@@ -383,6 +411,10 @@ class ReplicatedNode:
         node.start()
         gc.collect()
         gc.freeze()
+
+    def _when_closed(self, call: Callable[[], None]) -> None:
+        """Ports that were closed are so from the next turn of the reactor on."""
+        self.shared.reactor.callLater(0, lambda: self.shared.reactor.callLater(0, call))
 
     def _unopened(self, failure: Failure, term: int) -> None:
         self._opening = False
@@ -397,6 +429,15 @@ class ReplicatedNode:
         node.halt()
         gc.unfreeze()
         self.links.hand(self.standby, self.standby.post, self.port)
+        if self.at.redirect:
+            self._when_closed(self._answer)
+
+    def _answer(self) -> None:
+        if self.node is None and self.redirect is None and not self.dead:
+            try:
+                self._stand_by()
+            except MomError as error:
+                self.failed(error)
 
     @property
     def committer(self) -> ReplicatedNode:
