@@ -237,4 +237,22 @@ class DeferFailed:
     reason: str
 
 
-NOTICES = {cls.__name__: cls for cls in (ReactionFailed, UnknownAgent, Expired, Undeliverable, DeferDone, DeferFailed)}
+@notification(name="mom.NotDelivered")
+class NotDelivered:
+    """A cast of yours in a group was not delivered, or nobody knows whether it was: `reason` says which."""
+
+    group: str
+    type: str
+    packed: bytes
+    reason: str
+
+    @property
+    def note(self) -> Any:
+        """What you have cast. Raises UnknownNotification."""
+        return decode(self.type, self.packed)
+
+
+NOTICES = {
+    cls.__name__: cls
+    for cls in (ReactionFailed, UnknownAgent, Expired, Undeliverable, DeferDone, DeferFailed, NotDelivered)
+}

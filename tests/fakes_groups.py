@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.members import Members
 from mombroker.core.groups.home import Home
 from mombroker.core.groups.member import Member
@@ -17,8 +18,8 @@ def no_flush(home: Home) -> None:
 def no_wait(cast: Any) -> Any:
     """A member sends on before the home has placed its cast."""
 
-    def casts(members: Members, *args: Any) -> bool | None:
-        done: bool | None = cast(members, *args)
+    def casts(deeds: Deeds, *args: Any) -> bool | None:
+        done: bool | None = cast(deeds, *args)
         return True if done is None else done
 
     return casts
@@ -35,7 +36,7 @@ def not_inhibited(prepare: Any) -> Any:
     return prepares
 
 
-def no_wait_for_state(members: Members, agent: str, message: Any) -> bool:
+def no_wait_for_state(deeds: Deeds, agent: str, message: Any) -> bool:
     """A new member begins before it has the state of others."""
     return True
 
@@ -46,9 +47,9 @@ def patient(members: Members, message: Any) -> None:
 
 CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no flush": (Home, "_ask", no_flush),
-    "no wait": (Members, "_cast", no_wait(Members._cast)),
+    "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
     "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
-    "no wait for a state": (Members, "meets", no_wait_for_state),
+    "no wait for a state": (Deeds, "meets", no_wait_for_state),
     "waits in a circle": (Members, "_gives_up", patient),
 }
 

@@ -45,6 +45,7 @@ COMMANDS = {
     "dlq": ("dlq", "dlq", "Dead letters of clients: list, retry."),
     "domain": ("domain", "domain", "Domains of causality: reset."),
     "down": ("up", "down", "Stop the servers that `mom up` started."),
+    "group": ("groups", "group", "Groups of agents: list, show, remove."),
     "log": (
         "log",
         "log",

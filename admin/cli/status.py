@@ -95,7 +95,8 @@ def why(file: Path, server: str | None, output: str, columns: str) -> None:
     """What the waiting messages of a server wait for.
 
     One sentence for each message that is held for its causes or is not passed on yet, each agent that waits (for a
-    name, or to try again), and each neighbour that something waits for. Nothing is printed when nothing waits.
+    name, in a group, or to try again), each view of a group that waits for somebody, and each neighbour that something
+    waits for. Nothing is printed when nothing waits.
 
     \b
     Example:
@@ -126,6 +127,13 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return f"{wait['message']} is passed on in domain {wait['domain']} when it is stored by {lacking}"
         case "name":
             return f"{wait['agent']} waits for the name {wait['name']!r} in order to take {_first(wait)}"
+        case "cast":
+            return f"{wait['agent']} waits until a cast of its own has gone, in order to take {_first(wait)}"
+        case "state":
+            return f"{wait['agent']} waits for its state in group {wait['name']}, in order to take {_first(wait)}"
+        case "view":
+            missing = ", ".join(wait["waits_for"])
+            return f"view {wait['number']} of group {wait['group']} waits for {missing}: see `mom group show`"
         case "class":
             return f"{wait['agent']} waits in order to take {_first(wait)}: its class {wait['class']} {wait['reason']}"
         case "retry":

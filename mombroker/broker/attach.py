@@ -7,6 +7,7 @@ from mombroker.broker.access import permissions
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.verbs.access import PermissionVerbs, UserVerbs
 from mombroker.broker.verbs.drain import DrainVerbs
+from mombroker.broker.verbs.groups import GroupVerbs
 from mombroker.broker.verbs.messages import MessageVerbs
 from mombroker.broker.verbs.policies import PolicyVerbs
 from mombroker.broker.verbs.queues import QueueVerbs
@@ -33,6 +34,7 @@ def attach(server: AgentServer) -> Sessions:
     server.requests.add(
         *of_core,
         *destinations,
+        GroupVerbs(sessions),
         RetryVerbs(sessions, letters),
         DrainVerbs(sessions, server.dead_letters.letters, agents),
         PolicyVerbs(sessions.policies),

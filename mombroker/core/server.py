@@ -133,7 +133,7 @@ class AgentServer:
         self._permit()
         self.clients = self.engine.clients = attach(self)
         groups = self.clients.groups
-        groups.hand_over, groups.wake = self.engine.hand_over, self.engine.name_known
+        groups.bind(self.engine.hand_over, self.engine.name_known)
         groups.moving = self.departures.leaving.__contains__
         self.clients.leaving = self.arrivals.leaving = self.change.leaving
         self.dead_letters.settle = self.clients.orphan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mombroker.core import revision, times
 from mombroker.core.domain_channel import DomainChannel
+from mombroker.core.groups.bus import CASTS_OF, STATE_OF
 from mombroker.core.link import Link
 from mombroker.core.message import decode
 from mombroker.core.meta import HISTORY
@@ -208,6 +209,11 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
     )
 
 
+def _named(name: str) -> str:
+    """What kind of thing an agent waits for."""
+    return "cast" if name.startswith(CASTS_OF) else "state" if name.startswith(STATE_OF) else "name"
+
+
 def why(server: AgentServer) -> list[Reply]:
     """What waits here, and for what: held packets, failing agents, unknown names, links that are down."""
     out: list[Reply] = [{"kind": "full", "reason": reason} for reason in server.alarms.why()]
@@ -236,11 +242,13 @@ def why(server: AgentServer) -> list[Reply]:
         if box.blocked() and box.queue and box.name != MOVING:
             first, stuck = box.queue[0], box.stuck
             out.append({
-                "kind": "class" if stuck else "name" if box.name else "retry", "agent": box.agent, "name": box.name,
+                "kind": "class" if stuck else _named(box.name) if box.name else "retry", "agent": box.agent,
+                "name": box.name.removeprefix(CASTS_OF).removeprefix(STATE_OF),
                 "class": stuck.path if stuck else "", "reason": stuck.reason if stuck else "", "until": box.until,
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
                 "behind": server.engine.inboxes.count(box) - 1,
             })  # fmt: skip
+    out += server.clients.groups.why()
     for id, departure in server.departures.leaving.items():
         if reason := server.departures.why(id):
             out.append({"kind": "move", "agent": id, "to": departure.to, "reason": reason})

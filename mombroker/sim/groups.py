@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from mombroker.agents import Delivered, View, consumes, notification, reacts, subscribes
+from mombroker.agents import Delivered, NotDelivered, View, consumes, notification, reacts, subscribes
+from mombroker.broker.groups.group import SERVERS
 from mombroker.core.causality import Event, check
+from mombroker.core.groups.view import CAST
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
+from mombroker.sim.mischief import Trial
 from mombroker.sim.workloads import Witness
 
-HERE = __name__
+HERE, UNKNOWN = __name__, "unknown"
 NAMES = ("ledger", "desk", "watch")
 
 
@@ -34,18 +37,26 @@ class Said:
 
 
 class Partner(Witness):
-    """log      what it has sent (`s`), got (`d`), and the views that it has seen (`v`), in order
+    """log      what it has sent (`s`), got (`d`), got back (`n`), and the views that it has seen (`v`), in order
     ledger   of each group that it is in: all that was cast there, which joiners are given
     """
 
     known: list[str]
+    destinations: bool
     log: list[list[Any]] = []  # noqa: RUF012 - its state
     ledger: dict[str, list[str]] = {}  # noqa: RUF012
     count: int = 0
+    born: int = 0
+
+    def on_create(self) -> None:
+        super().on_create()
+        self.born = self.now
+        for group in NAMES if self.founder else ():
+            self.join(group)
 
     def _uid(self) -> str:
         self.count += 1
-        return f"{self.id}#{self.count}"
+        return f"{self.id}#{self.born % 10**12}-{self.count}"
 
     @reacts
     def visit(self, note: Visit) -> None:
@@ -71,7 +82,7 @@ class Partner(Witness):
             total, uid = rng.random() < 0.4, self._uid()
             self.group(group).cast(Said(uid, group, total), order="total" if total else "causal")
             self.log.append(["s", uid, "total" if total else "cast", group])
-        else:
+        elif self.destinations:
             uid, topic = self._uid(), rng.random() < 0.5
             if topic:
                 self.publish("/topic/news", uid)
@@ -88,17 +99,29 @@ class Partner(Witness):
     @reacts
     def viewed(self, note: View) -> None:
         self._saw()
-        self.log.append(["v", note.group, note.number, note.members])
+        self.log.append(["v", note.group, note.number, note.members, self.message_id])
         if self.id in note.members:
             self.ledger.setdefault(note.group, [])
         else:
             self.ledger.pop(note.group, None)
 
+    @reacts
+    def returned(self, note: NotDelivered) -> None:
+        self._saw()
+        said: Said = note.note
+        self.log.append(["n", said.uid, note.group, UNKNOWN in note.reason])
+
     def snapshot(self, group: str) -> Any:
-        return self.ledger[group]
+        return self.ledger.get(group, [])
 
     def restore(self, group: str, state: Any) -> None:
         self.ledger[group] = state
+
+    founder: bool = False  # it is the first one of all groups, so that nobody waits for one in vain
+
+
+class Reader(Partner):
+    """One that takes from a queue and a topic, too."""
 
     @consumes("/queue/work")
     def work(self, message: Delivered) -> None:
@@ -111,26 +134,20 @@ class Partner(Witness):
         self.log.append(["d", message.body.decode()])
 
 
-class Founder(Partner):
-    """The first one of all groups, so that nobody waits for one in vain."""
-
-    def on_create(self) -> None:
-        super().on_create()
-        for group in NAMES:
-            self.join(group)
-
-
 class Groups(Workload):
-    def __init__(self, rng: Random, messages: int):
-        self.rng, self.messages = Random(rng.getrandbits(32)), messages
+    """`destinations`: some of the messages go to a queue, or a topic."""
+
+    def __init__(self, rng: Random, messages: int, destinations: bool = True):
+        self.rng, self.messages, self.destinations = Random(rng.getrandbits(32)), messages, destinations
 
     def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
         homes = [*servers[:6], *rng.choices(servers, k=2)]
         self.ids = [f"{home}/p{n}" for n, home in enumerate(homes)]
-        classes = [Founder, *[Partner] * (len(homes) - 1)]
+        cls = Reader if self.destinations else Partner
+        fields = {"known": self.ids, "destinations": self.destinations}
         return [
-            AgentDecl(f"p{n}", home, f"{HERE}:{cls.__name__}", {"known": self.ids})
-            for n, (home, cls) in enumerate(zip(homes, classes, strict=True))
+            AgentDecl(f"p{n}", home, f"{HERE}:{cls.__name__}", {**fields, "founder": n == 0})
+            for n, home in enumerate(homes)
         ]
 
     def begin(self, cluster: Cluster, span: int) -> None:
@@ -141,68 +158,103 @@ class Groups(Workload):
             args = {"to": [agent], "type": "sim.visit", "fields": fields}
             cluster.world.after(int(rng.random() * span), cluster.ask, agent.partition("/")[0], "send", args)
 
+        for _ in range(rng.choice((0, 0, 2, 6))):
+            cluster.world.after(int(rng.random() * span), self._exclude, cluster)
+
+    def _exclude(self, cluster: Cluster) -> None:
+        """An operator waits for somebody no longer."""
+        args = {"group": self.rng.choice(NAMES), "agent": self.rng.choice(self.ids)}
+        for server in cluster.nodes:
+            cluster.ask(server, "exclude_member", args)
+
     def logs(self, cluster: Cluster) -> dict[str, list[list[Any]]]:
         return {id: cluster.state(id)["log"] for id in self.ids}
 
     def counts(self, cluster: Cluster) -> dict[str, int]:
         entries = [entry for log in self.logs(cluster).values() for entry in log]
-        views = {(entry[1], entry[2]) for entry in entries if entry[0] == "v"}
+        views = {entry[4] for entry in entries if entry[0] == "v" and entry[3]}
         casts = [entry for entry in entries if entry[0] == "s" and entry[2] in ("cast", "total")]
         heard = sum(entry[0] == "d" and len(entry) > 2 for entry in entries)
-        return {"views": len(views), "casts": len(casts), "casts_delivered": heard}
+        sent_on = sum(
+            record.kind == "send" and record.detail == CAST and record.agent.endswith(f"/{SERVERS}")
+            for node in cluster.nodes.values() for record in node.trace
+        )  # fmt: skip
+        return {
+            "views": len(views), "casts": len(casts), "casts_delivered": heard, "casts_sent_on": sent_on,
+            "casts_returned": sum(entry[0] == "n" for entry in entries),
+        }  # fmt: skip
 
     def faults(self, cluster: Cluster) -> list[str]:
         logs = self.logs(cluster)
         ledgers = {id: cluster.state(id)["ledger"] for id in self.ids}
-        return [*synchrony(logs), *totals(logs), *causal(logs), *unheard(logs), *alike(logs, ledgers), *left(cluster)]
+        lost = cluster.losses is not None if isinstance(cluster, Trial) else False
+        wrong = [*synchrony(logs), *totals(logs), *causal(logs, lost), *alike(logs, ledgers), *left(cluster)]
+        return [*wrong, *unheard(logs, lost), *returned(logs)]
 
 
-def _stays(log: list[list[Any]], group: str) -> Iterator[tuple[int, list[str], list[str]]]:
+def _stays(log: list[list[Any]], group: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """The views of a group that an agent was in, one after the other, with their members and what it got in each."""
-    now: tuple[int, list[str], list[str]] | None = None
+    now: tuple[str, list[str], list[str]] | None = None
     for entry in log:
         if entry[0] == "v" and entry[1] == group:
             if now is not None:
                 yield now
-            now = entry[2], entry[3], []
-        elif entry[0] == "d" and len(entry) > 2 and entry[2] == group:
+            now = entry[4], entry[3], []
+        elif entry[0] == "d" and entry[2:] == [group]:
             if now is None:
-                now = 0, [], []
+                now = "none", [], []
             now[2].append(entry[1])
     if now is not None:
         yield now
 
 
 def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
-    """All members of a view have the same casts in it, and nobody else has any; all know the same members."""
+    """All members of a view have the same casts in it, but for what its sender has got back; nobody else has any; and
+    all know the same members, in the same order of views."""
+    back = {entry[1] for log in logs.values() for entry in log if entry[0] == "n"}
     for group in NAMES:
-        views: dict[int, dict[str, tuple[list[str], list[str]]]] = {}
+        views: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
+        orders = dict[str, list[str]]()
         for id, log in logs.items():
-            last = 0
-            for number, members, got in _stays(log, group):
-                views.setdefault(number, {})[id] = members, got
-                if number <= last:
-                    yield f"{id} has view {number} of {group} behind {last}"
-                last = number
-        for number, those in views.items():
+            orders[id] = [view for view, members, _ in _stays(log, group) if members]
+            for view, members, got in _stays(log, group):
+                views.setdefault(view, {})[id] = members, got
+        if _differ(list(orders.values())):
+            yield f"two orders of the views of {group}"
+        for view, those in views.items():
             everyone = {tuple(members) for members, _ in those.values()}
             if len(everyone) > 1:
-                yield f"view {number} of {group} has several memberships: {everyone}"
+                yield f"view {view} of {group} has several memberships: {everyone}"
                 continue
             members = list(everyone.pop())
-            sets = {id: frozenset(got) for id, (_, got) in those.items() if id in members}
+            sets = {
+                id: frozenset(uid for uid in got if uid not in back or uid.partition("#")[0] != id)
+                for id, (_, got) in those.items() if id in members
+            }  # fmt: skip
             if len({*sets.values()}) > 1:
-                yield f"the members of view {number} of {group} have different casts: {_shown(sets)}"
-            if missing := [id for id in members if id not in those and _was_in(logs[id], group, number, id)]:
-                yield f"{missing} never came into view {number} of {group}"
+                yield f"the members of view {view} of {group} have different casts: {_shown(sets)}"
+            if missing := [id for id in members if id not in those and _was_in(logs[id], group, view, orders, id)]:
+                yield f"{missing} never came into view {view} of {group}"
             if any(got for id, (_, got) in those.items() if id not in members):
-                yield f"somebody has casts of view {number} of {group} and is not in it"
+                yield f"somebody has casts of view {view} of {group} and is not in it"
 
 
-def _was_in(log: list[list[Any]], group: str, number: int, id: str) -> bool:
-    """Was it in a view before this one? Else it had no state yet, has given up waiting for it, and joined again."""
-    before = [members for last, members, _ in _stays(log, group) if last < number]
-    return bool(before) and id in before[-1]
+def _was_in(log: list[list[Any]], group: str, view: str, orders: dict[str, list[str]], id: str) -> bool:
+    """Was it in the view before this one, by what others have seen? Else it had no state yet, has given up waiting for
+    it, and joined again."""
+    seen = {each: members for each, members, _ in _stays(log, group)}
+    before = {order[at - 1] for order in orders.values() if view in order and (at := order.index(view)) > 0}
+    return any(id in seen.get(each, ()) for each in before)
+
+
+def _differ(orders: list[list[str]]) -> bool:
+    """Are two things in one order here and in another one there?"""
+    for at, one in enumerate(orders):
+        for other in orders[:at]:
+            common = {*one} & {*other}
+            if [each for each in one if each in common] != [each for each in other if each in common]:
+                return True
+    return False
 
 
 def _shown(sets: dict[str, frozenset[str]]) -> str:
@@ -218,15 +270,11 @@ def totals(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
             [entry[1] for entry in log if entry[0] == "d" and entry[2:] == [group] and entry[1] in total]
             for log in logs.values()
         ]
-        for at, one in enumerate(orders):
-            for other in orders[:at]:
-                common = {*one} & {*other}
-                if [uid for uid in one if uid in common] != [uid for uid in other if uid in common]:
-                    yield f"two orders in {group}"
-                    return
+        if _differ(orders):
+            yield f"two orders in {group}"
 
 
-def causal(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
+def causal(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
     """No cast, direct message or message of a queue or topic overtakes another one, across groups and all. A cast is
     sent when its author does so, whatever it waits for. A queue or topic passes on, each
     message by itself, and later if its consumer has failed."""
@@ -250,42 +298,58 @@ def causal(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
             elif kind == "d":
                 events.append(("deliver", id, f"of {uid} to {id}" if passed else uid))
     verdict = check(events)
-    for what in ("violations", "duplicates", "unsent"):
+    for what in ("violations", "duplicates", *(() if lost else ("unsent",))):  # what is lost has forgotten its sends
         if found := getattr(verdict, what):
             yield f"{len(found)} {what} among casts and what else is sent, as {found[0]}"
 
 
-def unheard(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
-    """A cast has come to somebody, unless a group was without members."""
-    heard = {entry[1] for log in logs.values() for entry in log if entry[0] == "d"}
-    empty = {entry[1] for log in logs.values() for entry in log if entry[0] == "v" and not entry[3]}
-    known = {entry[1] for log in logs.values() for entry in log if entry[0] == "v"}
-    for log in logs.values():
-        for kind, uid, *what in log:
-            if kind == "s" and uid not in heard and what[0] == "direct":
-                yield f"{uid} is lost"
-            if kind == "s" and uid not in heard and what[0] in ("cast", "total"):
-                if what[1] in known and what[1] not in empty and not _before_all(log, uid, what[1]):
-                    yield f"cast {uid} is lost"
+def unheard(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
+    """A cast has come to somebody, unless its sender knows better, or a group was without members."""
+    known = {entry[1] for log in logs.values() for entry in log if entry[0] in "dn"}
+    for id, log in logs.items():
+        inside = set[str]()
+        for kind, what, *more in reversed(log):  # who has not left behind it was a member
+            if kind == "v":
+                (inside.add if id in more[1] else inside.discard)(what)
+            elif kind == "s" and what not in known:
+                if more[0] == "direct" and not lost:
+                    yield f"{what} is lost"
+                elif more[0] == "cast" and more[1] in inside and _is_in(log, what, more[1], id):
+                    yield f"cast {what} is lost"
 
 
-def _before_all(log: list[list[Any]], uid: str, group: str) -> bool:
-    """Was it cast by somebody who was no member, perhaps before there was any?"""
+def _is_in(log: list[list[Any]], uid: str, group: str, id: str) -> bool:
+    """Was it a member, by what it had seen, when it cast this?"""
+    found = False
     for entry in log:
-        if entry[:2] == ["s", uid]:
-            return True
         if entry[0] == "v" and entry[1] == group:
-            return False
-    return True
+            found = id in entry[3]
+        elif entry[:2] == ["s", uid]:
+            return found
+    return found
+
+
+def returned(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
+    """What has come back to its sender has come to nobody else, unless that is unknown."""
+    back = {entry[1]: id for id, log in logs.items() for entry in log if entry[0] == "n" and not entry[3]}
+    for id, log in logs.items():
+        if wrong := [entry[1] for entry in log if entry[0] == "d" and back.get(entry[1], id) != id]:
+            yield f"{wrong[0]} was not delivered, its sender was told, and {id} has it"
 
 
 def alike(logs: dict[str, list[list[Any]]], ledgers: dict[str, dict[str, list[str]]]) -> Iterator[str]:
     """What joiners are given is exactly what was cast before: the members of the last view have the same."""
+    back = {entry[1] for log in logs.values() for entry in log if entry[0] == "n"}
     for group in NAMES:
-        last = max((entry for log in logs.values() for entry in log if entry[:2] == ["v", group]), default=None)
-        sets = {id: frozenset(ledgers[id].get(group, ["nothing"])) for id in (last[3] if last else [])}
-        if len({*sets.values()}) > 1:
-            yield f"the members of {group} have different states: {_shown(sets)}"
+        sets: dict[str, dict[str, frozenset[str]]] = {}
+        for id, log in logs.items():
+            last = [entry for entry in log if entry[:2] == ["v", group]][-1:]
+            if last and id in last[0][3]:
+                got = frozenset(ledgers[id].get(group, ["nothing"])) - back
+                sets.setdefault(last[0][4], {})[id] = got
+        for those in sets.values():
+            if len({*those.values()}) > 1:
+                yield f"the members of {group} have different states: {_shown(those)}"
 
 
 def left(cluster: Cluster) -> Iterator[str]:
@@ -294,5 +358,5 @@ def left(cluster: Cluster) -> Iterator[str]:
         waiting = {
             entry.collection for entry in node.disk.store.disk.items.values() if entry.agent.endswith("/_groups")
         }
-        if what := waiting - {"members", "void"}:
+        if what := waiting - {"members", "void", "copies"}:
             yield f"{node.name} has left in its groups: {sorted(what)}"

@@ -93,7 +93,7 @@ def cluster(
     rng = world.rng
     workload: Workload
     if groups:
-        workload = Groups(rng, rng.choice((50, 150, 300)))
+        workload = Groups(rng, rng.choice((50, 150, 300)), not losses)
     elif program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:

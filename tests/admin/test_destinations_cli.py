@@ -444,3 +444,9 @@ def test_a_durable_subscription_moves_to_another_server(bus):
     while bus.json("subscription", "show", "trip", "--client-id", "ann")["messages"] < 2:
         assert time.monotonic() < until
     assert bus.json("subscription", "show", "trip", "--client-id", "ann")["home"] == "b"
+
+
+def test_groups_are_listed_and_who_asks_for_another_one_is_told(bus):
+    assert bus.json("group", "list") == []
+    assert "there is no group ledger" in bus.mom("group", "show", "ledger", code=6).stderr
+    assert "there is no group ledger" in bus.mom("group", "remove", "ledger", "--yes", code=6).stderr

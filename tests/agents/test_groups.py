@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mombroker.agents import Agent, View, notification, reacts
+from mombroker.agents import Agent, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
 
 
@@ -149,3 +149,74 @@ def test_a_member_does_not_move_to_another_server():
         assert "is a member of group ledger: it moves once it has left that" in str(error)
     else:
         raise AssertionError("it moves")
+
+
+def test_an_operator_sees_who_holds_up_a_view_and_goes_on_without():
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    bus.kill("c", down=float("inf"))
+    bus.send("y", Do("leave"), server="b")
+    bus.advance(5)
+    home = bus.ask("groups", server="a")["groups"]
+    assert home == [
+        {"group": "ledger", "home": "a", "view": 3, "size": 3, "changes": True, "waits_for": ["c"], "placed": 0}
+    ]
+    assert bus.ask("group", server="a", group="ledger")["leaving"] == ["b/y"]
+    waits = [each for each in bus.ask("why", server="a")["waits"] if each["kind"] == "view"]
+    assert waits == [{"kind": "view", "group": "ledger", "number": 4, "waits_for": ["c"]}]
+    assert bus.ask("exclude_member", server="a", group="ledger", agent="c/z")["excluded"] == "c/z"
+    bus.advance(5)
+    assert bus.state("x")["views"][-1] == [4, ["a/x"], [], ["b/y", "c/z"]]
+    bus.start("c")
+    bus.settle()
+    assert bus.state("z")["views"][-1] == bus.state("x")["views"][-1]
+    told(bus, "z", "join")
+    assert bus.state("x")["views"][-1][:2] == [5, ["a/x", "c/z"]]
+    bus.check()
+
+
+def test_what_a_member_casts_after_it_was_excluded_comes_back_to_it():
+    bus = Bus({"a/x": Member, "b/y": Member, "c/z": Teller})
+    for each in "xyz":
+        told(bus, each, "join")
+    for other in "ab":
+        bus.cut("c", other)
+    bus.send("z", Do("causal", "late"), server="c")
+    bus.ask("exclude_member", server="a", group="ledger", agent="c/z")
+    bus.advance(5)
+    assert bus.state("x")["views"][-1][1] == ["a/x", "b/y"]
+    for other in "ab":
+        bus.heal("c", other)
+    bus.settle()
+    assert bus.state("x")["heard"] == bus.state("y")["heard"] == []
+    assert bus.state("z")["back"] == [["ledger", "late", "its sender was out of the view: no other member has it"]]
+
+
+def test_a_group_that_is_removed_tells_all_and_may_be_made_anew():
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    told(bus, "x", "causal", "one")
+    assert bus.ask("remove_group", server="a", group="ledger")["members"] == ["a/x", "b/y", "c/z"]
+    bus.settle()
+    assert all(bus.state(each)["views"][-1] == [4, [], [], ["a/x", "b/y", "c/z"]] for each in "xyz")
+    assert bus.ask("groups", server="a")["groups"] == []
+    told(bus, "y", "join")
+    assert bus.state("y")["views"][-1] == [1, ["b/y"], ["b/y"], []]
+
+
+def test_a_cast_to_a_group_without_members_comes_back():
+    bus = Bus({"a/x": Member, "b/z": Teller})
+    told(bus, "x", "join")
+    told(bus, "x", "leave")
+    told(bus, "z", "total", "anybody")
+    assert bus.state("z")["back"] == [["ledger", "anybody", "the group had no members"]]
+
+
+class Teller(Member):
+    back: list[list[str]] = []  # noqa: RUF012
+
+    @reacts
+    def returned(self, note: NotDelivered) -> None:
+        self.back.append([note.group, note.note.text, note.reason])

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
 from urllib.parse import unquote
 
 import msgpack
 
-from mombroker.broker.groups.notes import Flush, Join, Leave, Place, Placed, Prepare, Restored, Told, Viewed
+from mombroker.broker.groups.notes import (
+    Ack,
+    Flush,
+    Join,
+    Leave,
+    Place,
+    Placed,
+    Prepare,
+    Restored,
+    Returned,
+    Stable,
+    Told,
+    Viewed,
+)
 from mombroker.broker.native import Native
 from mombroker.broker.wire import Note, pack
 from mombroker.core.groups.home import JOIN, LEAVE, Home
@@ -17,6 +31,7 @@ from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.natives import Natives
 from mombroker.core.transaction import COMMIT
 
+NOBODY = "the group had no members"
 SERVERS = "_groups"  # who has the members of a server
 
 
@@ -27,12 +42,14 @@ class Around(Protocol):
 class Group(Native):
     """1. Its row says all that its home has decided.
 
-    placed   casts that it has placed, since the server has started
+    placed    casts that it has placed, since the server has started
+    ends      it is to be no more
+    departed  servers that had members until this view, and may have casts that others lack
     """
 
     path = "mombroker.broker.groups.group:Group"
 
-    __slots__ = ("name", "home", "placed", "ends")
+    __slots__ = ("name", "home", "placed", "ends", "departed")
 
     def __init__(self, service: Around, id: str, state: bytes = b""):
         super().__init__(service.natives, id)
@@ -40,12 +57,13 @@ class Group(Native):
         self.home = Home(self._where, self._prepare, self._announce)
         self.placed = 0
         self.ends = False
+        self.departed: list[str] = []
         if state:
-            values, self.ends = msgpack.unpackb(state)
+            values, self.ends, self.departed = msgpack.unpackb(state)
             self.home.load(values)
 
     def pack(self) -> bytes:
-        packed: bytes = pack([self.home.values(), self.ends])
+        packed: bytes = pack([self.home.values(), self.ends, self.departed])
         return packed
 
     # -- what its home says ------------------------------------------------------------------------------------------
@@ -62,13 +80,24 @@ class Group(Native):
             self.name, view.number, view.members, view.joined, view.left, view.giver, view.lacking, view.cut
         )  # fmt: skip
         servers = self.tx.topology.servers
+        if self.departed:
+            self._tell_stable(self.departed, view.number, {})
+        members = {self._where(agent) for agent in view.members}
+        self.departed = sorted({self._where(agent) for agent in view.left} - members) if members else []
         self._send(tuple(agent for agent in agents if self._where(agent) in servers), note)
-        if self.ends and not view.members:
-            self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
 
     def _send(self, dests: tuple[str, ...], note: Note) -> None:
         if dests:
             self.natives.send(new_message(self.tx, self.id, dests, note.wire, note.pack(), flags=BOUNCE))
+
+    def _stable(self, note: Ack, message: Message) -> None:
+        if casts := self.home.acked(home_of(message.source), note.number, note.casts):
+            self._tell_stable({self._where(agent) for agent in self.home.members}, note.number, casts)
+
+    def _tell_stable(self, servers: Iterable[str], number: int, casts: dict[str, int]) -> None:
+        there = self.tx.topology.servers
+        dests = tuple(f"{server}/{SERVERS}" for server in sorted(servers) if server in there)
+        self._send(dests, Stable(self.name, number, casts))
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 
@@ -98,23 +127,40 @@ class Group(Native):
         self._send(tuple(members), Told(self.name, self.home.number, source, note.type, note.payload))
         if source not in members:
             self.natives.post(self.id, f"{self._where(source)}/{SERVERS}", Placed(source))
+        if not members:
+            self._send((source,), Returned(self.name, note.type, note.payload, NOBODY))
         self.tx.urgency = COMMIT
+
+    def lost(self, servers: set[str]) -> None:
+        """Nothing more comes from these servers."""
+        home = self.home
+        members = [*home.members, *(home.change.joined if home.change else ()), *(agent for _, agent, _ in home.wishes)]
+        if gone := [agent for agent in members if self._where(agent) in servers]:
+            home.exclude(gone, lost=True)
+            self._changed()
+
+    def exclude(self, agent: str) -> None:
+        """Nobody waits for a member any more."""
+        self.home.exclude([agent])
+        self._changed()
 
     def end(self) -> None:
         """All members leave, and the group is gone."""
         self.ends = True
         self.home.close()
-        if not (self.home.members or self.home.change):
-            self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
         self._changed()
 
     handlers: ClassVar[Any] = {
-        Join.wire: joins, Leave.wire: leaves, Flush.wire: flushes, Restored.wire: restored, Place.wire: places,
+        Join.wire: joins, Leave.wire: leaves, Flush.wire: flushes, Restored.wire: restored,
+        Place.wire: places, Ack.wire: _stable,
     }  # fmt: skip
 
     def _changed(self) -> None:
         self.change()
         self.tx.urgency = COMMIT
+        if self.ends and not (self.home.members or self.home.change):
+            self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
+            self.natives.remove(self.id)
 
     def check(self) -> None:
         self.home.check()

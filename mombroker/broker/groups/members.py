@@ -7,155 +7,107 @@ in the order of the protocol, whatever else waits in its inbox.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
 
-import msgpack
-
-from mombroker.broker.groups.group import SERVERS, Group
+from mombroker.broker.groups.beginnings import NEVER, STATE, VOID, Beginnings
+from mombroker.broker.groups.copies import COPIES, Copies
+from mombroker.broker.groups.group import SERVERS
+from mombroker.broker.groups.membership import MEMBERS, Membership, item_of
 from mombroker.broker.groups.notes import (
-    GROUP_CHARS,
+    Ack,
     Busy,
+    Ended,
     Flush,
     Join,
+    Lack,
     Leave,
-    Place,
     Placed,
     Prepare,
-    Restored,
+    Returned,
+    Stable,
     State,
     Told,
     Viewed,
 )
-from mombroker.broker.groups.outbox import OUTBOX, Entry, Outboxes
-from mombroker.broker.names import name_of
+from mombroker.broker.groups.outbox import OUTBOX, Outboxes
 from mombroker.broker.native import Native
-from mombroker.broker.wire import Note, note_of, pack
+from mombroker.broker.wire import Note, note_of
 from mombroker.core import times
 from mombroker.core.batch import ItemRow
-from mombroker.core.errors import MomError, UnknownName, UnknownNotification
-from mombroker.core.groups.bus import CASTS, JOIN, PUT, SEND, waits_for
+from mombroker.core.errors import UnknownNotification
+from mombroker.core.groups.bus import CASTS, waits_for
 from mombroker.core.groups.member import Member
 from mombroker.core.groups.view import Cast, View
+from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, decode, new_message
 from mombroker.core.natives import Natives
 from mombroker.core.transaction import COMMIT
 
-# Collections: memberships; what waits; pages of states; where agents begin.
-MEMBERS, HELD, STATE, VOID = "members", "held", "state", "void"
-LAST = (1 << 62) - 1
+HELD = "held"  # the collection of what waits for its turn
 AGAIN = times.of_seconds(0.5)
-
-
-@dataclass(slots=True, eq=False)
-class Brought:
-    """A message for a member that has not got it. `row`: of it, 0 while it has none."""
-
-    message: Message
-    row: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Membership:
-    """What is kept of one.
-
-    place     of its row
-    home      the agent of the group
-    lacks     the view that it begins with, while it waits for the state of then; 0: it waits for none
-    again     it has given that up, and joins once more when it has left
-    gone      the agent was deleted
-    prepared  a view that is to be flushed for, and is not yet: number, attempt, who is out
-    """
-
-    group: str
-    home: str
-    member: Member
-    place: int
-    lacks: int = 0
-    again: bool = False
-    gone: bool = False
-    prepared: list[Any] | None = None
-
-    def row(self, id: str) -> ItemRow:
-        values = [self.group, self.home, self.lacks, self.again, self.gone, self.prepared, self.member.values()]
-        return ItemRow(self.place, id, MEMBERS, 0, bytes(pack(values)), b"")
-
-    @classmethod
-    def of(cls, row: ItemRow) -> Membership:
-        group, home, lacks, again, gone, prepared, values = msgpack.unpackb(row.head)
-        member = Member(values[0])
-        member.load(values)
-        return cls(group, home, member, row.id, lacks, again, gone, prepared)
+ACK_EVERY = 64  # casts of a group
+LATE, LOST = (
+    "its sender was out of the view: no other member has it",
+    "the home of the group is lost: who has it is unknown",
+)
 
 
 class Members(Native):
     """1. Each membership has its row when the batch closes.
-    2. Who has lost or left all of a group has no membership of it.
+    2. Casts of a group that goes beyond this server are in `copies` until they are stable.
 
-    of        memberships, by group and agent
-    changed   those whose rows are to be written
-    outboxes  what agents wait to send
-    states    pages of states that have come, by agent and group
-    voids     by agent and group the view that the agent begins with: what is of before it is nothing to it; and a row
-    busy      what the servers of members are to be told: they wait for somebody who waits
+    of          memberships, by group and agent
+    changed     those whose rows are to be written
+    ready       agents whose outboxes may go on
+    outboxes    what agents wait to send, and `run` does it
+    beginnings  where new members begin
+    busy        what the servers of members are to be told: they wait for somebody who waits
+    unacked     casts that have come since the home was told, by group
     """
 
     __slots__ = (
-        "of",
-        "changed",
-        "ready",
-        "outboxes",
-        "states",
-        "voids",
-        "busy",
-        "sends",
-        "hand_over",
-        "wake",
-        "moving",
-    )
+        "of", "changed", "ready", "outboxes", "run", "beginnings", "copies", "busy", "unacked", "hand_over", "wake",
+    )  # fmt: skip
 
-    sends: Callable[[str, Any], None]  # what an agent sends to a destination, or a topic
+    run: Callable[[str], bool]  # True if nothing is left of an agent's outbox
     hand_over: Callable[[Message, str], None]  # puts a message into an agent's inbox
     wake: Callable[[str], None]  # whoever waits for this goes on
-    moving: Callable[[str], bool]  # is the agent on its way to another server?
 
-    def __init__(self, natives: Natives, sends: Callable[[str, Any], None]):
+    def __init__(self, natives: Natives):
         super().__init__(natives, f"{natives.tx.name}/{SERVERS}")
-        self.sends = sends
         self.of: dict[str, dict[str, Membership]] = {}
         self.changed: dict[Membership, None] = {}
-        self.ready: dict[str, None] = {}  # agents whose outboxes may go on
+        self.ready: dict[str, None] = {}
         self.outboxes = Outboxes(self.tx, self.id)
-        self.states: dict[tuple[str, str], list[ItemRow]] = {}
-        self.voids: dict[tuple[str, str], tuple[int, int]] = {}
+        self.beginnings = Beginnings(self.tx, self.id)
+        self.copies = Copies(self.tx, self.id)
         self.busy: list[tuple[str, Busy]] = []
+        self.unacked: dict[str, int] = {}
         natives.agents[self.id] = self
         types = natives.types
         types.entering[Told.wire] = self._cast_comes
         types.entering[Viewed.wire] = self._view_comes
-        types.obey(Prepare.wire, note_of, self._prepares, at_once=False)
-        types.obey(Placed.wire, note_of, self._placed, at_once=False)
-        types.obey(State.wire, note_of, self._state_comes, at_once=False)
-        types.obey(Busy.wire, note_of, self._gives_up, at_once=False)
+        for kind, obey in (
+            (Prepare, self._prepares), (Placed, self._placed), (State, self._state_comes), (Busy, self._gives_up),
+            (Stable, self._stable), (Lack, self._lacked), (Ended, self._ended),
+        ):  # fmt: skip
+            types.obey(kind.wire, note_of, obey, at_once=False)
 
     def recover(self) -> None:
         """Take up what the store holds."""
         for row in self._rows(MEMBERS):
             mine = Membership.of(row)
-            self.of.setdefault(mine.group, {})[mine.member.agent] = mine
-        places = {mine.place: mine for mine in self._all()}
+            self.of.setdefault(mine.group, {})[mine.agent] = mine
+        places = {mine.place: mine for mine in self.all()}
         for row in self._rows(HELD):
             if row.key in places:
-                places[row.key].member.held.append(_item(decode(row.body), row.id))
-        for row in self._rows(OUTBOX):
-            self.outboxes.load(row)
-        for row in self._rows(STATE):
-            agent, group, *_ = msgpack.unpackb(row.head)
-            self.states.setdefault((agent, group), []).append(row)
-        for row in self._rows(VOID):
-            agent, group, number = msgpack.unpackb(row.head)
-            self.voids[agent, group] = number, row.id
-        if any(mine.again for mine in self._all()):
+                places[row.key].member.held.append(item_of(decode(row.body), row.id))
+        for name, load in (
+            (OUTBOX, self.outboxes.load), (STATE, self.beginnings.load_page), (VOID, self.beginnings.load_void),
+            (COPIES, self.copies.load),
+        ):  # fmt: skip
+            for row in self._rows(name):
+                load(row)
+        if any(mine.again for mine in self.all()):
             self.alarm_at(times.after(self.tx.now, AGAIN))
 
     def _rows(self, collection: str) -> Iterable[ItemRow]:
@@ -164,171 +116,47 @@ class Members(Native):
             yield from rows
             after = (rows[-1].key, rows[-1].id)
 
-    def _all(self) -> list[Membership]:
+    def all(self) -> list[Membership]:
         return [mine for those in self.of.values() for mine in those.values()]
 
-    def _of(self, group: str, agent: str) -> Membership | None:
+    def find(self, group: str, agent: str) -> Membership | None:
         return self.of.get(group, {}).get(agent)
 
-    # -- what agents do ----------------------------------------------------------------------------------------------
+    def add(self, mine: Membership) -> Membership:
+        self.of.setdefault(mine.group, {})[mine.agent] = mine
+        self.change_of(mine)
+        return mine
 
-    def home(self, group: str, make: bool) -> str:
-        """The agent of a group, which is made if need be. Raises UnknownName until it is there, MomError."""
-        if not group or len(group) > GROUP_CHARS or not group.isprintable():
-            raise MomError(f"a group has a name of up to {GROUP_CHARS} printable characters, not {group[:80]!r}")
-        name = name_of(f"group:{group}")
-        id = self.natives.names.known.get(name)
-        if id is None and make:
-            self.natives.names.declare(name, Group.path, b"")
-            id = self.natives.names.known.get(name)  # where we decide ourselves it is known by now
-        if id is None:
-            raise UnknownName(name)
-        return id
+    def new(self, group: str, home: str, agent: str) -> Membership:
+        return self.add(Membership(group, home, Member(agent), self.tx.new_id()))
 
-    def may_join(self, agent: str) -> None:
-        """Raises MomError."""
-        if self.moving(agent):
-            raise MomError(f"{agent} is moving to another server, and joins no group before it is there")
-
-    def waits(self, agent: str) -> bool:
-        """Has it something to send that is not sent yet?"""
-        return agent in self.outboxes.of
-
-    def act(self, agent: str, kind: str, value: Any) -> bool:
-        """Send, put, join, leave or cast, behind all that the agent has waiting. True if something of it waits now."""
-        self.outboxes.add(agent, kind, value)
-        if self.outboxes.run(agent, self._do):
-            return False
-        self.outboxes.keep(agent)
-        return True
-
-    def _do(self, agent: str, entry: Entry, asked: int) -> bool | None:
-        """See Outboxes.run."""
-        kind, value = entry.kind, entry.value
-        if kind == CASTS:
-            group, home, wire, payload, total = value
-            return self._cast(agent, group, home, wire, payload, total, asked)
-        if asked:
-            return False
-        if kind == SEND:
-            self.natives.send(value)
-        elif kind == PUT:
-            self.sends(agent, value)
-        elif kind == JOIN:
-            self._join(agent, *value)
-        else:
-            self._leave(agent, *value)
-        return True
-
-    def _join(self, agent: str, group: str, home: str, needs: bool) -> None:
-        mine = self._of(group, agent)
-        if mine is not None:
-            mine.again = mine.again and mine.member.inside
-        else:
-            mine = Membership(group, home, Member(agent), self.tx.new_id())
-            self.of.setdefault(group, {})[agent] = mine
-        self._change(mine)
-        self._say(agent, (home,), Join(needs))
-
-    def _leave(self, agent: str, group: str, home: str) -> None:
-        self._say(agent, (home,), Leave())
-        mine = self._of(group, agent)
-        if mine is not None and mine.again:
-            mine.again = False
-            self._change(mine)
-            if not mine.member.inside:
-                self._forget(mine)
-
-    def _forget(self, mine: Membership) -> None:
-        del self.of[mine.group][mine.member.agent]
+    def forget(self, mine: Membership) -> None:
+        del self.of[mine.group][mine.agent]
         if not self.of[mine.group]:
             del self.of[mine.group]
+            self.unacked.pop(mine.group, None)
+        self.change_of(mine)
 
-    def _cast(
-        self, agent: str, group: str, home: str, wire: str, payload: bytes, total: bool, asked: int
-    ) -> bool | None:
-        mine = self._of(group, agent)
-        if total or mine is None or not mine.member.inside:
-            if asked and self.outboxes.of[agent][asked - 1].value[1] != home:
-                return False
-            self._say(agent, (home,), Place(wire, payload))
-            return None
-        if asked or mine.member.inhibited:
-            return False
-        cast = mine.member.cast()
-        self._change(mine)
-        note = Told(group, cast.number, agent, wire, payload, cast.seq, cast.after)
-        self._say(agent, tuple(mine.member.members), note, 0)
-        return True
+    def change_of(self, mine: Membership) -> None:
+        self.changed[mine] = None
+        self.touch()
 
-    def _say(self, agent: str, to: tuple[str, ...], note: Note, flags: int = BOUNCE) -> None:
-        self.natives.send(new_message(self.tx, agent, to, note.wire, note.pack(), flags=flags))
+    def say(self, agent: str, to: tuple[str, ...], note: Note, flags: int = BOUNCE) -> None:
+        """An agent sends a note."""
+        if to:
+            self.natives.send(new_message(self.tx, agent, to, note.wire, note.pack(), flags=flags))
 
-    def give(self, agent: str, group: str, number: int, to: list[str], state: bytes) -> None:
-        """A member gives its state, in pages."""
-        size = max(1, self.tx.limits.max_message // 2)
-        pages = [state[at : at + size] for at in range(0, max(1, len(state)), size)]
-        servers = dict.fromkeys(self.natives.names.homes.home(each) for each in to)
-        dests = tuple(f"{server}/{SERVERS}" for server in servers if server in self.tx.topology.servers)
-        for at, page in enumerate(pages):
-            if dests:
-                self._say(agent, dests, State(group, number, to, page, at, at == len(pages) - 1))
+    def servers(self, agents: Iterable[str]) -> tuple[str, ...]:
+        """Who has the members of their servers."""
+        home, there = self.natives.names.homes.home, self.tx.topology.servers
+        found = dict.fromkeys(home(agent) for agent in agents)
+        return tuple(f"{server}/{SERVERS}" for server in found if server in there)
 
-    def meets(self, agent: str, message: Message) -> bool:
-        """A cast or view in its turn. False if it is of before the view that the agent begins with. Raises UnknownName
-        for a view that the agent needs a state for, until that is there."""
-        try:
-            note = note_of(message)
-        except UnknownNotification:  # the agent will say so
-            return True
-        key = agent, note.group
-        if key in self.voids:
-            if note.number < self.voids[key][0]:
-                return False
-            self._forget_void(*key)
-        mine = self._of(note.group, agent)
-        begins = type(note) is Viewed and mine is not None and mine.lacks == note.number
-        if begins and self.state(agent, note.group, note.number) is None:
-            raise UnknownName(_awaited(note.group))
-        return True
-
-    def state(self, agent: str, group: str, number: int) -> bytes | None:
-        """The state that has come for a member, as of the beginning of this view."""
-        pages: list[bytes] = []
-        for row in self.states.get((agent, group), ()):
-            _, _, of, at, last = msgpack.unpackb(row.head)
-            if of == number and at == len(pages):
-                pages.append(row.body)
-                if last:
-                    return b"".join(pages)
-        return None
-
-    def restored(self, agent: str, group: str) -> None:
-        """It has its state."""
-        mine = self._of(group, agent)
-        if mine is not None and mine.lacks:
-            mine.lacks = 0
-            self._change(mine)
-            self._say(agent, (mine.home,), Restored())
-        self._forget_state(agent, group)
-
-    def _forget_state(self, agent: str, group: str) -> None:
-        for row in self.states.pop((agent, group), ()):
-            self.tx.rows.items[row.id] = None
-            self.tx.urgency = COMMIT
-
-    def gone(self, agent: str) -> None:
-        """It was deleted: it leaves all that it is in."""
-        self.outboxes.forget(agent)
-        for mine in self._all():
-            if mine.member.agent == agent and not mine.gone:
-                mine.gone, mine.again = True, False
-                self._change(mine)
-                self._say(agent, (mine.home,), Leave(gone=True))
-
-    def has(self, agent: str) -> list[str]:
-        """The groups that it is in, or is to be."""
-        return [group for group, those in self.of.items() if agent in those]
+    def goes_on(self, agent: str) -> None:
+        """Its outbox goes on, when the reactions at hand are done."""
+        if agent in self.outboxes.of:
+            self.ready[agent] = None
+            self.touch()
 
     # -- what comes for members --------------------------------------------------------------------------------------
 
@@ -339,7 +167,7 @@ class Members(Native):
             return True
         if not note.seq and note.sender == agent:
             self.outboxes.placed(agent)
-            self._go_on(agent)
+            self.goes_on(agent)
         return self._offer(message, agent, note.group)
 
     def _view_comes(self, message: Message, agent: str) -> bool:
@@ -347,23 +175,20 @@ class Members(Native):
             note: Viewed = note_of(message)
         except UnknownNotification:
             return True
-        mine = self._of(note.group, agent)
-        if mine is None and agent not in note.members:
-            self._drop(message, agent)
-            return False
-        if mine is None:
-            mine = Membership(note.group, message.source, Member(agent), self.tx.new_id())
-            self.of.setdefault(note.group, {})[agent] = mine
+        if message.source == self.id:  # the group has ended
+            return True
+        if self.find(note.group, agent) is None and agent in note.members:
+            self.new(note.group, message.source, agent)
         return self._offer(message, agent, note.group)
 
     def _offer(self, message: Message, agent: str, group: str) -> bool:
         """A cast or view has come for a member. True if it has it now, and nothing else."""
-        mine = self._of(group, agent)
+        mine = self.find(group, agent)
         if mine is None:
             self._drop(message, agent)
             return False
-        self._change(mine)
-        item = _item(message, 0)
+        self.change_of(mine)
+        item = item_of(message, 0)
         done, refused = mine.member.offer(item)
         for each in [*done, *refused]:
             if each.of.row:
@@ -376,81 +201,60 @@ class Members(Native):
                 self._hand_over(mine, each)
             if type(each) is View:
                 self._begins(mine, each)
+            elif type(each) is Cast and each.seq:
+                self._keep(mine, each)
         if item in mine.member.held:
             data = message.copy_for(agent) + message.payload
             item.of.row = self.tx.new_id()
             self.tx.rows.items[item.of.row] = ItemRow(item.of.row, self.id, HELD, mine.place, b"", data)
+            self._ask_for(mine)
         elif not done and not refused:
             self._drop(message, agent)
         return alone
 
     def _hand_over(self, mine: Membership, item: Cast | View) -> None:
         if mine.gone:
-            self._drop(item.of.message, mine.member.agent)
+            self._drop(item.of.message, mine.agent)
         else:
-            self.hand_over(item.of.message, mine.member.agent)
+            self.hand_over(item.of.message, mine.agent)
 
     def _begins(self, mine: Membership, view: View) -> None:
         """A view has come into a member's inbox."""
-        agent = mine.member.agent
+        agent, group = mine.agent, mine.group
         if agent not in view.members:
+            self._returns(mine, view)
             if mine.lacks and not mine.again:
-                self._void(agent, mine.group, view.number)
-            self._forget(mine)
+                self.beginnings.begin(agent, group, mine.lacks, view.number)
+            self.forget(mine)
             if mine.again:  # it has left, and joins after a while
-                new = Membership(mine.group, mine.home, Member(agent), self.tx.new_id(), again=True)
-                self.of.setdefault(mine.group, {})[agent] = new
-                self._change(new)
-                self.alarm_at(times.after(self.tx.now, AGAIN))
+                self.add(Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True))
+                self.alarm_at(times.after(self.tx.now, AGAIN << min(mine.tries, 6)))
         else:
-            if (agent in view.joined and self._begin(agent, mine.group) == LAST) or (
+            if (agent in view.joined and self.beginnings.waits(agent, group)) or (
                 mine.lacks and agent in view.lacking and not mine.again  # what it has waited for does not come
             ):
-                self._void(agent, mine.group, view.number)
+                self.beginnings.begin(agent, group, mine.lacks or view.number, view.number)
+            mine.again = mine.again and agent not in view.joined
             if agent in view.lacking:
                 mine.lacks = view.number if view.giver not in ("", agent) else 0
-            if view.giver == agent and any(each.lacks for each in self._all() if each.member.agent == agent):
-                self.busy += [(each, Busy(mine.group, view.number, [each])) for each in view.lacking if each > agent]
-        self._flush_for(mine.group)
-        self._go_on(agent)
+            if view.giver == agent and any(each.lacks for each in self.all() if each.agent == agent):
+                self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
+            self.copies.forget(group, view.number - 1)
+        if not view.members:
+            self.copies.forget(group, view.number)
+        self._flush_for(group)
+        self.goes_on(agent)
 
-    # -- who waits for a state -----------------------------------------------------------------------------------------
+    def _returns(self, mine: Membership, view: View) -> None:
+        """It was out of the view, and has cast what nobody else has."""
+        agent = mine.agent
+        for _, payload in self.copies.behind(mine.group, view.number - 1, agent, view.cut.get(agent, 0)):
+            self.give_back(agent, payload, LATE)
 
-    def _begin(self, agent: str, group: str) -> int:
-        """The view that it begins with; 0: it has begun."""
-        return self.voids.get((agent, group), (0, 0))[0]
-
-    def _void(self, agent: str, group: str, number: int) -> None:
-        """All that is of before this view is nothing to it."""
-        _, place = self.voids.get((agent, group), (0, 0))
-        place = place or self.tx.new_id()
-        self.voids[agent, group] = number, place
-        self.tx.rows.items[place] = ItemRow(place, self.id, VOID, 0, bytes(pack([agent, group, number])), b"")
-        self._forget_state(agent, group)
-        self.wake(_awaited(group))
-
-    def _forget_void(self, agent: str, group: str) -> None:
-        _, place = self.voids.pop((agent, group))
-        self.tx.rows.items[place] = None
-
-    def _gives_up(self, message: Message) -> None:
-        """Waits in a circle would never end: one that waits for another one that waits does so only in the order of
-        their ids, and else tries again."""
-        note: Busy = note_of(message)
-        for agent in note.to:
-            mine = self._of(note.group, agent)
-            if mine is not None and mine.lacks == note.number and not mine.again and not mine.gone:
-                mine.again = True
-                self._change(mine)
-                self._void(agent, note.group, LAST)
-                self._say(agent, (mine.home,), Leave())
-
-    def alarm(self) -> None:
-        for mine in self._all():
-            if mine.again and not mine.member.inside:
-                mine.again = False
-                self._change(mine)
-                self._say(mine.member.agent, (mine.home,), Join(True))
+    def give_back(self, agent: str, payload: bytes, reason: str) -> None:
+        """Tell an agent that a cast of its own was not delivered."""
+        note = Told.unpack(payload)
+        self.say(self.id, (agent,), Returned(note.group, note.type, note.payload, reason))
 
     def _drop(self, message: Message, agent: str) -> None:
         tx = self.tx
@@ -459,14 +263,98 @@ class Members(Native):
             sent=message.sent, done=tx.now, detail="not of its view",
         )  # fmt: skip
 
+    # -- copies ------------------------------------------------------------------------------------------------------
+
+    def _keep(self, mine: Membership, cast: Cast) -> None:
+        """A cast is delivered of a group that goes beyond this server."""
+        group, number, those = mine.group, cast.number, self.of.get(mine.group, {})
+        if len(mine.member.members) == len(those):
+            return
+        if self.copies.add(group, number, cast.sender, cast.seq, cast.of.message.payload):
+            count = self.unacked[group] = self.unacked.get(group, 0) + 1
+            if count >= ACK_EVERY:
+                self.unacked[group] = 0
+                there = [each.member for each in those.values() if each.member.number == number]
+                had = {each: min(one.had.get(each, 0) for one in there) for each in mine.member.members}
+                self.natives.post(self.id, mine.home, Ack(number, had))
+
+    def _stable(self, message: Message) -> None:
+        note: Stable = note_of(message)
+        if note.casts:
+            self.copies.stable(note.group, note.number, note.casts)
+            for mine in self.of.get(note.group, {}).values():
+                self.goes_on(mine.agent)
+        elif note.group not in self.of:  # it had left
+            self.copies.forget(note.group, note.number)
+
+    def _ask_for(self, mine: Membership) -> None:
+        """Something waits for casts that may not come any more: whoever has them sends them on."""
+        if missing := mine.member.missing():
+            here = f"{self.tx.name}/{SERVERS}"
+            dests = tuple(each for each in self.servers(mine.member.members) if each != here)
+            self.say(self.id, dests, Lack(mine.group, mine.member.number, mine.agent, missing))
+
+    def _lacked(self, message: Message) -> None:
+        note: Lack = note_of(message)
+        for sender, had in note.had.items():
+            for _, payload in self.copies.behind(note.group, note.number, sender, had):
+                self.natives.send(new_message(self.tx, self.id, (note.agent,), Told.wire, payload, flags=BOUNCE))
+
+    def lost(self, servers: set[str]) -> None:
+        """Nothing more comes from these servers. A group whose home was there is gone; what they have cast may be
+        with others."""
+        home = self.natives.names.homes.home
+        for mine in self.all():
+            if home_of(mine.home) in servers:
+                self._end(mine)
+            elif any(home(each) in servers for each in mine.member.members):
+                self._ask_for(mine)
+        for agent, entries in list(self.outboxes.of.items()):
+            for entry in list(entries):
+                if entry.kind == CASTS and home_of(entry.value[1]) in servers:
+                    group, _, wire, payload, _ = entry.value
+                    self.say(self.id, (agent,), Returned(group, wire, payload, LOST))
+                    self.outboxes.remove(agent, entry)
+            self.goes_on(agent)
+
+    def _end(self, mine: Membership) -> None:
+        """The group of a member is gone: there is no view any more."""
+        agent, member = mine.agent, mine.member
+        for _, payload in self.copies.behind(mine.group, member.number, agent, 0):
+            self.give_back(agent, payload, LOST)
+        for item in member.held:
+            self.tx.rows.items[item.of.row] = None
+            self._drop(item.of.message, agent)
+        if mine.lacks:
+            self.beginnings.begin(agent, mine.group, mine.lacks, member.number + 1)
+        self.forget(mine)
+        if mine.group not in self.of:
+            self.copies.forget(mine.group, NEVER)
+        if not mine.gone:
+            self.say(self.id, (agent,), Viewed(mine.group, member.number + 1, [], [], member.members))
+        self.goes_on(agent)
+
+    def _ended(self, message: Message) -> None:
+        """A group to which an agent has said something is not there."""
+        note: Ended = note_of(message)
+        for mine in self.all():
+            if (mine.home, mine.agent) == (note.home, note.agent):
+                self._end(mine)
+        if note.asked and (entry := self.outboxes.placed(note.agent)) is not None:
+            group, _, wire, payload, _ = entry.value
+            self.say(self.id, (note.agent,), Returned(group, wire, payload, LOST))
+            self.goes_on(note.agent)
+
     # -- what the home asks for --------------------------------------------------------------------------------------
 
     def _prepares(self, message: Message) -> None:
         note: Prepare = note_of(message)
-        for mine in self._all():
+        for mine in self.all():
             if mine.home == message.source:
+                if mine.agent in self.ready and self.run(mine.agent):  # what has waited for this view goes first
+                    self.wake(waits_for(mine.agent))
                 mine.prepared = [note.number, note.attempt, note.out]
-                self._change(mine)
+                self.change_of(mine)
         self._flush(message.source, note.number, note.attempt, note.out)
 
     def _flush_for(self, group: str) -> None:
@@ -477,9 +365,7 @@ class Members(Native):
 
     def _flush(self, home: str, number: int, attempt: int, out: list[str]) -> None:
         """Tell the home, once all members here are where they must be."""
-        ours = [
-            each for each in self._all() if each.home == home and each.member.inside and each.member.agent not in out
-        ]
+        ours = [each for each in self.all() if each.home == home and each.inside and each.agent not in out]
         casts: dict[str, int] = {}
         for mine in ours:
             told = mine.member.prepare(number, out)
@@ -489,51 +375,55 @@ class Members(Native):
                 casts[agent] = max(count, casts.get(agent, 0))
         for mine in ours:
             mine.prepared = None
-            self._change(mine)
+            self.change_of(mine)
         self.natives.post(self.id, home, Flush(number, attempt, casts))
 
     def _placed(self, message: Message) -> None:
         note: Placed = note_of(message)
         self.outboxes.placed(note.agent)
-        self._go_on(note.agent)
+        self.goes_on(note.agent)
+
+    # -- who waits for a state -----------------------------------------------------------------------------------------
 
     def _state_comes(self, message: Message) -> None:
         note: State = note_of(message)
         for agent in note.to:
-            mine = self._of(note.group, agent)
-            if mine is None or mine.gone or mine.again or mine.lacks != note.number:
-                continue
-            head: bytes = pack([agent, note.group, note.number, note.at, note.last])
-            row = ItemRow(self.tx.new_id(), self.id, STATE, 0, head, note.page)
-            self.states.setdefault((agent, note.group), []).append(row)
-            self.tx.rows.items[row.id] = row
-            self.tx.rows.bytes += len(note.page)
-            self.tx.urgency = COMMIT
-            if note.last:
-                self.wake(_awaited(note.group))
+            mine = self.find(note.group, agent)
+            if mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number:
+                self.beginnings.page(agent, note)
+
+    def _gives_up(self, message: Message) -> None:
+        """Waits in a circle would never end: one that waits for another one that waits does so only in the order of
+        their ids, and else tries again."""
+        note: Busy = note_of(message)
+        for agent in note.to:
+            mine = self.find(note.group, agent)
+            if mine is not None and mine.lacks == note.number and not mine.again and not mine.gone:
+                mine.again, mine.tries = True, mine.tries + 1
+                self.change_of(mine)
+                self.beginnings.begin(agent, note.group, mine.lacks, NEVER)
+                self.say(agent, (mine.home,), Leave())
+
+    def alarm(self) -> None:
+        for mine in self.all():
+            if mine.again and not mine.inside:
+                mine.again = False
+                self.change_of(mine)
+                self.say(mine.agent, (mine.home,), Join(True))
 
     # -- the end of a turn -------------------------------------------------------------------------------------------
-
-    def _go_on(self, agent: str) -> None:
-        """Its outbox goes on, when the reactions at hand are done."""
-        if agent in self.outboxes.of:
-            self.ready[agent] = None
-            self.touch()
-
-    def _change(self, mine: Membership) -> None:
-        self.changed[mine] = None
-        self.touch()
 
     def flush(self) -> None:
         ready, self.ready = self.ready, {}
         busy, self.busy = self.busy, []
         for agent, note in busy:
-            self.natives.post(self.id, f"{self.natives.names.homes.home(agent)}/{SERVERS}", note)
+            for server in self.servers([agent]):
+                self.natives.post(self.id, server, note)
         for agent in ready:
-            if agent in self.outboxes.of and self.outboxes.run(agent, self._do):
+            if agent in self.outboxes.of and self.run(agent):
                 self.wake(waits_for(agent))
         for mine in self.changed:
-            there = self._of(mine.group, mine.member.agent) is mine
+            there = self.find(mine.group, mine.agent) is mine
             self.tx.rows.items[mine.place] = mine.row(self.id) if there else None
         if self.changed or ready:
             self.tx.urgency = COMMIT
@@ -541,21 +431,7 @@ class Members(Native):
 
     def check(self) -> None:
         self.outboxes.check(self.ready)
-        for mine in self._all():
+        for mine in self.all():
             mine.member.check()
             if mine not in self.changed:
                 assert self.tx.written("items", mine.place) == mine.row(self.id), "1: a membership has another row"
-
-
-def _awaited(group: str) -> str:
-    return f"state of group {group}"
-
-
-def _item(message: Message, row: int) -> Cast | View:
-    """Raises UnknownNotification."""
-    note = note_of(message)
-    of = Brought(message, row)
-    if type(note) is Told:
-        return Cast(note.number, note.sender, note.seq, note.after, of)
-    assert type(note) is Viewed, "only casts and views are for members"
-    return View(note.number, note.members, note.joined, note.left, note.giver, note.lacking, note.cut, of)

@@ -77,6 +77,18 @@ class Place(Note):
 
 
 @dataclass(slots=True)
+class Ack(GroupNote):
+    """A server, which is the source, has so many casts of each member of a view."""
+
+    wire = "g.ack"
+    number: Count
+    casts: dict[str, Count]
+
+    def agents(self) -> list[str]:
+        return [*self.casts]
+
+
+@dataclass(slots=True)
 class Restored(Note):
     """A member, which is the source, has got its state."""
 
@@ -139,6 +151,49 @@ class State(GroupNote):
         return self.to
 
 
+@dataclass(slots=True)
+class Stable(GroupNote):
+    """All members have so many casts of each in a view; without: all that is of views before this one."""
+
+    wire = "g.stable"
+    group: str
+    number: Count
+    casts: dict[str, Count] = field(default_factory=dict)
+
+    def agents(self) -> list[str]:
+        return [*self.casts]
+
+
+@dataclass(slots=True)
+class Ended(GroupNote):
+    """Nobody is there to whom an agent has said something: a group has ended. `asked`: it was a cast."""
+
+    wire = "g.ended"
+    home: str
+    agent: str
+    asked: bool = False
+
+    def agents(self) -> list[str]:
+        return [self.home, self.agent]
+
+
+# -- between members' servers ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Lack(GroupNote):
+    """A member lacks casts of others in a view, behind so many of each."""
+
+    wire = "g.lack"
+    group: str
+    number: Count
+    agent: str
+    had: dict[str, Count]
+
+    def agents(self) -> list[str]:
+        return [self.agent, *self.had]
+
+
 # -- to members --------------------------------------------------------------------------------------------------------
 
 
@@ -182,3 +237,14 @@ class Told(GroupNote):
 
     def agents(self) -> list[str]:
         return [self.sender, *self.after]
+
+
+@dataclass(slots=True)
+class Returned(Note):
+    """A cast of the agent's own was not delivered, or that is unknown."""
+
+    wire = "mom.NotDelivered"
+    group: str
+    type: str
+    packed: bytes
+    reason: str

@@ -87,11 +87,19 @@ class Outboxes:
                 break
         return self._left(agent)
 
-    def placed(self, agent: str) -> None:
+    def placed(self, agent: str) -> Entry | None:
         """The first that was asked for has its place."""
         entries = self.of.get(agent)
-        if entries and entries[0].asked:
-            self._drop(entries.popleft())
+        if not entries or not entries[0].asked:
+            return None
+        entry = entries.popleft()
+        self._drop(entry)
+        return entry
+
+    def remove(self, agent: str, entry: Entry) -> None:
+        """It is not to be done any more."""
+        self.of[agent].remove(entry)
+        self._drop(entry)
 
     def keep(self, agent: str) -> None:
         """What is left of it gets its rows."""

@@ -14,7 +14,11 @@ from urllib.parse import unquote
 from mombroker.broker.access.guard import Access
 from mombroker.broker.authors.consumers import AgentConsumers
 from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
+from mombroker.broker.groups.deeds import Deeds
+from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.members import Members
+from mombroker.broker.groups.notes import Ended as GroupEnded
+from mombroker.broker.groups.notes import Join, Place
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of
 from mombroker.broker.native import Native
@@ -94,7 +98,8 @@ class Sessions(Native):
             natives.types.check(kind, note_of)
         self.topics = Topics(natives, self)
         self.authors = AgentConsumers(natives, self.policies, self.topics)
-        self.groups = Members(natives, self.authors.send)
+        self.members = Members(natives)
+        self.groups = Deeds(natives, self.members, self.authors.send)
         self.pool = Pool()
         self.questions = Questions(natives)
         self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
@@ -130,7 +135,7 @@ class Sessions(Native):
     def recover(self) -> None:
         recover(self, self.topics)
         self.authors.recover()
-        self.groups.recover()
+        self.members.recover()
         self.access.users.recover()
 
     def step(self, event: Any) -> None:
@@ -356,6 +361,13 @@ class Sessions(Native):
                     native.move.passed(server)
         self.topics.known_to(server)
         self.authors.lost(server)
+        self._groups_lost({server})
+
+    def _groups_lost(self, servers: set[str]) -> None:
+        for native in list(self.natives.agents.values()):
+            if isinstance(native, Group):
+                native.lost(servers)
+        self.members.lost(servers)
 
     def cut_off(self, servers: set[str]) -> None:
         """What was under way between this server and others may be lost: their clients hold nothing of here any more,
@@ -371,6 +383,7 @@ class Sessions(Native):
                 session.reply(Refused(reason))
                 self.close(session)
         self.topics.tell_again(sorted(servers))
+        self._groups_lost(servers)
 
     def left(self, server: str) -> None:
         """Another server has left the bus: its clients hold nothing any more, and nobody subscribes there."""
@@ -456,6 +469,12 @@ class Sessions(Native):
                 if rows := [item[0] for item in note.items if item[0]]:
                     post(agent, message.source, Settle(note.consumer, released=rows))
             return True
+        if kind.startswith("group:"):
+            if message.type in (Join.wire, Place.wire):
+                ended = GroupEnded(agent, message.source, message.type == Place.wire)
+                for server in self.members.servers([message.source]):
+                    post(self.id, server, ended)
+            return message.type in KINDS
         if kind.startswith(OWNED):
             if (to := self.natives.names.successor(agent)) and self._follow(message, agent, to):
                 return True

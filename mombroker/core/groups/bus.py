@@ -17,10 +17,9 @@ SEND, PUT, JOIN, LEAVE, CASTS = "send", "put", "join", "leave", "cast"
 class Groups(Protocol):
     """What authors' agents do with groups."""
 
-    hand_over: Callable[[Message, str], None]  # into an agent's inbox
-    wake: Callable[[str], None]  # whoever waits for this goes on
     moving: Callable[[str], bool]  # is this agent on its way to another server?
 
+    def bind(self, hand_over: Callable[[Message, str], None], wake: Callable[[str], None]) -> None: ...
     def home(self, group: str, make: bool) -> str: ...  # the agent of a group; raises UnknownName, MomError
     def may_join(self, agent: str) -> None: ...  # raises MomError
     def waits(self, agent: str) -> bool: ...  # for a cast of its own, until which it reacts to nothing
@@ -31,8 +30,17 @@ class Groups(Protocol):
     def give(self, agent: str, group: str, number: int, to: list[str], state: bytes) -> None: ...
     def gone(self, agent: str) -> None: ...  # it was deleted
     def has(self, agent: str) -> list[str]: ...  # the groups that it is in, or is to be
+    def why(self) -> list[dict[str, Any]]: ...  # views that wait here, and for whom
+
+
+CASTS_OF, STATE_OF = "casts of ", "state of group "  # what an agent waits for: no name begins so
 
 
 def waits_for(agent: str) -> str:
     """What an agent waits for whose cast has to wait."""
-    return f"casts of {agent}"
+    return CASTS_OF + agent
+
+
+def awaited(group: str) -> str:
+    """What a member waits for that has no state yet."""
+    return STATE_OF + group

@@ -9,6 +9,7 @@ from typing import Any
 from mombroker.core.groups.view import View
 
 JOIN, LEAVE = "join", "leave"
+STABLE_EVERY = 64  # casts
 
 
 @dataclass(slots=True)
@@ -18,6 +19,7 @@ class Change:
     out      members that are not asked, and are not in the next view
     waits    servers that have not flushed yet
     attempt  how often they were asked: once more whenever somebody else is out
+    lost     those that are lost with their servers, and are told nothing
     """
 
     members: list[str]
@@ -26,9 +28,10 @@ class Change:
     waits: list[str] = field(default_factory=list)
     attempt: int = 0
     cut: dict[str, int] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
 
     def values(self) -> list[Any]:
-        return [self.members, self.joined, self.out, self.waits, self.attempt, self.cut]
+        return [self.members, self.joined, self.out, self.waits, self.attempt, self.cut, self.lost]
 
 
 class Home:
@@ -43,7 +46,19 @@ class Home:
     wishes    what agents have asked for, the first one first: (JOIN or LEAVE, agent, whether it needs a state)
     """
 
-    __slots__ = ("where", "prepare", "announce", "number", "members", "lacking", "wishes", "change", "needs")
+    __slots__ = (
+        "where",
+        "prepare",
+        "announce",
+        "number",
+        "members",
+        "lacking",
+        "wishes",
+        "change",
+        "needs",
+        "acks",
+        "stable",
+    )
 
     def __init__(
         self,
@@ -60,6 +75,8 @@ class Home:
         self.wishes: list[tuple[str, str, bool]] = []
         self.needs: list[str] = []  # joiners of the change that need a state
         self.change: Change | None = None
+        self.acks: dict[str, dict[str, int]] = {}  # of servers: casts of the view that they have
+        self.stable = 0  # casts of the view that all are known to have
 
     # -- what members want -------------------------------------------------------------------------------------------
 
@@ -132,23 +149,38 @@ class Home:
         if not change.waits:
             self._install()
 
-    def without(self, servers: Iterable[str]) -> None:
-        """These are not waited for any more: their members are out."""
-        gone = {*servers}
+    def acked(self, server: str, number: int, casts: dict[str, int]) -> dict[str, int]:
+        """A server has so many casts of each member of the view. What all have, if many more are stable now."""
+        if number != self.number:
+            return {}
+        self.acks[server] = casts
+        servers = {self.where(agent) for agent in self.members}
+        if not servers <= self.acks.keys():
+            return {}
+        stable = {agent: min(self.acks[each].get(agent, 0) for each in servers) for agent in self.members}
+        if sum(stable.values()) - self.stable < STABLE_EVERY:
+            return {}
+        self.stable = sum(stable.values())
+        return stable
+
+    def exclude(self, agents: Iterable[str], lost: bool = False) -> None:
+        """Nobody waits for these any more. `lost`: with their servers."""
+        gone = {*agents}
+        if lost:
+            self.wishes = [wish for wish in self.wishes if wish[1] not in gone]
+        if self.change is None and not gone.isdisjoint(self.members):
+            self.needs = []
+            self.change = Change(list(self.members), [])
         change = self.change
         if change is None:
-            out = [agent for agent in self.members if self.where(agent) in gone]
-            if not out:
-                self.wishes = [wish for wish in self.wishes if self.where(wish[1]) not in gone]
-                return
-            self.change = Change([agent for agent in self.members if agent not in out], [], out)
-            self._ask()
             return
-        out = [agent for agent in self.members if self.where(agent) in gone and agent not in change.out]
-        if out or any(self.where(agent) in gone for agent in change.joined):
+        out = [agent for agent in self.members if agent in gone and agent not in change.out]
+        if lost:
+            change.lost += [agent for agent in self.members if agent in gone and agent not in change.lost]
+        if out or not gone.isdisjoint(change.joined):
             change.out += out
-            change.joined = [agent for agent in change.joined if self.where(agent) not in gone]
-            change.members = [agent for agent in change.members if self.where(agent) not in gone]
+            change.joined = [agent for agent in change.joined if agent not in gone]
+            change.members = [agent for agent in change.members if agent not in gone]
             self._ask()
 
     def _install(self) -> None:
@@ -156,6 +188,7 @@ class Home:
         assert change is not None, "nothing is to change"
         old, self.members, self.change = self.members, change.members, None
         self.number += 1
+        self.acks, self.stable = {}, 0
         left = [agent for agent in old if agent not in change.members]
         for agent in change.out:
             self.gone(agent)
@@ -168,7 +201,7 @@ class Home:
             if giver in ("", agent):
                 del self.lacking[agent]
         view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut)
-        self.announce(view, [*old, *change.joined])
+        self.announce(view, [*(agent for agent in old if agent not in change.lost), *change.joined])
         self._begin()
 
     def _giver(self, joined: list[str]) -> str:

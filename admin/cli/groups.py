@@ -1,0 +1,85 @@
+"""`mom group`: groups of agents."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.group import Group
+from mombroker.admin.cli.output import output_options, show, show_one
+from mombroker.net.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from mombroker.core.topology import Server, Topology
+
+
+@click.group(cls=Group)
+def group() -> None:
+    """Groups of agents: list, show, remove."""
+
+
+@group.command("list")
+@options.file_option
+@options.server_option("Only those whose home is this server.")
+@output_options
+def list_groups(file: Path, server: str | None, output: str, columns: str) -> None:
+    """List the groups: where they have their homes, their views, and whom a view waits for.
+
+    \b
+    Example:
+      mom group list
+    """
+    found = options.answers(options.load(file), server, "groups")
+    show([row for _, answer in found for row in answer["groups"]], output, columns)
+
+
+@group.command("show")
+@options.file_option
+@click.argument("group")
+@output_options
+def show_group(file: Path, group: str, output: str, columns: str) -> None:
+    """Show a group: its members, the eldest first, who joins and leaves, and whom the next view waits for.
+
+    Exit code 6 if there is no such group on the servers that answer.
+
+    \b
+    Example:
+      mom group show ledger
+      mom group show ledger -o json
+    """
+    topology = options.load(file)
+    show_one(options.ask(topology, _home(topology, group), "group", group=group), output, columns)
+
+
+@group.command()
+@options.file_option
+@options.yes_option
+@click.option("--member", metavar="AGENT", help="Only this one: nobody waits for it, and it may join again.")
+@click.argument("group")
+@output_options
+def remove(file: Path, yes: bool, member: str | None, group: str, output: str, columns: str) -> None:
+    """Remove a group: all its members leave it, after the casts of its view. Or one member, which may be down.
+
+    A member whose server is down delays the next view until it is back; without it the others go on. What it has cast
+    and nobody has comes back to it as NotDelivered. Exit code 6 if there is no such group on the servers that answer.
+
+    \b
+    Example:
+      mom group remove ledger --yes
+      mom group remove ledger --member lyon/clerk --yes
+    """
+    topology = options.load(file)
+    at = _home(topology, group)
+    options.confirm(yes, f"Remove {member} from group {group}?" if member else f"Remove group {group}?")
+    asked: dict[str, Any] = {"group": group, "agent": member} if member else {"group": group}
+    verb = "exclude_member" if member else "remove_group"
+    show_one(options.ask(topology, at, verb, **asked), output, columns)
+
+
+def _home(topology: "Topology", group: str) -> "Server":
+    """The server that has the home of a group."""
+    for server, answer in options.answers(topology, None, "groups"):
+        if any(row["group"] == group for row in answer["groups"]):
+            return server
+    raise options.Failure(ExitCode.NOTHING, f"there is no group {group}: see `mom group list`")

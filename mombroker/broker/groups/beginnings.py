@@ -1,0 +1,112 @@
+"""Where new members begin: the states that have come for them, and the views that are nothing to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgpack
+
+from mombroker.broker.groups.notes import State
+from mombroker.broker.wire import pack
+from mombroker.core.batch import ItemRow
+from mombroker.core.groups.bus import awaited
+from mombroker.core.transaction import COMMIT, Transaction
+
+STATE, VOID = "state", "void"
+NEVER = (1 << 62) - 1  # it has given up, and begins with a view that it is not told of yet
+
+
+class Beginnings:
+    """1. A page of a state is kept until its member has that state, or begins with another view.
+
+    pages   of states, by agent and group, in their order
+    voids   by agent and group the views that are nothing to it, since it had no state in them, until it has come to
+            what is behind them: from the first of each run to the one behind the last; and the row of this
+    wake    whoever waits for a state of a group goes on
+    """
+
+    __slots__ = ("tx", "id", "pages", "voids", "wake")
+
+    wake: Callable[[str], None]
+
+    def __init__(self, tx: Transaction, id: str):
+        self.tx, self.id = tx, id
+        self.pages: dict[tuple[str, str], list[ItemRow]] = {}
+        self.voids: dict[tuple[str, str], tuple[list[list[int]], int]] = {}
+
+    def load_page(self, row: ItemRow) -> None:
+        agent, group, *_ = msgpack.unpackb(row.head)
+        self.pages.setdefault((agent, group), []).append(row)
+
+    def load_void(self, row: ItemRow) -> None:
+        agent, group, runs = msgpack.unpackb(row.head)
+        self.voids[agent, group] = runs, row.id
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    def waits(self, agent: str, group: str) -> bool:
+        """It has given up, and not begun since."""
+        runs, _ = self.voids.get((agent, group), ([], 0))
+        return bool(runs) and runs[-1][1] == NEVER
+
+    def begin(self, agent: str, group: str, first: int, number: int) -> None:
+        """It begins with a view; what is from `first` on and before it is nothing to it."""
+        runs, place = self.voids.get((agent, group), ([], 0))
+        if runs and runs[-1][1] >= first:
+            runs[-1][1] = number
+        else:
+            runs.append([first, number])
+        place = place or self.tx.new_id()
+        self.voids[agent, group] = runs, place
+        self._write(agent, group)
+        self.forget(agent, group)
+        self.wake(awaited(group))
+
+    def _write(self, agent: str, group: str) -> None:
+        runs, place = self.voids[agent, group]
+        head: bytes = pack([agent, group, runs])
+        self.tx.rows.items[place] = ItemRow(place, self.id, VOID, 0, head, b"") if runs else None
+        self.tx.urgency = COMMIT
+
+    def is_void(self, agent: str, group: str, number: int) -> bool:
+        """It has come to what is of this view: is that nothing to it?"""
+        key = agent, group
+        if key not in self.voids:
+            return False
+        runs, _ = self.voids[key]
+        if runs[0][1] <= number:
+            runs[:] = [run for run in runs if run[1] > number]
+            self._write(agent, group)
+            if not runs:
+                del self.voids[key]
+        return any(first <= number < end for first, end in runs)
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def page(self, agent: str, note: State) -> None:
+        """One more page has come."""
+        head: bytes = pack([agent, note.group, note.number, note.at, note.last])
+        row = ItemRow(self.tx.new_id(), self.id, STATE, 0, head, note.page)
+        self.pages.setdefault((agent, note.group), []).append(row)
+        self.tx.rows.items[row.id] = row
+        self.tx.rows.bytes += len(note.page)
+        self.tx.urgency = COMMIT
+        if note.last:
+            self.wake(awaited(note.group))
+
+    def state(self, agent: str, group: str, number: int) -> bytes | None:
+        """What has come as of the beginning of this view, once it is whole."""
+        pages: list[bytes] = []
+        for row in self.pages.get((agent, group), ()):
+            _, _, of, at, last = msgpack.unpackb(row.head)
+            if of == number and at == len(pages):
+                pages.append(row.body)
+                if last:
+                    return b"".join(pages)
+        return None
+
+    def forget(self, agent: str, group: str) -> None:
+        """No page is of use any more."""
+        for row in self.pages.pop((agent, group), ()):
+            self.tx.rows.items[row.id] = None
+            self.tx.urgency = COMMIT

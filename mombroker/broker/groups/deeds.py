@@ -1,0 +1,178 @@
+"""What agents do with groups: they join, leave and cast, and give each other their states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mombroker.broker.groups.group import Group
+from mombroker.broker.groups.members import Members
+from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Restored, State, Told, Viewed
+from mombroker.broker.groups.outbox import Entry
+from mombroker.broker.names import name_of
+from mombroker.broker.wire import note_of
+from mombroker.core.errors import MomError, UnknownName, UnknownNotification
+from mombroker.core.groups.bus import CASTS, JOIN, PUT, SEND, awaited
+from mombroker.core.message import Message
+from mombroker.core.natives import Natives
+
+WINDOW = 256  # casts of a member that some may still lack; more of them wait
+
+
+class Deeds:
+    """1. What an agent sends behind a cast that waits waits, too.
+
+    sends     what an agent sends to a destination, or a topic
+    moving    is the agent on its way to another server?
+    """
+
+    moving: Callable[[str], bool]
+
+    def __init__(self, natives: Natives, members: Members, sends: Callable[[str, Any], None]):
+        self.natives, self.tx, self.members, self.sends = natives, natives.tx, members, sends
+        self.outboxes, self.beginnings = members.outboxes, members.beginnings
+        members.run = lambda agent: self.outboxes.run(agent, self._do)
+
+    def bind(self, hand_over: Callable[[Message, str], None], wake: Callable[[str], None]) -> None:
+        """`hand_over` puts a message into an agent's inbox; after `wake` whoever waits for this goes on."""
+        self.members.hand_over, self.members.wake, self.beginnings.wake = hand_over, wake, wake
+
+    def home(self, group: str, make: bool) -> str:
+        """The agent of a group, which is made if need be. Raises UnknownName until it is there, MomError."""
+        if type(group) is not str or not group or len(group) > GROUP_CHARS or not group.isprintable():
+            raise MomError(f"a group has a name of up to {GROUP_CHARS} printable characters, not {str(group)[:80]!r}")
+        name, names = name_of(f"group:{group}"), self.natives.names
+        id = names.known.get(name)
+        if id is None and make:
+            names.declare(name, Group.path, b"")
+            id = names.known.get(name)  # where we decide ourselves it is known by now
+        if id is None:
+            raise UnknownName(name)
+        return id
+
+    def may_join(self, agent: str) -> None:
+        """Raises MomError."""
+        if self.moving(agent):
+            raise MomError(f"{agent} is moving to another server, and joins no group before it is there")
+
+    def has(self, agent: str) -> list[str]:
+        """The groups that it is in, or is to be."""
+        return [group for group, those in self.members.of.items() if agent in those]
+
+    def why(self) -> list[dict[str, Any]]:
+        """The views that homes on this server wait with, and for whom."""
+        return [
+            {"kind": "view", "group": each.name, "number": each.home.number + 1, "waits_for": list(change.waits)}
+            for each in self.natives.agents.values() if isinstance(each, Group) and (change := each.home.change)
+        ]  # fmt: skip
+
+    # -- what is sent ------------------------------------------------------------------------------------------------
+
+    def waits(self, agent: str) -> bool:
+        """Has it something to send that is not sent yet?"""
+        return agent in self.outboxes.of
+
+    def act(self, agent: str, kind: str, value: Any) -> bool:
+        """Send, put, join, leave or cast, behind all that the agent has waiting. True if something of it waits now."""
+        self.outboxes.add(agent, kind, value)
+        if self.outboxes.run(agent, self._do):
+            return False
+        self.outboxes.keep(agent)
+        return True
+
+    def _do(self, agent: str, entry: Entry, asked: int) -> bool | None:
+        """See Outboxes.run."""
+        kind, value = entry.kind, entry.value
+        if kind == CASTS:
+            group, home, wire, payload, total = value
+            return self._cast(agent, group, home, wire, payload, total, asked)
+        if asked:
+            return False
+        if kind == SEND:
+            self.natives.send(value)
+        elif kind == PUT:
+            self.sends(agent, value)
+        elif kind == JOIN:
+            self._join(agent, *value)
+        else:
+            self._leave(agent, *value)
+        return True
+
+    def _join(self, agent: str, group: str, home: str, needs: bool) -> None:
+        mine = self.members.find(group, agent) or self.members.new(group, home, agent)
+        mine.again = mine.again and mine.inside
+        self.members.change_of(mine)
+        self.members.say(agent, (home,), Join(needs))
+
+    def _leave(self, agent: str, group: str, home: str) -> None:
+        self.members.say(agent, (home,), Leave())
+        mine = self.members.find(group, agent)
+        if mine is not None and mine.again:
+            mine.again = False
+            self.members.change_of(mine)
+            if not mine.inside:
+                self.members.forget(mine)
+
+    def _cast(
+        self, agent: str, group: str, home: str, wire: str, payload: bytes, total: bool, asked: int
+    ) -> bool | None:
+        mine = self.members.find(group, agent)
+        if total or mine is None or not mine.inside:
+            if asked and self.outboxes.of[agent][asked - 1].value[1] != home:
+                return False
+            self.members.say(agent, (home,), Place(wire, payload))
+            return None
+        member = mine.member
+        if asked or member.inhibited or self.members.copies.count(group, member.number, agent) >= WINDOW:
+            return False
+        cast = member.cast()
+        self.members.change_of(mine)
+        note = Told(group, cast.number, agent, wire, payload, cast.seq, cast.after)
+        self.members.say(agent, tuple(member.members), note, 0)
+        return True
+
+    def gone(self, agent: str) -> None:
+        """It was deleted: it leaves all that it is in."""
+        self.outboxes.forget(agent)
+        for mine in self.members.all():
+            if mine.agent == agent and not mine.gone:
+                mine.gone, mine.again = True, False
+                self.members.change_of(mine)
+                self.members.say(agent, (mine.home,), Leave(gone=True))
+
+    # -- states ------------------------------------------------------------------------------------------------------
+
+    def meets(self, agent: str, message: Message) -> bool:
+        """A cast or view in its turn. False if it is of before the view that the agent begins with. Raises UnknownName
+        for a view that the agent needs a state for, until that is there."""
+        try:
+            note = note_of(message)
+        except UnknownNotification:  # the agent will say so
+            return True
+        if self.beginnings.is_void(agent, note.group, note.number):
+            return False
+        mine = self.members.find(note.group, agent)
+        begins = type(note) is Viewed and mine is not None and mine.lacks == note.number
+        if begins and self.beginnings.state(agent, note.group, note.number) is None:
+            raise UnknownName(awaited(note.group))
+        return True
+
+    def state(self, agent: str, group: str, number: int) -> bytes | None:
+        """The state that has come for a member, as of the beginning of this view."""
+        return self.beginnings.state(agent, group, number)
+
+    def restored(self, agent: str, group: str) -> None:
+        """It has its state."""
+        mine = self.members.find(group, agent)
+        if mine is not None and mine.lacks:
+            mine.lacks = 0
+            self.members.change_of(mine)
+            self.members.say(agent, (mine.home,), Restored())
+        self.beginnings.forget(agent, group)
+
+    def give(self, agent: str, group: str, number: int, to: list[str], state: bytes) -> None:
+        """A member gives its state, in pages."""
+        size = max(1, self.tx.limits.max_message // 2)
+        pages = [state[at : at + size] for at in range(0, max(1, len(state)), size)]
+        for at, page in enumerate(pages):
+            self.members.say(agent, self.members.servers(to), State(group, number, to, page, at, at == len(pages) - 1))

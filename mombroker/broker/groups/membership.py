@@ -1,0 +1,84 @@
+"""Membership: what a server keeps of one of its agents in one group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from mombroker.broker.groups.notes import Told, Viewed
+from mombroker.broker.wire import note_of, pack
+from mombroker.core.batch import ItemRow
+from mombroker.core.groups.member import Member
+from mombroker.core.groups.view import Cast, View
+from mombroker.core.message import Message
+
+MEMBERS = "members"  # the collection of memberships
+
+
+@dataclass(slots=True, eq=False)
+class Brought:
+    """A message for a member that has not got it. `row`: of it, 0 while it has none."""
+
+    message: Message
+    row: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Membership:
+    """place     of its row
+    home      the agent of the group
+    lacks     the view that it begins with, while it waits for the state of then; 0: it waits for none
+    again     it has given that up, and joins once more when it has left; `tries`: how often
+    gone      the agent was deleted
+    prepared  a view that is to be flushed for, and is not yet: number, attempt, who is out
+    """
+
+    group: str
+    home: str
+    member: Member
+    place: int
+    lacks: int = 0
+    again: bool = False
+    gone: bool = False
+    prepared: list[Any] | None = None
+    tries: int = 0
+
+    @property
+    def agent(self) -> str:
+        return self.member.agent
+
+    @property
+    def inside(self) -> bool:
+        return self.member.inside
+
+    def row(self, id: str) -> ItemRow:
+        values = [
+            self.group,
+            self.home,
+            self.lacks,
+            self.again,
+            self.gone,
+            self.prepared,
+            self.tries,
+            self.member.values(),
+        ]
+        return ItemRow(self.place, id, MEMBERS, 0, bytes(pack(values)), b"")
+
+    @classmethod
+    def of(cls, row: ItemRow) -> Membership:
+        group, home, lacks, again, gone, prepared, tries, values = msgpack.unpackb(row.head)
+        member = Member(values[0])
+        member.load(values)
+        return cls(group, home, member, row.id, lacks, again, gone, prepared, tries)
+
+
+def item_of(message: Message, row: int) -> Cast | View:
+    """Raises UnknownNotification."""
+    note = note_of(message)
+    of = Brought(message, row)
+    if type(note) is Told:
+        return Cast(note.number, note.sender, note.seq, note.after, of)
+    assert type(note) is Viewed, "only casts and views are for members"
+    return View(note.number, note.members, note.joined, note.left, note.giver, note.lacking, note.cut, of)

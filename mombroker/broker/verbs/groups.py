@@ -1,0 +1,79 @@
+"""What operators may ask about groups of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mombroker.broker.groups.group import Group
+from mombroker.broker.names import name_of
+from mombroker.broker.session.service import Sessions
+from mombroker.core.errors import MomError
+from mombroker.core.requests import Reply, changes, reads
+
+
+class GroupVerbs:
+    def __init__(self, sessions: Sessions):
+        self.sessions, self.natives, self.tx = sessions, sessions.natives, sessions.natives.tx
+        self.names = sessions.natives.names
+
+    @reads
+    def groups(self) -> Reply:
+        """The groups of agents whose home is this server."""
+        found = [each for each in self.natives.agents.values() if isinstance(each, Group)]
+        return {"groups": [_row(each) for each in sorted(found, key=lambda each: each.name)]}
+
+    @reads
+    def group(self, group: str) -> Reply:
+        """A group whose home is this server: its view, its members, and who holds up the next view."""
+        found = self._find(group)
+        home, change = found.home, found.home.change
+        lives = self.names.homes.home
+        members = [
+            {"agent": agent, "server": lives(agent), "waits_for_state_of": home.lacking.get(agent, "")}
+            for agent in home.members
+        ]
+        return {
+            **_row(found), "members": members, "joining": list(change.joined) if change else [],
+            "leaving": [agent for agent in home.members if change and agent not in change.members],
+            "wishes": [{"agent": agent, "wants": what} for what, agent, _ in home.wishes],
+            "copies_here": self.sessions.members.copies.of_group(found.name),
+        }  # fmt: skip
+
+    @changes
+    def exclude_member(self, group: str, agent: str) -> Reply:
+        """Make the next view of a group without a member, which nobody waits for any more; it may join again."""
+        found = self._find(group)
+        id = agent if "/" in agent else self.names.id_of(agent)
+        change = found.home.change
+        if id not in found.home.members and id not in (change.joined if change else ()):
+            raise MomError(f"{agent} is no member of group {group}: see `mom group show {group}`")
+        found.exclude(id)
+        return {"excluded": id, "group": group}
+
+    @changes
+    def remove_group(self, group: str) -> Reply:
+        """Have all members of a group leave it; then it is no more. Whoever joins later makes a new one."""
+        found = self._find(group)
+        members = list(found.home.members)
+        found.end()
+        return {"removed": group, "members": members}
+
+    def _find(self, group: str) -> Group:
+        name = name_of(f"group:{group}")
+        id = self.names.known.get(name) or f"{self.tx.name}/{name}"
+        found = self.natives.agents.get(id)
+        if isinstance(found, Group):
+            return found
+        home = id[: id.index("/")]
+        if home != self.tx.name:
+            raise MomError(f"the home of group {group} is {home}: ask there")
+        raise MomError(f"there is no group {group}: see `mom group list`")
+
+
+def _row(group: Group) -> dict[str, Any]:
+    home = group.home
+    return {
+        "group": group.name, "home": group.tx.name, "view": home.number, "size": len(home.members),
+        "changes": bool(home.change), "waits_for": list(home.change.waits) if home.change else [],
+        "placed": group.placed,
+    }  # fmt: skip
