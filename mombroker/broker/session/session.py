@@ -382,7 +382,10 @@ class Session(Native):
         """The connection is gone: what was not settled goes back to where it was. `lost`: it has not ended in order."""
         if self.ended:
             return
-        self.ended, self.late = True, None
+        self.ended = True
+        if self.late is not None:
+            self.late = None
+            del self.react
         self.commands.clear()
         self.deliveries.flush()
         failed = self.deliveries.in_hand() if lost else {}
