@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from mombroker.core.errors import SENTENCE_CHARS, PeerError, PeerRefused
+from mombroker.core.errors import SENTENCE_CHARS, NotYet, PeerError, PeerRefused
 from mombroker.core.events import LinkDown, LinkFrames, LinkUp
 from mombroker.core.hello import Hello
 from mombroker.core.message import Message
@@ -136,3 +136,17 @@ def test_a_greeting_out_of_range_is_refused_or_does_no_harm(field):
         two.check()
     made.join("a", "b")
     goes_on(made)
+
+
+def test_of_the_leaders_of_a_neighbour_that_has_replicas_an_older_one_is_refused_quietly():
+    made = Bus(topology({"x": "ab"}))
+    a, b = (made.servers[name].neighbours for name in "ab")
+    made.cut("a", "b")
+    a.term = 7
+    made.join("a", "b")
+    hello = a.greet("b")
+    assert hello.term == 7 and b.terms["a"] == (hello.incarnation, 7)
+    with pytest.raises(NotYet, match="a has a newer leader, of term 7"):
+        b.admit(replace(hello, term=6))
+    b.admit(replace(hello, term=8))
+    assert b.terms["a"][1] == 7, "who was only let in has not been met"

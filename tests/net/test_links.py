@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
 from mombroker.core.errors import MomError, PeerRefused
 from mombroker.core.events import LinkDown, LinkFrames, LinkUp
+from mombroker.core.places import Place
 from mombroker.net import wire
 from mombroker.net.connection import Times
 from mombroker.net.links import MAX_LOGINS, MAX_SAID
-from tests.net.cable import END, Net, links, topology
+from mombroker.net.replicas.standby import Standby
+from tests.net.cable import END, Net, Recorder, links, topology
 
 TIMES = Times()
 BUS = "abc"
@@ -463,3 +467,52 @@ def test_after_an_abort_nothing_leaves(net):
     net.settle(5)
     assert frames(b) == [] and a._all == set() and not net.reactors[0].getDelayedCalls()
     assert a.stop().called
+
+
+def replicated(net, leads):
+    """The links of three replicas of `a`, of which that at port `leads` leads, and of b; b is told all addresses."""
+    places = tuple(Place(f"a{port}", "127.0.0.1", port) for port in (11, 12, 13))
+    bus, made = topology("a", "b"), {}
+    for place in places:
+        seen = topology("a", "b")
+        seen.servers["a"] = replace(bus.servers["a"], replicas=places).at(place)
+        made[place.port] = links(net, seen, "a")
+        if place.port != leads:
+            standby = Standby(seen, lambda: f"standby: the leader is a{leads}")
+            made[place.port].hand(standby, standby.post, made[place.port].admin)
+    bus.servers["a"].replicas = places
+    return made, links(net, bus, "b")
+
+
+@pytest.mark.parametrize("leads", [11, 12, 13])
+def test_of_a_server_with_replicas_the_one_that_leads_is_found_at_once_and_nothing_is_said(net, leads):
+    replicas, b = replicated(net, leads)
+    b.dial("a")
+    net.settle()
+    assert up(b, "a") and up(replicas[leads], "b") and kinds(b) == ["LinkUp"]
+    assert not any(up(each, "b") for port, each in replicas.items() if port != leads)
+    assert b.server.lines == [] and b.faults == 0 and all(each.faults == 0 for each in replicas.values())
+
+
+def test_when_another_replica_leads_the_link_goes_there(net):
+    replicas, b = replicated(net, 11)
+    b.dial("a")
+    net.settle()
+    old, new = replicas[11], replicas[13]
+    standby = Standby(old.server.topology, lambda: "standby: the leader is a13")
+    old.hand(standby, standby.post, old.admin)
+    net.settle()
+    assert kinds(b) == ["LinkUp", "LinkDown"]
+    recorder = Recorder("a", new.server.topology)
+    new.hand(recorder, recorder.post, new.admin)
+    b.dial("a")
+    net.settle(TIMES.retry_last)
+    assert up(b, "a") and up(new, "b") and [type(event) for event in recorder.events] == [LinkUp]
+
+
+def test_while_no_replica_leads_all_are_tried_ever_more_slowly(net):
+    _, b = replicated(net, 0)
+    b.dial("a")
+    net.settle(20)
+    tried = b.neighbours["a"].failures
+    assert 3 * 5 < tried < 3 * 12 and b.neighbours["a"].at == tried

@@ -125,6 +125,7 @@ class ReplicatedNode(ClientNode):
         assert isinstance(rows, StoreRows)
         self.majority.store = rows.store
         super().boot()
+        self.server.neighbours.term = self.group.term
 
     def ends(self, host: Host) -> None:
         if self.up:
