@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--clients", choices=PROGRAMS, default=AGENTS, help="what clients do; else agents are at work")
     parser.add_argument("--relayouts", action="store_true", help="the domains change meanwhile, again and again")
     parser.add_argument("--replicas", action="store_true", help="some servers have replicas, which fail meanwhile")
-    parser.add_argument("--losses", action="store_true", help="servers die with their disks, and are declared lost")
+    parser.add_argument("--losses", action="store_true", help="servers die with their disks: agents or clients go on")
     parser.add_argument("--travels", action="store_true", help="agents move meanwhile, from server to server")
     parser.add_argument("--groups", action="store_true", help="agents join groups, leave them, and cast")
     parser.add_argument("--all", action="store_true", help="go on after a failing seed")

@@ -12,6 +12,7 @@ from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.world import MS, SECOND
 
 WORD = "topic:word"
+PATIENCE = 5 * SECOND  # after the faults: the slowest bus is to catch up
 
 
 class Heir(Client):
@@ -31,7 +32,7 @@ class Heir(Client):
         return work.world.about(work.usual if work.world.now < work.ends else 2 * SECOND)
 
     def begin(self, connection: Connection) -> None:
-        if not connection.open or self.work.ended:
+        if not connection.open or self.work.ended or self.work.world.now > self.work.ends + PATIENCE:
             return
         if not connection.subs:
             connection.listen(WORD)

@@ -18,7 +18,7 @@ from mombroker.sim.groups import Groups
 from mombroker.sim.losses import Losses
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
-from mombroker.sim.programs import PROGRAMS
+from mombroker.sim.programs import HEIRS, PROGRAMS
 from mombroker.sim.relayouts import Relayouts
 from mombroker.sim.replicas.node import ReplicatedNode
 from mombroker.sim.replicas.trial import Replicas
@@ -88,9 +88,12 @@ def cluster(
 ) -> Trial:
     """`program`: what clients do (programs.py), or AGENTS: there are none, and agents are at work. With `relayouts` the
     domains change meanwhile, with `losses` servers die with their disks, with `travels` agents move, with `groups` they
-    join groups, leave and cast; some servers are `replicated`."""
+    join groups, leave and cast; some servers are `replicated`. With `losses` alone
+    clients are at work on every fourth seed, instead of agents."""
     world = World(seed)
     rng = world.rng
+    if losses and program == AGENTS and not (travels or relayouts or replicated or groups) and seed % 4 == 3:
+        program = HEIRS
     workload: Workload
     if groups:
         workload = Groups(rng, rng.choice((50, 150, 300)), not losses)

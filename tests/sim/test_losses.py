@@ -12,6 +12,7 @@ from mombroker.broker.session.service import Sessions
 from mombroker.core import undelivered
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.losses import Losses
+from mombroker.sim import mischief
 from mombroker.sim.checkers import judge
 from mombroker.sim.programs import HEIRS
 from mombroker.sim.seeds import cluster, run
@@ -100,5 +101,5 @@ CONTROLS = {
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     where, method, make, seeds = CONTROLS[name]
-    with patch.object(where, method, make(getattr(where, method))):
+    with patch.object(where, method, make(getattr(where, method))), patch.object(mischief, "MAX_CALLS", 20_000):
         assert any(run(seed, backends=DIRECT, losses=True).wrong for seed in seeds)
