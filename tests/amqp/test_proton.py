@@ -6,6 +6,7 @@ import pytest
 
 from mombroker import jms
 from tests.amqp.server import one_server
+from tests.snippets import fenced, program
 
 if "MOM_SKIP_NOTHING" not in os.environ:
     pytest.importorskip("proton", reason="install mombroker[proton], which needs a C compiler")
@@ -124,3 +125,8 @@ def test_users_log_in_by_plain(tmp_path):
         connection.close()
     finally:
         made.down()
+
+
+def test_what_the_docs_show(server, tmp_path):
+    """docs/amqp.md, word for word."""
+    assert program(fenced("docs/amqp.md", "python"), tmp_path, _5672=server.port) == "one pizza for ann\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.amqp.server import one_server
+from tests.snippets import fenced
 
 PROJECT = Path(__file__).parent / "qpid"
 HOME = Path(sys.prefix) / "qpid"  # where Maven puts the libraries and what it compiles
@@ -59,3 +60,27 @@ def test_each_row_of_jakarta_messaging_is_right(java, rows, server):
     assert len(rows) > 100 and list(rows) == java("Checklist").splitlines()
     assert {name: said for name, said in rows.items() if said != "ok"} == {}
     assert "Traceback" not in Path(server.file.parent, "main", "log.txt").read_text(), "it was told as a fault of ours"
+
+
+def compiled(code, name, server):
+    """A class that is shown, for our port."""
+    assert "5672" in code
+    file = HOME / "src" / "main" / "java" / f"{name}.java"
+    file.write_text(code.replace("5672", str(server.port)))
+    path = f"{HOME / 'classes'}{os.pathsep}{HOME / 'lib'}/*"
+    subprocess.run(["javac", "-d", HOME / "classes", "-cp", path, file], check=True)
+    return name
+
+
+def test_what_the_docs_show(java, server):
+    """docs/amqp.md, word for word."""
+    assert java(compiled(fenced("docs/amqp.md", "java"), "Shown", server)) == "one pizza\n"
+
+
+def test_what_the_readme_shows(java, server):
+    """README.md, word for word, in a class; it takes six lines."""
+    code = fenced("README.md", "java")
+    assert code.count("\n") == 6
+    start = "import jakarta.jms.*;\nimport org.apache.qpid.jms.JmsConnectionFactory;\npublic class Readme {\n"
+    whole = f"{start}public static void main(String[] args) {{\n{code}}}}}\n"
+    assert java(compiled(whole, "Readme", server)) == "cooking one pizza\n"
