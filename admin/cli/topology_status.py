@@ -8,6 +8,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option, output_options, show
 from mombroker.core.errors import MomError
+from mombroker.core.reconfiguration import ASKED
 from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def abort(file: Path, yes: bool, output: str) -> None:
         click.echo(f"{listed(new, 12)} joined the bus, and did not begin", err=True)
         click.get_current_context().invoke(lost, file=file, names=tuple(new), remove=True, yes=yes, output=output)
         return
-    if bus:
+    if bus.get("phase") == ASKED:
         options.confirm(yes, f"Give up the change to revision {bus['change']} of the topology?")
     done = options.ask(topology, topology.servers[registry], "topology_abort")
     if output == "json":
