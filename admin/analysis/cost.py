@@ -201,6 +201,24 @@ def servers(flowing: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+@schema("source string, messages bigint, payload bigint, leaving bigint, first bigint, last bigint")
+def sources(serving: DataFrame) -> DataFrame:
+    """From `servers`: what each server has sent in all, and of those `leaving` it how many, the first and the last."""
+    away = F.size("targets") > 0
+    return serving.groupBy("source").agg(
+        F.sum("messages").alias("messages"), F.sum("payload").alias("payload"),
+        F.coalesce(F.sum(F.when(away, F.col("messages"))), F.lit(0)).alias("leaving"),
+        F.min(F.when(away, F.col("first"))).alias("first"), F.max(F.when(away, F.col("last"))).alias("last"),
+    )  # fmt: skip
+
+
+@schema("source string, target string, messages bigint, payload bigint")
+def pairs(serving: DataFrame) -> DataFrame:
+    """From `servers`: copies from server to server."""
+    rows = serving.select("source", F.explode("targets").alias("target"), "messages", "payload")
+    return rows.groupBy("source", "target").agg(F.sum("messages").alias("messages"), F.sum("payload").alias("payload"))
+
+
 @schema("domain string, server string, peer string, agent string, kind string, records bigint")
 def taken(log: DataFrame) -> DataFrame:
     """What came in order, by the link that brought it (none: it is of the same server), and what became of it (`react`,

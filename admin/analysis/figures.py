@@ -29,7 +29,7 @@ TIMES = (  # what the table of a copy's time is of
 
 def figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start: int, span: int) -> Figures:
     """All of them; the log begins at `start` and goes on for `span` ns."""
-    messages = sum(row.messages for row in rows["servers"])
+    messages = sum(row.messages for row in rows["sources"])
     links = _links(rows)
     domains = _domains(rows, links, topology)
     servers, arrivals = _servers(rows, links), _pairs(rows)
@@ -37,7 +37,7 @@ def figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start:
     copies, remote = (sum(row.copies for row in some) for some in (arrivals, [row for row in arrivals if row.hops]))
     crossed = sum(row.copies * row.hops for row in arrivals)
     control, packets = sum(row["control_bytes"] for row in links), sum(row["packets"] for row in links)
-    payload = sum(row.payload for row in rows["servers"])
+    payload = sum(row.payload for row in rows["sources"])
     return {
         "log": {
             "records": sum(row.records for row in rows["machines"]), "start": _shown(start),
@@ -211,10 +211,8 @@ def _mean(delays: Sequence[Row], part: str) -> float | None:
 
 def _servers(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures]) -> list[Figures]:
     """Bytes and integers are those of what a server has put on its links."""
-    sent: dict[str, int] = defaultdict(int)
+    sent = defaultdict(int, {row.source: row.messages for row in rows["sources"]})
     routed: dict[str, int] = defaultdict(int)
-    for row in rows["servers"]:
-        sent[row.source] += row.messages
     for row in rows["taken"]:
         if row.kind == "forward":
             routed[row.server] += row.records
@@ -245,14 +243,9 @@ def _servers(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures]) -> lis
 
 def _traffic(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     """Copies from server to server, those that stay at home not among them."""
-    copies: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for row in rows["servers"]:
-        for target in row.targets:
-            copies[row.source, target][0] += row.messages
-            copies[row.source, target][1] += row.payload
     return [
-        {"from": a, "to": b, "messages": count, "payload_bytes": payload}
-        for (a, b), (count, payload) in sorted(copies.items())
+        {"from": row.source, "to": row.target, "messages": row.messages, "payload_bytes": row.payload}
+        for row in sorted(rows["pairs"], key=lambda row: (row.source, row.target))
     ]
 
 

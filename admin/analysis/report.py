@@ -33,12 +33,12 @@ def analyse(
 
     Columns of `log` are those of schema.py. Every result is collected: their sizes follow the number of links and pairs
     of servers; of agents, destinations and clients the MOST largest are told, and of agents those first whose messages
-    do not add up.
+    do not add up; of the sets of servers that messages go to, ten times as many.
     """
     machines = _collected(cost.commits(log))
     small = sum(row.waits for row in machines) <= BROADCAST
     flowing, took = cost.flows(log).persist(), cost.taken(log).persist()
-    talking = cost.agents(flowing).persist()
+    talking, serving = cost.agents(flowing).persist(), cost.servers(flowing).persist()
     targeted, given = cost.targets(talking, took), F.col("sent") + F.col("given")
     odd = F.when(F.col("wanted") == F.col("became"), F.col("wanted")).otherwise(F.lit(1 << 62))  # these first
     start, length = span(machines)
@@ -46,7 +46,7 @@ def analyse(
     try:
         parts = {
             "stamped": cost.stamped(log), "agents": cost.top(talking, "messages", MOST),
-            "servers": cost.servers(flowing),
+            **_sent(serving),
             "taken": cost.top(cost.together(took), "records", MOST * 10), "targets": cost.top(targeted, odd, MOST),
             "destinations": cost.top(cost.destinations(talking), given, MOST),
             "clients": cost.top(cost.clients(log, flowing), given, MOST),
@@ -58,10 +58,16 @@ def analyse(
             parts["findings"] = findings.by_link(findings.located(log, found, topology))
         rows = {name: _collected(part) for name, part in parts.items()}
     finally:
-        for each in (flowing, took, talking, spreads):
+        for each in (flowing, took, talking, serving, spreads):
             each.unpersist()
     rows |= {"machines": machines, "delays": delays, "clocks": [Row(**each) for each in _clocks(ahead)]}
     return figures(rows, topology, start, length), traffic.load(log, rows, messages)
+
+
+def _sent(serving: DataFrame) -> dict[str, DataFrame]:
+    """From `cost.servers` what is told of it: of sets of servers that messages go to, there may be very many."""
+    top = cost.top(serving, "messages", MOST * 10)
+    return {"servers": top, "sources": cost.sources(serving), "pairs": cost.pairs(serving)}
 
 
 def _spread(
@@ -104,7 +110,7 @@ def load(log: DataFrame, messages: int = SAMPLE) -> Load:
     spreads, delays, ahead = _spread(log, False, cost.taken(log))
     spreads.unpersist()
     parts = {
-        "servers": cost.servers(cost.flows(log)), "stamped": cost.stamped(log), "arrivals": cost.arrivals(log, ahead),
+        **_sent(cost.servers(cost.flows(log))), "stamped": cost.stamped(log), "arrivals": cost.arrivals(log, ahead),
         "meters": cost.meters(log),
     }  # fmt: skip
     return traffic.load(log, {name: _collected(part) for name, part in parts.items()} | {"delays": delays}, messages)

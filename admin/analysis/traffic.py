@@ -21,14 +21,24 @@ PARTS = 24  # parts of the log's time from each of which a sample of its message
 
 
 def load(log: DataFrame, rows: Mapping[str, Sequence[Row]], most: int) -> Load:
-    """Who sends to whom, with the delays that were measured."""
-    used = [row for row in rows["servers"] if row.targets]
+    """Who sends to whom, with the delays that were measured. Of a server whose sets of servers that messages go to are
+    not all told, the other messages are dealt to the servers that it sends to, by its copies."""
+    used, leaving = [row for row in rows["servers"] if row.targets], [row for row in rows["sources"] if row.leaving]
     flows = {(row.source, tuple(row.targets)): float(row.messages) for row in used}
+    untold, copies = {row.source: row.leaving for row in leaving}, defaultdict[str, int](int)
+    for row in used:
+        untold[row.source] -= row.messages
+    for row in rows["pairs"]:
+        copies[row.source] += row.messages
+    for row in rows["pairs"]:
+        if rest := untold[row.source]:
+            way = row.source, (row.target,)
+            flows[way] = flows.get(way, 0.0) + rest * row.messages / copies[row.source]
     known = [row for row in rows["delays"] if row.server and row.link_count]
     took = {(row.peer, row.server): (row.store + row.link) // row.link_count for row in known}
     count = sum(row.link_count for row in known)
     mean = sum(row.store + row.link for row in known) // count if count else Delays().mean
-    times = min((row.first for row in used), default=0), max((row.last for row in used), default=0)
+    times = min((row.first for row in leaving), default=0), max((row.last for row in leaving), default=0)
     sent = sends(log, times, most) if used and most else []
     return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())), _packet(rows))
 

@@ -52,6 +52,8 @@ def log(**parts: list[Row]) -> dict[str, list[Row]]:
         "taken": [taken(b, a) for a, b in ring],
         "agents": [Row(source=f"{a}/x", target=f"{b}/x", messages=10, payload=400) for a, b in ring],
         "servers": [Row(source=a, targets=[b], messages=10, payload=400, first=0, last=SECOND) for a, b in ring],
+        "sources": [Row(source=a, messages=10, payload=400, leaving=10, first=0, last=SECOND) for a, _ in ring],
+        "pairs": [Row(source=a, target=b, messages=10, payload=400) for a, b in ring],
         "delays": [*[delay(b, a) for a, b in ring], delay(None, None), delay(None, None, None)],
         "holds": [], "waiting": [],
         "arrivals": [
@@ -158,16 +160,6 @@ def test_a_domain_has_what_the_papers_say_of_one_of_its_size():
     assert domain["formula_worst_ints"] == 9.0 == said["control_bytes_worst"] / 4
 
 
-def test_traffic_is_by_pairs_of_servers_each_copy_by_itself():
-    servers = [Row(source="s1", targets=["s2", "s3"], messages=4, payload=40, first=0, last=1),
-               Row(source="s1", targets=["s2"], messages=1, payload=7, first=0, last=1),
-               Row(source="s2", targets=[], messages=9, payload=9, first=0, last=1)]  # fmt: skip
-    assert figures(log(servers=servers))["traffic"] == [
-        {"from": "s1", "to": "s2", "messages": 5, "payload_bytes": 47},
-        {"from": "s1", "to": "s3", "messages": 4, "payload_bytes": 40},
-    ]
-
-
 def test_the_queue_and_the_way_by_hops_have_percentiles():
     latency = figures(log())["latency"]
     assert {"part": "queue", "seconds": 0.01, "pct": 14.3, "p50_ms": 1, "p95_ms": 2, "p99_ms": 3} in latency["parts"]
@@ -189,9 +181,9 @@ def test_a_destination_is_hot_and_a_server_skewed_that_has_three_times_the_mean(
     agents = [Row(source="s1/x", target=f"s2/{at}", messages=1000 if at == 3 else 10, payload=0) for at in range(9)]
     (hot,) = figures(log(agents=agents))["hot"]
     assert (hot["agent"], hot["times_mean"]) == ("s2/3", 8.3)
-    servers = [Row(source="s1", targets=["s2"], messages=9000, payload=0, first=0, last=1)]
-    servers += [Row(source=f"s{at}", targets=["s2"], messages=9, payload=0, first=0, last=1) for at in range(2, 9)]
-    rows = log(machines=[machine(f"s{at}") for at in range(1, 9)], servers=servers)
+    sources = [Row(source="s1", messages=9000, payload=0, leaving=9000, first=0, last=1)]
+    sources += [Row(source=f"s{at}", messages=9, payload=0, leaving=9, first=0, last=1) for at in range(2, 9)]
+    rows = log(machines=[machine(f"s{at}") for at in range(1, 9)], sources=sources)
     assert ("skew", "s1") in anomalies(rows, 8)
 
 
@@ -292,6 +284,17 @@ def test_the_page_escapes_names_and_has_the_advice():
     assert "The current topology" in text and "The proposed topology" in text
     assert '<td class="n">-7.25</td>' in text
     assert "<h2>Advice</h2>" not in page.page(found, None)
+
+
+def test_what_is_not_told_of_a_server_s_messages_goes_where_its_copies_go():
+    rows = log()
+    rows["servers"] = [Row(source="s1", targets=["s2", "s3"], messages=6, payload=1, first=0, last=SECOND)]
+    rows["sources"] = [Row(source=a, messages=10, payload=1, leaving=8, first=0, last=SECOND) for a in ("s1", "s2")]
+    pairs = [("s1", "s2", 7), ("s1", "s3", 7), ("s2", "s1", 8)]
+    rows["pairs"] = [Row(source=a, target=b, messages=count, payload=1) for a, b, count in pairs]
+    assert traffic.load(None, rows, 0).flows == {
+        ("s1", ("s2", "s3")): 6, ("s1", ("s2",)): 1, ("s1", ("s3",)): 1, ("s2", ("s1",)): 8,
+    }  # fmt: skip
 
 
 def test_the_log_says_what_the_model_says_too():

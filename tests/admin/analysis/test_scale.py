@@ -63,6 +63,28 @@ def test_a_report_is_of_users_and_destinations_and_small_however_many_connect(sp
     assert not [row for row in found["anomalies"] if row["kind"] in ("undelivered", "duplicates")]
 
 
+def test_what_is_sent_to_ever_other_sets_of_servers_is_counted_in_whole_and_told_in_part(spark, monkeypatch):
+    from mombroker.admin.analysis import report
+
+    targets = "transform(filter(sequence(0, 5), at -> shiftright(id, at) % 2 = 1), at -> concat('s', at, '/x'))"
+    same = {"incarnation": "'i'", "kind": "'send'", "sent": f"{BEGIN}L + id", "done": f"{BEGIN}L + id", "number": "id"}
+    same["payload"] = "10"
+    sent = [rows(spark, 640, server=f"'{name}'", origin=f"'{name}'", dests=targets, **same) for name in ("a", "b")]
+    log = sent[0].unionByName(sent[1])
+    whole, load = report.analyse(log, messages=0)
+    monkeypatch.setattr(report, "MOST", 2)
+    part, less = report.analyse(log, messages=0)
+    assert len(load.flows) == 2 * 63 and len(less.flows) <= 20 + 2 * 6
+    assert load.messages == pytest.approx(less.messages) == 2 * 630
+    assert {source for source, _ in less.flows} == {"a", "b"}
+    for name in ("totals", "traffic", "servers"):
+        assert whole[name] == part[name]
+    assert whole["traffic"] == [
+        {"from": name, "to": f"s{at}", "messages": 320, "payload_bytes": 3200} for name in ("a", "b") for at in range(6)
+    ]
+    assert [(row["messages"], row["payload_bytes"]) for row in (whole["totals"],)] == [(1280, 12800)]
+
+
 def analyses(log):
     """Every DataFrame that a report collects or keeps."""
     from pyspark.sql import functions as F
@@ -77,6 +99,7 @@ def analyses(log):
         "agents": talking, "top": cost.top(talking, "messages", 10), "targets": cost.targets(talking, took),
         "together": cost.together(took), "destinations": cost.destinations(talking),
         "clients": cost.top(cost.clients(log, flowing), F.col("sent"), 10), "servers": cost.servers(flowing),
+        "sources": cost.sources(cost.servers(flowing)), "pairs": cost.pairs(cost.servers(flowing)),
         "links": cost.links(took), "hops": crossed, "all hops": cost.hops(log, small=False), "right": right,
         "spread": spreads, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
         "arrivals": cost.arrivals(log, {"s01": 5}), "waits": cost.waits(log),
