@@ -1,0 +1,152 @@
+"""AMQP on a bus: one message seen the same from all sides, and nothing told before it is durable."""
+
+import json
+
+import pytest
+
+from mombroker.amqp import performatives
+from mombroker.amqp.codec import Symbol
+from mombroker.amqp.messages import ANNOTATIONS, APPLICATION, DATA, HEADER, PROPERTIES, VALUE
+from mombroker.broker import properties, wire
+from mombroker.broker.commands import Send
+from mombroker.jms import messages as jms
+from mombroker.stomp.headers import V12, headers_of, text_of
+from tests.amqp.peer import message
+from tests.amqp.wired import Wired, read, sections
+from tests.broker.bench import ALONE, THREE, Broker
+from tests.core.bus import topology
+
+ACCEPTED = performatives.ACCEPTED
+Q = "queue:orders"
+
+
+def seen(payload):
+    """What another client gets of what one of AMQP sends."""
+    b = Broker(THREE)
+    client = b.connect("c").subscribe("s", Q)
+    Wired(b).sender("orders").send(payload)
+    (found,) = client.got
+    return found.message
+
+
+@pytest.mark.parametrize(
+    "section, kind, body",
+    [
+        ((VALUE, "grün"), "text", "grün"), ((DATA, b"\0\xff"), "bytes", b"\0\xff"), ((VALUE, b"\1"), "bytes", b"\1"),
+        ((VALUE, {"a": 1, "b": [1.5, None]}), "map", {"a": 1, "b": [1.5, None]}), ((VALUE, None), "none", None),
+        ((VALUE, [1, "a", True]), "stream", [1, "a", True]), ((VALUE, 7), "text", "7"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_body_is_that_of_other_clients_and_comes_back_as_it_was(section, kind, body):
+    payload = sections((HEADER, [True]), (PROPERTIES, ["id-1"]), section)
+    found = seen(payload)
+    assert (found.kind, jms.decode(found.kind, found.body), found.message) == (kind, body, "id-1")
+    b = Broker(THREE)
+    receiver = Wired(b, "c").receiver("orders")
+    Wired(b).sender("orders").send(payload)
+    (got,) = receiver.hear().got
+    assert got == payload
+
+
+def test_fields_and_properties_of_a_message_are_seen_by_clients_of_stomp_in_their_types():
+    said = ["id-1", None, "orders", "order", "answers", "c-7", Symbol("text/plain"), None, None, None, "g", 3]
+    application = {"size": 5, "new": True, "rate": 1.5, "raw": b"\1", "none": None, "text": "x"}
+    found = seen(sections((HEADER, [True, None]), (PROPERTIES, said), (APPLICATION, application), (VALUE, "a")))
+    assert (found.type, found.reply_to, found.correlation, found.content_type) == (
+        "order", "/queue/answers", "c-7", "text/plain",
+    )  # fmt: skip
+    assert (found.group, found.group_seq, found.persistent) == ("g", 3, True)
+    assert properties.read(found.properties) == application | {"JMSXGroupID": "g", "JMSXGroupSeq": "3"}
+    shown = headers_of(text_of(found, V12))
+    assert (shown["size"], shown["correlation-id"], shown["reply-to"]) == ("5", "c-7", "/queue/answers")
+    assert "new=bool" in shown["property-types"]
+
+
+@pytest.mark.parametrize(
+    "kind, body, value, code",
+    [
+        ("text", b"a", "a", 5), ("bytes", b"\0", b"\0", 3), ("map", wire.pack({"a": 1}), {"a": 1}, 2),
+        ("stream", wire.pack([1]), [1], 4), ("json", b'{"a": 1}', '{"a": 1}', 5), ("none", b"", None, 0),
+        ("map", b"junk", b"junk", 2), ("text", b"\xff", b"\xff", 5), ("odd", b"x", b"x", None),
+    ],
+)  # fmt: skip
+def test_what_other_clients_send_is_that_of_jms(kind, body, value, code):
+    b = Broker(THREE)
+    receiver = Wired(b, "c").receiver("orders")
+    packed = properties.pack({"size": 5, "large": 1 << 40, "rate": 1.5, "new": True})
+    more = {
+        "properties": packed,
+        "type": "t",
+        "correlation": "ID:AMQP_ULONG:7",
+        "reply_to": "/topic/news",
+        "priority": 7,
+    }
+    client = b.connect("a")
+    client.do(Send(Q, body, kind=kind, shown="/queue/orders", group="g", group_seq=-1, **more))
+    (got,) = receiver.hear().got
+    said, application, annotations, found = read(got)
+    assert (found, annotations.get("x-opt-jms-msg-type")) == (value, code)
+    assert (annotations["x-opt-jms-dest"], annotations["x-opt-jms-reply-to"]) == (0, 1)
+    assert application == {"size": 5, "large": 1 << 40, "rate": 1.5, "new": True}
+    assert (said[2], said[3], said[4], said[5], said[10], said[11]) == ("orders", "t", "news", 7, "g", (1 << 32) - 1)
+
+
+def test_a_dead_letter_tells_why_among_the_properties_and_the_sender_has_said_the_rest():
+    b = Broker()
+    Wired(b).sender("orders").send(sections((HEADER, [True]), (APPLICATION, {"size": 5}), (VALUE, "a")))
+    client = b.connect().subscribe("s", Q, ack="individual")
+    client.nack("a", outcome="rejected")
+    (got,) = Wired(b).receiver("DLQ.orders").got
+    _, application, _, body = read(got)
+    assert (body, application["size"], application["dead-letter-from"]) == ("a", 5, Q)
+
+
+def test_an_outcome_that_a_crash_prevents_is_not_told_and_one_that_is_told_is_kept():
+    for durable in (False, True):
+        b = Broker(ALONE)
+        client = Wired(b).sender("orders")
+        client.send(message(b"one")).hear()
+        assert client.outcomes == [(0, 0, ACCEPTED)]
+        b.death = ("a", 1, durable)
+        client.send(message(b"two"), message(b"three"))
+        assert client.outcomes == [(0, 0, ACCEPTED)]
+        again = b.connect().subscribe("s", Q)
+        assert again.texts == ["one", "two", "three"][: 3 if durable else 1]
+
+
+def test_topics_come_in_causal_order_to_the_links_of_a_session():
+    """The answer is sent by a client of another protocol, at another server, who has seen the question."""
+    b = Broker(THREE)
+    topic = {"capabilities": ["topic"]}
+    reader = Wired(b, "c").receiver("questions", 1, **topic).receiver("answers", 2, **topic)
+    other = b.connect("b").subscribe("s", "topic:questions")
+    asker = Wired(b, "a").sender("questions", **topic)
+    for number in range(5):
+        asker.send(sections((VALUE, f"question {number}")))
+        other.send("topic:answers", f"answer to {other.texts[-1]}")
+    texts = [read(each)[3] for each in reader.hear().got]
+    assert [each.decode() if isinstance(each, bytes) else each for each in texts] == [
+        text for number in range(5) for text in (f"question {number}", f"answer to question {number}")
+    ]
+
+
+def test_a_delay_is_the_brokers():
+    b = Broker()
+    client = b.connect().subscribe("s", Q)
+    sender = Wired(b).sender("orders")
+    sender.send(sections((HEADER, [True]), (ANNOTATIONS, {Symbol("x-opt-delivery-delay"): 5_000}), (VALUE, "late")))
+    assert client.texts == []
+    b.later(6)
+    assert client.texts == ["late"]
+
+
+def test_an_agent_is_asked_and_its_answer_is_a_text():
+    b = Broker(topology({"x": "abc"}, {"c/clerk": "tests.core.sample_agents:Clerk"}))
+    client = Wired(b).receiver("answers").sender("/agent/clerk")
+    said = ["q-1", None, None, "tests.core.sample_agents.Count", "answers", "c-1"]
+    client.send(sections((PROPERTIES, said), (VALUE, '{"what": "hat"}')))
+    (got,) = client.hear().got
+    found, _, annotations, body = read(got)
+    assert json.loads(body) == {"what": "hat", "total": 1, "stamp": ""} and found[5] == "c-1"
+    assert (found[3], found[6]) == ("tests.core.sample_agents.Counted", "application/json")
+    assert annotations["x-opt-jms-msg-type"] == 5 and client.outcomes == [(0, 0, ACCEPTED)]
