@@ -169,17 +169,18 @@ class AmqpConsumer:
         self.line.send(frame(performatives.flow(0, WINDOW, 0, WINDOW, 0, self.got, self.prefetch)))
 
     def heard(self) -> None:
-        first = last = -1
-        some = 0
+        first, some = -1, 0
         for found in self.line.split(self.line.receive()):
             at = start(found)
             if found[at + 2] == performatives.TRANSFER:
-                _, fields = said(found)
-                last = fields[1] if isinstance(fields[1], int) else last
-                first = last if first < 0 else first
+                if first < 0:  # the others follow it
+                    number = said(found)[1][1]
+                    assert isinstance(number, int), "a delivery has a number"
+                    first = number
                 some += 1
         if not some:
             return
+        last = first + some - 1
         self.line.send(frame(performatives.disposition(performatives.RECEIVER, first, last, ACCEPTED)))
         self.got += some
         self.left -= some
