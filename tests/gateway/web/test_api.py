@@ -9,11 +9,12 @@ from mombroker.gateway.web import api
 from tests.gateway.web.world import WebWorld, basic, request
 
 ALL = {verb.name: verb for verb in verbs()}
-NOT_FOR_ALL = {"holdings", "invitation", "judge_topology"}  # large, for newcomers, work
+NOT_FOR_ALL = {"change_counts", "holdings", "invitation", "judge_topology"}  # for other servers, large, work
 # Of the process, the bus and its servers; secrets; what an agent is told, made of, or loses for good.
 NEEDS_TOKEN = {
-    "apply_topology", "create_subscription", "delete", "deploy", "drain", "exported", "join", "lose", "renew_user",
-    "send", "set_user", "stop", "topology_abort",
+    "apply_topology", "change_end", "change_over", "change_without", "create_subscription", "delete", "deploy",
+    "drain", "exclude_member", "exported", "join", "lose", "remove_group", "renew_user", "send", "set_user", "stop",
+    "topology_abort",
 }  # fmt: skip
 
 
