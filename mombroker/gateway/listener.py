@@ -206,6 +206,10 @@ class Gateway:
         self._parts[number] = client, part
         return number
 
+    def parts_of(self, number: int) -> list[int]:
+        """The numbers of what a connection consists of, beside itself."""
+        return [part for part, (client, _) in self._parts.items() if client.number == number]
+
     def strike(self, number: int) -> None:
         del self._parts[number]
 

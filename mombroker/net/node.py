@@ -430,8 +430,12 @@ class Node:
             status["problems"] += [ends] if ends and ends not in status["problems"] else []
 
     def _connections(self) -> list[dict[str, Any]]:
-        describe = self.server.clients.describe
-        return [{**row, **describe(row["number"])} for row in self.gateway.connections()]
+        describe, parts = self.server.clients.describe, self.gateway.parts_of
+        rows = [
+            (row, [describe(each) for each in (row["number"], *parts(row["number"]))])
+            for row in self.gateway.connections()
+        ]
+        return [{**row, **{name: sum(each[name] for each in told) for name in told[0]}} for row, told in rows]
 
     def _renew(self, user: str, was: str, hash: str) -> None:
         """A right passcode has a weak hash: store a stronger one, unless it is changed meanwhile."""
