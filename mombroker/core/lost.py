@@ -17,8 +17,11 @@ LAST = (1 << 62) - 1
 class Lost(Replicated):
     """known     lost server -> the epoch that a successor begins under, and the server behind which it begins; that is
               empty as long as the registry has not decided it
+    begun     has the domain that we share with a server begun anew under this epoch? It is told nothing before
     applied   called with a server that is lost, and whoever it begins behind
     """
+
+    begun: Callable[[str, int], bool]
 
     agent, prefix = "_lost", LOST_SERVER
 
@@ -47,7 +50,7 @@ class Lost(Replicated):
     def declare(self) -> None:
         """Have the registry decide what it has not yet; what was asked before may have been lost on its way."""
         for server, (epoch, sponsor) in self.known.items():
-            if not sponsor:
+            if not sponsor and self.begun(server, epoch):
                 self.ask(DECLARE, json.dumps([server, epoch]).encode())
 
     def told(self) -> Iterator[tuple[str, str, bytes]]:

@@ -41,6 +41,9 @@ def carry_out(registry: str, lost: Collection[str]) -> Asking:
         if (yield registry, ABORT, {}) is not None:  # else it has begun just now
             return bus["change"], GIVEN_UP
     id, number, before = bus["id"], bus["change"], dict[str, Reply]()
+    for server in bus["inside"]:  # who has switched closes its door, too
+        if server not in lost:
+            yield from _answer(server, WITHOUT, change=id, servers=gone)
     while True:
         now = dict[str, Reply]()
         for server in bus["inside"]:

@@ -312,9 +312,12 @@ class Reconfiguration:
         """Wait no longer for servers inside that are lost for good, in the change `id`, which has begun, whether we
         know that or not. Raises MomError."""
         plan = self.plan
-        if plan is None or plan.id != id or plan.phase not in (ASKED, FROZEN):
+        if plan is None or plan.id != id:
             return
         me = self.tx.name
+        if plan.phase not in (ASKED, FROZEN):  # it is not to be let into the new domains either
+            self._fence(plan, [name for name in servers if name in plan.inside])
+            return
         if strange := [name for name in servers if name == me or name not in {*plan.inside, *plan.lost}]:
             raise MomError(f"{me} cannot go on without {strange[0]!r}: name others of {listed(plan.inside, 12)}")
         lost = [name for name in servers if name not in plan.lost]
@@ -329,12 +332,21 @@ class Reconfiguration:
         plan.inside = [name for name in plan.inside if name not in lost]
         plan.leavers = [name for name in plan.leavers if name not in lost]
         plan.seen |= {link.peer: link.seen() for link in links}
-        for name in lost:
-            self.fence(name, (plan.number << EPOCH_BITS) + 1)  # it may have switched, and nobody knows
+        self._fence(plan, lost)
         self._guard(plan)
         self._keep(plan)
         self.tx.urgency = COMMIT
         self.tx.note(f"changes to revision {plan.number} of the topology without {listed(lost)}, lost for good")
+
+    def _fence(self, plan: Plan, lost: list[str]) -> None:
+        parts = self.channel.domains.values()
+        if up := [name for part in parts for name in lost if name in part.links and part.links[name].conn]:
+            raise MomError(
+                f"{up[0]} is connected to {self.tx.name}, so it is not lost: stop it by `mom server stop {up[0]}`"
+            )
+        for name in lost:
+            self.fence(name, (plan.number << EPOCH_BITS) + 1)  # it may have switched, and nobody knows
+        self.tx.urgency = COMMIT
 
     def _near(self, plan: Plan) -> list[DomainChannel]:
         """Our parts of S."""

@@ -123,6 +123,7 @@ class AgentServer:
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
         self.lost = Lost(replication)
         self.lost.applied, self.change.fence = self._lost, self.lost.fence
+        self.lost.begun = self._begun_anew
         self.truth.is_lost = self.lost.decided
         self.newcomers.tables.insert(0, self.lost.told)
         self.neighbours.fenced = self.homes.fenced = self.lost.fenced
@@ -325,6 +326,10 @@ class AgentServer:
             self.coordinator.lost(server)
         self.lost.declare()
         self.tx.note(f"{server} is lost, with all that lived there; another one may begin in its place")
+
+    def _begun_anew(self, server: str, epoch: int) -> bool:
+        domain = self.topology.shared_domain(self.name, server) if server in self.topology.servers else None
+        return domain is not None and self.neighbours.epochs[domain.name] >= epoch
 
     def _permit(self) -> None:
         self.neighbours.revision = self.truth.number

@@ -58,6 +58,7 @@ class Losses:
         self.epoch = 0
         self.waiting: list[str] = []
         self.late: set[str] = set()  # of these, those whose place is free for a while
+        self._then: list[tuple[MessageId, str]] = []  # what they had when they died first
         self.removes = False
         self.came_back = self.carried_out = self.given_up = self.taken_out = 0
 
@@ -94,6 +95,7 @@ class Losses:
             node.crash()
             node.gone = True
             self.ghosts.append(node)
+            self._then += self._had(node)
             self.waiting.append(name)
             if self.rng.random() < 0.3:
                 self.late.add(name)
@@ -241,25 +243,29 @@ class Losses:
 
     def had(self) -> Iterator[tuple[MessageId, str]]:
         """What only the lost disks had, as copies for an agent each."""
+        yield from self._then
         for ghost in self.ghosts:
-            store, channel = ghost.disk.store, ghost.server.channel
-            for row in store.disk.queue_in.values():
-                yield _copy(row.data, row.agent)
-                yield from _handed_over(decode(row.data))
-            for entry in store.disk.items.values():
-                if entry.agent.endswith(f"/{GATE}"):
-                    yield from _copies(decode(entry.body))
-                elif entry.agent.endswith(f"/{AGENT}") and not entry.collection.startswith("rest "):
-                    yield _copy(entry.body, entry.collection)
-            for part in channel.domains.values():
-                core = channel.core(part.domain, store.core(part.name))
-                for packet, _ in [*core.held(), *core.parked()]:
-                    yield from _copies(decode(packet.body))
-                for link in part.links.values():
-                    link.durable = ALL
-                    for _, packet in undelivered.page(part, link, 0, ALL):
-                        if packet.body:
-                            yield from _copies(decode(packet.body))
+            yield from self._had(ghost)
+
+    def _had(self, ghost: Node) -> Iterator[tuple[MessageId, str]]:
+        store, channel = ghost.disk.store, ghost.server.channel
+        for row in store.disk.queue_in.values():
+            yield _copy(row.data, row.agent)
+            yield from _handed_over(decode(row.data))
+        for entry in store.disk.items.values():
+            if entry.agent.endswith(f"/{GATE}"):
+                yield from _copies(decode(entry.body))
+            elif entry.agent.endswith(f"/{AGENT}") and not entry.collection.startswith("rest "):
+                yield _copy(entry.body, entry.collection)
+        for part in channel.domains.values():
+            core = channel.core(part.domain, store.core(part.name))
+            for packet, _ in [*core.held(), *core.parked()]:
+                yield from _copies(decode(packet.body))
+            for link in part.links.values():
+                link.durable = ALL
+                for _, packet in undelivered.page(part, link, 0, ALL):
+                    if packet.body:
+                        yield from _copies(decode(packet.body))
 
     def counts(self) -> dict[str, int]:
         dead = [record for node in self.around.nodes.values() for record in node.trace if record.kind == "dead"]

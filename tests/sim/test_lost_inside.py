@@ -29,6 +29,11 @@ def test_some_seeds_are_clean():
     assert counts["in_change"] and counts["told"] and counts["came_back"]
 
 
+def test_who_has_switched_does_not_declare_a_loss_that_has_not_begun_there():
+    """Else what a successor is told first is lost when it begins."""
+    all_clean((325, 345), DIRECT)
+
+
 def test_one_that_comes_back_and_lets_a_change_begin_is_lost_in_that():
     """And a loss that had been asked for before does not begin in it."""
     all_clean((239,), DIRECT)
