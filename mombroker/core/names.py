@@ -177,10 +177,7 @@ class Names(Replicated):
                 self._forgotten(name, id)
 
     def again(self) -> None:
-        """A server is lost, and what was on its way over it: what we have asked for, that an agent of ours is gone, and
-        that one was to be made here."""
-        for name, id in list(self.known.items()):
-            self._unmade(name, id)
+        """A server is lost, and perhaps what we have asked for."""
         wanted, self.wanted = self.wanted, set()
         for name in sorted(wanted):  # who waits for it asks anew
             self.on_known(name)
@@ -261,7 +258,7 @@ class Names(Replicated):
             self.known[name] = id
             self.keep(name, id)
             self.on_known(name)
-        if not asker:
+        if not asker:  # it is told again, as after a loss
             self._unmade(name, id)
         if asker == self.tx.name:
             self.settle(name, {"name": name, "agent": self.known[name]})

@@ -78,3 +78,31 @@ def test_a_lost_server_is_taken_out_with_nobody_in_its_place(members):
         assert server.change.plan is None and not server.losses.losses and not server.channel.gate.behind
     assert sum(letters(bus).values()) == 1
     everyone_hears(bus, "after")
+
+
+def test_the_name_of_an_agent_whose_creation_was_lost_is_free_again():
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    for server in bus.servers.values():
+        server.names._named("late", "b/late", "a")  # and nobody has made it
+    bus.servers["b"].names.wanted.add("asked")  # and nobody has heard that
+    bus.crash("c")
+    for domain, server in (("x", "a"), ("y", "d")):
+        lose(bus, "c", domain, server)
+    replace_store(bus, "c", "a")
+    assert not [name for name, server in bus.servers.items() if "late" in server.names.known]
+    assert not bus.servers["b"].names.wanted  # whoever waits asks anew
+    assert all(name in server.names.known for name, server in bus.servers.items())
+
+
+def test_nobody_is_made_for_who_did_not_know_that_another_one_has_begun():
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    sink = SINKS["b/b"]
+    bus.servers["b"].newcomers.unmet.append("a")
+    bus.ask("b", "deploy", name="early", server="b", fields={}, **{"class": sink})
+    assert bus.stores["b"].agent("b/early") is None
+    assert [record["detail"] for record in bus.records("b", "drop")] == ["it was for the former b, which is lost"]
+    bus.servers["b"].newcomers.unmet.clear()
+    bus.ask("b", "deploy", name="later", server="b", fields={}, **{"class": sink})
+    assert bus.stores["b"].agent("b/later") is not None
