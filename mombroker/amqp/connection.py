@@ -98,6 +98,11 @@ class Connection:
         return self.settings.max_message
 
     @property
+    def links(self) -> int:
+        """How many there are."""
+        return sum(len(each.inbound.links) + len(each.outbound.links) for each in self.sessions.values())
+
+    @property
     def full(self) -> bool:
         return self._marks >= MAX_MARKS
 

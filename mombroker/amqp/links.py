@@ -109,7 +109,9 @@ class Outgoing:
     def lacks(self) -> int:
         """How much more credit the broker should have."""
         under_way = self.granted + len(self.pending)
-        return max(0, min(self.credit - under_way, MAX_PREFETCH - under_way - self.unsettled))
+        # The broker counts what is settled by being written until it hears of that.
+        most = MAX_PREFETCH // 2 if self.settled else MAX_PREFETCH
+        return max(0, min(self.credit - under_way, most - under_way - self.unsettled))
 
     def transfer(self, delivery_id: int, payload: bytes, most: int) -> bytes | list[bytes]:
         """The frame of a delivery, or the frames, each of at most `most` bytes."""

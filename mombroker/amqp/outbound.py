@@ -85,6 +85,8 @@ class Outbound:
         else:
             link.pending.append(delivery)
             self._order.append(link)
+        if link.settled and not link.granted and link.credit > 0:  # no outcome of it brings the next credit
+            self.grant(link)
 
     def _transfer(self, link: Outgoing, delivery: Delivery, known: messages.Starts) -> None:
         owner, id, tag = self.owner, self._next_delivery, delivery.tag

@@ -54,7 +54,7 @@ from mombroker.broker.transactions import Limits, Step, TransactionError, Transa
 from mombroker.core.errors import MomError
 
 WINDOW = 4_096  # frames that a client may send before it hears of us again
-MAX_LINKS = 1_000
+MAX_LINKS = 4_000  # of a connection
 _CONDITIONS = {commands.DENIED: codec.DENIED, commands.MISSING: NOT_FOUND, commands.FULL: codec.LIMIT}
 _ACCEPTED = performatives.described_outcome(Outcome(ACCEPTED))
 Then = Callable[[Refused | None], None]
@@ -68,6 +68,9 @@ class Owner(inbound.Owner, outbound.Owner, Protocol):
 
     id: str
     temporaries: set[str]
+
+    @property
+    def links(self) -> int: ...
 
     def note(self, line: str) -> None: ...
 
@@ -116,8 +119,8 @@ class Session:
         if asked.handle in senders or asked.handle in receivers:
             raise AmqpError(f"handle {asked.handle} is in use", "amqp:session:handle-in-use")
         try:
-            if len(senders) + len(receivers) >= MAX_LINKS:
-                raise AmqpError(f"{MAX_LINKS} links in one session: no more are taken", codec.LIMIT)
+            if self.owner.links >= MAX_LINKS:
+                raise AmqpError(f"{MAX_LINKS} links in one connection: no more are taken", codec.LIMIT)
             if asked.role == SENDER:
                 self._attach_incoming(asked)
             else:

@@ -358,6 +358,30 @@ def test_what_is_settled_by_being_written_is_told_by_numbers_of_the_connection()
     assert peer.connection.took(1) == [(1, 4)] and peer.connection.took(2) == [(1, 5)] and peer.connection.took(2) == []
 
 
+def test_credit_beyond_what_the_broker_gives_at_a_time_comes_later():
+    peer = receiving(settles=1, credit=0)
+    peer.say(flow(0, 12_000, window=100_000))
+    assert peer.commands() == [Flow(peer.sub, 5_000)]
+    peer.told(*[delivery(peer, tag, ack="auto") for tag in range(1, 5_001)])
+    assert peer.commands() == [Flow(peer.sub, 5_000)] and peer.connection.wants is False
+    peer = receiving(credit=0)
+    peer.say(flow(0, 12_000, window=100_000))
+    assert peer.commands() == [Flow(peer.sub, 10_000)]
+    peer.told(*[delivery(peer, tag) for tag in range(1, 101)])
+    peer.say(settle(0, 99, ACCEPTED))
+    assert peer.commands()[100:] == [Flow(peer.sub, 100)]
+
+
+def test_links_of_a_connection_have_a_bound(monkeypatch):
+    monkeypatch.setattr("mombroker.amqp.session.MAX_LINKS", 2)
+    peer = sending()
+    peer.say(begin(), channel=1)
+    peer.take()
+    for handle in (0, 1):
+        peer.say(attach(handle, SENDER, terminus(SOURCE, None), terminus(TARGET, "orders")), channel=1)
+    assert peer.codes() == [ATTACH, FLOW, ATTACH, DETACH]
+
+
 def test_a_drain_ends_the_credit_behind_what_there_is():
     peer = receiving(credit=0)
     peer.say(flow(0, 3, drain=True))
