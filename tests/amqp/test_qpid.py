@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.admin.processes import Processes, free_ports
 from tests.amqp.server import one_server
 from tests.snippets import fenced
 
@@ -84,3 +85,35 @@ def test_what_the_readme_shows(java, server):
     start = "import jakarta.jms.*;\nimport org.apache.qpid.jms.JmsConnectionFactory;\npublic class Readme {\n"
     whole = f"{start}public static void main(String[] args) {{\n{code}}}}}\n"
     assert java(compiled(whole, "Readme", server)) == "cooking one pizza\n"
+
+
+def test_a_client_goes_on_at_another_server_when_its_own_is_killed(java, tmp_path):
+    """Nothing is lost, and what comes again is marked, or the same message sent again."""
+    listen, ports = free_ports(2), free_ports(2)
+    servers = "".join(
+        f'[servers.{name}]\nlisten = "127.0.0.1:{at}"\namqp = "127.0.0.1:{port}"\ndata = "{name}"\nanonymous = true\n'
+        for name, at, port in zip("ab", listen, ports, strict=True)
+    )
+    (tmp_path / "bus.toml").write_text(
+        f'[bus]\nname = "pair"\nregistry = "b"\n{servers}[domains.d]\nservers = ["a", "b"]\n'
+    )
+    bus = Processes(tmp_path / "bus.toml")
+    processes = {name: bus.serve(name) for name in "ab"}
+    try:
+        while not bus.all_up():
+            assert all(each.poll() is None for each in processes.values())
+        bus.mom("queue", "create", "over", "--server", "b")
+        url = f"failover:(amqp://127.0.0.1:{ports[0]},amqp://127.0.0.1:{ports[1]})"
+        path = f"{HOME / 'classes'}{os.pathsep}{HOME / 'lib'}/*"
+        run = subprocess.Popen(["java", "-cp", path, "Failover", url, "300"], stdout=subprocess.PIPE, text=True)
+        for line in run.stdout:
+            if line == "sent 99\n":
+                processes["a"].kill()
+                processes["a"].wait()
+            elif line == "sent 199\n":  # what it had accepted, and what its consumer had, waits for it
+                processes["a"] = bus.serve("a")
+        assert line == "got 300 []\n"
+    finally:
+        for each in processes.values():
+            each.kill()
+            each.wait()
