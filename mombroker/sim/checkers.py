@@ -128,7 +128,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         servers = cluster.nodes.keys() - left
     for (id, agent), reason in fates.dead.items():
         if (
-            reason not in ("expired", "nobody is there", "a repeat", DAMAGED, GONE)
+            reason not in ("expired", "nobody is there", "a repeat", "not of its view", DAMAGED, GONE)
             and not (cluster.losses is not None and ("which is lost" in reason or agent.count("/") > 1))
             and not (reason == "unknown agent" and (agent in lost_agents or (ghosts and agent not in stays.of)))
             and agent not in fates.deleted

@@ -220,3 +220,22 @@ class Teller(Member):
     @reacts
     def returned(self, note: NotDelivered) -> None:
         self.back.append([note.group, note.note.text, note.reason])
+
+
+def test_who_is_cut_off_by_a_loss_is_told_and_joins_again():
+    """What was under way in the domain of a lost server may be lost, and so may be the rest of a view."""
+    bus = Bus({"a/x": Ledger, "b/y": Ledger, "c/z": Ledger})
+    for each in "xyz":
+        told(bus, each, "join")
+    told(bus, "z", "causal", "one")
+    bus.kill("c", down=float("inf"))
+    bus.advance(1)
+    bus.ask("lose", server="a", domain="bus", servers=["c"], epoch=1)
+    bus.advance(20)
+    assert bus.state("x")["views"][-1] == [4, ["a/x"], [], ["b/y", "c/z"]]
+    assert bus.state("y")["views"][-1] == [4, [], [], ["a/x", "b/y", "c/z"]]
+    bus.send("y", Do("join"), server="b")
+    bus.send("x", Do("total", "two"), server="a")
+    bus.advance(20)
+    assert bus.state("x")["views"][-1][:2] == bus.state("y")["views"][-1][:2] == [5, ["a/x", "b/y"]]
+    assert bus.state("x")["heard"] == bus.state("y")["heard"] == ["one", "two"]

@@ -110,7 +110,6 @@ class Town:
             "g.prepare": ("b/_groups", [1, 1, ["a/x"]]), "g.placed": ("b/_groups", ["b/clerk"]),
             "g.ack": ("b/group:g", [1, {"a/x": 5}]), "g.stable": ("b/_groups", ["g", 1, {"a/x": 5}]),
             "g.ended": ("b/_groups", ["b/group:g", "b/clerk", True]),
-            "g.lack": ("b/_groups", ["g", 1, "b/clerk", {"a/x": 1}]),
             "mom.NotDelivered": ("b/clerk", ["g", f"{AGENTS}.Count", b"\x90", "no"]),
             "g.busy": ("b/_groups", ["g", 1, ["b/clerk"]]),
             "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True]),

@@ -100,18 +100,18 @@ class Deeds:
 
     def _join(self, agent: str, group: str, home: str, needs: bool) -> None:
         mine = self.members.find(group, agent) or self.members.new(group, home, agent)
-        mine.again = mine.again and mine.inside
+        mine.again, mine.asked = mine.again and mine.inside, mine.inside
         self.members.change_of(mine)
         self.members.say(agent, (home,), Join(needs))
 
     def _leave(self, agent: str, group: str, home: str) -> None:
         self.members.say(agent, (home,), Leave())
         mine = self.members.find(group, agent)
-        if mine is not None and mine.again:
-            mine.again = False
-            self.members.change_of(mine)
-            if not mine.inside:
+        if mine is not None:
+            if mine.again and not mine.inside:
                 self.members.forget(mine)
+            mine.again = mine.asked = False
+            self.members.change_of(mine)
 
     def _cast(
         self, agent: str, group: str, home: str, wire: str, payload: bytes, total: bool, asked: int
@@ -123,7 +123,7 @@ class Deeds:
             self.members.say(agent, (home,), Place(wire, payload))
             return None
         member = mine.member
-        if asked or member.inhibited or self.members.copies.count(group, member.number, agent) >= WINDOW:
+        if asked or member.inhibited or self.members.copies.count(group, agent) >= WINDOW:
             return False
         cast = member.cast()
         self.members.change_of(mine)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
 from urllib.parse import unquote
 
@@ -44,12 +43,11 @@ class Group(Native):
 
     placed    casts that it has placed, since the server has started
     ends      it is to be no more
-    departed  servers that had members until this view, and may have casts that others lack
     """
 
     path = "mombroker.broker.groups.group:Group"
 
-    __slots__ = ("name", "home", "placed", "ends", "departed")
+    __slots__ = ("name", "home", "placed", "ends")
 
     def __init__(self, service: Around, id: str, state: bytes = b""):
         super().__init__(service.natives, id)
@@ -57,13 +55,12 @@ class Group(Native):
         self.home = Home(self._where, self._prepare, self._announce)
         self.placed = 0
         self.ends = False
-        self.departed: list[str] = []
         if state:
-            values, self.ends, self.departed = msgpack.unpackb(state)
+            values, self.ends, *_ = msgpack.unpackb(state)
             self.home.load(values)
 
     def pack(self) -> bytes:
-        packed: bytes = pack([self.home.values(), self.ends, self.departed])
+        packed: bytes = pack([self.home.values(), self.ends])
         return packed
 
     # -- what its home says ------------------------------------------------------------------------------------------
@@ -80,10 +77,6 @@ class Group(Native):
             self.name, view.number, view.members, view.joined, view.left, view.giver, view.lacking, view.cut
         )  # fmt: skip
         servers = self.tx.topology.servers
-        if self.departed:
-            self._tell_stable(self.departed, view.number, {})
-        members = {self._where(agent) for agent in view.members}
-        self.departed = sorted({self._where(agent) for agent in view.left} - members) if members else []
         self._send(tuple(agent for agent in agents if self._where(agent) in servers), note)
 
     def _send(self, dests: tuple[str, ...], note: Note) -> None:
@@ -92,12 +85,9 @@ class Group(Native):
 
     def _stable(self, note: Ack, message: Message) -> None:
         if casts := self.home.acked(home_of(message.source), note.number, note.casts):
-            self._tell_stable({self._where(agent) for agent in self.home.members}, note.number, casts)
-
-    def _tell_stable(self, servers: Iterable[str], number: int, casts: dict[str, int]) -> None:
-        there = self.tx.topology.servers
-        dests = tuple(f"{server}/{SERVERS}" for server in sorted(servers) if server in there)
-        self._send(dests, Stable(self.name, number, casts))
+            servers, there = dict.fromkeys(map(self._where, self.home.members)), self.tx.topology.servers
+            dests = tuple(f"{server}/{SERVERS}" for server in servers if server in there)
+            self._send(dests, Stable(self.name, note.number, casts))
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from mombroker.broker.groups.notes import (
     Ended,
     Flush,
     Join,
-    Lack,
     Leave,
     Placed,
     Prepare,
@@ -53,7 +52,7 @@ LATE, LOST = (
 
 class Members(Native):
     """1. Each membership has its row when the batch closes.
-    2. Casts of a group that goes beyond this server are in `copies` until they are stable.
+    2. Casts of our agents in a group that goes beyond this server are in `copies` until they are stable.
 
     of          memberships, by group and agent
     changed     those whose rows are to be written
@@ -88,7 +87,7 @@ class Members(Native):
         types.entering[Viewed.wire] = self._view_comes
         for kind, obey in (
             (Prepare, self._prepares), (Placed, self._placed), (State, self._state_comes), (Busy, self._gives_up),
-            (Stable, self._stable), (Lack, self._lacked), (Ended, self._ended),
+            (Stable, self._stable), (Ended, self._ended),
         ):  # fmt: skip
             types.obey(kind.wire, note_of, obey, at_once=False)
 
@@ -177,8 +176,12 @@ class Members(Native):
             return True
         if message.source == self.id:  # the group has ended
             return True
-        if self.find(note.group, agent) is None and agent in note.members:
-            self.new(note.group, message.source, agent)
+        mine = self.find(note.group, agent)
+        if agent in note.joined and mine is not None and mine.inside:  # it was out, and has not been told
+            self._end(mine)
+            mine = self.new(note.group, message.source, agent)
+        if mine is None and agent in note.members:  # what it was is lost, and it has not asked since
+            self.say(agent, (message.source,), Leave())
         return self._offer(message, agent, note.group)
 
     def _offer(self, message: Message, agent: str, group: str) -> bool:
@@ -207,7 +210,6 @@ class Members(Native):
             data = message.copy_for(agent) + message.payload
             item.of.row = self.tx.new_id()
             self.tx.rows.items[item.of.row] = ItemRow(item.of.row, self.id, HELD, mine.place, b"", data)
-            self._ask_for(mine)
         elif not done and not refused:
             self._drop(message, agent)
         return alone
@@ -226,6 +228,8 @@ class Members(Native):
             if mine.lacks and not mine.again:
                 self.beginnings.begin(agent, group, mine.lacks, view.number)
             self.forget(mine)
+            if mine.asked:
+                self.new(group, mine.home, agent)
             if mine.again:  # it has left, and joins after a while
                 self.add(Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True))
                 self.alarm_at(times.after(self.tx.now, AGAIN << min(mine.tries, 6)))
@@ -239,16 +243,14 @@ class Members(Native):
                 mine.lacks = view.number if view.giver not in ("", agent) else 0
             if view.giver == agent and any(each.lacks for each in self.all() if each.agent == agent):
                 self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
-            self.copies.forget(group, view.number - 1)
-        if not view.members:
-            self.copies.forget(group, view.number)
+        self.copies.forget(group, agent)
         self._flush_for(group)
         self.goes_on(agent)
 
     def _returns(self, mine: Membership, view: View) -> None:
         """It was out of the view, and has cast what nobody else has."""
         agent = mine.agent
-        for _, payload in self.copies.behind(mine.group, view.number - 1, agent, view.cut.get(agent, 0)):
+        for payload in self.copies.behind(mine.group, agent, view.cut.get(agent, 0)):
             self.give_back(agent, payload, LATE)
 
     def give_back(self, agent: str, payload: bytes, reason: str) -> None:
@@ -266,11 +268,13 @@ class Members(Native):
     # -- copies ------------------------------------------------------------------------------------------------------
 
     def _keep(self, mine: Membership, cast: Cast) -> None:
-        """A cast is delivered of a group that goes beyond this server."""
+        """A cast is delivered of a group that goes beyond this server. Its sender may get it back."""
         group, number, those = mine.group, cast.number, self.of.get(mine.group, {})
         if len(mine.member.members) == len(those):
             return
-        if self.copies.add(group, number, cast.sender, cast.seq, cast.of.message.payload):
+        if mine.agent == cast.sender:
+            self.copies.add(group, cast.sender, cast.seq, cast.of.message.payload)
+        if mine is next(iter(those.values()), None):  # once for all members of this server
             count = self.unacked[group] = self.unacked.get(group, 0) + 1
             if count >= ACK_EVERY:
                 self.unacked[group] = 0
@@ -280,35 +284,17 @@ class Members(Native):
 
     def _stable(self, message: Message) -> None:
         note: Stable = note_of(message)
-        if note.casts:
-            self.copies.stable(note.group, note.number, note.casts)
-            for mine in self.of.get(note.group, {}).values():
+        for mine in self.of.get(note.group, {}).values():
+            if mine.member.number == note.number:
+                self.copies.stable(note.group, mine.agent, note.casts.get(mine.agent, 0))
                 self.goes_on(mine.agent)
-        elif note.group not in self.of:  # it had left
-            self.copies.forget(note.group, note.number)
-
-    def _ask_for(self, mine: Membership) -> None:
-        """Something waits for casts that may not come any more: whoever has them sends them on."""
-        if missing := mine.member.missing():
-            here = f"{self.tx.name}/{SERVERS}"
-            dests = tuple(each for each in self.servers(mine.member.members) if each != here)
-            self.say(self.id, dests, Lack(mine.group, mine.member.number, mine.agent, missing))
-
-    def _lacked(self, message: Message) -> None:
-        note: Lack = note_of(message)
-        for sender, had in note.had.items():
-            for _, payload in self.copies.behind(note.group, note.number, sender, had):
-                self.natives.send(new_message(self.tx, self.id, (note.agent,), Told.wire, payload, flags=BOUNCE))
 
     def lost(self, servers: set[str]) -> None:
-        """Nothing more comes from these servers. A group whose home was there is gone; what they have cast may be
-        with others."""
-        home = self.natives.names.homes.home
+        """What was under way between these servers and us may be lost: a group whose home is there is over for us. Of
+        the others their homes know who is out."""
         for mine in self.all():
             if home_of(mine.home) in servers:
                 self._end(mine)
-            elif any(home(each) in servers for each in mine.member.members):
-                self._ask_for(mine)
         for agent, entries in list(self.outboxes.of.items()):
             for entry in list(entries):
                 if entry.kind == CASTS and home_of(entry.value[1]) in servers:
@@ -320,7 +306,7 @@ class Members(Native):
     def _end(self, mine: Membership) -> None:
         """The group of a member is gone: there is no view any more."""
         agent, member = mine.agent, mine.member
-        for _, payload in self.copies.behind(mine.group, member.number, agent, 0):
+        for payload in self.copies.behind(mine.group, agent, 0):
             self.give_back(agent, payload, LOST)
         for item in member.held:
             self.tx.rows.items[item.of.row] = None
@@ -328,8 +314,7 @@ class Members(Native):
         if mine.lacks:
             self.beginnings.begin(agent, mine.group, mine.lacks, member.number + 1)
         self.forget(mine)
-        if mine.group not in self.of:
-            self.copies.forget(mine.group, NEVER)
+        self.copies.forget(mine.group, agent)
         if not mine.gone:
             self.say(self.id, (agent,), Viewed(mine.group, member.number + 1, [], [], member.members))
         self.goes_on(agent)
@@ -431,6 +416,7 @@ class Members(Native):
 
     def check(self) -> None:
         self.outboxes.check(self.ready)
+        self.copies.check()
         for mine in self.all():
             mine.member.check()
             if mine not in self.changed:

@@ -32,6 +32,7 @@ class Membership:
     lacks     the view that it begins with, while it waits for the state of then; 0: it waits for none
     again     it has given that up, and joins once more when it has left; `tries`: how often
     gone      the agent was deleted
+    asked     it has asked to join since it is inside, and not to leave since then
     prepared  a view that is to be flushed for, and is not yet: number, attempt, who is out
     """
 
@@ -44,6 +45,7 @@ class Membership:
     gone: bool = False
     prepared: list[Any] | None = None
     tries: int = 0
+    asked: bool = False
 
     @property
     def agent(self) -> str:
@@ -54,24 +56,16 @@ class Membership:
         return self.member.inside
 
     def row(self, id: str) -> ItemRow:
-        values = [
-            self.group,
-            self.home,
-            self.lacks,
-            self.again,
-            self.gone,
-            self.prepared,
-            self.tries,
-            self.member.values(),
-        ]
-        return ItemRow(self.place, id, MEMBERS, 0, bytes(pack(values)), b"")
+        waits = [self.lacks, self.again, self.gone, self.prepared, self.tries]
+        head: bytes = pack([self.group, self.home, *waits, self.member.values(), self.asked])
+        return ItemRow(self.place, id, MEMBERS, 0, head, b"")
 
     @classmethod
     def of(cls, row: ItemRow) -> Membership:
-        group, home, lacks, again, gone, prepared, tries, values = msgpack.unpackb(row.head)
+        group, home, lacks, again, gone, prepared, tries, values, *asked = msgpack.unpackb(row.head)
         member = Member(values[0])
         member.load(values)
-        return cls(group, home, member, row.id, lacks, again, gone, prepared, tries)
+        return cls(group, home, member, row.id, lacks, again, gone, prepared, tries, *asked[:1])
 
 
 def item_of(message: Message, row: int) -> Cast | View:

@@ -153,12 +153,12 @@ class State(GroupNote):
 
 @dataclass(slots=True)
 class Stable(GroupNote):
-    """All members have so many casts of each in a view; without: all that is of views before this one."""
+    """All members have so many casts of each in a view."""
 
     wire = "g.stable"
     group: str
     number: Count
-    casts: dict[str, Count] = field(default_factory=dict)
+    casts: dict[str, Count]
 
     def agents(self) -> list[str]:
         return [*self.casts]
@@ -175,23 +175,6 @@ class Ended(GroupNote):
 
     def agents(self) -> list[str]:
         return [self.home, self.agent]
-
-
-# -- between members' servers ------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Lack(GroupNote):
-    """A member lacks casts of others in a view, behind so many of each."""
-
-    wire = "g.lack"
-    group: str
-    number: Count
-    agent: str
-    had: dict[str, Count]
-
-    def agents(self) -> list[str]:
-        return [self.agent, *self.had]
 
 
 # -- to members --------------------------------------------------------------------------------------------------------

@@ -87,25 +87,6 @@ class Member:
             self.had.get(agent, 0) >= count for agent, count in item.after.items()
         )
 
-    def missing(self) -> dict[str, int]:
-        """Casts that something here waits for: of whom, behind which one."""
-        needs: dict[str, int] = {}
-        for item in self.held:
-            if type(item) is View:
-                wanted = self.cut(item)
-            elif type(item) is Cast and item.number == self.number:
-                wanted = {**item.after, item.sender: item.seq - 1}
-            else:
-                continue
-            for agent, count in wanted.items():
-                needs[agent] = max(count, needs.get(agent, 0))
-        waiting = {(each.sender, each.seq) for each in self.held if type(each) is Cast and each.number == self.number}
-        had = self.had
-        return {
-            agent: had.get(agent, 0) for agent, count in needs.items()
-            if any((agent, seq) not in waiting for seq in range(had.get(agent, 0) + 1, count + 1))
-        }  # fmt: skip
-
     def cut(self, view: View) -> dict[str, int]:
         """What must be delivered before this view: nothing, if it is the first one here."""
         return view.cut if self.inside and view.number == self.number + 1 else {}
