@@ -193,6 +193,11 @@ class Names(Replicated):
         """The agent of this name is gone for good."""
         self.ask(FORGET, f"{name}\n{id}".encode())
 
+    def nobodys(self, name: str, id: str) -> None:
+        """Nobody is there of this name, which is ours: a successor may have been told it of the server before it."""
+        self._forgotten(name, id)
+        self.forget(name, id)
+
     def told(self) -> Iterator[tuple[str, str, bytes]]:
         """What must be told of all names; see Newcomers.tables."""
         for name, id in self.known.items():

@@ -4,6 +4,7 @@ from typing import Any
 
 from mombroker.agents import Agent, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
+from tests.fakes_groups import broken
 
 
 @notification
@@ -16,6 +17,12 @@ class Do:
 
 @notification
 class Said:
+    text: str
+
+
+@notification
+class In:
+    group: str
     text: str
 
 
@@ -239,3 +246,56 @@ def test_who_is_cut_off_by_a_loss_is_told_and_joins_again():
     bus.advance(20)
     assert bus.state("x")["views"][-1][:2] == bus.state("y")["views"][-1][:2] == [5, ["a/x", "b/y"]]
     assert bus.state("x")["heard"] == bus.state("y")["heard"] == ["one", "two"]
+
+
+class Wanderer(Agent):
+    """Of two groups."""
+
+    heard: dict[str, list[str]] = {}  # noqa: RUF012
+
+    @reacts
+    def do(self, note: Do) -> None:
+        if note.what == "join":
+            self.join(note.text)
+        elif note.what == "leave":
+            self.leave(note.text)
+        else:
+            self.group(note.what).cast(In(note.what, note.text))
+
+    @reacts
+    def said(self, note: In) -> None:
+        self.heard.setdefault(note.group, []).append(note.text)
+
+    def snapshot(self, group: str) -> Any:
+        return self.heard.get(group, [])
+
+    def restore(self, group: str, state: Any) -> None:
+        self.heard[group] = state
+
+
+def crossed(seed: int = 0) -> Bus:
+    """x is in group one and y in group two, and each joins the other's. The homes of the groups are where they get the
+    view that they wait in before the one in which they are to give."""
+    bus = Bus({"a/x": Wanderer, "b/y": Wanderer}, seed=seed)
+    for first, second, group in (("y", "x", "one"), ("x", "y", "two")):
+        told(bus, first, "join", group)
+        told(bus, second, "join", group)
+        told(bus, first, "leave", group)
+        told(bus, second, group, f"of {group}")
+    bus.send("x", Do("join", "two"), server="a")
+    bus.send("y", Do("join", "one"), server="b")
+    bus.advance(60)
+    return bus
+
+
+def test_two_members_that_wait_for_each_other_s_states_both_get_one():
+    bus = crossed(6)
+    for each in "xy":
+        assert bus.state(each)["heard"] == {"one": ["of one"], "two": ["of two"]}
+    bus.check()
+
+
+def test_without_giving_up_they_would_wait_for_ever():
+    with broken("waits in a circle"):
+        bus = crossed(6)
+        assert any(each["kind"] == "state" for each in bus.ask("why", server="a")["waits"])

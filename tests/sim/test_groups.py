@@ -5,7 +5,7 @@ import pytest
 from mombroker.sim.seeds import run
 from tests.fakes_groups import CONTROLS, broken
 
-SHOWN = {"no flush": 1, "no wait": 2, "not inhibited": 0, "no wait for a state": 5}
+SHOWN = {"no flush": 1, "no wait": 2, "not inhibited": 7, "no wait for a state": 2}
 
 
 @pytest.mark.parametrize("seed", [*range(1, 7)])
@@ -19,6 +19,20 @@ def test_members_of_a_view_have_the_same_casts(seed):
 @pytest.mark.parametrize("part", range(20))
 def test_members_of_a_view_have_the_same_casts_in_many_runs(part):
     assert [seed for seed in range(100 * part, 100 * part + 100) if run(seed, groups=True).wrong] == []
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_members_that_are_left_after_a_loss_have_the_same_casts(seed):
+    result = run(seed, groups=True, losses=True)
+    assert not result.wrong
+    assert result.counts["losses"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_members_that_are_left_after_a_loss_have_the_same_casts_in_many_runs(part):
+    seeds = range(100 * part, 100 * part + 100)
+    assert [seed for seed in seeds if run(seed, groups=True, losses=True).wrong] == []
 
 
 @pytest.mark.parametrize("control", SHOWN)

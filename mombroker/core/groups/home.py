@@ -1,4 +1,4 @@
-"""The home of a group: it decides the views (protocols §10.1)."""
+"""The home of a group: it decides the views (protocols §7.1)."""
 
 from __future__ import annotations
 

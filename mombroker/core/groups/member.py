@@ -1,4 +1,4 @@
-"""One agent's membership of a group, on the agent's server: what is delivered in which view (protocols §10.2)."""
+"""One agent's membership of a group, on the agent's server: what is delivered in which view (protocols §7)."""
 
 from __future__ import annotations
 
