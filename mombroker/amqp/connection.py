@@ -127,7 +127,7 @@ class Connection:
     @property
     def uncommitted(self) -> int:
         """Bytes in open transactions."""
-        return sum(each.transactions.bytes for each in self.sessions.values())
+        return sum(each.coordinator.transactions.bytes for each in self.sessions.values())
 
     @property
     def wants(self) -> bool:
@@ -147,7 +147,7 @@ class Connection:
         return {
             "subscriptions": sum(len(each.outbound.links) for each in sessions),
             "unsettled": sum(len(each.outbound.unsettled) for each in sessions),
-            "transactions": sum(len(each.transactions.open) for each in sessions),
+            "transactions": sum(len(each.coordinator.transactions.open) for each in sessions),
         }  # fmt: skip
 
     def receive(self, data: bytes) -> None:

@@ -41,15 +41,22 @@ class Session(Protocol):
     commands: list[Command]
 
     def link_flow(self, handle: int, count: int, credit: int, drain: bool = False) -> bytes: ...
-    def coordinate(self, transfer: Transfer, payload: bytes) -> None: ...
-    def send_in_transaction(self, transfer: Transfer, command: Send) -> None: ...
     def is_there(self, destination: str) -> str: ...
+
+
+class Coordinator(Protocol):
+    """Of the session's transactions."""
+
+    def coordinate(self, transfer: Transfer, payload: bytes) -> None: ...
+    def send(self, transfer: Transfer, command: Send) -> None: ...
 
 
 class Inbound:
     """1. An outcome of what the client sent is told only when the broker has said that it is durable.
     2. `unanswered` of a link counts those of its deliveries that have none yet.
     """
+
+    coordinator: Coordinator
 
     def __init__(self, owner: Owner, session: Session, channel: int):
         self.owner, self.session, self.channel = owner, session, channel
@@ -107,7 +114,7 @@ class Inbound:
         """A whole message."""
         self._touched[link] = None
         if link.coordinator:
-            self.session.coordinate(transfer, payload)
+            self.coordinator.coordinate(transfer, payload)
             return
         receipt = None if transfer.settled else str(transfer.delivery_id)
         try:
@@ -118,7 +125,7 @@ class Inbound:
             return
         if isinstance(transfer.state, Transactional):
             link.start = b""
-            self.session.send_in_transaction(transfer, command)
+            self.coordinator.send(transfer, command)
             return
         if transfer.delivery_id is not None and receipt is not None:
             self.unanswered[transfer.delivery_id] = link

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from mombroker.amqp import addresses, codec, inbound, outbound, performatives, sources
 from mombroker.amqp.codec import INVALID, NOT_FOUND, NULL, PRECONDITION, AmqpError
+from mombroker.amqp.coordinator import Coordinator, Then
 from mombroker.amqp.frames import Parser, frame
 from mombroker.amqp.inbound import Inbound
 from mombroker.amqp.links import Incoming, Outgoing
@@ -23,8 +24,6 @@ from mombroker.amqp.performatives import (
     SPACE,
     Attach,
     Begin,
-    Coordinator,
-    Declare,
     Detach,
     Disposition,
     Flow,
@@ -46,18 +45,14 @@ from mombroker.broker.commands import (
     Receipts,
     Refused,
     Reply,
-    Send,
     Sync,
     Unsubscribe,
 )
-from mombroker.broker.transactions import Limits, Step, TransactionError, Transactions
 from mombroker.core.errors import MomError
 
 WINDOW = 4_096  # frames that a client may send before it hears of us again
 MAX_LINKS = 4_000  # of a connection
 _CONDITIONS = {commands.DENIED: codec.DENIED, commands.MISSING: NOT_FOUND, commands.FULL: codec.LIMIT}
-_ACCEPTED = performatives.described_outcome(Outcome(ACCEPTED))
-Then = Callable[[Refused | None], None]
 
 
 class Owner(inbound.Owner, outbound.Owner, Protocol):
@@ -89,7 +84,8 @@ class Session:
         self.over = False
         self.inbound = Inbound(owner, self, channel)
         self.outbound = Outbound(owner, part, channel, begin.incoming_window, self._do)
-        self.transactions = Transactions(Limits())
+        self.coordinator = Coordinator(self.inbound, self.outbound, self._do, self._ask)
+        self.inbound.coordinator = self.coordinator
         self._window, self._next_in = WINDOW, begin.next_outgoing
         self._awaited: dict[str, Then] = {}
         self._asked = 0
@@ -146,7 +142,7 @@ class Session:
         if target is None:
             raise AmqpError("a link to send by needs a target", INVALID)
         link = Incoming(asked.name, asked.handle, "", asked.initial_count)
-        if isinstance(target, Coordinator):
+        if isinstance(target, performatives.Coordinator):
             link.coordinator = True
         elif target.dynamic:
             link.made, address = self._new_temporary(target)
@@ -344,7 +340,7 @@ class Session:
             return  # we settle at once what the client sends
         outcome = said.state
         if isinstance(outcome, Transactional):
-            self._settle_in_transaction(said, outcome)
+            self.coordinator.settle(said, outcome)
             return
         if not said.settled and (outcome is None or outcome.code == RECEIVED):
             return
@@ -365,76 +361,13 @@ class Session:
             encoded = performatives.described_outcome(outcome)
             self._ask(command, lambda refused: self.outbound.tell(id, encoded))
 
-    # -- transactions ----------------------------------------------------------------------------------------------
-
-    def coordinate(self, transfer: Transfer, payload: bytes) -> None:
-        """A transaction begins or ends."""
-        id = transfer.delivery_id or 0
-        try:
-            said = performatives.of_coordinator(payload)
-            if isinstance(said, Declare):
-                self._asked += 1
-                txn = b"%d" % self._asked
-                self.transactions.begin(txn.hex())
-                self.inbound.outcome(id, performatives.declared(txn))
-                return
-            steps = self.transactions.end(said.txn.hex())
-        except MomError as error:
-            self.inbound.reject(transfer, error)
-            return
-        if said.fail:
-            self._roll_back(steps)
-            self.inbound.outcome(id, _ACCEPTED)
-            return
-
-        def then(refused: Refused | None) -> None:
-            if refused is None:
-                self.inbound.outcome(id, _ACCEPTED)
-                return
-            self._roll_back(steps)
-            self.inbound.outcome(id, performatives.rejected("amqp:transaction:rollback", refused.message))
-
-        self._ask(commands.Transact(steps), then)
-
-    def _roll_back(self, steps: list[Step]) -> None:
-        """What was consumed goes back, as what has failed."""
-        for each in steps:
-            if isinstance(each, commands.Disposition):
-                self.commands.append(commands.Disposition(each.tag, commands.MODIFIED))
-
-    def send_in_transaction(self, transfer: Transfer, command: Send) -> None:
-        txn = transfer.state.txn
-        command.receipt = None
-        try:
-            self.transactions.add(txn.hex(), command, command.size)
-        except TransactionError as error:
-            self.inbound.reject(transfer, error)
-            return
-        if not transfer.settled:
-            self.inbound.outcome(transfer.delivery_id or 0, performatives.transactional(txn, _ACCEPTED))
-
-    def _settle_in_transaction(self, said: Disposition, state: Transactional) -> None:
-        outcome = state.outcome or Outcome(ACCEPTED)
-        if outcome.code not in OUTCOMES:
-            raise AmqpError("a transaction settles by an outcome", INVALID)
-        found = self.outbound.settled(said.first, said.last)
-        for id, tag, _ in found:
-            try:
-                self.transactions.add(state.txn.hex(), step(tag, outcome))
-            except TransactionError as error:
-                raise AmqpError(str(error), "amqp:transaction:unknown-id") from None
-            self.commands.append(commands.Uncommitted(tag))
-            if not said.settled:
-                self.outbound.tell(id, performatives.transactional(state.txn, performatives.described_outcome(outcome)))
-        self.outbound.regrant([link for *_, link in found])
-
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def end(self, then: Callable[[], None]) -> None:
         """Leave in good order; then call back."""
         self.inbound.clear()
         self.outbound.clear()
-        self.transactions.clear()
+        self.coordinator.transactions.clear()
 
         def over(refused: Refused | None) -> None:
             self.over = True
@@ -446,7 +379,7 @@ class Session:
         """Assert the invariants."""
         self.inbound.check()
         self.outbound.check()
-        self.transactions.check()
+        self.coordinator.transactions.check()
 
 
 QUEUE = "temp-queue:"
